@@ -1,0 +1,42 @@
+# One virtual environment, set up once and again when pyproject.toml changes. `make` alone lists the targets.
+PYTHON ?= python3
+VENV   ?= .venv
+TORCH  ?= torch==2.13.0
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test lint bench wheel-check clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## create $(VENV) with the package and what its tests need
+
+# torch first and pinned, so that nothing below chooses another build of it.
+$(READY): pyproject.toml
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet "$(TORCH)"
+	$(PY) -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+quickstart: $(READY) ## set up and run the main job on the embedded default (a generated graph, no download)
+	env -u OMP_NUM_THREADS $(VENV)/bin/fgl-bench
+
+test: $(READY) ## set up and run the tests (on the real data sets too where they are found)
+	$${FGL_BENCH_DATA+:} test ! -d ../shared/data || export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; \
+	$(PY) -m pytest $(ARGS)
+
+lint: $(READY) ## check style
+	$(VENV)/bin/ruff check .
+
+bench: $(READY) ## time the engine against the plain per-client loop
+	$(PY) scripts/bench_speed.py $(ARGS)
+
+wheel-check: $(READY) ## build the wheel, install it elsewhere and run it from outside the checkout
+	$(PY) -m pytest tests/test_packaging.py $(ARGS)
+
+clean: ## remove caches and builds; the environment and results stay
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

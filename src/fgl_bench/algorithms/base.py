@@ -1,0 +1,218 @@
+"""What a federated method is: what it adds to the local objective, what clients report, how reports become a mixing matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.errors import UserError
+
+if TYPE_CHECKING:
+    from fgl_bench.engine.batch import Batch
+    from fgl_bench.engine.layout import ParameterLayout
+    from fgl_bench.engine.mixing import Mixing
+    from fgl_bench.engine.training import LocalStep, Score, Trips
+    from fgl_bench.models.base import Backbone, Parameters
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method may know about the run, fixed before round 0.
+
+    Attributes:
+        seeds: the S repetitions that are trained together.
+        num_clients: C.
+        batch: the observed graphs of all B = S * C replicas.
+        weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes, or all nodes with ``agg_weight=nodes``).
+    """
+
+    seeds: tuple[int, ...]
+    num_clients: int
+    num_classes: int
+    model: Backbone
+    layout: ParameterLayout
+    batch: Batch
+    weights: Tensor
+    local_epochs: int
+    lr: float
+    full_participation: bool = True
+
+
+class Traffic(NamedTuple):
+    """Scalars (4 bytes each) that travel, by what they are: with one upload, one download, one unsolicited push."""
+
+    upload: dict[str, int]
+    download: dict[str, int]
+    push: dict[str, int] = {}
+
+    @property
+    def bytes(self) -> tuple[int, int, int]:
+        return tuple(4 * sum(payload.values()) for payload in self)
+
+
+class Upload(NamedTuple):
+    """One arrival at a semi-asynchronous server.
+
+    Attributes:
+        payload: ``[P]``, what :meth:`Algorithm.payload` made of the trip.
+        base_version: server version that the trip started from.
+        staleness: server steps taken between that version and the one being made.
+        reports: the trip's reports, by name, host arrays.
+    """
+
+    client: int
+    payload: Tensor
+    base_version: int
+    staleness: int
+    reports: dict[str, np.ndarray]
+
+
+@dataclass
+class Server:
+    """The semi-asynchronous server's memory of one repetition.
+
+    Attributes:
+        model: ``[P]``, the global model (for methods that keep one).
+        version: number of server steps done, the one in progress included.
+        uploads: ``[C, P]``, the last processed upload of every client; empty unless the method ``remembers``.
+        known: ``[C]`` host bool, the clients that have uploaded.
+        base_version: ``[C]`` host int, the version that each client's last upload started from.
+        reports: the clients' last processed reports, by name, host ``[C, ...]``.
+        weights: ``[C]`` host float64 sizes n_i.
+    """
+
+    model: Tensor
+    uploads: Tensor
+    known: np.ndarray
+    base_version: np.ndarray
+    weights: np.ndarray
+    reports: dict[str, np.ndarray]
+    version: int = 0
+
+
+class Message(NamedTuple):
+    """What a semi-asynchronous server sends to one client.
+
+    Attributes:
+        model: ``[P]``.
+        confidence: the sender cluster's confidence if the message was not asked for (a push); None in a reply.
+    """
+
+    client: int
+    model: Tensor
+    confidence: float | None = None
+
+
+@dataclass
+class Algorithm:
+    """FedAvg-shaped base of every method; a subclass's fields are its hyper-parameters.
+
+    One instance serves all S seeds and C clients of a run at once; replica ``s * C + c`` is client c of seed s.
+
+    Class attributes:
+        scenarios: names of the scenarios (modules of ``fgl_bench.scenarios``) that the method is defined under.
+        trains: whether clients take gradient steps at all.
+        remembers: whether a semi-asynchronous server keeps every client's last upload.
+    """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("sync",)
+    trains: ClassVar[bool] = True
+    remembers: ClassVar[bool] = False
+
+    # ---- every scenario
+
+    def prepare(self, setting: Setting) -> None:
+        """Called once before round 0; allocates the method's own state."""
+        self.setting = setting
+
+    def local_penalty(self, step: LocalStep) -> Tensor | None:
+        """Terms ``[k]`` added to the replicas' cross-entropy at every local step."""
+        return None
+
+    def local_loss(self, step: LocalStep) -> Tensor:
+        """The local objective ``[k]``: mean cross-entropy over the training nodes plus :meth:`local_penalty`."""
+        logits, batch = step.output.logits, step.batch
+        each = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="none").view(batch.size, batch.nodes)
+        loss, penalty = (each * batch.train_weight).sum(1), self.local_penalty(step)
+        return loss if penalty is None else loss + penalty
+
+    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+        """The gradient ``[k, P]`` that the optimiser sees; may change its argument."""
+        return gradient
+
+    def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
+        """Logits ``[k, n, Y]`` that a client answers with; ``first`` is ``model.first(parameters, batch)``."""
+        return model.forward(parameters, batch, first, no_dropout).logits
+
+    def score_trained(self, score: Score, trips: Trips) -> Tensor:
+        """Scores ``[k, 2]`` of the trained models, from the forward pass that :meth:`report` uses too."""
+        return score(trips.output.logits, trips.batch)
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        """What clients upload besides their models, ``[k, ...]`` by name."""
+        return {}
+
+    def traffic(self) -> Traffic:
+        """Everything that travels. The base sends the model both ways."""
+        model = {"model": self.setting.layout.count}
+        return Traffic(upload=model, download=model)
+
+    # ---- synchronous rounds
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        """How the round's uploads become the next received models.
+
+        Args:
+            reports: ``[S, C, ...]`` by name, the last report of every client.
+            arrived: ``[S, C]`` bool, the clients that took part in this round.
+        """
+        raise NotImplementedError  # abstract
+
+    # ---- semi-asynchronous server steps
+
+    def buffer_size(self) -> int:
+        """Arrivals per server step: the method's ``buffer`` key, or a quarter of the clients (5 at 20) where that is null.
+
+        Raises:
+            UserError: fewer than one, or more than there are clients (the server would wait for ever).
+        """
+        clients, size = self.setting.num_clients, getattr(self, "buffer", None)
+        size = max(1, round(clients / 4)) if size is None else size
+        if not 1 <= size <= clients:
+            raise UserError(f"algorithm.buffer={size} does not fit num_clients={clients}; allowed: 1 to {clients}")
+        return size
+
+    @property
+    def waits(self) -> bool:
+        """Whether an uploader with an empty inbox waits for the server's next step (else it downloads the global model at once)."""
+        return True
+
+    @property
+    def merges_before_upload(self) -> bool:
+        """Whether a waiting push is merged into the trained model before it is uploaded, rather than when the next trip begins."""
+        return False
+
+    def payload(self, received: Tensor, trained: Tensor) -> Tensor:
+        """What one client uploads, ``[P]``, as a copy; the base uploads its model."""
+        return trained.clone()
+
+    def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:
+        """One server step: process the buffered arrivals (already in ``server.uploads`` and ``server.reports``) and answer."""
+        raise NotImplementedError  # abstract
+
+    def begin(self, message: Message, trained: Tensor, reports: dict[str, float]) -> Tensor:
+        """The model ``[P]`` that the next trip starts from; the base overwrites with what was received.
+
+        Args:
+            trained: ``[P]``, the model that the client trained last.
+            reports: its own last scalar reports, by name.
+        """
+        return message.model
+
+

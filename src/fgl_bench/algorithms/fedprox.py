@@ -1,0 +1,29 @@
+"""FedProx."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.training import LocalStep
+
+
+@dataclass
+class FedProx(FedAvg):
+    """FedAvg with a proximal pull to the received model: ``mu/2 ||theta - w||^2`` in the local loss (Li et al., MLSys 2020, eq. 2).
+
+    The term enters as its gradient ``mu (theta - w)``, before the optimiser, which is the same thing and cheaper. At the
+    first local step theta equals w, so with one local epoch FedProx is FedAvg for every mu.
+
+    Attributes:
+        mu: strength of the proximal term.
+    """
+
+    mu: float
+
+    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+        if step.epoch:
+            gradient.add_(step.theta, alpha=self.mu).sub_(step.received, alpha=self.mu)
+        return gradient

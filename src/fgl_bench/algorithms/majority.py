@@ -1,0 +1,34 @@
+"""The majority baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.local import Local
+from fgl_bench.engine.batch import Batch
+from fgl_bench.models.base import Backbone, Parameters
+
+
+@dataclass
+class Majority(Local):
+    """Every client predicts the most frequent class among its own training nodes (the smallest of tied ones).
+
+    No model, nothing learnt, nothing sent. On label-skewed partitions it beats the averaged model of many methods, which
+    is why it is a row of every table. A client without training nodes predicts class 0.
+    """
+
+    trains: ClassVar[bool] = False
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        batch = setting.batch
+        counts = (F.one_hot(batch.labels, setting.num_classes) * batch.train[..., None]).sum(1)
+        self._answer = F.one_hot(counts.argmax(1), setting.num_classes).to(batch.dtype)
+
+    def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
+        return self._answer[batch.replicas][:, None].expand(-1, batch.nodes, -1)

@@ -1,0 +1,156 @@
+"""The command ``fgl-bench``: compose the configuration with Hydra, check it, run it, and say plainly what went wrong.
+
+Nothing heavy is imported before the configuration is known to be sound (schemas are read from source, see ``schema.py``),
+so that ``--help`` and a typing mistake are answered at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import textwrap
+import traceback
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench import tracking
+from fgl_bench.config import build, expand_paths, validate
+from fgl_bench.errors import UserError
+from fgl_bench.schema import register_all
+from fgl_bench.wording import explain, nested_choices
+
+GROUPS = ("algorithm", "dataset", "split", "model", "scenario", "scenario/sparsity", "tracker", "experiment")
+INTERRUPTED = 130
+
+USAGE = """\
+fgl-bench trains and compares federated graph learning methods: one command composes a dataset, a split, a model, an
+algorithm and a scenario, runs all seeds together and writes accuracies, confidence intervals and client trips.
+
+  fgl-bench                                               the default: a generated graph, nothing to download
+  fgl-bench algorithm=fedsa_gcl dataset=cora split=metis data_dir=PATH
+  fgl-bench algorithm=fedprox algorithm.mu=0.1 rounds=50 seeds=[0,1]
+  fgl-bench -m algorithm=local,fedavg num_clients=10,20   every combination, one after another
+  fgl-bench algorithm=fedavg algorithm._target_=my_module.MyMethod
+
+Options
+  --help, --version       this text; the version
+  --cfg job               print the composed configuration and stop (a yaml that can be read back)
+  -m, --multirun          sweep over values separated by commas
+  --config-dir DIR        a folder with groups of your own: DIR/algorithm/mine.yaml is then algorithm=mine
+  --hydra-help, --info    more about Hydra, which reads the command line
+"""
+
+
+def main() -> None:
+    """Entry point of ``fgl-bench``; exits with 0, 1 (an error), 2 (usage) or 130 (Ctrl-C)."""
+    if "--version" in sys.argv[1:]:
+        print(f"fgl-bench {package_version()}")
+        return
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, instead of being printed by Hydra
+    sys.path.append(os.getcwd())  # for algorithm._target_=my_module.MyMethod with my_module.py in the current folder
+    register_all(ConfigStore.instance())
+    OmegaConf.register_new_resolver("fgl_bench.help", help_text, replace=True)
+    finished: list[Path] = []
+    failures: list[Exception] = []
+
+    def job(cfg: DictConfig) -> None:
+        try:
+            finished.append(run_one(cfg))
+        except Exception as error:
+            failures.append(error)
+            if HydraConfig.get().mode is RunMode.MULTIRUN:
+                complain(error, " ".join(HydraConfig.get().overrides.task))
+                raise  # a launcher in another process learns of a failure only by this
+
+    command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
+    with tempfile.TemporaryDirectory(prefix="fgl-bench-") as scratch:
+        os.environ.setdefault("FGL_BENCH_SWEEP_DIR", scratch)
+        try:
+            command()
+            untold = failures
+        except KeyboardInterrupt:
+            print(f"fgl-bench: interrupted; {kept(finished)}", file=sys.stderr)
+            sys.exit(INTERRUPTED)
+        except Exception as error:
+            untold = [] if error in failures else [error]
+            failures.append(error)
+    for error in untold:
+        complain(error)
+    sys.exit(1 if failures else 0)
+
+
+def run_one(cfg: DictConfig) -> Path:
+    """Check one configuration and run it; returns the run directory."""
+    expand_paths(cfg)
+    validate(cfg)
+    tracker = build(cfg.tracker)
+    from fgl_bench.run import run
+
+    run_dir = run(cfg)
+    tracking.publish(tracker, run_dir)
+    return run_dir
+
+
+def config_folder() -> Path:
+    """``conf/``: inside the package when installed from a wheel, at the project's root in a checkout."""
+    here = Path(__file__).resolve()
+    inside = here.parent / "conf"
+    return inside if inside.is_dir() else here.parents[2] / "conf"
+
+
+def package_version() -> str:
+    try:
+        return version("fgl-bench")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def complain(error: BaseException, about: str = "") -> None:
+    """Print an error on stderr: its message where a person can fix it, its traceback where the program is at fault."""
+    text = explain(error)
+    if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1":
+        traceback.print_exception(error)
+    where = f" in the job '{about}'" if about else ""
+    print(f"fgl-bench: error{where}: {text or type(error).__name__}", file=sys.stderr)
+
+
+def kept(finished: list[Path]) -> str:
+    """What an interruption leaves behind: whole runs, never a part of one."""
+    if not finished:
+        return "kept: nothing of this run (a run is written when it is complete; runs of before are untouched)"
+    return f"kept: {len(finished)} finished run(s), the last in {finished[-1]}; give the same command to go on"
+
+
+def help_text() -> str:
+    """What ``--help`` prints: usage, the groups with their choices, the top-level keys with the comments of config.yaml."""
+    loader = GlobalHydra.instance().config_loader()
+    lines = [USAGE, "Groups (GROUP=CHOICE); what a choice can set is shown by --cfg job"]
+    for group in GROUPS:
+        names = [name for name in loader.get_group_options(group) if not name.startswith("schema")] + nested_choices(group)
+        lines += wrapped(f"  {group:<18} ", ", ".join(names) or "(none yet)")
+    lines += ["", "Keys (KEY=VALUE); those of a choice are set as algorithm.mu=0.1, split.ratios=[0.2,0.4,0.4], model.hidden=128"]
+    for key, value, comment in key_lines((config_folder() / "config.yaml").read_text(encoding="utf-8")):
+        lines += wrapped(f"  {key:<18} ", f"{comment} [{value}]")
+    return "\n".join(lines).replace("$", "$$")  # Hydra substitutes $NAME in the template that this becomes
+
+
+def wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(text, 118, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
+
+
+def key_lines(text: str) -> list[tuple[str, str, str]]:
+    """(key, value, comment) of every top-level ``key: value # comment`` of a yaml text."""
+    return re.findall(r"^(\w+): (\S.*?) # (.*)$", text, flags=re.MULTILINE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""The top-level keys, the rules between them, and building objects from groups, with errors that a person can act on.
+
+Values and their one-line explanations are in ``conf/config.yaml``; types are here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from fgl_bench.errors import UserError
+from fgl_bench.schema import class_choices, class_fields, make_schema
+
+DEFAULT_TRIPS = 2000
+GROUPS = ("dataset", "split", "model", "algorithm", "scenario", "scenario.sparsity", "tracker")
+CHOICES = {
+    "opt_state": ("persist", "reset"),
+    "agg_weight": ("train", "nodes"),
+    "eval_weight": ("test", "nodes"),
+    "dtype": ("float32", "float64"),
+}
+RESERVED = ("_target_", "_partial_", "_recursive_", "_convert_", "_args_")
+
+
+@dataclass
+class Settings:
+    """The schema of the top-level keys; every value comes from yaml."""
+
+    seeds: list[int] = MISSING
+    num_clients: int = MISSING
+    local_epochs: int = MISSING
+    rounds: Optional[int] = MISSING  # noqa: UP045 (OmegaConf reads Optional on every version it supports)
+    trips: Optional[int] = MISSING  # noqa: UP045
+    participation: float = MISSING
+    lr: float = MISSING
+    weight_decay: float = MISSING
+    opt_state: str = MISSING
+    agg_weight: str = MISSING
+    eval_weight: str = MISSING
+    eval_every: Optional[int] = MISSING  # noqa: UP045
+    targets: list[float] = MISSING
+    mixing_at: list[int] = MISSING
+    device: str = MISSING
+    dtype: str = MISSING
+    threads: Optional[int] = MISSING  # noqa: UP045
+    memory_budget_gb: Optional[float] = MISSING  # noqa: UP045
+    seeds_per_chunk: Optional[int] = MISSING  # noqa: UP045
+    data_dir: str = MISSING
+    results_dir: str = MISSING
+    cache_dir: str = MISSING
+    overwrite: bool = MISSING
+    progress: bool = MISSING
+    dataset: Any = MISSING
+    split: Any = MISSING
+    model: Any = MISSING
+    algorithm: Any = MISSING
+    scenario: Any = MISSING
+    tracker: Any = MISSING
+
+
+def one_of(values: Iterable[Any]) -> str:
+    """``a, b, c``, as yaml would write them."""
+    return ", ".join("null" if value is None else str(value) for value in values)
+
+
+def require(allowed: bool, key: str, value: Any, rule: str) -> None:
+    """Raise ``key=value: must be <rule>`` unless ``allowed``."""
+    if not allowed:
+        shown = str(list(value)) if isinstance(value, ListConfig) else "null" if value is None else value
+        raise UserError(f"{key}={shown}: must be {rule}")
+
+
+def validate(cfg: DictConfig) -> None:
+    """Check the rules that types cannot express: ranges, keys against each other, the method against the scenario.
+
+    Cheap checks come first; only the last imports the chosen classes.
+
+    Raises:
+        UserError: naming the first key that is wrong and what it may be.
+    """
+    for group in GROUPS:
+        if OmegaConf.select(cfg, group) is None:
+            raise UserError(f"{group} is not chosen; write {group.replace('.', '/')}=..., see fgl-bench --help")
+    missing = sorted(OmegaConf.missing_keys(cfg))
+    if missing:
+        raise UserError(f"{missing[0]} has no value; write {missing[0]}=...")
+    check_numbers(cfg)
+    for key, allowed in CHOICES.items():
+        require(cfg[key] in allowed, key, cfg[key], "one of " + one_of(allowed))
+    resolve_budget(cfg)
+    check_ratios(cfg)
+    check_device(cfg.device)
+    check_writable(cfg.results_dir)
+    classes = {group: check_node(OmegaConf.select(cfg, group)) for group in GROUPS}
+    check_scenario(cfg, classes["algorithm"])
+
+
+def check_numbers(cfg: DictConfig) -> None:
+    """Ranges of the top-level numbers; raises UserError."""
+    seeds = list(cfg.seeds)
+    require(len(seeds) > 0, "seeds", seeds, "a list of at least one integer, such as [0,1,2,3,4]")
+    require(len(set(seeds)) == len(seeds), "seeds", seeds, "distinct; a repeated seed would count one repetition twice")
+    require(min(seeds) >= 0, "seeds", seeds, "non-negative integers")
+    for key in ("num_clients", "local_epochs"):
+        require(cfg[key] >= 1, key, cfg[key], "an integer of at least 1")
+    for key in ("rounds", "trips", "eval_every", "threads", "seeds_per_chunk"):
+        require(cfg[key] is None or cfg[key] >= 1, key, cfg[key], "null or an integer of at least 1")
+    require(0 < cfg.participation <= 1, "participation", cfg.participation, "above 0 and at most 1")
+    require(0 < cfg.lr < math.inf, "lr", cfg.lr, "a number above 0")
+    require(0 <= cfg.weight_decay < math.inf, "weight_decay", cfg.weight_decay, "a number of at least 0")
+    require(all(0 <= target <= 1 for target in cfg.targets), "targets", cfg.targets, "a list of accuracies between 0 and 1")
+    budget = cfg.memory_budget_gb
+    require(budget is None or 0 < budget < math.inf, "memory_budget_gb", budget, "null or a number above 0")
+
+
+def participants(cfg: DictConfig) -> int:
+    """How many clients take part in a round: participation x num_clients, rounded, at least one."""
+    return max(1, round(cfg.participation * cfg.num_clients))
+
+
+def resolve_budget(cfg: DictConfig) -> tuple[int, int]:
+    """(rounds, trips) of the run; one follows from the other: trips = rounds x clients that take part in a round.
+
+    With neither given a run has 2,000 trips. Trips that do not fill the last round are rounded up to whole rounds by
+    ``rounds`` alone; scenarios that count single trips stop at ``trips``.
+
+    Raises:
+        UserError: both are given and contradict each other.
+    """
+    each = participants(cfg)
+    if cfg.rounds is None:
+        trips = DEFAULT_TRIPS if cfg.trips is None else cfg.trips
+        return math.ceil(trips / each), trips
+    if cfg.trips is not None and math.ceil(cfg.trips / each) != cfg.rounds:
+        raise UserError(
+            f"rounds={cfg.rounds} and trips={cfg.trips} contradict each other: {each} clients a round make "
+            f"{cfg.rounds * each} trips; leave one of them null"
+        )
+    return cfg.rounds, cfg.rounds * each if cfg.trips is None else cfg.trips
+
+
+def check_ratios(cfg: DictConfig) -> None:
+    """split.ratios, where the split has them, by the data stage's own rule."""
+    ratios = OmegaConf.select(cfg, "split.ratios")
+    if ratios is not None:
+        from fgl_bench.data.checks import check_ratios as check
+
+        check(list(ratios) if isinstance(ratios, ListConfig) else ratios)
+
+
+def check_device(device: str) -> None:
+    """``auto``, ``cpu``, or a CUDA device that this machine has; raises UserError."""
+    require(re.fullmatch(r"auto|cpu|cuda(:\d+)?", device) is not None, "device", device, "one of auto, cpu, cuda, cuda:N")
+    if device.startswith("cuda"):
+        import torch
+
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        index = int(device.partition(":")[2] or 0)
+        require(index < found, "device", device, f"one of {one_of(['auto', 'cpu', *(f'cuda:{i}' for i in range(found))])} on this machine")
+
+
+def check_writable(folder: str) -> None:
+    """Try to create ``folder`` and a file in it, then take away what was made; raises UserError when that fails."""
+    path = Path(folder).expanduser().absolute()
+    new = [parent for parent in (path, *path.parents) if not parent.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise UserError(f"results_dir={folder}: cannot write there ({error.strerror or error}); choose a folder that can be written") from error
+    finally:
+        for parent in new:
+            try:
+                parent.rmdir()
+            except OSError:  # never made, or another run is using it by now
+                break
+
+
+def check_scenario(cfg: DictConfig, method: Any) -> None:
+    """The chosen scenario must be among those that the method's class lists in ``scenarios``; raises UserError."""
+    supported, chosen = tuple(getattr(method, "scenarios", ())), label(cfg, "scenario")
+    if supported and chosen not in supported:
+        raise UserError(f"scenario={chosen}: algorithm={label(cfg, 'algorithm')} supports only scenario={one_of(supported)}")
+
+
+def label(cfg: DictConfig, group: str) -> str:
+    """The name under which a group's choice is reported (``fedprox``, ``cora``, ``semi_async``).
+
+    That is its ``name`` key where it has one, else the choice made on the command line, else (a configuration made by hand, or an
+    overridden ``_target_``) the module's name for a class of this package and the class's own for another.
+
+    Args:
+        group: one of ``GROUPS``; ``scenario/sparsity`` is understood too.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    node = OmegaConf.select(cfg, group.replace("/", "."))
+    name = node.get("name")
+    if isinstance(name, str):
+        return name
+    key = f"{group.replace('/', '.')}._target_"
+    if HydraConfig.initialized():
+        hydra = HydraConfig.get()
+        overridden = any(re.match(rf"\+*{re.escape(key)}=", text) for text in hydra.overrides.task)
+        choice = hydra.runtime.choices.get(group.replace(".", "/"))
+        if isinstance(choice, str) and not overridden:
+            return choice
+    module, _, cls = str(node.get("_target_")).rpartition(".")
+    leaf = re.split(r"[./]", group)[-1]
+    if not module.startswith("fgl_bench."):
+        return cls.lower()
+    if leaf in ("sparsity", "tracker"):  # several classes in one module: NoSparsity, LabelSparsity, Wandb
+        return re.sub("^no$", "none", cls.lower().removesuffix(leaf))
+    return module.rpartition(".")[2]
+
+
+def key_of(node: DictConfig) -> str:
+    return str(node._get_full_key(None)) or "config"
+
+
+def own_keys(node: DictConfig, cls: Any) -> list[str]:
+    """The keys of ``node`` that are arguments of ``cls``: not Hydra's, nor a nested group that the class does not take."""
+    nested = () if "sparsity" in getattr(cls, "__dataclass_fields__", {}) else ("sparsity",) * (key_of(node) == "scenario")
+    return [str(key) for key in node if key not in (*RESERVED, *nested)]
+
+
+def check_node(node: DictConfig) -> Any:
+    """Import the class that ``node._target_`` names and check the node's keys and values against its fields.
+
+    A class of a user's own needs no schema: this is what validates its keys.
+
+    Returns:
+        The class (or function).
+
+    Raises:
+        UserError: it cannot be imported; a key is unknown, missing, of the wrong type, or not among the allowed values.
+    """
+    from hydra.utils import get_object
+
+    key, target = key_of(node), node.get("_target_")
+    if not isinstance(target, str):
+        raise UserError(f"{key}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
+    try:
+        cls = get_object(target)
+    except Exception as error:  # whatever a user's module raises while it is imported
+        cause = error.__cause__ or error
+        raise UserError(f"{key}._target_={target}: cannot be imported ({first_line(cause)})") from error
+    if not dataclasses.is_dataclass(cls):
+        return cls
+    fields, given = class_fields(cls), own_keys(node, cls)
+    unknown = [name for name in given if name not in fields]
+    if unknown:
+        raise UserError(f"{key}.{unknown[0]}: unknown key; {cls.__name__} has {one_of(fields) or 'no keys'}")
+    required = (f.name for f in dataclasses.fields(cls) if f.init and f.default is f.default_factory is dataclasses.MISSING)
+    absent = [name for name in required if name not in given]
+    if absent:
+        raise UserError(f"{key}.{absent[0]} is missing; {cls.__name__} has {one_of(fields)}")
+    try:
+        OmegaConf.merge(OmegaConf.structured(make_schema(cls.__name__, fields)), {name: node[name] for name in given})
+    except OmegaConfBaseException as error:
+        raise UserError(f"{key}.{error.full_key or ''}: {first_line(error)}") from error
+    for name, allowed in class_choices(cls).items():
+        if name in given:
+            require(node[name] in allowed, f"{key}.{name}", node[name], "one of " + one_of(allowed))
+    return cls
+
+
+def build(node: DictConfig, **extra: Any) -> Any:
+    """The object that a group's node describes: ``_target_`` called with the node's keys and ``extra``.
+
+    Lists and dictionaries arrive as plain Python ones.
+
+    Raises:
+        UserError: a key that does not fit the class, or whatever the class itself refuses, with the group's key in front.
+    """
+    cls = check_node(node)
+    values = {name: node[name] for name in own_keys(node, cls)}
+    plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()}
+    try:
+        return cls(**plain, **extra)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{key_of(node)}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def expand_paths(cfg: DictConfig) -> None:
+    """Replace a leading ``~`` in the three folders' keys by the home directory, in place."""
+    for key in ("data_dir", "results_dir", "cache_dir"):
+        cfg[key] = os.path.expanduser(cfg[key])

@@ -1,0 +1,16 @@
+"""Datasets whose raw file is one npz with the CSR parts of adjacency and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.graph import Graph
+from fgl_bench.data.raw import locate, read_csr_graph
+
+
+def read_single(dataset: Dataset, root: Path, file: str, address: Callable[[str], str] | None) -> Graph:
+    """The graph in ``root/file``; features stay sparse and become 0/1, as PyG makes them."""
+    (path,) = locate(dataset.name, root, [file], address)
+    return dataset.graph(*read_csr_graph(dataset.name, path))

@@ -1,0 +1,123 @@
+"""From a dataset, a split and a sparsity scenario to federations, one for each repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fgl_bench.data.canonical import adjacency
+from fgl_bench.data.checks import check_ratios
+from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.graph import ClientGraph, Federation, Graph
+from fgl_bench.data.masks import stratified_masks
+from fgl_bench.data.partition_cache import assignment_digest, cached_assignment
+from fgl_bench.data.sparsity import NoSparsity, Sparsity
+from fgl_bench.data.splits.base import Split
+from fgl_bench.errors import UserError
+from fgl_bench.seeding import generator
+
+
+def build_federations(
+    dataset: Dataset,
+    split: Split,
+    sparsity: Sparsity,
+    *,
+    num_clients: int | None,
+    seeds: Sequence[int],
+    data_dir: str | None,
+    cache_dir: str | Path | None,
+) -> list[Federation]:
+    """One federation for each seed; the graph is read once.
+
+    Args:
+        dataset, split, sparsity: as instantiated from the configuration.
+        num_clients: null only where the split knows it (``natural``).
+        seeds: repetitions. What ``split.per_seed`` leaves out is drawn from seed 0 in all of them.
+        data_dir: raw files, see :meth:`Dataset.load`.
+        cache_dir: folder of partition files; None for none. A folder that cannot be written is no failure.
+
+    Raises:
+        UserError: raw files, ``num_clients`` or ``split.ratios`` do not fit.
+    """
+    ratios = check_ratios(split.ratios if split.ratios is not None else dataset.ratios)
+    graph = dataset.load(data_dir)
+    drawn: dict[int, tuple[list[np.ndarray], dict[str, str], list[ClientGraph], np.ndarray]] = {}
+    federations = []
+    for seed in seeds:
+        partition_seed = seed if "partition" in split.per_seed else 0
+        if partition_seed not in drawn:
+            nodes, versions = cached_assignment(split, graph, num_clients, partition_seed, cache_dir)
+            drawn[partition_seed] = (nodes, versions, *induce(graph, nodes))
+        nodes, versions, bare, cross_edges = drawn[partition_seed]
+        clean = tuple(draw_masks(client, ratios, seed if "masks" in split.per_seed else 0, i) for i, client in enumerate(bare))
+        if not any(client.train.any() for client in clean):
+            raise UserError(f"split.ratios={list(ratios)}: no client has a training node; raise the first number or lower num_clients")
+        observed = clean
+        if not isinstance(sparsity, NoSparsity):
+            observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
+        federations.append(
+            Federation(
+                dataset=graph.name,
+                seed=seed,
+                num_classes=graph.num_classes,
+                num_features=graph.num_features,
+                clients=observed if sparsity.evaluation == "observed" else clean,
+                observed=observed,
+                cross_edges=cross_edges,
+                partition_hash=assignment_digest(nodes),
+                metric=graph.metric,
+                notes={"nodes": graph.num_nodes, "edges": graph.edges.shape[1] // 2, "partition_versions": versions},
+            )
+        )
+    return federations
+
+
+def draw_masks(client: ClientGraph, ratios: tuple[float, float, float], seed: int, index: int) -> ClientGraph:
+    """``client`` with train, val and test masks from its own stream."""
+    train, val, test = stratified_masks(client.labels, ratios, generator(seed, "masks", index))
+    return ClientGraph(client.nodes, client.features, client.edges, client.labels, train, val, test)
+
+
+def induce(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:
+    """The clients' induced subgraphs (masks still empty) and the edges that no client holds.
+
+    One pass over the neighbour lists of all (client, node) pairs, so the cost does not grow with the number of
+    clients, and clients may overlap.
+
+    Args:
+        graph: the whole graph.
+        nodes: ascending node ids of each client.
+
+    Returns:
+        clients, and ``[2, K]`` int64 global edges whose ends are both held, but never by the same client.
+    """
+    sizes = np.array([ids.size for ids in nodes])
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    slot_node = np.concatenate(nodes)
+    slot_client = np.repeat(np.arange(sizes.size), sizes)
+    rows = adjacency(graph.edges, graph.num_nodes, np.arange(graph.edges.shape[1]))[slot_node]
+    source = np.repeat(np.arange(slot_node.size), np.diff(rows.indptr))
+    # Slots are sorted by (client, node), hence so are these keys: a neighbour's slot is found by bisection.
+    keys = slot_client * graph.num_nodes + slot_node
+    wanted = slot_client[source] * graph.num_nodes + rows.indices
+    target = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    inside = keys[target] == wanted
+    source, target = source[inside], target[inside]
+
+    local = np.stack([source, target]) - starts[slot_client[source]]
+    bounds = np.searchsorted(source, starts)
+    features, labels = graph.features[slot_node], graph.labels[slot_node]
+    clients = []
+    for i, ids in enumerate(nodes):
+        held = slice(starts[i], starts[i + 1])
+        edges = np.ascontiguousarray(local[:, bounds[i] : bounds[i + 1]])
+        empty = np.zeros(ids.size, dtype=bool)
+        clients.append(ClientGraph(ids, features[held], edges, labels[held], empty, empty, empty))
+
+    held = np.zeros(graph.num_nodes, dtype=bool)
+    held[slot_node] = True
+    crossing = held[graph.edges].all(axis=0)
+    crossing[rows.data[inside]] = False
+    return clients, np.ascontiguousarray(graph.edges[:, crossing])

@@ -1,0 +1,102 @@
+"""Partitions as files: frozen, hashed, with the versions that produced them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from fgl_bench.data.graph import Graph
+from fgl_bench.data.splits.base import Split
+
+PACKAGES = ("numpy", "scipy", "pymetis", "python-louvain", "networkx", "igraph")
+NOT_OPTIONS = ("ratios", "per_seed")
+
+
+def assignment_digest(nodes: Sequence[np.ndarray]) -> str:
+    """sha256 over the clients' sizes and node ids, the same on every machine."""
+    sizes = np.array([ids.size for ids in nodes], dtype="<i8")
+    return hashlib.sha256(sizes.tobytes() + np.concatenate(nodes).astype("<i8").tobytes()).hexdigest()
+
+
+def cached_assignment(
+    split: Split, graph: Graph, num_clients: int | None, seed: int, cache_dir: str | Path | None
+) -> tuple[list[np.ndarray], dict[str, str]]:
+    """The clients' node ids, from the cache where they lie there sound, and the versions of what made them.
+
+    A damaged file is made anew. A file made by other versions is used as it is: a partition is data, and the
+    versions it came from are part of the result.
+    """
+    path = None if cache_dir is None else Path(cache_dir) / file_name(split, graph, num_clients, seed)
+    found = None if path is None else _read(path, graph.num_nodes)
+    if found is not None:
+        return found
+    nodes, versions = split.assign(graph, num_clients, seed), producing_versions()
+    if path is not None:
+        _write(path, nodes, versions)
+    return nodes, versions
+
+
+def file_name(split: Split, graph: Graph, num_clients: int | None, seed: int) -> str:
+    """``partition_<dataset>_<split>_<clients>_<hash of split options and graph>_<seed>.npz``."""
+    options = {field.name: str(getattr(split, field.name)) for field in fields(split) if field.name not in NOT_OPTIONS}
+    method = type(split).__name__.lower()
+    content = hashlib.sha256(json.dumps([type(split).__module__, method, options, graph.num_nodes], sort_keys=True).encode())
+    for array in (graph.edges, graph.labels, graph.owner):
+        content.update(b"none" if array is None else array.astype("<i8").tobytes())
+    clients = "all" if num_clients is None else num_clients
+    return f"partition_{graph.name}_{method}_{clients}_{content.hexdigest()[:16]}_{seed}.npz".replace(os.sep, "-")
+
+
+def producing_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that partitions depend on."""
+    installed = {name.lower(): version for name in PACKAGES if (version := _version(name))}
+    return {"python": platform.python_version(), **installed}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _seal(nodes: Sequence[np.ndarray], versions: str) -> str:
+    return hashlib.sha256(f"{assignment_digest(nodes)} {versions}".encode()).hexdigest()
+
+
+def _read(path: Path, num_nodes: int) -> tuple[list[np.ndarray], dict[str, str]] | None:
+    """What the file holds, or None where it is absent or damaged in any way."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            sizes, ids = archive["sizes"].astype(np.int64), archive["nodes"].astype(np.int64)
+            versions, seal = str(archive["versions"]), str(archive["sha256"])
+        nodes = np.split(ids, np.cumsum(sizes)[:-1])
+        sound = seal == _seal(nodes, versions) and bool((sizes > 0).all()) and 0 <= ids.min() and ids.max() < num_nodes
+        return (nodes, json.loads(versions)) if sound else None
+    except Exception:  # whatever a damaged archive raises, the remedy is the same: make it anew
+        return None
+
+
+def _write(path: Path, nodes: Sequence[np.ndarray], versions: dict[str, str]) -> None:
+    text = json.dumps(versions, sort_keys=True)
+    sizes = np.array([ids.size for ids in nodes], dtype=np.int64)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.stem, suffix=".part", delete=False) as file:
+            temporary = Path(file.name)
+            seal = np.array(_seal(nodes, text))
+            np.savez_compressed(file, sizes=sizes, nodes=np.concatenate(nodes), versions=np.array(text), sha256=seal)
+        os.replace(temporary, path)
+    except OSError:  # a cache that cannot be written costs time, not correctness
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)

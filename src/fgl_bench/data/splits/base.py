@@ -1,0 +1,76 @@
+"""What all splits share: ratios, what varies between repetitions, and the repair of empty parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fgl_bench.data.checks import check_num_clients, check_ratios
+from fgl_bench.data.graph import Graph
+from fgl_bench.errors import UserError
+
+AXES = ("partition", "masks")
+
+
+@dataclass
+class Split:
+    """Base of all splits; a new one implements :meth:`parts` (or :meth:`assign`, where clients overlap).
+
+    Attributes:
+        ratios: [train, val, test]; null means the dataset's.
+        per_seed: what varies between repetitions, of ``partition`` and ``masks``; the other is drawn from seed 0.
+    """
+
+    ratios: list[float] | None
+    per_seed: list[str]
+
+    def __post_init__(self) -> None:
+        if self.ratios is not None:
+            check_ratios(self.ratios)
+        if not set(self.per_seed) <= set(AXES):
+            raise UserError(f"split.per_seed={list(self.per_seed)}: may hold {' and '.join(AXES)} only")
+
+    def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
+        """Ascending node ids of each client, ``num_clients`` non-empty arrays.
+
+        Args:
+            graph: canonical, so that the same seed always gives the same clients.
+            num_clients: between 1 and the number of nodes.
+            seed: of the repetition (or 0 where the partition does not vary).
+
+        Raises:
+            UserError: ``num_clients`` does not fit the graph.
+        """
+        num_clients = check_num_clients(num_clients, graph.num_nodes)
+        return members(fill_empty(self.parts(graph, num_clients, seed), num_clients), num_clients)
+
+    def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
+        """``[N]`` int64: the client of every node. Empty clients are repaired by the caller."""
+        raise NotImplementedError
+
+
+def members(part: np.ndarray, num_parts: int) -> list[np.ndarray]:
+    """Ascending ids of each part, in one sort."""
+    order = np.argsort(part, kind="stable").astype(np.int64)
+    return np.split(order, np.cumsum(np.bincount(part, minlength=num_parts))[:-1])
+
+
+def fill_empty(part: np.ndarray, num_parts: int) -> np.ndarray:
+    """Gives every empty part the upper half (by node id) of the part that is largest at that moment."""
+    part, sizes = part.copy(), np.bincount(part, minlength=num_parts)
+    for empty in np.flatnonzero(sizes == 0):
+        largest = int(sizes.argmax())
+        nodes = np.flatnonzero(part == largest)
+        moved = nodes[(nodes.size + 1) // 2 :]
+        part[moved] = empty
+        sizes[largest], sizes[empty] = nodes.size - moved.size, moved.size
+    return part
+
+
+def as_parts(pieces: Sequence[np.ndarray], num_nodes: int) -> np.ndarray:
+    """``[N]`` piece of every node, from disjoint pieces that cover all nodes."""
+    part = np.empty(num_nodes, dtype=np.int64)
+    part[np.concatenate(pieces)] = np.repeat(np.arange(len(pieces)), [piece.size for piece in pieces])
+    return part

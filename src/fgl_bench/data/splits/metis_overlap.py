@@ -1,0 +1,42 @@
+"""Overlapping clients (FED-PUB's and FedSSA's protocol): several samples of half the nodes of every METIS part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fgl_bench.data.checks import check_between, check_num_clients
+from fgl_bench.data.graph import Graph
+from fgl_bench.data.splits.base import Split, fill_empty, members
+from fgl_bench.data.splits.metis import metis_parts
+from fgl_bench.errors import UserError
+from fgl_bench.seeding import generator
+
+
+@dataclass
+class MetisOverlap(Split):
+    """Clients ``s * samples_per_part .. (s + 1) * samples_per_part - 1`` sample part s; a node may have several clients, or none.
+
+    Attributes:
+        samples_per_part: clients of every part; FedSSA has 5 (2, 6 and 10 parts for 10, 30 and 50 clients).
+        fraction: share of the part's nodes in each sample.
+    """
+
+    samples_per_part: int
+    fraction: float
+
+    def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
+        num_clients = check_num_clients(num_clients, graph.num_nodes)
+        check_between("split.samples_per_part", self.samples_per_part, 1, graph.num_nodes)
+        check_between("split.fraction", self.fraction, 0, 1)
+        if num_clients % self.samples_per_part:
+            raise UserError(f"num_clients={num_clients}: must be a multiple of split.samples_per_part={self.samples_per_part}")
+        num_parts = num_clients // self.samples_per_part
+        parts = members(fill_empty(metis_parts(graph, num_parts, seed), num_parts), num_parts)
+        rng = generator(seed, "partition", "metis_overlap")
+        return [
+            np.sort(rng.choice(nodes, size=max(1, int(self.fraction * nodes.size)), replace=False))
+            for nodes in parts
+            for _ in range(self.samples_per_part)
+        ]

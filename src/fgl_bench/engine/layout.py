@@ -1,0 +1,82 @@
+"""Where each named parameter lies inside a replica's flat row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+class ParameterLayout:
+    """The slices of a replica's ``[P]`` row, and views of a stack of rows.
+
+    The weights that multiply sparse input features are placed first, at offsets that are multiples of their width, and
+    P is padded to such a multiple as well. A stack ``theta [k, P]`` is then, without a copy, one matrix with rows of that
+    width, in which every replica's input weight is a block of rows: what a sparse product with block columns needs.
+    The padding is zero, gets no gradient, never travels and is not counted.
+
+    Args:
+        shapes: parameter names and shapes (without the replica dimension).
+        inputs: names of the ``[F, h]`` weights that multiply the input features.
+
+    Attributes:
+        size: P, padding included.
+        count: number of real scalars (the D of the specifications), which is what travels.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], inputs: tuple[str, ...] = ()):
+        ordered = [*inputs, *(name for name in shapes if name not in inputs)]
+        self.shapes = {name: tuple(shapes[name]) for name in ordered}
+        self.inputs = tuple(inputs)
+        self.count = sum(math.prod(shape) for shape in self.shapes.values())
+        self.offsets: dict[str, int] = {}
+        end, width = 0, 1
+        for name, shape in self.shapes.items():
+            step = shape[-1] if name in inputs else 1
+            width = math.lcm(width, step)
+            end = -(-end // step) * step
+            self.offsets[name] = end
+            end += math.prod(shape)
+        self.size = -(-end // width) * width
+
+    def view(self, theta: Tensor, name: str) -> Tensor:
+        """The parameter ``name`` of every replica: ``[k, P]`` to a view ``[k, *shape]``."""
+        shape, start = self.shapes[name], self.offsets[name]
+        return theta[:, start : start + math.prod(shape)].unflatten(1, shape)
+
+    def views(self, theta: Tensor) -> dict[str, Tensor]:
+        """All parameters of every replica as views ``[k, *shape]``, keyed by name."""
+        return {name: self.view(theta, name) for name in self.shapes}
+
+    def pack(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """One flat row ``[P]`` from unstacked parameters."""
+        row = next(iter(parameters.values())).new_zeros(1, self.size)
+        for name, view in self.views(row).items():
+            view[0].copy_(parameters[name])
+        return row[0]
+
+    def collect(self, gradients: Mapping[str, Tensor]) -> Tensor:
+        """The flat gradient ``[k, P]`` from per-parameter gradients ``[k, *shape]``.
+
+        The gradient of the first input weight usually lies in a zeroed ``[k, P]`` buffer already (see
+        :class:`~fgl_bench.engine.sparse.BlockSparse`); that buffer is then used and only the small ones are copied.
+        """
+        first, *rest = self.shapes
+        gradient = gradients[first]
+        k, itemsize = gradient.shape[0], gradient.element_size()
+        if gradient.stride(0) == self.size and gradient.untyped_storage().nbytes() == k * self.size * itemsize and self.offsets[first] == 0:
+            flat = gradient.as_strided((k, self.size), (self.size, 1), 0)
+        else:
+            flat = gradient.new_zeros(k, self.size)
+            rest = list(self.shapes)
+        for name in rest:
+            self.view(flat, name).copy_(gradients[name])
+        return flat
+
+
+def glorot(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Glorot-uniform weights ``[in, out]``, as PyG's linear layers draw them."""
+    bound = math.sqrt(6.0 / (shape[-2] + shape[-1]))
+    return torch.empty(shape, dtype=torch.float64).uniform_(-bound, bound, generator=generator)

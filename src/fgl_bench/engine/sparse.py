@@ -1,0 +1,152 @@
+"""Block-diagonal sparse products over all replicas, forward and backward as one bag reduction each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+
+class _Bags:
+    """The rows of k sparse blocks as bags of (column, value), ready for ``embedding_bag``.
+
+    Attributes:
+        columns: ``[nnz]`` int64 column of every entry, local to its block.
+        values: ``[nnz]``.
+        counts: ``[k, r]`` int64 entries per row.
+        bounds: host ``[k + 1]``, where each block's entries start.
+    """
+
+    def __init__(self, columns: Tensor, values: Tensor, counts: Tensor, bounds: np.ndarray):
+        self.columns, self.values, self.counts, self.bounds = columns, values, counts, bounds
+        self._ready: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
+
+    @classmethod
+    def of(cls, blocks: Sequence[sp.csr_matrix], rows: int, dtype: torch.dtype, device: torch.device) -> _Bags:
+        counts = np.zeros((len(blocks), rows), dtype=np.int64)
+        for i, block in enumerate(blocks):
+            counts[i, : block.shape[0]] = np.diff(block.indptr)
+        bounds = np.concatenate([[0], np.cumsum(counts.sum(1))])
+        columns = np.concatenate([block.indices for block in blocks]).astype(np.int64)
+        values = np.concatenate([block.data for block in blocks])
+        return cls(
+            torch.from_numpy(columns).to(device), torch.from_numpy(values).to(device, dtype), torch.from_numpy(counts).to(device), bounds
+        )
+
+    def select(self, rows: Sequence[int]) -> _Bags:
+        pieces = [slice(self.bounds[i], self.bounds[i + 1]) for i in rows]
+        sizes = np.array([p.stop - p.start for p in pieces], dtype=np.int64)
+        return _Bags(
+            torch.cat([self.columns[p] for p in pieces]),
+            torch.cat([self.values[p] for p in pieces]),
+            self.counts[torch.as_tensor(rows, device=self.counts.device)],
+            np.concatenate([[0], np.cumsum(sizes)]),
+        )
+
+    def reduce(self, source: Tensor, stride: int, lead: int, pad: int) -> Tensor:
+        """Sum of ``value * source[block * stride + column]`` over every bag.
+
+        Args:
+            source: ``[*, h]`` rows of all blocks.
+            stride: rows of ``source`` from one block to the next.
+            lead, pad: empty output rows before and after each block's own.
+
+        Returns:
+            ``[k * (lead + r + pad), h]``.
+        """
+        key = (stride, lead, pad)
+        if key not in self._ready:
+            k, _ = self.counts.shape
+            # The narrow type halves the traffic of the indices; both must be of one type.
+            narrow = torch.int32 if max(k * stride, self.values.numel()) < 2**31 else torch.int64
+            blocks = torch.from_numpy(np.repeat(np.arange(k) * stride, np.diff(self.bounds))).to(self.columns.device)
+            counts = torch.nn.functional.pad(self.counts, (lead, pad)).flatten()
+            offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+            self._ready[key] = ((self.columns + blocks).to(narrow), offsets.to(narrow))
+        columns, offsets = self._ready[key]
+        if not columns.numel():
+            return source.new_zeros(offsets.numel() - 1, source.shape[1])
+        return torch.nn.functional.embedding_bag(
+            columns, source, offsets, mode="sum", per_sample_weights=self.values, include_last_offset=True
+        )
+
+
+def _as_rows(x: Tensor) -> tuple[Tensor, int]:
+    """``x [k, c, h]`` as one matrix of rows of width h, with the number of rows from one block to the next.
+
+    A view into a stack of flat parameter rows is used where it lies if the layout is aligned to h; anything else that is
+    not contiguous is copied.
+    """
+    k, c, h = x.shape
+    aligned = x.stride(2) == 1 and x.stride(1) == h and x.stride(0) % h == 0
+    if x.is_contiguous() or not aligned:
+        return x.reshape(k * c, h), c
+    stride = x.stride(0) // h
+    return x.as_strided(((k - 1) * stride + c, h), (h, 1), x.storage_offset()), stride
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, matrix: BlockSparse) -> Tensor:
+        ctx.matrix, ctx.stride, ctx.offset = matrix, x.stride(0), x.storage_offset()
+        return matrix.multiply(x)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
+        matrix, h = ctx.matrix, gradient.shape[2]
+        rows, stride = _as_rows(gradient)
+        c = matrix.shape[2]
+        # An input weight that is a slice of [k, P] gets its gradient inside a zeroed [k, P] buffer: ParameterLayout.collect
+        # then needs no copy of the largest gradient.
+        inside = ctx.stride != c * h and ctx.stride % h == 0 and ctx.offset % h == 0 and ctx.offset < ctx.stride
+        lead, pad = (ctx.offset // h, ctx.stride // h - ctx.offset // h - c) if inside else (0, 0)
+        out = matrix.transposed.reduce(rows, stride, lead, pad)
+        return out.view(-1, lead + c + pad, h)[:, lead : lead + c], None
+
+
+class BlockSparse:
+    """k sparse blocks that act on stacked dense blocks: ``y[i] = A_i x[i]``.
+
+    Both directions keep their own bags, so backward is one more reduction and never a conversion. Sums run in a fixed
+    order on every device.
+
+    Attributes:
+        shape: (k, r, c): number of blocks, rows and columns of each (padded with empty ones).
+    """
+
+    def __init__(self, bags: _Bags, transposed: _Bags, shape: tuple[int, int, int]):
+        self.bags, self.transposed, self.shape = bags, transposed, shape
+
+    @classmethod
+    def stack(
+        cls, blocks: Sequence[sp.csr_matrix], rows: int, columns: int, dtype: torch.dtype, device: torch.device | str = "cpu"
+    ) -> BlockSparse:
+        """From scipy blocks no larger than ``rows`` x ``columns`` each."""
+        device = torch.device(device)
+        transposed = [block.T.tocsr() for block in blocks]
+        return cls(_Bags.of(blocks, rows, dtype, device), _Bags.of(transposed, columns, dtype, device), (len(blocks), rows, columns))
+
+    def select(self, rows: Sequence[int]) -> BlockSparse:
+        """The blocks ``rows`` (host integers), in that order."""
+        return BlockSparse(self.bags.select(rows), self.transposed.select(rows), (len(rows), *self.shape[1:]))
+
+    @property
+    def T(self) -> BlockSparse:
+        k, r, c = self.shape
+        return BlockSparse(self.transposed, self.bags, (k, c, r))
+
+    @property
+    def nnz(self) -> int:
+        return self.bags.values.numel()
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """``[k, c, h]`` to ``[k, r, h]``, outside autograd."""
+        rows, stride = _as_rows(x)
+        return self.bags.reduce(rows, stride, 0, 0).view(self.shape[0], self.shape[1], -1)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """``[k, c, h]`` to ``[k, r, h]``, differentiable in ``x``."""
+        return _Product.apply(x, self) if x.requires_grad and torch.is_grad_enabled() else self.multiply(x)

@@ -1,0 +1,203 @@
+"""Client trips, batched: every replica's local epochs and both of its evaluations in one tensor program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.adam import Adam
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.models.base import Backbone, Output
+
+if TYPE_CHECKING:
+    from fgl_bench.algorithms.base import Algorithm
+
+Score = Callable[[Tensor, Batch], Tensor]
+
+
+@dataclass
+class LocalStep:
+    """One local gradient step of k replicas, as the hooks of a method see it.
+
+    Attributes:
+        rows: replica numbers (seed * C + client).
+        batch: their graphs, as observed in training.
+        epoch: number of the local epoch, from 0.
+        parameters: the current parameters ``[k, *shape]`` that gradients are taken for.
+        theta, received: ``[k, P]``, the current and the received models, without gradient.
+        output: the training-mode forward pass.
+    """
+
+    rows: tuple[int, ...]
+    batch: Batch
+    layout: ParameterLayout
+    epoch: int
+    parameters: dict[str, Tensor]
+    theta: Tensor
+    received: Tensor
+    output: Output
+
+
+@dataclass
+class Trips:
+    """k finished client trips.
+
+    Attributes:
+        rows: replica numbers (seed * C + client).
+        batch: their graphs, as observed in training.
+        received, trained: ``[k, P]`` models before and after the local epochs.
+        received_score, trained_score: ``[k, 2]`` summed validation and test scores, where they were asked for.
+        reports: what the clients upload besides the model, by name, ``[k, ...]``.
+    """
+
+    rows: tuple[int, ...]
+    batch: Batch
+    model: Backbone
+    layout: ParameterLayout
+    received: Tensor
+    trained: Tensor
+    received_score: Tensor | None = None
+    trained_score: Tensor | None = None
+    reports: dict[str, Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def output(self) -> Output:
+        """The trained models' forward pass in evaluation mode on the observed graphs."""
+        with torch.no_grad():
+            parameters = self.layout.views(self.trained)
+            return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)
+
+
+class Trainer:
+    """Runs trips of any set of replicas; owns what a client keeps between trips besides its model.
+
+    Args:
+        batch, evaluation: the graphs of all B replicas as observed in training and as evaluated (often the same object).
+        streams: ``[B]`` int64, the replicas' random streams.
+        chunk: most replicas in one program; None means all. Results do not depend on it.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        model: Backbone,
+        layout: ParameterLayout,
+        batch: Batch,
+        evaluation: Batch,
+        score: Score,
+        streams: Tensor,
+        *,
+        local_epochs: int,
+        lr: float,
+        weight_decay: float,
+        reset_optimiser: bool = False,
+        chunk: int | None = None,
+    ):
+        self.algorithm, self.model, self.layout = algorithm, model, layout
+        self.batch, self.evaluation, self.score = batch, evaluation, score
+        self.streams, self.local_epochs = streams, local_epochs
+        self.reset_optimiser, self.chunk = reset_optimiser, chunk or batch.size
+        # A method that trains nothing keeps no moments.
+        count = batch.size if algorithm.trains else 0
+        self.adam = Adam(count, layout.size, lr, weight_decay, batch.dtype, batch.device)
+        self.trip = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
+        self.everyone = tuple(range(batch.size))
+        self._parts: dict[tuple[int, tuple[int, ...]], Batch] = {}
+
+    def part(self, batch: Batch, rows: tuple[int, ...]) -> Batch:
+        """``batch`` restricted to ``rows``; the last few are kept, since chunks come again every round."""
+        if rows == self.everyone:
+            return batch
+        key = (id(batch), rows)
+        if key not in self._parts:
+            while len(self._parts) >= 64:
+                self._parts.pop(next(iter(self._parts)))
+            self._parts[key] = batch.select(rows)
+        return self._parts[key]
+
+    def chunks(self, rows: Sequence[int]) -> list[tuple[int, ...]]:
+        return [tuple(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk)]
+
+    def evaluate(self, models: Tensor, rows: Sequence[int] | None = None) -> Tensor:
+        """Summed validation and test scores ``[k, 2]`` of ``models [k, P]`` on the replicas' evaluation graphs."""
+        scores, done = [], 0
+        for part in self.chunks(self.everyone if rows is None else rows):
+            batch = self.part(self.evaluation, part)
+            scores.append(self._score(models[done : done + len(part)], batch))
+            done += len(part)
+        return torch.cat(scores)
+
+    @torch.no_grad()
+    def _score(self, models: Tensor, batch: Batch) -> Tensor:
+        parameters = self.layout.views(models)
+        return self.score(self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch)), batch)
+
+    def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True) -> Trips:
+        """Train one trip of each of ``rows`` from ``received [k, P]``, writing the trained models to ``out [k, P]``.
+
+        ``rows`` are distinct host integers, None for every replica. ``score`` also evaluates both models of every trip.
+        """
+        rows = self.everyone if rows is None else tuple(rows)
+        parts, done = [], 0
+        for chunk in self.chunks(rows):
+            span = slice(done, done + len(chunk))
+            parts.append(self._chunk(chunk, received[span], out[span], score))
+            done += len(chunk)
+        if len(parts) == 1:
+            return parts[0]
+        join = {name: torch.cat([getattr(p, name) for p in parts]) for name in ("received_score", "trained_score") if score}
+        reports = {name: torch.cat([p.reports[name] for p in parts]) for name in parts[0].reports}
+        return Trips(rows, self.part(self.batch, rows), self.model, self.layout, received, out, reports=reports, **join)
+
+    def _chunk(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, score: bool) -> Trips:
+        batch = self.part(self.batch, rows)
+        evaluation = batch if self.evaluation is self.batch else self.part(self.evaluation, rows)
+        index = slice(None) if rows == self.everyone else torch.as_tensor(rows, device=batch.device)
+        trained.copy_(received)
+        trips = Trips(rows, batch, self.model, self.layout, received, trained)
+        if self.reset_optimiser and self.algorithm.trains:
+            self.adam.reset(rows)
+        for epoch in range(self.local_epochs if self.algorithm.trains else 0):
+            scored = self._step(trips, index, epoch, score and epoch == 0 and evaluation is batch)
+            trips.received_score = scored if epoch == 0 else trips.received_score
+        self.trip[index] += 1
+        if score:
+            if trips.received_score is None:
+                trips.received_score = self._score(received, evaluation)
+            if evaluation is batch and self.algorithm.trains:
+                # The same forward pass serves the score and the report.
+                trips.trained_score = self.algorithm.score_trained(self.score, trips)
+            else:
+                trips.trained_score = self._score(trained, evaluation)
+        trips.reports = self.algorithm.report(trips)
+        trips.__dict__.pop("output", None)
+        return trips
+
+    def _step(self, trips: Trips, index: Tensor | slice, epoch: int, score: bool) -> Tensor | None:
+        batch, theta, scored = trips.batch, trips.trained, None
+        parameters = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
+        first = self.model.first(parameters, batch)
+        if score:
+            with torch.no_grad():
+                scored = self.score(self.algorithm.predict(self.model, parameters, batch, first.detach()), batch)
+        dropout = no_dropout
+        if self.model.dropout:
+            dropout = Dropout(self.model.dropout, step_key(self.streams[index], self.trip[index], epoch))
+        output = self.model.forward(parameters, batch, first, dropout)
+        step = LocalStep(trips.rows, batch, self.layout, epoch, parameters, theta, trips.received, output)
+        loss = self.algorithm.local_loss(step).sum()
+        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        with torch.no_grad():
+            flat = self.layout.collect(dict(zip(parameters, gradients, strict=True)))
+            flat = self.algorithm.correct_gradient(step, flat)
+            # A client without training nodes has no loss: it returns what it received.
+            able = [i for i, count in enumerate(batch.num_train) if count > 0]
+            self.adam.step([theta[i] for i in able], [flat[i] for i in able], [trips.rows[i] for i in able])
+        return scored

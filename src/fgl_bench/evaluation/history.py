@@ -1,0 +1,97 @@
+"""What a run measured, per seed and evaluation point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class ScoreLog:
+    """Scores of batches of models, kept on the device until the end so that the hot loop never waits for them."""
+
+    def __init__(self) -> None:
+        self._scores: list[Tensor] = []
+        self.size = 0
+
+    def add(self, scores: Tensor) -> int:
+        """Append ``[k, 2]``; returns the position of the first row."""
+        self._scores.append(scores)
+        self.size += len(scores)
+        return self.size - len(scores)
+
+    def read(self) -> np.ndarray:
+        """All rows ``[size, 2]`` as float64 on the host."""
+        if len(self._scores) > 1:
+            self._scores = [torch.cat(self._scores)]
+        return self._scores[0].double().cpu().numpy() if self._scores else np.zeros((0, 2))
+
+
+@dataclass
+class Point:
+    """One evaluation point of one seed.
+
+    Attributes:
+        trips: client trips counted so far.
+        version: synchronous rounds or server steps done.
+        time: virtual clock, in cycles of an all-fast system.
+        received, trained: ``[C]`` positions in the score log.
+        upload, download: bytes so far.
+        staleness: mean and largest staleness of the uploads processed since the last point, or None.
+    """
+
+    trips: int
+    version: int
+    time: float
+    received: np.ndarray
+    trained: np.ndarray
+    upload: int
+    download: int
+    staleness: tuple[float, float] | None = None
+
+
+@dataclass
+class History:
+    """The evaluation points of one seed.
+
+    Attributes:
+        trips, version, upload, download: ``[T]`` int64.
+        time: ``[T]``.
+        staleness: ``[T, 2]``, mean and largest; NaN where there is none.
+        scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores.
+        sizes: ``[C, 2]`` validation and test nodes.
+    """
+
+    seed: int
+    trips: np.ndarray
+    version: np.ndarray
+    time: np.ndarray
+    upload: np.ndarray
+    download: np.ndarray
+    staleness: np.ndarray
+    scores: dict[str, np.ndarray]
+    sizes: np.ndarray
+
+    @classmethod
+    def of(cls, seed: int, points: list[Point], scores: np.ndarray, sizes: np.ndarray) -> History:
+        none = (np.nan, np.nan)
+        return cls(
+            seed,
+            *(np.array([getattr(p, name) for p in points]) for name in ("trips", "version", "time", "upload", "download")),
+            staleness=np.array([none if p.staleness is None else p.staleness for p in points]),
+            scores={name: scores[np.stack([getattr(p, name) for p in points])] for name in ("received", "trained")},
+            sizes=sizes,
+        )
+
+    def pooled(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:
+        """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``; empty clients do not count."""
+        each, used = self.each(model), self.sizes > 0
+        by = self.sizes if weights is None else np.where(used, weights[:, None], 0)
+        return np.nansum(each * by, 1) / np.maximum(by.sum(0), 1e-12)
+
+    def each(self, model: str) -> np.ndarray:
+        """Every client's validation and test score, ``[T, C, 2]``; NaN where it has no such nodes."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.scores[model] / np.where(self.sizes > 0, self.sizes, np.nan)

@@ -1,0 +1,72 @@
+"""From histories to the numbers that a table shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from fgl_bench.evaluation.history import History
+
+MODELS = ("received", "trained")
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean, sample standard deviation (ddof 1) and half-width of the 95 % t-interval; the last two are None for one value."""
+    x = np.asarray(values, dtype=np.float64)
+    if x.size < 2:
+        return {"mean": float(x.mean()) if x.size else None, "std": None, "ci95": None}
+    std = float(x.std(ddof=1))
+    return {"mean": float(x.mean()), "std": std, "ci95": float(stats.t.ppf(0.975, x.size - 1) * std / np.sqrt(x.size))}
+
+
+def best(history: History, model: str, weights: np.ndarray | None = None) -> int:
+    """The evaluation point with the highest validation score; the earliest of equals."""
+    return int(np.argmax(history.pooled(model, weights)[:, 0]))
+
+
+def trips_to(history: History, model: str, target: float, weights: np.ndarray | None = None) -> int | None:
+    """Fewest trips at an evaluation point whose validation score reaches ``target``; None if none does."""
+    reached = np.flatnonzero(history.pooled(model, weights)[:, 0] >= target)
+    return int(history.trips[reached[0]]) if reached.size else None
+
+
+def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.ndarray] | None = None) -> dict:
+    """Test scores of one kind of model: at the best validation point (the headline), at the last, per seed and per client.
+
+    ``weights`` are the clients' sizes ``[C]`` of each seed where means are not weighted by test nodes.
+    """
+    weights = weights or [None] * len(histories)
+    points = [best(h, model, w) for h, w in zip(histories, weights, strict=True)]
+    pooled = [h.pooled(model, w) for h, w in zip(histories, weights, strict=True)]
+    chosen = [float(p[t, 1]) for p, t in zip(pooled, points, strict=True)]
+    clients = [h.each(model)[t, :, 1] for h, t in zip(histories, points, strict=True)]
+    return {
+        **spread(chosen),
+        "per_seed": chosen,
+        "selected_trips": [int(h.trips[t]) for h, t in zip(histories, points, strict=True)],
+        "val": spread([float(p[t, 0]) for p, t in zip(pooled, points, strict=True)]),
+        "last": {**spread([float(p[-1, 1]) for p in pooled]), "per_seed": [float(p[-1, 1]) for p in pooled]},
+        "macro": spread([float(np.nanmean(c)) for c in clients]),
+        "worst_client": spread([float(np.nanmin(c)) for c in clients]),
+        "per_client": [[None if np.isnan(v) else float(v) for v in c] for c in clients],
+    }
+
+
+def trips_to_target(histories: Sequence[History], target: float, budget: int, weights: Sequence[np.ndarray] | None = None) -> dict:
+    """Trips to a validation score, for both models: mean over the seeds that reached it, their number, and the censored mean.
+
+    The censored mean counts a seed that never got there with the whole budget.
+    """
+    weights, out = weights or [None] * len(histories), {}
+    for model in MODELS:
+        counts = [trips_to(h, model, target, w) for h, w in zip(histories, weights, strict=True)]
+        reached = [c for c in counts if c is not None]
+        out[model] = {
+            **spread(reached),
+            "reached": len(reached),
+            "censored_mean": float(np.mean([budget if c is None else c for c in counts])),
+            "per_seed": counts,
+        }
+    return out

@@ -1,0 +1,59 @@
+"""The table that a command ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tabulate import tabulate
+
+
+def percent(stats: dict) -> str:
+    """``81.2 ± 0.6`` in percent, with the 95 % interval's half-width where there is one."""
+    if stats["mean"] is None:
+        return "-"
+    half = stats["ci95"]
+    return f"{100 * stats['mean']:.2f}" + (f" ± {100 * half:.2f}" if half is not None else "")
+
+
+def amount(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def reach(stats: dict, seeds: int) -> str:
+    """Mean trips of the seeds that reached a target, and how many did."""
+    return f"{stats['mean']:.0f} ({stats['reached']}/{seeds})" if stats["reached"] else f"- (0/{seeds})"
+
+
+def table(summary: dict) -> str:
+    """The run's table: test score of both models, trips to each target, bytes, seconds."""
+    seeds = len(summary["seeds"])
+    rows = []
+    for model in ("received", "trained"):
+        test = summary["test"][model]
+        targets = [reach(by[model], seeds) for by in summary["client_trips"]["to_target"].values()]
+        rows.append([f"{model} model", percent(test), percent(test["last"]), percent(test["worst_client"]), *targets])
+    names = [f"trips to {100 * float(t):g} %" for t in summary["client_trips"]["to_target"]]
+    body = tabulate(rows, headers=["", "test " + summary["metric"], "last point", "worst client", *names], disable_numparse=True)
+    head = (
+        f"{summary['algorithm']} on {summary['dataset']}, {summary['split']} split, {summary['num_clients']} clients, "
+        f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
+    )
+    moved, spent = summary["bytes"], summary["seconds"]
+    return (
+        f"{head}\n{body}\n"
+        f"test {summary['metric']} in % at the best validation point, mean over seeds ± 95 % t-interval; trips: mean of the seeds that reached "
+        f"the validation target\n"
+        f"{summary['client_trips']['total']} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed; "
+        f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}"
+    )
+
+
+def show(summary: dict, folder: Path, again: bool) -> None:
+    """Print the table and where the run is kept."""
+    print(table(summary))
+    print(f"{'complete already (overwrite=true repeats it)' if again else 'written'}: {folder}", flush=True)

@@ -1,0 +1,238 @@
+"""One run: prepare the federations, simulate every seed, write the run directory."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.config import build, label, resolve_budget
+from fgl_bench.data.federation import Federation, build_federations
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.memory import available_bytes, plan
+from fgl_bench.engine.training import Trainer
+from fgl_bench.evaluation.history import History
+from fgl_bench.evaluation.metrics import METRICS, scored_nodes
+from fgl_bench.evaluation.summary import MODELS, test_scores, trips_to_target
+from fgl_bench.models.base import Backbone
+from fgl_bench.reporting.console import show
+from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.reporting.store import SCHEMA_VERSION, config_hash, history_rows, identity, is_complete, run_folder, versions, write_run
+from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.seeding import derive_seed
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass
+class Outcome:
+    """What simulating all seeds gave: histories in the order of the seeds, mixing matrices ``[S, C, C]`` by trip count."""
+
+    histories: list[History]
+    mixing: dict[int, np.ndarray]
+
+
+def run(cfg: DictConfig) -> Path:
+    """Run what ``cfg`` (validated) describes, unless it is complete already; print the table; return the run directory."""
+    rounds, trips = resolve_budget(cfg)
+    what = identity(cfg, rounds, trips)
+    names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
+    digest = config_hash(what)
+    folder = run_folder(
+        Path(cfg.results_dir), names["dataset"], names["split"], cfg.num_clients, names["scenario"], names["algorithm"], digest
+    )
+    if is_complete(folder) and not cfg.overwrite:
+        show(json.loads((folder / "summary.json").read_text(encoding="utf-8")), folder, again=True)
+        return folder
+
+    device = pick_device(cfg.device)
+    if cfg.threads:
+        torch.set_num_threads(cfg.threads)
+    begin = time.perf_counter()
+    federations = prepare(cfg)
+    prepared = time.perf_counter()
+    title = f"{names['algorithm']} on {names['dataset']}/{names['split']}"
+    with RunProgress(title, trips * len(cfg.seeds), cfg.progress) as progress:
+        outcome = simulate(cfg, federations, device, progress)
+    trained = time.perf_counter()
+
+    weights = None if cfg.eval_weight == "test" else [np.array([c.num_nodes for c in f.clients]) for f in federations]
+    seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
+    summary = summarise(cfg, names, digest, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
+    write_run(
+        folder,
+        OmegaConf.to_yaml(cfg, resolve=True),
+        summary,
+        history_rows(outcome.histories, weights),
+        {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()},
+    )
+    show(summary, folder, again=False)
+    return folder
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is the GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def prepare(cfg: DictConfig) -> list[Federation]:
+    """The federations of all seeds."""
+    return build_federations(
+        build(cfg.dataset),
+        build(cfg.split),
+        build(cfg.scenario.sparsity),
+        num_clients=cfg.num_clients,
+        seeds=list(cfg.seeds),
+        data_dir=cfg.data_dir,
+        cache_dir=cfg.cache_dir,
+    )
+
+
+def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.device, progress: RunProgress) -> Outcome:
+    """Train and evaluate every seed, as many together as the plan says."""
+    rounds, trips = resolve_budget(cfg)
+    model: Backbone = build(cfg.model)
+    dtype = DTYPES[cfg.dtype]
+    layout = model.layout(federations[0].num_features, federations[0].num_classes)
+    budget = int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
+    widths = [shape[-1] for shape in layout.shapes.values()]
+    chunking = plan(federations, layout, widths, 8, dtype.itemsize, device, budget, cfg.seeds_per_chunk)
+    histories, mixing = [], {}
+    for start in range(0, len(federations), chunking.seeds):
+        part = federations[start : start + chunking.seeds]
+        sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas)
+        sim.progress = progress
+        build(cfg.scenario).run(sim)
+        progress.advance_base(trips * len(part))
+        scores = sim.log.read()
+        for federation, points in zip(part, sim.points, strict=True):
+            sizes = scored_nodes(federation.clients, federation.metric)
+            histories.append(History.of(federation.seed, points, scores, sizes))
+        for at, matrix in sim.mixing.items():
+            mixing.setdefault(at, []).append(matrix.cpu().numpy())
+    return Outcome(histories, {at: np.concatenate(parts) for at, parts in mixing.items()})
+
+
+def simulation(
+    cfg: DictConfig,
+    federations: Sequence[Federation],
+    model: Backbone,
+    algorithm: Algorithm,
+    device: torch.device,
+    rounds: int,
+    trips: int,
+    chunk: int | None = None,
+) -> Simulation:
+    """Everything a scenario needs to run these federations (seeds) together."""
+    dtype, seeds = DTYPES[cfg.dtype], tuple(federation.seed for federation in federations)
+    clients = federations[0].num_clients
+    batch = Batch([client for f in federations for client in f.observed], dtype, device)
+    same = all(f.observed is f.clients for f in federations)
+    evaluation = batch if same else Batch([client for f in federations for client in f.clients], dtype, device)
+    layout = model.layout(federations[0].num_features, federations[0].num_classes)
+    rows = []
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(derive_seed(seed, "initial"))
+        rows.append(layout.pack(model.initialise(layout, generator)).expand(clients, -1))
+    initial = torch.cat(rows).to(device, dtype).contiguous()
+    sizes = batch.num_train if cfg.agg_weight == "train" else batch.num_nodes
+    weights = torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), clients)
+    setting = Setting(
+        seeds, clients, federations[0].num_classes, model, layout, batch, weights, cfg.local_epochs, cfg.lr, cfg.participation == 1
+    )
+    algorithm.prepare(setting)
+    streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
+    trainer = Trainer(
+        algorithm,
+        model,
+        layout,
+        batch,
+        evaluation,
+        METRICS[federations[0].metric],
+        torch.tensor(streams, dtype=torch.int64, device=device),
+        local_epochs=cfg.local_epochs,
+        lr=cfg.lr,
+        weight_decay=cfg.weight_decay,
+        reset_optimiser=cfg.opt_state == "reset",
+        chunk=chunk,
+    )
+    return Simulation(
+        algorithm,
+        setting,
+        trainer,
+        initial,
+        rounds,
+        trips,
+        cfg.eval_every or clients,
+        cfg.participation,
+        mixing_at=tuple(cfg.mixing_at),
+    )
+
+
+def summarise(
+    cfg: DictConfig,
+    names: dict[str, str],
+    digest: str,
+    federations: Sequence[Federation],
+    outcome: Outcome,
+    weights: Sequence[np.ndarray] | None,
+    device: torch.device,
+    seconds: dict[str, float],
+) -> dict:
+    """``summary.json``; its keys are stable, other programs read them."""
+    histories = outcome.histories
+    _, budget = resolve_budget(cfg)
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {platform.machine()}, {torch.get_num_threads()} thread(s)"
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "algorithm": names["algorithm"],
+        "dataset": names["dataset"],
+        "split": names["split"],
+        "num_clients": cfg.num_clients,
+        "model": names["model"],
+        "scenario": names["scenario"],
+        "sparsity": names["scenario/sparsity"],
+        "seeds": list(cfg.seeds),
+        "metric": federations[0].metric,
+        "selection": "best validation score of the whole federation, earliest of equals",
+        "test": {model: test_scores(histories, model, weights) for model in MODELS},
+        "client_trips": {
+            "total": int(histories[0].trips[-1]),
+            "to_target": {f"{target:g}": trips_to_target(histories, target, budget, weights) for target in cfg.targets},
+        },
+        "bytes": {"upload": int(np.mean([h.upload[-1] for h in histories])), "download": int(np.mean([h.download[-1] for h in histories]))},
+        "virtual_time": float(np.mean([h.time[-1] for h in histories])),
+        "staleness": staleness(histories),
+        "seconds": seconds,
+        "device": hardware,
+        "versions": versions(),
+        "config_hash": digest,
+        "partition_hash": [f.partition_hash for f in federations],
+        "graph": {
+            "nodes": sum(c.num_nodes for c in federations[0].clients),
+            "edges": sum(c.edges.shape[1] for c in federations[0].clients) // 2,
+            "cross_edges": federations[0].cross_edges.shape[1] // 2,
+            "features": federations[0].num_features,
+            "classes": federations[0].num_classes,
+        },
+    }  # fmt: skip
+
+
+def staleness(histories: Sequence[History]) -> dict[str, float] | None:
+    """Mean over evaluation points and largest staleness of processed uploads; None where every upload is fresh by construction."""
+    if all(np.isnan(h.staleness).all() for h in histories):
+        return None
+    return {
+        "mean": float(np.mean([np.nanmean(h.staleness[:, 0]) for h in histories])),
+        "max": float(max(np.nanmax(h.staleness[:, 1]) for h in histories)),
+    }

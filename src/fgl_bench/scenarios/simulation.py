@@ -1,0 +1,50 @@
+"""One run of S seeds that are trained together, as a scenario drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.engine.training import Trainer
+from fgl_bench.evaluation.history import Point, ScoreLog
+
+
+def _silent(trips: int, accuracy: Callable[[], float]) -> None:
+    pass
+
+
+@dataclass
+class Simulation:
+    """Everything that a scenario needs, and what it leaves behind.
+
+    Attributes:
+        initial: ``[B, P]``, the common initial model of every replica of a seed.
+        rounds, trips: the budget of every seed.
+        eval_every: trips between evaluation points.
+        progress: called with the trips done (of all seeds) and a function that reads the current pooled validation accuracy.
+        log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.
+        mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
+        mixing_at: trip counts at which to keep them.
+    """
+
+    algorithm: Algorithm
+    setting: Setting
+    trainer: Trainer
+    initial: Tensor
+    rounds: int
+    trips: int
+    eval_every: int
+    participation: float = 1.0
+    progress: Callable[[int, Callable[[], float]], None] = _silent
+    mixing_at: tuple[int, ...] = ()
+    log: ScoreLog = field(default_factory=ScoreLog)
+    points: list[list[Point]] = field(default_factory=list)
+    mixing: dict[int, Tensor] = field(default_factory=dict)
+
+    def accuracy(self, positions: np.ndarray) -> float:
+        """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""
+        return float(self.log.read()[positions, 0].sum() / max(int(self.trainer.evaluation.val.sum()), 1))

@@ -1,0 +1,614 @@
+"""The oracle's own sanity: hand-calculated values, reduction laws, and the event loop on toy clients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+from torch_geometric.nn import GCNConv
+
+from .buffered import FedBuff, FedSAGCL, Message, Upload, smoothness_confidence, soft_label_features
+from .models import GCN, flatten, initial_parameters, read_parameters, widths_of, write_parameters
+from .semi_async import run_semi_async, simulate
+from .small import SmallSchedule, random_schedule, small_federation
+from .sync import FedAvg, FedGTA, FedProx, Local, mix, propagate_labels, run_sync, similarity_mixing
+from .training import Client, cosine, make_clients, normalise, pooled_accuracy
+
+E1 = math.exp(-1)
+K2 = torch.tensor([[0, 1], [1, 0]])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def double(values) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def start_for(federation, hidden: int = 4, seed: int = 0, dtype: torch.dtype = torch.float64):
+    return initial_parameters(federation.num_features, federation.num_classes, hidden=hidden, seed=seed, dtype=dtype)
+
+
+def same(left, right, tolerance: float = 1e-12) -> bool:
+    return torch.allclose(flatten(left), flatten(right), rtol=0.0, atol=tolerance)
+
+
+def single(federation, number: int = 0):
+    client = federation.clients[number]
+    return replace(federation, clients=(client,), observed=(client,))
+
+
+# ---- backbone ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_named_parameters_survive_a_round_trip_and_mean_xw_plus_b(layers):
+    initial = initial_parameters(5, 3, hidden=4, layers=layers)
+    model = GCN(widths_of(initial)).double()
+    write_parameters(model, initial)
+    assert list(initial) == list(read_parameters(model)) and same(initial, read_parameters(model), 0.0)
+    x = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    expected = x  # without edges a graph convolution is a linear layer
+    for layer in range(layers):
+        expected = expected @ initial[f"conv{layer}.weight"] + initial[f"conv{layer}.bias"]
+        expected = expected.relu() if layer < layers - 1 else expected
+    assert torch.allclose(model.eval()(x, torch.zeros(2, 0, dtype=torch.long)), expected, atol=1e-14)
+
+
+def test_edges_normalised_once_change_nothing():
+    federation = small_federation(3)
+    initial = start_for(federation)
+    plain = run_sync(federation, FedAvg(), initial, rounds=3)
+    once = run_sync(federation, FedAvg(), initial, rounds=3, prenormalized=True)
+    assert all(same(a, b) for a, b in zip(plain[-1].received, once[-1].received, strict=True))
+
+
+def test_sparse_features_train_as_dense_ones():
+    initial = start_for(small_federation(1))
+    dense, sparse = (run_sync(small_federation(1, sparse=s), FedAvg(), initial, rounds=2)[-1].trained for s in (False, True))
+    assert all(same(a, b, 0.0) for a, b in zip(dense, sparse, strict=True))
+
+
+def test_single_precision_follows_double_precision():
+    federation = small_federation(2)
+    reference = run_sync(federation, FedGTA(), start_for(federation), rounds=3)
+    single_ = run_sync(federation, FedGTA(), start_for(federation, dtype=torch.float32), rounds=3)
+    assert single_[-1].received[0]["conv0.weight"].dtype == torch.float32
+    assert torch.allclose(flatten(reference[-1].received[0]), flatten(single_[-1].received[0]).double(), atol=1e-3)
+
+
+# ---- local training and synchronous methods ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [Local(), FedAvg(), FedProx(0.0), FedGTA()])
+def test_one_client_is_plain_training(method):
+    federation = single(small_federation(0))
+    initial, graph = start_for(federation), federation.clients[0]
+    first, second = GCNConv(6, 4).double(), GCNConv(4, 3).double()
+    with torch.no_grad():
+        for layer, conv in enumerate((first, second)):
+            conv.lin.weight.copy_(initial[f"conv{layer}.weight"].t())
+            conv.bias.copy_(initial[f"conv{layer}.bias"])
+    optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()], lr=0.01, weight_decay=5e-4)
+    x, edges, y = torch.tensor(graph.features).double(), torch.tensor(graph.edges), torch.tensor(graph.labels)
+    for _ in range(5 * 2):
+        optimizer.zero_grad()
+        functional.cross_entropy(second(first(x, edges).relu(), edges)[graph.train], y[graph.train]).backward()
+        optimizer.step()
+    trace = run_sync(federation, method, initial, rounds=5, local_epochs=2)
+    for parameters in (trace[-1].trained[0], trace[-1].received[0]):
+        assert torch.allclose(parameters["conv0.weight"], first.lin.weight.t(), atol=1e-12)
+        assert torch.allclose(parameters["conv1.bias"], second.bias, atol=1e-12)
+
+
+def test_fedprox_equals_fedavg_with_one_epoch_or_without_mu():
+    federation = small_federation(0)
+    initial = start_for(federation)
+    for epochs, mu in ((1, 10.0), (3, 0.0)):
+        average = run_sync(federation, FedAvg(), initial, rounds=4, local_epochs=epochs)
+        proximal = run_sync(federation, FedProx(mu), initial, rounds=4, local_epochs=epochs)
+        assert all(same(a, b, 0.0) for a, b in zip(average[-1].trained, proximal[-1].trained, strict=True))
+
+
+def test_fedprox_second_step_is_adam_on_the_pulled_gradient():
+    """Two steps of Adam written out: the pull is +mu (theta - w), on coordinates that went up and on ones that went down."""
+    federation = single(small_federation(0))
+    initial, mu = start_for(federation), 0.7
+    client = Client(federation.clients[0], federation.clients[0], initial, num_classes=3)
+    names = list(initial)
+
+    def gradient(at):
+        leaves = [at[name].clone().requires_grad_() for name in names]
+        graph = client.observed
+        loop = graph.adjacency() + torch.eye(graph.num_nodes, dtype=torch.float64)
+        scale = loop.sum(1).rsqrt()
+        s = scale[:, None] * loop * scale
+        logits = s @ ((s @ (graph.x @ leaves[0]) + leaves[1]).relu() @ leaves[2]) + leaves[3]
+        loss = functional.cross_entropy(logits[graph.train], graph.y[graph.train])
+        return dict(zip(names, torch.autograd.grad(loss, leaves), strict=True))
+
+    theta = dict(initial)
+    m, v = ({name: torch.zeros_like(value) for name, value in initial.items()} for _ in range(2))
+    ups = downs = 0
+    for step in (1, 2):
+        g = gradient(theta)
+        for name in names:
+            moved = theta[name] - initial[name]
+            if step == 2:
+                ups, downs = ups + int((moved > 1e-3).sum()), downs + int((moved < -1e-3).sum())
+            full = g[name] + mu * moved + 5e-4 * theta[name]
+            m[name] = 0.9 * m[name] + 0.1 * full
+            v[name] = 0.999 * v[name] + 0.001 * full**2
+            hat = m[name] / (1 - 0.9**step), v[name] / (1 - 0.999**step)
+            theta[name] = theta[name] - 0.01 * hat[0] / (hat[1].sqrt() + 1e-8)
+    assert ups > 5 and downs > 5
+    assert same(run_sync(federation, FedProx(mu), initial, rounds=1, local_epochs=2)[0].trained[0], theta, 1e-10)
+
+
+def test_fedprox_stays_nearer_the_received_model():
+    federation = small_federation(0)
+    initial = start_for(federation)
+    distance = [
+        float((flatten(run_sync(federation, FedProx(mu), initial, rounds=1, local_epochs=30)[0].trained[0]) - flatten(initial)).norm())
+        for mu in (0.0, 0.1, 10.0)
+    ]
+    assert distance[0] > 1.02 * distance[1] > 1.02 * distance[2]
+
+
+def test_fedavg_weighs_by_training_nodes_and_everyone_receives_the_same():
+    federation = small_federation(0)
+    last = run_sync(federation, FedAvg(), start_for(federation), rounds=2)[-1]
+    counts = double([float(client.train.sum()) for client in federation.observed])
+    expected = sum(n * flatten(p) for n, p in zip(counts / counts.sum(), last.trained, strict=True))
+    assert all(torch.allclose(flatten(received), expected, atol=1e-13) for received in last.received)
+    sizes = double([client.num_nodes for client in federation.clients])
+    by_nodes = run_sync(federation, FedAvg(), start_for(federation), rounds=1, agg_weight="nodes")[0].mixing
+    assert torch.allclose(by_nodes, (sizes / sizes.sum()).expand(5, 5), atol=1e-13)
+
+
+def test_a_client_without_training_nodes_uploads_what_it_received():
+    federation = small_federation(0)
+    initial = start_for(federation)
+    assert not federation.observed[-1].train.any()
+    assert same(run_sync(federation, Local(), initial, rounds=3)[-1].trained[-1], initial, 0.0)
+    average = run_sync(federation, FedAvg(), initial, rounds=3)
+    assert same(average[2].trained[-1], average[1].received[-1], 0.0) and average[0].mixing[0, -1] == 0.0
+    nobody = replace(federation, observed=tuple(replace(c, train=np.zeros_like(c.train)) for c in federation.observed))
+    assert same(run_sync(nobody, FedAvg(), initial, rounds=2)[-1].received[0], initial)
+
+
+def test_training_reads_the_observed_graph_and_scores_the_clean_one():
+    federation = small_federation(0)
+    blind = tuple(replace(client, features=0 * client.features) for client in federation.clients)
+    initial = start_for(federation)
+    clean = run_sync(federation, Local(), initial, rounds=2)
+    hidden = run_sync(replace(federation, observed=blind), Local(), initial, rounds=2)
+    assert not same(clean[-1].trained[0], hidden[-1].trained[0], 1e-6)
+    for client, parameters, counted in zip(federation.clients, hidden[-1].trained, hidden[-1].trained_counts, strict=True):
+        model = GCN(widths_of(initial)).double().eval()
+        write_parameters(model, parameters)
+        guess = model(torch.tensor(client.features).double(), torch.tensor(client.edges)).argmax(1).numpy()
+        assert counted == tuple(int((guess == client.labels)[mask].sum()) for mask in (client.val, client.test))
+
+
+def test_the_trace_keeps_copies():
+    federation = small_federation(0)
+    initial = start_for(federation)
+    before = flatten(initial).clone()
+    trace = run_sync(federation, FedAvg(), initial, rounds=3)
+    assert torch.equal(flatten(initial), before)
+    assert same(trace[0].trained[0], run_sync(federation, FedAvg(), initial, rounds=1)[0].trained[0], 0.0)
+
+
+def test_dropout_depends_on_seed_client_and_trip_only():
+    federation = small_federation(0)
+    initial = start_for(federation)
+    first, again, other = (
+        run_sync(federation, Local(), initial, rounds=2, dropout=0.5, seed=seed)[-1].trained[0] for seed in (1, 1, 2)
+    )
+    assert same(first, again, 0.0) and not same(first, other, 1e-6)
+    alone = run_sync(single(federation), Local(), initial, rounds=2, dropout=0.5, seed=1)[-1].trained[0]
+    assert same(first, alone, 0.0)
+
+
+def test_moments_of_adam_survive_the_download():
+    """With a fresh optimiser every round would start with steps of full length; a kept one gives one long run's steps."""
+    federation = small_federation(0)
+    initial = start_for(federation)
+    in_rounds = run_sync(federation, Local(), initial, rounds=6, local_epochs=1)[-1].trained[0]
+    at_once = run_sync(federation, Local(), initial, rounds=1, local_epochs=6)[-1].trained[0]
+    assert same(in_rounds, at_once, 0.0)
+
+
+# ---- FedGTA --------------------------------------------------------------------------------------------------------
+
+
+def test_label_propagation_by_hand():
+    """Two joined nodes, all entries of the looped normalised adjacency 1/2; the first is a training node of class 0."""
+    predictions = double([[0.2, 0.8], [0.4, 0.6]])
+    truth, train = double([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([True, False])
+    adjacency = double([[0.0, 1.0], [1.0, 0.0]])
+    once = propagate_labels(predictions, truth, train, adjacency, 1, 0.5)
+    assert torch.allclose(once, double([[1.85, 0.15], [0.55, 0.45]]), atol=1e-12)
+    twice = propagate_labels(predictions, truth, train, adjacency, 2, 0.5)  # neighbours' mean (1.2, 0.3)
+    assert torch.allclose(twice, double([[2.1, 0.15], [0.8, 0.45]]), atol=1e-12)
+
+
+def test_fedgta_report_by_hand():
+    probabilities = double([[0.2, 0.8], [0.4, 0.6]])
+    graph = SimpleNamespace(
+        train=torch.tensor([True, False]),
+        train_truth=lambda: double([[1.0, 0.0], [0.0, 0.0]]),
+        adjacency=lambda: double([[0.0, 1.0], [1.0, 0.0]]),
+    )
+    client = SimpleNamespace(observed=graph, probabilities=lambda: probabilities)
+    moments, confidence = FedGTA(k=1, num_moments=2, temperature=20.0).report(client)
+    q = 1 / (1 + math.exp(-(0.55 - 0.45)))  # softmax of (0.55, 0.45)
+    raw = [(1 + q) / 2, (1 - q) / 2, (1 + q * q) / 2, (1 - q) ** 2 / 2]
+    half = (1 - q) / 2
+    assert moments.tolist() == pytest.approx([*raw, 0.0, 0.0, half**2, half**2], abs=1e-12)
+    r = 1 / (1 + math.exp(-0.1 / 20))
+    expected = 4 * E1 + sum(p * math.log(p + 1e-8) for p in (1.0, r, 1 - r))
+    assert confidence == pytest.approx(expected, abs=1e-12)
+
+
+def test_clusters_and_weights_by_hand():
+    vectors = [double(v) for v in ([1.0, 0.0], [2.0, 2.0], [0.0, 5.0])]
+    matrix = similarity_mixing(vectors, [1.0, 2.0, 3.0], 0.5)
+    assert torch.allclose(matrix, double([[1 / 3, 2 / 3, 0], [1 / 6, 2 / 6, 3 / 6], [0, 2 / 5, 3 / 5]]))
+    assert torch.allclose(similarity_mixing(vectors, [0.0, 0.0, 3.0], 0.5)[0], double([0.5, 0.5, 0.0]))
+    assert similarity_mixing(vectors, [1.0, 2.0, 3.0], cosine(vectors[0], vectors[1]))[0, 1] > 0, "the threshold is inclusive"
+
+
+@given(seed=st.integers(0, 50), moments=st.sampled_from(["raw", "central", "hybrid"]), threshold=st.floats(-1.0, 1.1))
+@settings(max_examples=15, deadline=None)
+def test_fedgta_matrix_is_row_stochastic_and_follows_a_relabelling(seed, moments, threshold):
+    federation = small_federation(seed)
+    initial, method = start_for(federation, seed=seed), FedGTA(moments=moments, threshold=threshold)
+    matrix = run_sync(federation, method, initial, rounds=2)[-1].mixing
+    assert matrix.dtype == torch.float64 and (matrix >= 0).all() and torch.isfinite(matrix).all()
+    assert torch.allclose(matrix.sum(1), torch.ones(5, dtype=torch.float64), atol=1e-12)
+    order = np.random.default_rng(seed).permutation(5)
+    turned = replace(federation, clients=tuple(federation.clients[i] for i in order), observed=tuple(federation.observed[i] for i in order))
+    # one round: later ones may tip a similarity that lies on the threshold
+    first, moved = (run_sync(f, method, initial, rounds=1)[0].mixing for f in (federation, turned))
+    assert torch.allclose(moved, first[order][:, order], atol=1e-9)
+
+
+def test_fedgta_extremes_of_the_threshold():
+    federation = small_federation(4)
+    initial = start_for(federation)
+    alone = run_sync(federation, FedGTA(threshold=1.01), initial, rounds=4)
+    local = run_sync(federation, Local(), initial, rounds=4)
+    assert torch.equal(alone[-1].mixing, torch.eye(5, dtype=torch.float64))
+    assert all(same(a, b) for a, b in zip(alone[-1].trained, local[-1].trained, strict=True))
+    together = run_sync(federation, FedGTA(threshold=-1.0), initial, rounds=2)[-1].mixing
+    assert torch.allclose(together, together[:1].expand(5, 5)) and together[0, 1] == 0.0, "no edges, no confidence"
+
+
+def test_fedgta_report_does_not_depend_on_the_order_of_nodes():
+    graph = small_federation(5).clients[0]
+    order = np.random.default_rng(0).permutation(graph.num_nodes)
+    where = np.argsort(order)
+    turned = replace(
+        graph, features=graph.features[order], labels=graph.labels[order], edges=where[graph.edges],
+        train=graph.train[order], val=graph.val[order], test=graph.test[order],
+    )  # fmt: skip
+    initial = initial_parameters(6, 3, hidden=4)
+    for method in (FedGTA(), FedSAGCL()):
+        (vector, confidence), (vector_turned, confidence_turned) = (
+            method.report(Client(g, g, initial, num_classes=3)) for g in (graph, turned)
+        )
+        assert torch.allclose(vector, vector_turned, atol=1e-10) and confidence == pytest.approx(confidence_turned)
+
+
+# ---- FedBuff and FedSA-GCL -----------------------------------------------------------------------------------------
+
+
+def scalar(value: float) -> dict[str, torch.Tensor]:
+    return {"w": torch.tensor([value], dtype=torch.float64)}
+
+
+def test_fedbuff_step_by_hand():
+    """Deltas +1 (fresh) and -4 (three versions old, so halved): the mean is -1/2; times eta = 0.7."""
+    method = FedBuff(eta=0.7)
+    method.start(scalar(10.0), [SimpleNamespace()] * 2)
+    batch = [
+        Upload(0, Message(scalar(10.0), 3), scalar(11.0), None),
+        Upload(1, Message(scalar(6.0), 0), scalar(2.0), None),
+    ]
+    step = method.step(batch, 4)
+    assert float(method.model["w"]) == pytest.approx(10.0 - 0.35, abs=1e-12)
+    assert set(step.replies) == {0, 1} and step.replies[0].version == 4 and not step.pushes
+    weighted = FedBuff(exponent=0.0, weighting="train")
+    weighted.start(scalar(10.0), [SimpleNamespace(num_train=3), SimpleNamespace(num_train=1)])
+    weighted.step(batch, 4)
+    assert float(weighted.model["w"]) == pytest.approx(10.0 + 0.75 - 1.0, abs=1e-12)
+
+
+def test_fedsa_gcl_client_reports_by_hand():
+    probabilities = double([[0.9, 0.1], [0.5, 0.5]])
+    features = soft_label_features(probabilities, K2)
+    assert torch.allclose(features, double([[0.9, 0.5], [0.5, 0.1]]))
+    adjacency = double([[0.0, 1.0], [1.0, 0.0]])
+    mean = 2 * (2 * E1 + 0.7 * math.log(0.7) + 0.3 * math.log(0.3))  # one step with lambda 1/2: both rows (0.7, 0.3)
+    assert smoothness_confidence(probabilities, adjacency, 1, 0.5) == pytest.approx(mean, abs=1e-12)
+    path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])  # degrees 1, 2, 1
+    soft = double([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    # node 1 with its neighbours' sum (1.5, 0.5), times degrees 2 * 1, in both directions
+    assert torch.allclose(soft_label_features(soft, path), double([[0.0, 3.0], [3.0, 2.0]]))
+
+
+def test_fedsa_gcl_reports_of_a_client_without_edges_are_zero():
+    graph = small_federation(0).clients[1]
+    assert graph.edges.shape == (2, 0)
+    features, confidence = FedSAGCL().report(Client(graph, graph, initial_parameters(6, 3, hidden=4), num_classes=3))
+    assert not features.any() and confidence == 0.0
+
+
+def upload(client: int, value: float, features: list[float], confidence: float, version: int) -> Upload:
+    return Upload(client, Message(scalar(0.0), version), scalar(value), (double(features), confidence))
+
+
+def test_fedsa_gcl_server_by_hand():
+    method = FedSAGCL(theta_c=0.8, alpha=1.0)
+    method.start(scalar(0.0), [SimpleNamespace(observed=SimpleNamespace(num_classes=2))])
+    first = method.step([upload(2, 8.0, [1.0, 0.5], 6.0, 0), upload(3, 5.0, [0.0, 1.0], 1.0, 0)], 1)
+    assert first.weights == {2: {2: 1.0}, 3: {3: 1.0}} and not first.pushes
+    # version 3: the knowledge of client 2 is two versions old (weight 6 / 3), the new uploads are fresh and one old
+    step = method.step([upload(0, 1.0, [1.0, 0.0], 2.0, 2), upload(1, -4.0, [1.0, 0.6], 4.0, 1)], 3)
+    assert step.weights[0] == pytest.approx({0: 2 / 6, 1: 2 / 6, 2: 2 / 6})
+    assert step.weights[1] == pytest.approx({0: 2 / 6, 1: 2 / 6, 2: 2 / 6})
+    assert float(step.replies[0].payload["w"]) == pytest.approx(5 / 3)
+    assert step.pushed_by == {2: 1}, "client 2 is nearer to 1 than to 0"
+    assert step.pushes[2].version == 3 and step.pushes[2].confidence == pytest.approx(12.0)
+    assert step.replies[0].confidence is None
+    calm = replace(method, clustercast=False)
+    calm.start(scalar(0.0), [SimpleNamespace(observed=SimpleNamespace(num_classes=2))])
+    calm.known = dict(method.known)
+    assert not calm.step([upload(0, 1.0, [1.0, 0.0], 2.0, 2)], 4).pushes
+
+
+@pytest.mark.parametrize(("pushed", "own", "share"), [(3.0, 1.0, 0.75), (0.0, 2.0, 0.0), (0.0, 0.0, 0.5)])
+def test_a_push_is_merged_by_confidence_and_a_reply_replaces(pushed, own, share):
+    method, report = FedSAGCL(), (torch.zeros(2, 2), own)
+    merged = method.begin(Message(scalar(8.0), 4, pushed), scalar(-4.0), report)
+    assert float(merged["w"]) == pytest.approx(8.0 * share - 4.0 * (1 - share))
+    assert float(method.begin(Message(scalar(8.0), 4), scalar(-4.0), report)["w"]) == 8.0
+
+
+@given(seed=st.integers(0, 100), lag_unit=st.sampled_from(["time", "trips"]), weighting=st.sampled_from(["uniform", "train"]))
+@settings(max_examples=8, deadline=None)
+def test_a_full_buffer_is_the_synchronous_loop_whatever_the_stragglers(seed, lag_unit, weighting):
+    federation = small_federation(seed)
+    initial, rounds = start_for(federation), 4
+    common = {"trips": rounds * 5, "schedule": random_schedule(5, seed, 0.4), "buffer": 5, "lag_unit": lag_unit, "policy": "wait"}
+    average = run_sync(federation, FedAvg(), initial, rounds=rounds, agg_weight=weighting)
+    buffered = run_semi_async(federation, FedBuff(exponent=0.0, weighting=weighting), initial, **common)
+    merged = FedSAGCL(theta_c=-1.0, alpha=0.0, clustercast=False, weighting=weighting)
+    clustered = run_semi_async(federation, merged, initial, **common)
+    for trace in (buffered, clustered):
+        assert [step.version for step in trace.steps] == [1, 2, 3, 4]
+        assert all(sorted(step.batch) == [0, 1, 2, 3, 4] for step in trace.steps)
+        assert {arrival.staleness for arrival in trace.arrivals} == {0}
+        for arrival in trace.arrivals:
+            assert same(arrival.parameters, average[arrival.trip].trained[arrival.client])
+        for number, record in enumerate(trace.steps):
+            assert same(record.step.replies[2].payload, average[number].received[2])
+        for number, evaluation in enumerate(trace.evaluations[1:]):
+            assert evaluation.trained == average[number].trained_counts
+            assert evaluation.received == average[number].received_counts
+
+
+@pytest.mark.parametrize("lag_unit", ["time", "trips"])
+def test_fedsa_gcl_with_singleton_clusters_is_local_training_per_trip(lag_unit):
+    federation = small_federation(6)
+    initial = start_for(federation)
+    trace = run_semi_async(
+        federation, FedSAGCL(theta_c=1.01), initial, trips=41, schedule=random_schedule(5, 3), buffer=2, lag_unit=lag_unit, dropout=0.3
+    )
+    local = run_sync(federation, Local(), initial, rounds=1 + max(arrival.trip for arrival in trace.arrivals), dropout=0.3)
+    assert trace.pushes_used == 0 and not any(step.step.pushes for step in trace.steps)
+    assert all(same(a.parameters, local[a.trip].trained[a.client], 0.0) for a in trace.arrivals)
+
+
+@given(seed=st.integers(0, 100), lag_unit=st.sampled_from(["time", "trips"]), buffer=st.integers(1, 5))
+@settings(max_examples=8, deadline=None)
+def test_fedsa_gcl_keeps_its_promises(seed, lag_unit, buffer):
+    federation = small_federation(seed)
+    initial, schedule = start_for(federation), random_schedule(5, seed, 0.4)
+    trace = run_semi_async(federation, FedSAGCL(), initial, trips=60, schedule=schedule, buffer=buffer, lag_unit=lag_unit)
+    seen: set[int] = set()
+    for record in trace.steps:
+        seen |= set(record.batch)
+        assert not set(record.step.pushes) & set(record.batch)
+        assert set(record.step.replies) == set(record.batch) == set(record.step.weights)
+        for i, row in record.step.weights.items():
+            assert i in row and set(row) <= seen and sum(row.values()) == pytest.approx(1.0) and min(row.values()) >= 0.0
+        for j, i in record.step.pushed_by.items():
+            assert j in record.step.weights[i]
+    assert all(arrival.staleness >= 0 for arrival in trace.arrivals if arrival.staleness is not None)
+    assert sum(arrival.staleness is None for arrival in trace.arrivals) == trace.unused
+    assert all(torch.isfinite(flatten(arrival.parameters)).all() for arrival in trace.arrivals)
+    size = sum(value.numel() for value in initial.values())
+    replies = sum(len(record.step.replies) for record in trace.steps)
+    pushes = sum(len(record.step.pushes) for record in trace.steps)
+    assert trace.bytes_up == 60 * 4 * (size + 9 + 2)
+    assert trace.bytes_down == 4 * ((5 + replies) * (size + 1) + pushes * (size + 2))
+
+
+def test_evaluation_reports_start_and_end_of_the_trip():
+    federation = small_federation(0)
+    initial = start_for(federation)
+    trace = run_semi_async(federation, FedBuff(), initial, trips=10, schedule=SmallSchedule((1,) * 5, (4, 3, 2, 1, 0)), buffer=2)
+    clients = make_clients(federation, initial)
+    assert [point.trips for point in trace.evaluations] == [0, 5, 10]
+    start = [client.count_correct() for client in clients]
+    assert trace.evaluations[0].received == trace.evaluations[0].trained == start
+    # after five uploads: 4 and 3 carry version 1, 2 and 1 version 2, and 0 waits with the model it began from
+    after = trace.evaluations[1]
+    own = {arrival.client: arrival.parameters for arrival in trace.arrivals[:5]}
+    begun = {0: initial, **{i: trace.steps[(4 - i) // 2].step.replies[i].payload for i in (1, 2, 3, 4)}}
+    for i, client in enumerate(clients):
+        client.load(own[i])
+        assert after.trained[i] == client.count_correct()
+        client.load(begun[i])
+        assert after.received[i] == client.count_correct()
+    val, test = pooled_accuracy(clients, after.trained)
+    assert val == sum(c[0] for c in after.trained) / sum(int(c.val.sum()) for c in federation.clients)
+    assert 0.0 <= test <= 1.0
+
+
+# ---- the event loop on clients that are one number ------------------------------------------------------------------
+
+
+class Toy:
+    """A client whose model is a number that each trip moves a tenth of the way to the client's own number."""
+
+    num_train = num_nodes = 1
+    observed = SimpleNamespace(num_classes=2)
+
+    def __init__(self, index: int):
+        self.index = index
+
+    def load(self, parameters):
+        self.value = parameters["w"].clone()
+
+    def train(self, epochs: int, trip: int):
+        self.value = self.value - 0.1 * (self.value - self.index)
+
+    def parameters(self):
+        return {"w": self.value.clone()}
+
+    def count_correct(self):
+        return 0, 0
+
+
+class ToySA(FedSAGCL):
+    """FedSA-GCL between toys whose features are fixed directions spread over a quarter circle."""
+
+    def report(self, client):
+        angle = torch.tensor(0.5 * math.pi * client.index / 20)
+        return torch.stack([angle.cos(), angle.sin()]).double(), 1.0 + client.index
+
+
+def toys(method, schedule, trips, buffer, **options):
+    clients = [Toy(index) for index in range(len(schedule.lag))]
+    return simulate(clients, method, scalar(0.0), trips=trips, schedule=schedule, buffer=buffer, **options)
+
+
+TWENTY = SmallSchedule(
+    (5, 1, 1, 1, 4, 4, 1, 1, 5, 1, 4, 1, 4, 1, 1, 1, 1, 1, 1, 1), (5, 4, 11, 16, 10, 2, 15, 1, 6, 17, 9, 3, 14, 8, 0, 18, 12, 19, 13, 7)
+)
+
+
+@pytest.mark.parametrize(
+    ("lag_unit", "buffer", "versions", "time", "staleness", "largest", "slow", "forced"),
+    [
+        ("time", 1, 2000, 130.0, 37721, 78, [26, 32, 32, 26, 32, 32], 0),
+        ("time", 5, 400, 155.0, 5940, 13, [30, 38, 38, 30, 38, 38], 0),
+        ("time", 14, 142, 143.0, 841, 4, [28, 35, 35, 28, 35, 35], 0),
+        ("time", 20, 100, 500.0, 0, 0, [100] * 6, 0),
+        ("trips", 1, 2000, 134.0, 37616, 103, [19, 24, 24, 19, 24, 23], 0),
+        ("trips", 5, 400, 167.0, 5950, 20, [19, 23, 23, 19, 23, 23], 0),
+        ("trips", 15, 133, 134.0, 650, 6, [19, 24, 24, 19, 24, 23], 42),
+        ("trips", 20, 100, 100.0, 0, 0, [100] * 6, 600),
+    ],
+)
+def test_the_event_loop_gives_the_numbers_of_an_independent_simulator(
+    lag_unit, buffer, versions, time, staleness, largest, slow, forced
+):
+    """Twenty clients without jitter, 2000 trips; expected values from another implementation of the same rules."""
+    trace = toys(FedBuff(), TWENTY, 2000, buffer, lag_unit=lag_unit)
+    used = [arrival.staleness for arrival in trace.arrivals if arrival.staleness is not None]
+    assert (len(trace.steps), trace.arrivals[-1].time, sum(used), max(used)) == (versions, time, staleness, largest)
+    assert [sum(arrival.client == i for arrival in trace.arrivals) for i in TWENTY.slow] == slow
+    assert trace.forced == forced and trace.unused == 2000 - versions * buffer
+
+
+def test_without_stragglers_uploads_come_in_order_of_priority():
+    priority = (3, 1, 4, 0, 2)
+    trace = toys(FedBuff(), SmallSchedule((1,) * 5, priority), 20, 1)
+    assert [arrival.client for arrival in trace.arrivals] == sorted(range(5), key=priority.__getitem__) * 4
+    assert [arrival.staleness for arrival in trace.arrivals] == [0, 1, 2, 3, 4] + [4] * 15
+
+
+@given(
+    count=st.integers(3, 25), data=st.data(), seed=st.integers(0, 1000), lag_unit=st.sampled_from(["time", "trips"]),
+    policy=st.sampled_from(["wait", "no_wait", "clustercast"]),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_every_trip_is_accounted_for(count, data, seed, lag_unit, policy):
+    buffer = data.draw(st.integers(1, count))
+    schedule = random_schedule(count, seed)
+    method = ToySA(theta_c=data.draw(st.sampled_from([0.5, 0.9, 0.99]))) if policy == "clustercast" else FedBuff()
+    trace = toys(method, schedule, 200, buffer, lag_unit=lag_unit, policy=policy)
+    assert len(trace.arrivals) == 200 == buffer * len(trace.steps) + trace.unused
+    assert [len(step.batch) for step in trace.steps] == [buffer] * len(trace.steps)
+    times = [arrival.time for arrival in trace.arrivals]
+    assert times == sorted(times)
+    for i in range(count):
+        mine = [(number, arrival) for number, arrival in enumerate(trace.arrivals) if arrival.client == i]
+        assert [arrival.trip for _, arrival in mine] == list(range(len(mine)))
+        if lag_unit == "time":
+            shortest = schedule.lag[i] * (1 - schedule.jitter)
+            assert all(arrival.time >= (arrival.trip + 1) * shortest - 1e-9 for _, arrival in mine)
+        elif i in schedule.slow and not trace.forced:
+            numbers = [number for number, _ in mine]
+            assert all(later - earlier >= schedule.lag[i] * count for earlier, later in zip(numbers, numbers[1:], strict=False))
+
+
+def test_methods_with_the_same_buffer_and_policy_share_the_schedule():
+    schedule = random_schedule(20, 5)
+    for lag_unit in ("time", "trips"):
+        left, right = (toys(m, schedule, 300, 5, lag_unit=lag_unit) for m in (FedBuff(), ToySA(clustercast=False)))
+        events = [[(a.time, a.client, a.trip, a.staleness) for a in trace.arrivals] for trace in (left, right)]
+        assert events[0] == events[1]
+
+
+def test_clustercast_lets_clients_go_on_without_waiting():
+    schedule = random_schedule(20, 5)
+    waiting, casting = (toys(ToySA(theta_c=0.9, clustercast=cast), schedule, 400, 5) for cast in (False, True))
+    assert casting.pushes_used > 100 and waiting.pushes_used == 0
+    assert casting.arrivals[-1].time < waiting.arrivals[-1].time
+
+
+def test_a_cached_push_is_merged_at_the_next_start_by_hand():
+    """Two clients, buffer 1: client 1's first upload makes version 2 and pushes to client 0, which is under way."""
+    trace = toys(ToySA(theta_c=0.5, alpha=0.0), SmallSchedule((1, 1), (0, 1)), 4, 1)
+    # trip 0: w0 = 0, w1 = 0.1; version 1 = {0: 0}; version 2 over {0, 1} with confidences 1, 2: 0.2 / 3, pushed to 0
+    assert [(a.client, a.base_version) for a in trace.arrivals] == [(0, 0), (1, 0), (0, 1), (1, 2)]
+    assert trace.steps[1].step.pushed_by == {0: 1} and trace.steps[1].step.pushes[0].confidence == 3.0
+    assert float(trace.steps[1].step.replies[1].payload["w"]) == pytest.approx(0.2 / 3)
+    # client 0 ends its trip at 0, then starts from the push: 3/4 of it and 1/4 of its own model
+    assert float(trace.arrivals[2].parameters["w"]) == 0.0
+    longer = toys(ToySA(theta_c=0.5, alpha=0.0), SmallSchedule((1, 1), (0, 1)), 5, 1)
+    assert longer.arrivals[4].base_version == 2 and longer.pushes_used >= 1
+    assert float(longer.arrivals[4].parameters["w"]) == pytest.approx(0.9 * 0.75 * 0.2 / 3)
+
+
+# ---- small helpers -------------------------------------------------------------------------------------------------
+
+
+def test_weights_that_sum_to_nothing_become_uniform():
+    assert normalise([0.0, 0.0]) == [0.5, 0.5] and normalise([float("inf"), 1.0]) == [0.5, 0.5] and normalise([1.0, 3.0]) == [0.25, 0.75]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6))
+def test_cosine_stays_in_range_and_is_zero_for_nothing(values):
+    vector = torch.tensor(values, dtype=torch.float64)
+    assert -1.0 <= cosine(vector, vector) <= 1.0 and cosine(vector, 0 * vector) == 0.0
+
+
+def test_mixing_applies_rows():
+    received = mix(double([[0.25, 0.75], [0.0, 1.0]]), [scalar(4.0), scalar(-8.0)])
+    assert [float(parameters["w"]) for parameters in received] == [-5.0, -8.0]
