@@ -17,19 +17,17 @@ from pathlib import Path
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench import tracking
 from fgl_bench.config import build, expand_paths, validate
-from fgl_bench.errors import UserError
-from fgl_bench.schema import register_all
-from fgl_bench.wording import explain, nested_choices
+from fgl_bench.schema import config_folder, register_all
+from fgl_bench.wording import GROUPS, choices, explain
 
-GROUPS = ("algorithm", "dataset", "split", "model", "scenario", "scenario/sparsity", "tracker", "experiment")
 INTERRUPTED = 130
+VALUED = ("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun")
 
 USAGE = """\
 fgl-bench trains and compares federated graph learning methods: one command composes a dataset, a split, a model, an
@@ -55,6 +53,7 @@ def main() -> None:
     if "--version" in sys.argv[1:]:
         print(f"fgl-bench {package_version()}")
         return
+    sys.argv[1:] = keys_of_swept_groups(options_first(sys.argv[1:]))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, instead of being printed by Hydra
     sys.path.append(os.getcwd())  # for algorithm._target_=my_module.MyMethod with my_module.py in the current folder
     register_all(ConfigStore.instance())
@@ -88,6 +87,25 @@ def main() -> None:
     sys.exit(1 if failures else 0)
 
 
+def options_first(arguments: list[str]) -> list[str]:
+    """The arguments with ``key=value`` ones last: argparse refuses options in between (``a=1 -m b=2,3``)."""
+    values = {i + 1 for i, text in enumerate(arguments) if text in VALUED}
+    overrides = [i for i, text in enumerate(arguments) if i not in values and not text.startswith("-")]
+    return [text for i, text in enumerate(arguments) if i not in overrides] + [arguments[i] for i in overrides]
+
+
+def keys_of_swept_groups(arguments: list[str]) -> list[str]:
+    """In a sweep over a group (``-m algorithm=a,b algorithm.mu=1``) write the group's keys as sweeps of one value.
+
+    Hydra tries plain keys on the default choice before it sweeps, where they may not exist; swept ones it leaves to the jobs.
+    """
+    if not {"-m", "--multirun"} & set(arguments):
+        return arguments
+    swept = {text.partition("=")[0] for text in arguments if re.match(r"[\w/]+=[^\[{(]*,", text)} & set(GROUPS)
+    found = [re.fullmatch(r"((\w+)\.[\w.]+)=((?!\w+\().+)", text) for text in arguments]
+    return [f"{key[1]}=choice({key[3]})" if key and key[2] in swept else text for key, text in zip(found, arguments, strict=True)]
+
+
 def run_one(cfg: DictConfig) -> Path:
     """Check one configuration and run it; returns the run directory."""
     expand_paths(cfg)
@@ -98,13 +116,6 @@ def run_one(cfg: DictConfig) -> Path:
     run_dir = run(cfg)
     tracking.publish(tracker, run_dir)
     return run_dir
-
-
-def config_folder() -> Path:
-    """``conf/``: inside the package when installed from a wheel, at the project's root in a checkout."""
-    here = Path(__file__).resolve()
-    inside = here.parent / "conf"
-    return inside if inside.is_dir() else here.parents[2] / "conf"
 
 
 def package_version() -> str:
@@ -132,11 +143,9 @@ def kept(finished: list[Path]) -> str:
 
 def help_text() -> str:
     """What ``--help`` prints: usage, the groups with their choices, the top-level keys with the comments of config.yaml."""
-    loader = GlobalHydra.instance().config_loader()
     lines = [USAGE, "Groups (GROUP=CHOICE); what a choice can set is shown by --cfg job"]
     for group in GROUPS:
-        names = [name for name in loader.get_group_options(group) if not name.startswith("schema")] + nested_choices(group)
-        lines += wrapped(f"  {group:<18} ", ", ".join(names) or "(none yet)")
+        lines += wrapped(f"  {group:<18} ", ", ".join(choices(group)) or "(none yet)")
     lines += ["", "Keys (KEY=VALUE); those of a choice are set as algorithm.mu=0.1, split.ratios=[0.2,0.4,0.4], model.hidden=128"]
     for key, value, comment in key_lines((config_folder() / "config.yaml").read_text(encoding="utf-8")):
         lines += wrapped(f"  {key:<18} ", f"{comment} [{value}]")

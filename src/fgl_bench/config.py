@@ -6,6 +6,7 @@ Values and their one-line explanations are in ``conf/config.yaml``; types are he
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import os
 import re
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any, Optional
 
 from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ValidationError
 
 from fgl_bench.errors import UserError
 from fgl_bench.schema import class_choices, class_fields, make_schema
+from fgl_bench.wording import wrong_type
 
 DEFAULT_TRIPS = 2000
 GROUPS = ("dataset", "split", "model", "algorithm", "scenario", "scenario.sparsity", "tracker")
@@ -178,7 +180,8 @@ def check_writable(folder: str) -> None:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
-        raise UserError(f"results_dir={folder}: cannot write there ({error.strerror or error}); choose a folder that can be written") from error
+        reason = error.strerror or str(error)
+        raise UserError(f"results_dir={folder}: cannot write there ({reason}); choose a folder that can be written") from error
     finally:
         for parent in new:
             try:
@@ -246,16 +249,14 @@ def check_node(node: DictConfig) -> Any:
     Raises:
         UserError: it cannot be imported; a key is unknown, missing, of the wrong type, or not among the allowed values.
     """
-    from hydra.utils import get_object
-
     key, target = key_of(node), node.get("_target_")
     if not isinstance(target, str):
         raise UserError(f"{key}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
     try:
-        cls = get_object(target)
+        module, _, name = target.rpartition(".")
+        cls = getattr(importlib.import_module(module), name)
     except Exception as error:  # whatever a user's module raises while it is imported
-        cause = error.__cause__ or error
-        raise UserError(f"{key}._target_={target}: cannot be imported ({first_line(cause)})") from error
+        raise UserError(f"{key}._target_={target}: cannot be imported ({first_line(error)})") from error
     if not dataclasses.is_dataclass(cls):
         return cls
     fields, given = class_fields(cls), own_keys(node, cls)
@@ -268,8 +269,8 @@ def check_node(node: DictConfig) -> Any:
         raise UserError(f"{key}.{absent[0]} is missing; {cls.__name__} has {one_of(fields)}")
     try:
         OmegaConf.merge(OmegaConf.structured(make_schema(cls.__name__, fields)), {name: node[name] for name in given})
-    except OmegaConfBaseException as error:
-        raise UserError(f"{key}.{error.full_key or ''}: {first_line(error)}") from error
+    except ValidationError as error:
+        raise UserError(f"{key}.{error.full_key}: {wrong_type(error)}") from error
     for name, allowed in class_choices(cls).items():
         if name in given:
             require(node[name] in allowed, f"{key}.{name}", node[name], "one of " + one_of(allowed))

@@ -183,6 +183,13 @@ def walk() -> Iterator[tuple[str, str, str, str]]:
             yield from ((group, name.lower(), module, name) for name in public_dataclasses(module))
 
 
+def config_folder() -> Path:
+    """``conf/``: inside the package when installed from a wheel, at the project's root in a checkout."""
+    here = Path(__file__).resolve()
+    inside = here.parent / "conf"
+    return inside if inside.is_dir() else here.parents[2] / "conf"
+
+
 def register_all(store: Any) -> None:
     """Register every schema of the package in Hydra's ConfigStore ``store``, and the top-level one as ``/schema/settings``."""
     from fgl_bench.config import Settings

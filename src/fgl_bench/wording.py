@@ -4,34 +4,50 @@ from __future__ import annotations
 
 import difflib
 import re
+import traceback
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
-from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
 from fgl_bench.errors import UserError
+from fgl_bench.schema import config_folder
 
+GROUPS = ("algorithm", "dataset", "split", "model", "scenario", "scenario/sparsity", "tracker", "experiment")
 MOST_LINES = 6
-NOISE = re.compile(r"^\s*(full_key|object_type|reference_type|ref_type)\s*[:=]")
+TECHNICAL = re.compile(r"^\s*(full_key|object_type|reference_type|ref_type)\s*[:=]")
+KINDS = {"Float": "a number", "Integer": "an integer", "Boolean": "true or false", "String": "a string", "bool": "true or false"}
 
 
 def explain(error: BaseException) -> str | None:
     """The message for an error that a person can fix, or None for one that is a fault of the program.
 
-    The error's causes are looked at too, the innermost that is understood wins.
+    Of the error and its causes the innermost that is understood is worded.
     """
     if isinstance(error, UserError):
         return str(error)
+    if isinstance(error, ValueError) and is_hydras(error):
+        return f"{error}; a group takes the name of one of its choices, such as dataset=cora" if "group" in str(error) else str(error)
     if not isinstance(error, (HydraException, OmegaConfBaseException)):
         return None
     override = re.match(r"Error merging override (.*)", str(error))
     for cause in reversed(list(causes(error))):
         for kind, say in WORDINGS.items():
             if isinstance(cause, kind):
-                text = say(cause)
-                return f"{override[1]}: {text}" if override and isinstance(cause, ValidationError) else text
+                key = override[1] if override else str(getattr(cause, "full_key", None) or "")
+                return f"{key}: {say(cause)}" if key and say in (wrong_type, plain) else say(cause)
     return plain(error)
+
+
+def is_hydras(error: BaseException) -> bool:
+    """Whether Hydra itself raised the error: it uses a bare ValueError for some bad arguments."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return any(Path(frame.filename).parent.parts[-2:] == ("hydra", "_internal") for frame in last)
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -41,33 +57,34 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def missing_choice(error: MissingConfigException) -> str:
-    """``dataset=nope: there is no such dataset; choose one of ...``."""
-    group, _, name = str(error.missing_cfg_file or "").rpartition("/")
-    if not group:
-        return plain(error)
-    options = [option for option in error.options or () if not option.startswith(("schema", "README"))]
-    nested = [option for option in nested_choices(group) if option not in options]
-    return f"{group}={name}: there is no such {group}{suggest(name, [*options, *nested])}"
+    """``dataset=nope: there is no such dataset; allowed: ...``."""
+    path = str(error.missing_cfg_file or "")
+    group = max((group for group in GROUPS if path.startswith(f"{group}/")), key=len, default="")
+    name = path[len(group) + 1 :]
+    return f"{group}={name}: there is no such {group}{suggest(name, error.options or choices(group))}" if group else plain(error)
 
 
-def nested_choices(group: str) -> list[str]:
-    """Choices of ``group`` that lie in folders of it (``experiment=<paper>/<table>``)."""
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.core.object_type import ObjectType
+def choices(group: str) -> list[str]:
+    """The choices of a group, those in folders of it too (``experiment=<paper>/<table>``).
 
+    While Hydra is at work that is on its search path, afterwards among the package's own.
+    """
     if not GlobalHydra.instance().is_initialized():
-        return []
+        with initialize_config_dir(str(config_folder()), version_base="1.3"):
+            return choices(group)
     loader = GlobalHydra.instance().config_loader()
-    folders = [folder for folder in loader.get_group_options(group, ObjectType.GROUP) if folder != "sparsity"]  # a group itself
-    return [f"{folder}/{name}" for folder in folders for name in loader.get_group_options(f"{group}/{folder}")]
+    names = loader.get_group_options(group)
+    for folder in loader.get_group_options(group, ObjectType.GROUP):
+        if f"{group}/{folder}" not in GROUPS:
+            names += [f"{folder}/{name}" for name in choices(f"{group}/{folder}")]
+    return names
 
 
-def unknown_key(error: ConfigKeyError) -> str:
+def unknown_key(error: OmegaConfBaseException) -> str:
     """``algorithm.mue: unknown key; did you mean mu? allowed: ...``."""
     parent = error.parent_node
-    key = str(error.full_key or error.key)
-    allowed = [str(name) for name in parent if name != "hydra"] if isinstance(parent, DictConfig) else []
-    return f"{key}: unknown key{suggest(str(error.key), allowed)}"
+    allowed = [str(name) for name in parent if name not in ("hydra", "_target_")] if isinstance(parent, DictConfig) else []
+    return f"{error.full_key or error.key}: unknown key{suggest(str(error.key), allowed)}"
 
 
 def suggest(name: str, allowed: Iterable[str]) -> str:
@@ -80,13 +97,12 @@ def suggest(name: str, allowed: Iterable[str]) -> str:
 def wrong_type(error: ValidationError) -> str:
     """OmegaConf's first line, in a reader's words."""
     text = next(iter(str(error).splitlines()), "")
-    text = re.sub(r"^Value '(.*)' of type '(\w+)' could not be converted to (\w+)$", r"'\1' is not of type \3", text)
-    text = re.sub(r"of type (Float|Integer|Boolean|String)$", lambda found: "a valid " + KINDS[found[1]], text).replace("not a valid", "not")
-    key = str(error.full_key or "")
-    return text if not key or key in text else f"{text} (key {key})"
-
-
-KINDS = {"Float": "a number", "Integer": "an integer", "Boolean": "true or false", "String": "a string"}
+    found = re.match(r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)", text)
+    if found:
+        return f"'{found[1]}' is not {KINDS.get(found[2], found[2])}"
+    if "is not a ListConfig" in text:
+        return "must be a list, such as [a,b]"
+    return "may not be null" if "is not Optional" in text else text
 
 
 def unreadable(error: OverrideParseException) -> str:
@@ -95,20 +111,16 @@ def unreadable(error: OverrideParseException) -> str:
 
 
 def plain(error: BaseException) -> str:
-    """The error's own words and its cause's, without OmegaConf's technical lines, cut to a few lines."""
-    lines = [line.strip() for part in causes(error) for line in str(part).splitlines() if line.strip() and not NOISE.match(line)]
+    """The error's own words and its causes', without OmegaConf's technical lines, cut to a few lines."""
+    lines = [line.strip() for part in causes(error) for line in str(part).splitlines() if line.strip() and not TECHNICAL.match(line)]
     return "\n".join(dict.fromkeys(lines[:MOST_LINES]))
 
 
-def interpolation(error: OmegaConfBaseException) -> str:
-    return f"{error.full_key}: {plain(error)}" if error.full_key else plain(error)
-
-
 WORDINGS = {
-    UserError: str,
     MissingConfigException: missing_choice,
     OverrideParseException: unreadable,
     ConfigKeyError: unknown_key,
+    ConfigAttributeError: unknown_key,
     ValidationError: wrong_type,
-    OmegaConfBaseException: interpolation,
+    OmegaConfBaseException: plain,
 }

@@ -48,7 +48,7 @@ class FedSAGCL(Algorithm):
         lsc_temperature: temperature of a softmax before eq. 7 (FedGTA's code uses 20); null takes the propagated labels.
         weights: ``lsc`` (eq. 8), ``samples`` (n_j) or ``uniform``, the last two without staleness (ablation).
         clustercast: push to similar clients that did not upload.
-        push: which uploader's model a covered client is sent: ``most_similar``, or ``last`` in arrival order (algorithm 1's loop).
+        push: which uploader's model a covered client is sent: ``most_similar``, or ``last`` in algorithm 1's loop over uploaders.
         merge: ``at_begin`` of the next trip (algorithm 2), or ``before_upload`` (the prose).
         clusters: ``sfm``, or ``moments``: FedGTA's hybrid moments (ablation).
         orders: highest moment, with ``clusters=moments``.
@@ -83,7 +83,7 @@ class FedSAGCL(Algorithm):
         return {"cluster": CLUSTERS[self.clusters](self, soft, trips), "confidence": smoothing_confidence(spread, trips.batch)}
 
     def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:
-        uploaders = list(dict.fromkeys(upload.client for upload in arrivals))
+        uploaders = sorted({upload.client for upload in arrivals})
         similarity = self._similarity(server.reports["cluster"], uploaders)
         cluster = (similarity >= self.threshold) & server.known
         cluster[np.arange(len(uploaders)), uploaders] = True

@@ -20,7 +20,8 @@ def canonical_edges(row: np.ndarray, col: np.ndarray, num_nodes: int) -> np.ndar
     apart = row != col
     low, high = np.minimum(row, col)[apart], np.maximum(row, col)[apart]
     # One integer per pair: sorting integers is many times faster than sorting rows. 3e9 nodes would still fit.
-    low, high = np.divmod(np.unique(low * num_nodes + high), max(num_nodes, 1))
+    keys = np.sort(low * num_nodes + high)  # np.unique would hash, which is slower here
+    low, high = np.divmod(keys[np.diff(keys, prepend=-1) > 0], max(num_nodes, 1))
     both = np.sort(np.concatenate([low * num_nodes + high, high * num_nodes + low]))
     return np.stack(np.divmod(both, max(num_nodes, 1)))
 

@@ -35,7 +35,7 @@ def cached_assignment(
     A damaged file is made anew. A file made by other versions is used as it is: a partition is data, and the
     versions it came from are part of the result.
     """
-    path = None if cache_dir is None else Path(cache_dir) / file_name(split, graph, num_clients, seed)
+    path = None if cache_dir is None else Path(os.path.expanduser(cache_dir)) / file_name(split, graph, num_clients, seed)
     found = None if path is None else _read(path, graph.num_nodes)
     if found is not None:
         return found
@@ -76,7 +76,7 @@ def _seal(nodes: Sequence[np.ndarray], versions: str) -> str:
 def _read(path: Path, num_nodes: int) -> tuple[list[np.ndarray], dict[str, str]] | None:
     """What the file holds, or None where it is absent or damaged in any way."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             sizes, ids = archive["sizes"].astype(np.int64), archive["nodes"].astype(np.int64)
             versions, seal = str(archive["versions"]), str(archive["sha256"])
         nodes = np.split(ids, np.cumsum(sizes)[:-1])

@@ -107,7 +107,7 @@ def one_line(error: BaseException) -> str:
 
 def read_arrays(dataset: str, path: Path, keys: list[str]) -> dict[str, np.ndarray]:
     """The named arrays of an ``.npz`` file; refuses pickled content."""
-    with reading(dataset, path), np.load(path, allow_pickle=False) as archive:
+    with reading(dataset, path), path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         return {key: archive[key] for key in keys}
 
 

@@ -67,7 +67,7 @@ class CSBM(Dataset):
 
     def _check(self) -> None:
         check_between("dataset.num_classes", self.num_classes, 1, self.num_nodes)
-        check_between("dataset.communities_per_class", self.communities_per_class, 1, self.num_nodes)
+        check_between("dataset.communities_per_class", self.communities_per_class, 1, float("inf"))
         check_between("dataset.num_features", self.num_features, 1, float("inf"))
         check_between("dataset.num_edges", self.num_edges, 0, self.num_nodes * (self.num_nodes - 1) // 2)
         check_between("dataset.class_skew", self.class_skew, 0, float("inf"))
@@ -111,7 +111,7 @@ class CSBM(Dataset):
         return np.divmod(keys, self.num_nodes)
 
     def _distinct(self, keys: np.ndarray, target: int, draw: Callable[[int], tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """``keys`` grown to ``target`` distinct undirected pairs, or as near as the rounds allow."""
+        """Sorted ``keys`` grown to ``target`` distinct undirected pairs, or as near as the rounds allow."""
         for _ in range(ROUNDS):
             missing = target - keys.size
             if missing <= 0:
@@ -119,9 +119,11 @@ class CSBM(Dataset):
             u, v = draw(missing + missing // 8 + 16)
             apart = u != v
             drawn = np.minimum(u, v)[apart] * self.num_nodes + np.maximum(u, v)[apart]
-            _, first = np.unique(drawn, return_index=True)
-            fresh = drawn[np.sort(first)]
-            keys = np.concatenate([keys, fresh[~np.isin(fresh, keys)][:missing]])
+            values, first = np.unique(drawn, return_index=True)
+            position = np.minimum(np.searchsorted(keys, values), max(keys.size - 1, 0))
+            fresh = first[keys[position] != values] if keys.size else first
+            # What is too much is cut in the order of drawing, which is random; the order of the keys is not.
+            keys = np.sort(np.concatenate([keys, drawn[np.sort(fresh)[:missing]]]))
         return keys
 
     def _words(self, labels: np.ndarray, rng: np.random.Generator) -> sp.csr_matrix:
@@ -140,9 +142,9 @@ class CSBM(Dataset):
         position = np.searchsorted(table.ravel(), labels[row] + rng.random(row.size), side="right")
         # A sum can round up to the next class's range.
         col = np.minimum(position - labels[row] * words, words - 1)
-        pairs = np.unique(row * np.int64(words) + col)
-        row, col = np.divmod(pairs, words)
-        return sp.csr_matrix((np.ones(pairs.size, dtype=np.float32), (row, col)), shape=(labels.size, words))
+        found = sp.csr_matrix((np.ones(row.size, dtype=np.float32), (row, col)), shape=(labels.size, words))
+        found.data[:] = 1  # a word drawn twice is in the bag once
+        return found
 
     def _gaussian(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Unit noise around class means that lie about ``feature_signal`` from the origin."""

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fgl_bench.data.graph import Graph
+from fgl_bench.data.splits.base import fill_empty
+from fgl_bench.data.splits.louvain import chop, deal
+from fgl_bench.errors import UserError
+from tests.data.graphs import configured, graphs, make_graph
+
+DISJOINT = ["metis", "louvain", "dirichlet", "iid"]
+CONFIGURED = {
+    **{name: configured("split", name) for name in [*DISJOINT, "metis_overlap", "natural"]},
+    "louvain_igraph": configured("split", "louvain", backend="igraph"),
+}
+
+
+def with_owner(graph: Graph, owner: np.ndarray) -> Graph:
+    return Graph(graph.name, graph.features, graph.edges, graph.labels, graph.num_classes, owner=owner)
+
+
+@pytest.mark.parametrize("name", [*DISJOINT, "louvain_igraph"])
+@settings(max_examples=60, deadline=None)
+@given(graph=graphs(), share=st.floats(0, 1), seed=st.integers(0, 5))
+def test_every_node_has_exactly_one_client_for_any_number_of_clients(name, graph, share, seed):
+    num_clients = 1 + round(share * (graph.num_nodes - 1))
+    clients = CONFIGURED[name].assign(graph, num_clients, seed)
+    assert len(clients) == num_clients
+    assert all(nodes.size > 0 and (np.diff(nodes) > 0).all() for nodes in clients)
+    assert sorted(np.concatenate(clients).tolist()) == list(range(graph.num_nodes))
+    again = CONFIGURED[name].assign(graph, num_clients, seed)
+    assert all(np.array_equal(one, other) for one, other in zip(clients, again, strict=True))
+
+
+@pytest.mark.parametrize("name", [*DISJOINT, "louvain_igraph", "metis_overlap"])
+def test_neighbouring_seeds_give_different_clients(name):
+    graph = configured("dataset", "csbm", num_nodes=400, num_edges=900).load(None)
+    drawn = [np.concatenate(CONFIGURED[name].assign(graph, 5, seed)).tobytes() for seed in range(4)]
+    assert len(set(drawn)) == 4
+
+
+def test_metis_clients_are_of_like_size_and_cut_few_edges():
+    graph = configured("dataset", "csbm").load(None)
+    clients = CONFIGURED["metis"].assign(graph, 10, 0)
+    owner = np.empty(graph.num_nodes, dtype=int)
+    for i, nodes in enumerate(clients):
+        owner[nodes] = i
+    assert max(nodes.size for nodes in clients) <= 1.05 * graph.num_nodes / 10 + 1
+    assert (owner[graph.edges[0]] != owner[graph.edges[1]]).mean() < 0.3  # a random cut loses 0.9
+
+
+def test_louvain_separates_cliques():
+    # Four cliques of six nodes, one client each.
+    row, col = np.nonzero(np.kron(np.eye(4), np.ones((6, 6))) - np.eye(24))
+    graph = Graph("cliques", np.ones((24, 1), np.float32), np.stack([row, col]), np.zeros(24, np.int64), 1)
+    for backend in ("python_louvain", "igraph"):
+        clients = configured("split", "louvain", backend=backend, delta=0).assign(graph, 4, 0)
+        assert [nodes.tolist() for nodes in clients] == [list(range(start, start + 6)) for start in range(0, 24, 6)]
+
+
+def test_long_communities_are_cut_in_order_and_the_rest_goes_last():
+    pieces = chop([np.arange(7), np.arange(10, 12)], 3)
+    assert [piece.tolist() for piece in pieces] == [[0, 1, 2], [10, 11], [3, 4, 5], [6]]
+
+
+def test_dealing_by_hand():
+    # fair 10, delta 2: a client takes a piece while it stays below 12, and leaves the ring at 10.
+    # 6 -> client 0; 6 does not fit there (12), -> 1; 5 -> 1 (11, so it leaves); 4 -> 2, the next one, and 3 -> 2 (7).
+    assert deal(np.array([6, 6, 5, 4, 3]), 3, 10, 2).tolist() == [0, 1, 1, 2, 2]
+    # Nobody has room for the third piece: the smallest client takes it.
+    assert deal(np.array([9, 8, 7]), 2, 10, 2).tolist() == [0, 1, 1]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(1, 12), st.integers(0, 6))
+def test_dealing_ends_and_keeps_below_the_limit_where_it_can(sizes, num_clients, delta):
+    sizes = np.sort(np.array(sizes))[::-1]
+    fair = int(sizes.sum()) // num_clients
+    held = np.bincount(deal(sizes, num_clients, fair, delta), sizes, minlength=num_clients)
+    assert held.sum() == sizes.sum()
+    assert held.max() < max(fair + delta, 1) + sizes.max()
+
+
+@given(st.lists(st.integers(0, 7), min_size=8, max_size=60))
+def test_empty_parts_are_filled_from_the_largest(parts):
+    before = np.array(parts)
+    after = fill_empty(before, 8)
+    sizes = np.bincount(before, minlength=8)
+    assert (np.bincount(after, minlength=8) > 0).all()
+    moved = before != after
+    assert (sizes[after[moved]] == 0).all()
+    assert not moved.any() or (sizes == 0).any()
+
+
+def test_iid_clients_differ_by_one_node_at_most_in_all_and_in_every_class():
+    graph = make_graph(103, 200, num_classes=4)
+    clients = CONFIGURED["iid"].assign(graph, 7, 3)
+    counts = np.array([np.bincount(graph.labels[nodes], minlength=4) for nodes in clients])
+    assert np.ptp(counts.sum(axis=1)) <= 1 and (np.ptp(counts, axis=0) <= 1).all()
+
+
+def test_dirichlet_alpha_sets_the_skew():
+    graph = make_graph(3000, 10, num_classes=5)
+    shares = {}
+    for alpha in (0.1, 1000.0):
+        clients = configured("split", "dirichlet", alpha=alpha).assign(graph, 10, 0)
+        counts = np.array([np.bincount(graph.labels[nodes], minlength=5) for nodes in clients])
+        shares[alpha] = (counts.max(axis=1) / counts.sum(axis=1)).mean()
+    assert shares[1000.0] < 0.25 < 0.5 < shares[0.1]
+
+
+def test_overlapping_clients_are_halves_of_the_same_parts():
+    graph = configured("dataset", "csbm").load(None)
+    parts = CONFIGURED["metis"].assign(graph, 2, 4)
+    clients = CONFIGURED["metis_overlap"].assign(graph, 10, 4)
+    for i, nodes in enumerate(clients):
+        part = parts[i // 5]
+        assert np.isin(nodes, part).all() and nodes.size == part.size // 2 and (np.diff(nodes) > 0).all()
+    assert np.intersect1d(clients[0], clients[1]).size > 0 == np.intersect1d(clients[0], clients[5]).size
+
+
+def test_overlap_needs_a_multiple_of_the_samples():
+    with pytest.raises(UserError, match="num_clients=7: must be a multiple of split.samples_per_part=5"):
+        CONFIGURED["metis_overlap"].assign(make_graph(50, 100), 7, 0)
+
+
+def test_natural_clients_are_the_owners():
+    graph = with_owner(make_graph(6, 5), np.array([4, 2, 4, 2, 2, 9]))
+    for num_clients in (None, 3):
+        assert [nodes.tolist() for nodes in CONFIGURED["natural"].assign(graph, num_clients, 0)] == [[1, 3, 4], [0, 2], [5]]
+    with pytest.raises(UserError, match="num_clients=20: split=natural .* needs num_clients=3"):
+        CONFIGURED["natural"].assign(graph, 20, 0)
+    with pytest.raises(UserError, match="split=natural: dataset=toy has no owners"):
+        CONFIGURED["natural"].assign(make_graph(6, 5), None, 0)
+
+
+@pytest.mark.parametrize("name", [*DISJOINT, "metis_overlap"])
+@pytest.mark.parametrize("num_clients", [None, 0, -1, 11])
+def test_impossible_numbers_of_clients_are_refused_by_key(name, num_clients):
+    with pytest.raises(UserError, match=f"num_clients={num_clients}: must be between 1 and the number of nodes, 10"):
+        CONFIGURED[name].assign(make_graph(10, 10), num_clients, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("louvain", {"backend": "spectral"}, "split.backend=spectral: must be one of igraph, python_louvain"),
+        ("louvain", {"delta": -1}, "split.delta=-1"),
+        ("dirichlet", {"alpha": 0.0}, "split.alpha=0.0"),
+        ("metis_overlap", {"fraction": 1.5}, "split.fraction=1.5"),
+    ],
+)
+def test_bad_options_are_refused_by_key(name, change, message):
+    with pytest.raises(UserError, match=message):
+        configured("split", name, **change).assign(make_graph(20, 40), 5, 0)
+
+
+def test_what_varies_must_be_known():
+    with pytest.raises(Exception, match=r"split\.per_seed=\['weather'\]"):
+        configured("split", "metis", per_seed=["weather"])
