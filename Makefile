@@ -25,7 +25,7 @@ quickstart: $(READY) ## set up and run the main job on the embedded default (a g
 	env -u OMP_NUM_THREADS $(VENV)/bin/fgl-bench
 
 test: $(READY) ## set up and run the tests (on the real data sets too where they are found)
-	$${FGL_BENCH_DATA+:} test ! -d ../shared/data || export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; \
+	if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi; \
 	$(PY) -m pytest $(ARGS)
 
 lint: $(READY) ## check style

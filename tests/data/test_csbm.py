@@ -36,7 +36,12 @@ def test_the_default_has_coras_counts():
 )
 def test_edges_and_homophily_are_exact(num_nodes, num_classes, share, locality, communities):
     graph = made(
-        num_nodes=num_nodes, num_edges=2 * num_nodes, num_classes=num_classes, homophily=share, locality=locality, communities_per_class=communities
+        num_nodes=num_nodes,
+        num_edges=2 * num_nodes,
+        num_classes=num_classes,
+        homophily=share,
+        locality=locality,
+        communities_per_class=communities,
     )
     assert graph.edges.shape[1] == 4 * num_nodes
     assert np.isclose(homophily(graph), share if num_classes > 1 else 1, atol=0.5 / (2 * num_nodes) + 1e-9)

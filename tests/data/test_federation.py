@@ -55,7 +55,9 @@ def test_one_federation_a_seed_that_does_not_depend_on_the_others():
     assert together[0].num_clients == 5 and together[0].num_features == 60 and together[0].num_classes == 7
 
 
-@pytest.mark.parametrize(("axes", "partitions", "draws"), [(["partition", "masks"], 2, 2), (["masks"], 1, 2), (["partition"], 2, 2), ([], 1, 1)])
+@pytest.mark.parametrize(
+    ("axes", "partitions", "draws"), [(["partition", "masks"], 2, 2), (["masks"], 1, 2), (["partition"], 2, 2), ([], 1, 1)]
+)
 def test_only_the_named_axes_vary_and_the_others_stand_at_seed_0(axes, partitions, draws):
     first, second = build(seeds=(4, 5), options={"per_seed": axes})
     zero = build(seeds=(0,))[0]
@@ -77,14 +79,19 @@ def test_ratios_come_from_the_split_then_from_the_dataset():
 def test_sparsity_is_seen_while_training_and_not_in_evaluation(kind):
     clean, sparse = build()[0], build(sparsity=kind)[0]
     assert clean.observed is clean.clients
-    parts = {"label": lambda c: c.train.sum(), "topology": lambda c: c.edges.shape[1], "feature": lambda c: np.count_nonzero(c.features.toarray())}
+    parts = {
+        "label": lambda c: c.train.sum(),
+        "topology": lambda c: c.edges.shape[1],
+        "feature": lambda c: np.count_nonzero(c.features.toarray()),
+    }
     total = {name: sum(parts[kind](client) for client in getattr(sparse, name)) for name in ("clients", "observed")}
     assert total["observed"] < total["clients"] == sum(parts[kind](client) for client in clean.clients)
 
 
 def test_sparsity_can_be_evaluated_as_observed():
     sparse = build_federations(
-        configured("dataset", "csbm", **SMALL), configured("split", "iid"), configured("scenario/sparsity", "topology", evaluation="observed"),
+        configured("dataset", "csbm", **SMALL), configured("split", "iid"),
+        configured("scenario/sparsity", "topology", evaluation="observed"),
         num_clients=3, seeds=[0], data_dir=None, cache_dir=None,
     )[0]  # fmt: skip
     assert sparse.clients is sparse.observed
@@ -97,7 +104,13 @@ def test_overlapping_and_natural_federations_build(monkeypatch):
     owned = replace(graph, owner=graph.labels.copy())
     monkeypatch.setattr(type(dataset), "load", lambda self, data_dir: owned)
     natural = build_federations(
-        dataset, configured("split", "natural"), configured("scenario/sparsity", "none"), num_clients=None, seeds=[0], data_dir=None, cache_dir=None
+        dataset,
+        configured("split", "natural"),
+        configured("scenario/sparsity", "none"),
+        num_clients=None,
+        seeds=[0],
+        data_dir=None,
+        cache_dir=None,
     )[0]
     assert [set(client.labels.tolist()) for client in natural.clients] == [{kind} for kind in range(7)]
 

@@ -45,7 +45,9 @@ def test_every_node_of_a_class_is_as_likely_to_train():
     assert np.abs(counts - 400).max() < 100  # 5.6 standard deviations
 
 
-@pytest.mark.parametrize("ratios", [[0.2, 0.4], [0.5, 0.4, 0.4], [0, 0.5, 0.5], [0.5, 0.5, 0], [-0.1, 0.5, 0.5], [float("nan"), 0.4, 0.4], "abc", 3])
+@pytest.mark.parametrize(
+    "ratios", [[0.2, 0.4], [0.5, 0.4, 0.4], [0, 0.5, 0.5], [0.5, 0.5, 0], [-0.1, 0.5, 0.5], [float("nan"), 0.4, 0.4], "abc", 3]
+)
 def test_bad_ratios_are_refused_by_key(ratios):
     with pytest.raises(UserError, match=r"split\.ratios=.*three numbers"):
         check_ratios(ratios)

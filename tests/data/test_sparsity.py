@@ -72,7 +72,9 @@ def test_the_stream_decides_and_the_client_is_left_alone(kind):
 @pytest.mark.parametrize("kind", [LabelSparsity, TopologySparsity, FeatureSparsity])
 def test_a_client_without_edges_words_or_training_nodes_survives(kind):
     client = make_client(num_edges=0)
-    bare = type(client)(client.nodes, sp.csr_matrix((40, 12), dtype=np.float32), client.edges, client.labels, client.train & False, client.val, client.test)
+    bare = type(client)(
+        client.nodes, sp.csr_matrix((40, 12), dtype=np.float32), client.edges, client.labels, client.train & False, client.val, client.test
+    )
     assert same(kind(0.5, "clean").apply(bare, np.random.default_rng(0)), bare)
 
 

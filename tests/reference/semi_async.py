@@ -95,7 +95,7 @@ def run_semi_async(
             (start again at once if a message is cached); the method's own by default.
         lag_unit: ``time`` (a slow trip lasts its lag on the clock) or ``trips`` (it lasts lag x C uploads).
         eval_every: uploads between evaluations; the number of clients by default.
-        settings: as in :func:`reference.sync.run_sync`.
+        settings: as in :func:`tests.reference.sync.run_sync`.
     """
     clients = make_clients(federation, initial, **settings)
     return simulate(
@@ -108,7 +108,7 @@ def simulate(
     clients: list, method, initial: Parameters, *, trips: int, schedule, buffer: int, policy: str | None = None, lag_unit: str = "time",
     local_epochs: int = 1, eval_every: int | None = None,
 ) -> Trace:  # fmt: skip
-    """The event loop, on anything that behaves like a :class:`reference.training.Client`.
+    """The event loop, on anything that behaves like a :class:`tests.reference.training.Client`.
 
     Bytes are four per number in a method's declared messages: the parameters, a version with every message, and what
     else a report or a push carries.

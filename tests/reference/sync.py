@@ -173,9 +173,9 @@ def run_sync(
     Args:
         method: a :class:`Local`, :class:`FedAvg`, :class:`FedProx` or :class:`FedGTA`, or anything with ``proximal`` and
             ``mixing(clients, shares)``.
-        initial: the common first parameters by name (see :func:`reference.models.read_parameters`).
+        initial: the common first parameters by name (see :func:`tests.reference.models.read_parameters`).
         agg_weight: a key of ``AGG_WEIGHTS``: what a client's share is proportional to.
-        settings: ``dropout``, ``lr``, ``weight_decay``, ``seed``, as in :class:`reference.training.Client`.
+        settings: ``dropout``, ``lr``, ``weight_decay``, ``seed``, as in :class:`tests.reference.training.Client`.
     """
     clients = make_clients(federation, initial, **settings)
     shares = normalise([AGG_WEIGHTS[agg_weight](client) for client in clients])

@@ -72,10 +72,13 @@ def test_edges_normalised_once_change_nothing():
     assert all(same(a, b) for a, b in zip(plain[-1].received, once[-1].received, strict=True))
 
 
-def test_sparse_features_train_as_dense_ones():
+@pytest.mark.parametrize("storage", ["dense", "coo", "csr"])
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_stored_sparse_or_dense_features_train_alike(storage):
     initial = start_for(small_federation(1))
-    dense, sparse = (run_sync(small_federation(1, sparse=s), FedAvg(), initial, rounds=2)[-1].trained for s in (False, True))
-    assert all(same(a, b, 0.0) for a, b in zip(dense, sparse, strict=True))
+    dense = run_sync(small_federation(1), FedAvg(), initial, rounds=2)[-1].trained
+    other = run_sync(small_federation(1, sparse=True), FedAvg(), initial, rounds=2, features=storage)[-1].trained
+    assert all(same(a, b) for a, b in zip(dense, other, strict=True))
 
 
 def test_single_precision_follows_double_precision():

@@ -13,15 +13,20 @@ from fgl_bench.seeding import derive_seed
 
 from .models import GCN, Parameters, read_parameters, widths_of, write_parameters
 
+FEATURES = {"dense": lambda x: x, "coo": torch.Tensor.to_sparse_coo, "csr": torch.Tensor.to_sparse_csr}
+
 
 class LocalGraph:
-    """A client graph as tensors: dense features, ``edge_index`` in both directions, labels and masks."""
+    """A client graph as tensors: features, ``edge_index`` in both directions, labels and masks."""
 
-    def __init__(self, graph: ClientGraph, num_classes: int, dtype: torch.dtype, device: torch.device, prenormalized: bool):
+    def __init__(
+        self, graph: ClientGraph, num_classes: int, dtype: torch.dtype, device: torch.device, prenormalized: bool, features: str = "dense"
+    ):
+        storage = FEATURES[features]
         features = graph.features.toarray() if sp.issparse(graph.features) else np.asarray(graph.features)
         self.num_nodes = graph.num_nodes
         self.num_classes = num_classes
-        self.x = torch.as_tensor(features, dtype=dtype, device=device)
+        self.x = storage(torch.as_tensor(features, dtype=dtype, device=device))
         self.edge_index = torch.as_tensor(graph.edges, dtype=torch.long, device=device).reshape(2, -1)
         self.y = torch.as_tensor(graph.labels, dtype=torch.long, device=device)
         self.train, self.val, self.test = (
@@ -55,6 +60,7 @@ class Client:
         initial: the common first parameters; their shapes, dtype and device decide the model's.
         index, seed: name this client's dropout stream, one per trip.
         prenormalized: hand GCNConv edges normalised once instead of letting it normalise in every forward pass.
+        features: a key of ``FEATURES``: how the node features are stored.
         adam: further options of ``torch.optim.Adam``, such as ``{"fused": True}``.
     """
 
@@ -71,14 +77,15 @@ class Client:
         lr: float = 0.01,
         weight_decay: float = 5e-4,
         prenormalized: bool = False,
+        features: str = "dense",
         adam: dict | None = None,
     ):
         first = next(iter(initial.values()))
         self.index, self.seed = index, seed
-        self.observed = LocalGraph(observed, num_classes, first.dtype, first.device, prenormalized)
+        self.observed = LocalGraph(observed, num_classes, first.dtype, first.device, prenormalized, features)
         self.clean = self.observed
         if clean is not observed:
-            self.clean = LocalGraph(clean, num_classes, first.dtype, first.device, prenormalized)
+            self.clean = LocalGraph(clean, num_classes, first.dtype, first.device, prenormalized, features)
         self.num_train = int(self.observed.train.sum())
         self.num_nodes = self.observed.num_nodes
         self.num_val, self.num_test = int(self.clean.val.sum()), int(self.clean.test.sum())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -136,11 +137,14 @@ class Algorithm:
         return None
 
     def local_loss(self, step: LocalStep) -> Tensor:
-        """The local objective ``[k]``: mean cross-entropy over the training nodes plus :meth:`local_penalty`."""
-        logits, batch = step.output.logits, step.batch
-        each = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="none").view(batch.size, batch.nodes)
-        loss, penalty = (each * batch.train_weight).sum(1), self.local_penalty(step)
-        return loss if penalty is None else loss + penalty
+        """The local objectives summed over the k replicas, whose gradients are independent.
+
+        Each is the mean cross-entropy over the client's training nodes plus :meth:`local_penalty`.
+        """
+        train, penalty = step.batch.training_nodes, self.local_penalty(step)
+        logits = step.output.logits.flatten(0, 1).index_select(0, train.index)
+        loss = torch.dot(F.cross_entropy(logits, train.labels, reduction="none"), train.weights)
+        return loss if penalty is None else loss + penalty.sum()
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
         """The gradient ``[k, P]`` that the optimiser sees; may change its argument."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import pickle
 import shutil
@@ -65,10 +66,8 @@ def downloaded(dataset: str, wanted: Path, address: Callable[[], str]) -> Iterat
                 announced = answer.headers.get("Content-Length")
             if announced is not None and temporary.stat().st_size != int(announced):
                 raise OSError(f"{temporary.stat().st_size} of {announced} bytes arrived")
-        except (OSError, ValueError, ImportError) as error:
-            raise UserError(
-                f"dataset={dataset}: {wanted} not found, and downloading it failed ({one_line(error)}); {ELSEWHERE}"
-            ) from None
+        except (OSError, ValueError, ImportError, http.client.HTTPException) as error:
+            raise UserError(f"dataset={dataset}: {wanted} not found, and downloading it failed ({one_line(error)}); {ELSEWHERE}") from None
         yield temporary
 
 

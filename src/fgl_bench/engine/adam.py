@@ -21,21 +21,42 @@ class Adam:
         self.first = torch.zeros(count, size, dtype=dtype, device=device)
         self.second = torch.zeros(count, size, dtype=dtype, device=device)
         self.steps = torch.zeros(count, dtype=torch.float32, device=device)
-        self._rows = [list(self.first.unbind()), list(self.second.unbind()), list(self.steps.unbind())]
+        self._rows = [list(state.unbind()) for state in (self.first, self.second, self.steps)]
+        # As long as all replicas have stepped together, one flat tensor with one step count does.
+        self._together, self._count = True, torch.zeros((), dtype=torch.float32, device=device)
 
-    def step(self, theta: Sequence[Tensor], gradient: Sequence[Tensor], rows: Sequence[int]) -> None:
-        """Update the models ``theta`` (rows ``[P]``) in place; ``rows`` names the replicas whose state belongs to them."""
-        if not rows:
+    def step(self, theta: Tensor, gradient: Tensor, rows: Sequence[int], able: Sequence[int] | None = None) -> None:
+        """Update the models ``theta [k, P]`` in place from ``gradient [k, P]``.
+
+        Args:
+            rows: the k replicas whose state belongs to them.
+            able: positions among the k that take the step; None means all.
+        """
+        if self._together and able is None and len(rows) == len(self.first):
+            self._update([theta], [gradient], [self.first], [self.second], [self._count])
             return
-        first, second, steps = ([state[i] for i in rows] for state in self._rows)
+        self._part()
+        able = range(len(rows)) if able is None else able
+        states = ([state[rows[i]] for i in able] for state in self._rows)
+        if len(able):
+            self._update([theta[i] for i in able], [gradient[i] for i in able], *states)
+
+    def _update(self, theta: list[Tensor], gradient: list[Tensor], first: list[Tensor], second: list[Tensor], steps: list[Tensor]) -> None:
         adam(
-            list(theta), list(gradient), first, second, [], steps,
+            theta, gradient, first, second, [], steps,
             foreach=False, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.lr, weight_decay=self.weight_decay,
             eps=1e-8, maximize=False,
         )  # fmt: skip
 
+    def _part(self) -> None:
+        """From here on every replica counts its own steps."""
+        if self._together:
+            self._together = False
+            self.steps.copy_(self._count.expand_as(self.steps))
+
     def reset(self, rows: Sequence[int]) -> None:
         """Forget the state of these replicas (``opt_state=reset``)."""
+        self._part()
         index = torch.as_tensor(list(rows), device=self.steps.device)
         for state in (self.first, self.second, self.steps):
             state[index] = 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +16,20 @@ from fgl_bench.engine.sparse import BlockSparse
 
 # Above this share of non-zero entries a dense product is faster (measured on PubMed-sized features, two cores).
 DENSE_ABOVE = 0.25
+
+class TrainingNodes(NamedTuple):
+    """The T training nodes of all replicas.
+
+    Attributes:
+        index: ``[T]`` positions in the flattened ``[k * n]`` nodes.
+        labels: ``[T]``.
+        weights: ``[T]``, 1 / the number of training nodes of the replica.
+    """
+
+    index: Tensor
+    labels: Tensor
+    weights: Tensor
+
 
 Operator = Callable[[ClientGraph], sp.csr_matrix]
 
@@ -63,7 +79,6 @@ class Batch:
         features: ``[k, n, F]`` input features; ``features @ weight`` is the one thing that can be done with them.
         labels: ``[k, n]`` int64, 0 in padding.
         valid, train, val, test: ``[k, n]`` bool.
-        train_weight: ``[k, n]``, 1/|train| on training nodes, so that a weighted sum is the mean loss of each replica.
         degree: ``[k, n]`` degrees without self loops.
         num_nodes, num_train: ``[k]`` host counts.
         replicas: ``[k]`` int64, which replicas of the whole run these are.
@@ -79,7 +94,6 @@ class Batch:
         self.train, self.val, self.test = (
             self._stack([getattr(client, mask) for client in clients], torch.bool) for mask in ("train", "val", "test")
         )
-        self.train_weight = self.train.to(dtype) / self.train.sum(1, keepdim=True).clamp(min=1)
         self.degree = self._stack([np.bincount(client.edges[0], minlength=client.num_nodes) for client in clients], dtype)
         self.num_nodes = np.array([client.num_nodes for client in clients])
         self.num_train = np.array([int(client.train.sum()) for client in clients])
@@ -103,6 +117,13 @@ class Batch:
             out[i, : block.shape[0]] = torch.from_numpy(block.toarray() if sp.issparse(block) else np.asarray(block))
         return DenseBlocks(out.to(self.device))
 
+    @cached_property
+    def training_nodes(self) -> TrainingNodes:
+        """Where the loss is taken."""
+        index = self.train.flatten().nonzero()[:, 0]
+        each = (1 / self.train.sum(1).clamp(min=1)).to(self.dtype)
+        return TrainingNodes(index, self.labels.flatten()[index], each[index // self.nodes])
+
     def operator(self, build: Operator) -> BlockSparse:
         """The block-diagonal matrix that ``build`` makes of every client graph, made once."""
         if build not in self._operators:
@@ -122,7 +143,7 @@ class Batch:
         part.dtype, part.device, part.size, part.nodes = self.dtype, self.device, len(rows), self.nodes
         part.features = self.features.select(rows)
         index = torch.as_tensor(rows, device=self.device)
-        for name in ("labels", "valid", "train", "val", "test", "train_weight", "degree", "replicas"):
+        for name in ("labels", "valid", "train", "val", "test", "degree", "replicas"):
             setattr(part, name, getattr(self, name)[index])
         part.num_nodes, part.num_train = self.num_nodes[list(rows)], self.num_train[list(rows)]
         part._operators, part._parent = {}, (self, rows)

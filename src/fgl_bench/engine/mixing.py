@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from fgl_bench.engine.layout import ParameterLayout
 
 
 def normalise(weights: Tensor, support: Tensor | None = None) -> Tensor:
@@ -22,6 +27,15 @@ def cosine(x: Tensor) -> Tensor:
     """Pairwise cosine similarity of the rows of ``x [..., C, d]``, clamped to [-1, 1]; 0 where a row is zero. ``[..., C, C]``."""
     unit = x / x.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     return (unit @ unit.mT).clamp(-1.0, 1.0)
+
+
+def _product(weights: Tensor, models: Tensor, out: Tensor) -> Tensor:
+    """``[S, r, C] @ [S, C, P]``; on a CPU one seed at a time, where the batched product takes a slow path for few rows."""
+    if models.is_cuda:
+        return torch.bmm(weights, models, out=out)
+    for row, model, result in zip(weights, models, out, strict=True):
+        torch.mm(row, model, out=result)
+    return out
 
 
 @dataclass(frozen=True)
@@ -47,21 +61,28 @@ class Mixing:
             return matrix
         return torch.where(self.receivers[..., None], matrix, torch.eye(clients, dtype=matrix.dtype, device=matrix.device))
 
-    def apply(self, models: Tensor, out: Tensor, layout) -> None:
-        """Write ``M models`` into ``out``; both ``[S, C, P]``, not overlapping.
+    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout) -> Tensor:
+        """``M models``, both ``[S, C, P]``.
 
-        A rank-one M costs one row per seed. ``layout`` (:class:`~fgl_bench.engine.layout.ParameterLayout`) resolves ``shared``.
+        A rank-one M costs one row per seed, and the result is then a view of those rows.
+
+        Args:
+            received: what the clients received last, kept by those that receive nothing now; may be overwritten.
+            layout: resolves ``shared``.
         """
         weights = self.weights.to(models.dtype)
-        if self.receivers is None and self.shared is None and weights.shape[1] > 1:
-            torch.bmm(weights, models, out=out)
-            return
-        mixed = torch.bmm(weights, models).expand_as(out)
-        if self.shared is not None:
-            own, mixed = mixed, models.clone()
-            for name in self.shared:
-                layout.view(mixed.flatten(0, 1), name).copy_(layout.view(own.reshape(-1, layout.size), name))
-        if self.receivers is None:
-            out.copy_(mixed)
+        if weights.shape[1] == 1:
+            mixed = _product(weights, models, models.new_empty(len(models), 1, models.shape[2])).expand_as(models)
         else:
-            out.copy_(torch.where(self.receivers[..., None], mixed, out))
+            mixed = _product(weights, models, received if self.receivers is None and _writable(received) else torch.empty_like(models))
+        if self.shared is not None:
+            own = models.flatten(0, 1).clone()
+            for name in self.shared:
+                layout.view(own, name).copy_(layout.view(mixed.flatten(0, 1), name))
+            mixed = own.view_as(models)
+        return mixed if self.receivers is None else torch.where(self.receivers[..., None], mixed, received)
+
+
+def _writable(x: Tensor) -> bool:
+    """Whether every element has memory of its own."""
+    return 0 not in x.stride()

@@ -92,7 +92,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, matrix: BlockSparse) -> Tensor:
         ctx.matrix, ctx.stride, ctx.offset = matrix, x.stride(0), x.storage_offset()
-        return matrix.multiply(x)
+        return matrix.multiply(x.detach())
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:

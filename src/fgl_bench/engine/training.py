@@ -192,12 +192,12 @@ class Trainer:
             dropout = Dropout(self.model.dropout, step_key(self.streams[index], self.trip[index], epoch))
         output = self.model.forward(parameters, batch, first, dropout)
         step = LocalStep(trips.rows, batch, self.layout, epoch, parameters, theta, trips.received, output)
-        loss = self.algorithm.local_loss(step).sum()
+        loss = self.algorithm.local_loss(step)
         gradients = torch.autograd.grad(loss, list(parameters.values()))
         with torch.no_grad():
             flat = self.layout.collect(dict(zip(parameters, gradients, strict=True)))
             flat = self.algorithm.correct_gradient(step, flat)
             # A client without training nodes has no loss: it returns what it received.
-            able = [i for i, count in enumerate(batch.num_train) if count > 0]
-            self.adam.step([theta[i] for i in able], [flat[i] for i in able], [trips.rows[i] for i in able])
+            able = None if batch.num_train.all() else [i for i, count in enumerate(batch.num_train) if count > 0]
+            self.adam.step(theta, flat, trips.rows, able)
         return scored

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.linear import linear
 from fgl_bench.models.base import Backbone, Output, Parameters
 
 
@@ -44,5 +45,5 @@ class GCN(Backbone):
         propagate, hidden, out = batch.operator(gcn_operator), first, first
         for i in range(1, self.layers):
             hidden = dropout(torch.relu(out))
-            out = propagate @ torch.bmm(hidden, parameters[f"conv{i}.weight"]) + parameters[f"conv{i}.bias"][:, None]
+            out = propagate @ linear(hidden, parameters[f"conv{i}.weight"]) + parameters[f"conv{i}.bias"][:, None]
         return Output(hidden, out)

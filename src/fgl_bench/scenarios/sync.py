@@ -66,7 +66,7 @@ class Sync:
                 reports[name][index] = value
 
             mixing = method.mix({name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}, arrived)
-            mixing.apply(trained.view(stack), received.view(stack), setting.layout)
+            received = mixing.apply(trained.view(stack), received.view(stack), setting.layout).flatten(0, 1)
             done = (number + 1) * count
             if done in sim.mixing_at:
                 sim.mixing[done] = mixing.matrix().clone()

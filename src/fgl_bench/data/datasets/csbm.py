@@ -123,7 +123,8 @@ class CSBM(Dataset):
             position = np.minimum(np.searchsorted(keys, values), max(keys.size - 1, 0))
             fresh = first[keys[position] != values] if keys.size else first
             # What is too much is cut in the order of drawing, which is random; the order of the keys is not.
-            keys = np.sort(np.concatenate([keys, drawn[np.sort(fresh)[:missing]]]))
+            chosen = np.sort(drawn[np.sort(fresh)[:missing]])
+            keys = np.insert(keys, np.searchsorted(keys, chosen), chosen)
         return keys
 
     def _words(self, labels: np.ndarray, rng: np.random.Generator) -> sp.csr_matrix:

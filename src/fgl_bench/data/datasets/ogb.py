@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,8 @@ import numpy as np
 
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import downloaded, place, reading
+from fgl_bench.data.raw import downloaded, one_line, place, reading
+from fgl_bench.errors import UserError
 
 ARCHIVES = {"ogbn_arxiv": "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"}
 FILES = ("edge.csv.gz", "node-feat.csv.gz", "node-label.csv.gz")
@@ -40,12 +42,17 @@ class OGB(Dataset):
             return self.graph(features, row, col, np.nan_to_num(labels[:, 0], nan=-1).astype(np.int64))
 
     def _unpack(self, archive: Path, wanted: list[Path]) -> None:
-        with reading(self.name, archive), zipfile.ZipFile(archive) as content:
-            for path in wanted:
-                (member,) = (entry for entry in content.namelist() if entry.endswith(f"/raw/{path.name}"))
-                with content.open(member) as source, archive.with_name(path.name).open("wb") as out:
-                    shutil.copyfileobj(source, out)
-                place(self.name, archive.with_name(path.name), path)
+        parts = [archive.with_name(path.name) for path in wanted]
+        try:
+            with zipfile.ZipFile(archive) as content:
+                for part in parts:
+                    (member,) = (entry for entry in content.namelist() if entry.endswith(f"/raw/{part.name}"))
+                    with content.open(member) as source, part.open("wb") as out:
+                        shutil.copyfileobj(source, out)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise UserError(f"dataset={self.name}: {self.choose(ARCHIVES)} is damaged ({one_line(error)}); try again") from None
+        for part, path in zip(parts, wanted, strict=True):
+            place(self.name, part, path)
 
     def _table(self, path: Path, dtype: type) -> np.ndarray:
         with reading(self.name, path):

@@ -25,5 +25,5 @@ class Natural(Split):
     def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
         owners = natural_clients(graph)
         if num_clients not in (None, owners):
-            raise UserError(f"num_clients={num_clients}: split=natural on dataset={graph.name} needs num_clients={owners}, one client an owner")
+            raise UserError(f"num_clients={num_clients}: split=natural on dataset={graph.name} needs num_clients={owners}")
         return members(np.unique(graph.owner, return_inverse=True)[1], owners)

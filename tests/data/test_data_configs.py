@@ -1,0 +1,54 @@
+"""Every yaml of the data stage fits its class, and every class has a yaml."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import MISSING, fields
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import get_type_hints
+
+import pytest
+from hydra.utils import get_class, instantiate
+from omegaconf import OmegaConf
+
+import fgl_bench.data.datasets
+import fgl_bench.data.splits
+from fgl_bench.data import sparsity
+from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.splits.base import Split
+from tests.data.graphs import CONF
+
+YAMLS = [path for group in ("dataset", "split", "scenario/sparsity") for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+def classes(package, base):
+    modules = [import_module(f"{package.__name__}.{module.name}") for module in iter_modules(package.__path__)]
+    found = [kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass) if kind.__module__ == module.__name__]
+    return {kind for kind in found if issubclass(kind, base) and kind is not base}
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_yaml_sets_every_field_of_its_class_to_a_value_of_its_type(path):
+    content = OmegaConf.load(path)
+    kind = get_class(content._target_)
+    assert {*content} - {"_target_"} == {field.name for field in fields(kind)}
+    assert all(field.default is MISSING and field.default_factory is MISSING for field in fields(kind))
+    schema = OmegaConf.structured(kind)  # what the command line checks types with
+    values = OmegaConf.to_container(content)
+    values.pop("_target_")
+    OmegaConf.merge(schema, values)
+    assert get_type_hints(kind).keys() >= values.keys()
+    assert isinstance(instantiate(content), kind)
+
+
+def test_datasets_are_named_as_their_files():
+    assert all(OmegaConf.load(path).name == path.stem for path in (CONF / "dataset").glob("*.yaml"))
+
+
+def test_every_class_has_a_yaml():
+    named = {get_class(OmegaConf.load(path)._target_) for path in YAMLS}
+    kinds = {
+        kind for kind in vars(sparsity).values() if inspect.isclass(kind) and hasattr(kind, "apply") and not kind.__name__.startswith("_")
+    }
+    assert named == classes(fgl_bench.data.datasets, Dataset) | classes(fgl_bench.data.splits, Split) | (kinds - {sparsity.Sparsity})

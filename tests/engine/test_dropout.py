@@ -1,0 +1,111 @@
+"""Dropout masks: what they depend on, what they must not depend on, and whether they look random."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key, uniform16
+from fgl_bench.seeding import derive_seed
+
+N, H = 200, 16
+
+
+def streams(count):
+    return torch.tensor([derive_seed(0, "training", i) for i in range(count)])
+
+
+def mask(key, nodes=N, units=H, rate=0.5, layer=1):
+    dropout, ones = Dropout(rate, key), torch.ones(len(key), nodes, units, dtype=torch.float64)
+    for _ in range(layer):
+        out = dropout(ones)
+    return out
+
+
+def key(count=3, trip=0, epoch=0):
+    return step_key(streams(count), torch.full((count,), trip), epoch)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_keep_rate_and_mean(rate):
+    out = mask(key(4), nodes=2000, units=32, rate=rate)
+    count = out.numel()
+    kept = (out > 0).double().mean().item()
+    assert kept == pytest.approx(1 - rate, abs=5 * (rate * (1 - rate) / count) ** 0.5 + 2**-16)
+    # Kept units are scaled by exactly one over their probability (of the rate as resolved to 1/65,536).
+    assert set(out.unique().tolist()) == {0.0, 65536 / (65536 - round(rate * 65536))}
+    assert out.mean().item() == pytest.approx(1, abs=5 * (rate / (1 - rate) / count) ** 0.5)
+
+
+def test_the_ends_of_the_range():
+    x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
+    assert Dropout(0.0, key(2))(x) is x and no_dropout(x) is x
+    assert not Dropout(1.0, key(2))(x).any()
+
+
+def test_a_mask_does_not_depend_on_who_shares_the_batch():
+    together = mask(key(6))
+    for rows in ([0], [5, 2], [1, 3, 4, 0]):
+        assert torch.equal(mask(key(6)[rows]), together[rows])
+
+
+def test_a_mask_does_not_depend_on_padding():
+    for nodes in (1, 7, N - 1):
+        assert torch.equal(mask(key(), nodes=nodes), mask(key())[:, :nodes])
+
+
+@pytest.mark.parametrize("units", [1, 3, 4, 5, 64])
+def test_any_width(units):
+    draws = uniform16(key(), 50, units)
+    assert draws.shape == (3, 50, units) and draws.dtype == torch.int16
+
+
+def test_a_mask_is_a_function_of_its_key():
+    assert torch.equal(mask(key(trip=3, epoch=1)), mask(key(trip=3, epoch=1)))
+
+
+def test_masks_of_different_steps_layers_and_replicas_are_unrelated():
+    """Neighbours on every axis agree in half of their units, as independent fair coins do."""
+    masks = {
+        ("trip", trip, "epoch", epoch, "layer", layer, "replica", replica): (out > 0).double() * 2 - 1
+        for trip in (0, 1, 2) for epoch in (0, 1, 2) for layer in (1, 2)
+        for replica, out in enumerate(mask(key(3, trip, epoch), layer=layer))
+    }  # fmt: skip
+    flat = torch.stack([m.flatten() for m in masks.values()])
+    agreement = flat @ flat.T / flat.shape[1]
+    assert agreement.fill_diagonal_(0).abs().max() < 5.5 / flat.shape[1] ** 0.5
+
+
+def test_each_value_of_a_draw_is_equally_likely():
+    draws = uniform16(torch.tensor([derive_seed(1, "x")]), 1 << 14, 64).flatten().numpy().view(np.uint16)
+    for bins in (draws >> 8, draws & 255):
+        counts = np.bincount(bins, minlength=256)
+        expected = draws.size / 256
+        chi2 = ((counts - expected) ** 2 / expected).sum()
+        assert abs(chi2 - 255) < 5 * (2 * 255) ** 0.5
+
+
+def test_bits_of_a_word_are_fair_and_pairwise_independent():
+    words = mix(torch.tensor([derive_seed(2, "x")])[:, None] + torch.arange(1 << 15) * -7046029254386353131)[0].numpy().view(np.uint64)
+    bits = ((words[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)).astype(np.float64) * 2 - 1
+    limit = 5.5 / words.size**0.5
+    assert np.abs(bits.mean(0)).max() < limit
+    correlation = bits.T @ bits / words.size
+    assert np.abs(correlation - np.eye(64)).max() < limit
+    # Consecutive words, which neighbouring nodes use.
+    assert np.abs(bits[:-1].T @ bits[1:] / words.size).max() < limit
+
+
+def test_mix_is_splitmix64():
+    """The first outputs of SplitMix64 from seed 1234567, as published with the algorithm's reference code."""
+    golden = -7046029254386353131
+    state = torch.tensor([1234567], dtype=torch.int64) + torch.arange(1, 4) * golden
+    assert [int(x) % 2**64 for x in mix(state)] == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+def test_keys_of_neighbouring_trips_and_epochs_are_distinct():
+    keys = [tuple(step_key(streams(20), torch.full((20,), trip), epoch).tolist()) for trip in range(20) for epoch in range(5)]
+    assert len(set(itertools.chain(*keys))) == 20 * 20 * 5

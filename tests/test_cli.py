@@ -1,0 +1,189 @@
+"""The command as a person types it: every bad input is one clear line, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fgl_bench.cli import keys_of_swept_groups, options_first
+
+ROOT = Path(__file__).parents[1]
+TINY = ("dataset=csbm", "seeds=[0]", "trips=8", "num_clients=4", "progress=false")
+
+
+def environment(folder: Path, **extra: str) -> dict[str, str]:
+    """What the command sees: no data sets, its cache in ``folder``."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("FGL_BENCH", "HYDRA"))}
+    return {**clean, "PYTHONPATH": str(ROOT / "src"), "FGL_BENCH_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1", **extra}
+
+
+def command(folder: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run ``fgl-bench`` in the empty folder ``folder``."""
+    line = [sys.executable, "-m", "fgl_bench.cli", *arguments]
+    return subprocess.run(line, cwd=folder, env=environment(folder, **extra), capture_output=True, text=True, timeout=200)
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """The one line that refuses the arguments; checks that it is one, and that the folder is as it was."""
+    before = sorted(folder.rglob("*"))
+    result = command(folder, *arguments)
+    assert result.returncode == 1, result.stdout
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) <= 4, result.stderr
+    assert sorted(folder.rglob("*")) == before
+    return result.stderr
+
+
+REFUSED = {
+    "dataset=nope": ["dataset=nope", "cora", "csbm"],
+    "dataset=coraa": ["did you mean cora?"],
+    "algorithm=nope": ["algorithm=nope", "fedavg", "fedsa_gcl"],
+    "scenario/sparsity=nope": ["scenario/sparsity=nope", "label", "topology"],
+    "experiment=nope/table": ["experiment=nope/table"],
+    "bogus_key=1": ["bogus_key", "unknown key", "num_clients"],
+    "num_client=1": ["did you mean num_clients?"],
+    "algorithm=fedprox algorithm.mue=1": ["algorithm.mue", "did you mean mu?"],
+    "algorithm=fedprox algorithm.mu=abc": ["algorithm.mu=abc", "number"],
+    "num_clients=1.5": ["num_clients=1.5", "integer"],
+    "overwrite=maybe": ["overwrite=maybe", "true or false"],
+    "seeds=abc": ["seeds=abc", "list"],
+    "lr=null": ["lr=null", "null"],
+    "num_clients=0": ["num_clients=0", "at least 1"],
+    "seeds=[]": ["seeds=[]", "at least one"],
+    "seeds=[1,1]": ["seeds=[1, 1]", "distinct"],
+    "split.ratios=[0.9,0.9,0.9]": ["split.ratios", "0.9", "sum"],
+    "rounds=5 trips=7": ["rounds=5", "trips=7", "100"],
+    "opt_state=keep": ["opt_state=keep", "persist, reset"],
+    "device=tpu": ["device=tpu", "auto, cpu, cuda"],
+    "scenario=sync": ["scenario=sync", "fedsa_gcl", "semi_async"],
+    "algorithm=fedavg scenario=semi_async": ["scenario=semi_async", "fedavg", "scenario=sync"],
+    "algorithm=fedavg algorithm._target_=no.Such": ["algorithm._target_=no.Such", "No module named 'no'"],
+    "tracker=null": ["group", "dataset=cora"],
+    "nonsense": ["'nonsense'", "key=value"],
+    "num_clients=99999": ["num_clients=99999", "2708"],
+    "dataset=cora data_dir=nowhere": ["nowhere/Cora/raw/ind.cora.x", "dataset=csbm"],
+    "-m dataset=csbm,nope": ["dataset=nope", "csbm"],
+    "-m algorithm=fedavg,fedprox algorithm.nu=1": ["algorithm.nu", "unknown key"],
+    "results_dir=file/below": ["results_dir=file/below", "write"],
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_bad_input_is_refused_in_a_line_that_names_key_and_remedy(arguments: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "cache").mkdir()
+    message = refused(tmp_path, *arguments.split())
+    for part in REFUSED[arguments]:
+        assert part in message
+
+
+def test_help_names_every_choice_and_every_key(tmp_path: Path) -> None:
+    result = command(tmp_path, "--help")
+    assert result.returncode == 0 and not list(tmp_path.iterdir())
+    for path in (ROOT / "conf").glob("[admst]*/*.yaml"):
+        assert re.search(rf"\b{path.stem}\b", result.stdout), path
+    keys = re.findall(r"^(\w+):", (ROOT / "conf/config.yaml").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for key in set(keys) - {"defaults", "hydra"}:
+        assert re.search(rf"^  {key} +\w", result.stdout, flags=re.MULTILINE), f"{key} has no comment in conf/config.yaml"
+    assert max(map(len, result.stdout.splitlines())) <= 120
+
+
+def test_version_is_the_packages_own(tmp_path: Path) -> None:
+    assert command(tmp_path, "--version").stdout.startswith("fgl-bench ")
+
+
+def test_cfg_job_is_yaml_that_composes_to_itself(tmp_path: Path) -> None:
+    from omegaconf import OmegaConf
+
+    first = command(tmp_path, "--cfg", "job", "algorithm=fedprox", "algorithm.mu=0.25").stdout
+    cfg = OmegaConf.create(first)
+    assert cfg.algorithm.mu == 0.25 and cfg.seeds == [0, 1, 2, 3, 4]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["algorithm=fedprox", "algorithm.mu=abc"], ["--cfg", "job"]])
+def test_answers_before_a_run_load_no_heavy_library(arguments: list[str], tmp_path: Path) -> None:
+    script = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('HEAVY', sorted({'torch', 'torch_geometric', 'scipy', 'pandas'} & set(sys.modules))))\n"
+        "from fgl_bench.cli import main\n"
+        "main()\n"
+    )
+    line = [sys.executable, "-c", script, *arguments]
+    result = subprocess.run(line, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_a_run_writes_its_run_directory_and_nothing_else(tmp_path: Path) -> None:
+    result = command(tmp_path, "algorithm=local", *TINY)
+    assert result.returncode == 0, result.stderr
+    assert len(list((tmp_path / "results/runs/csbm/metis-4/sync/local").glob("*/summary.json"))) == 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"results", "cache"}
+
+
+def test_sweep_goes_on_after_a_failing_job_and_ends_with_an_error(tmp_path: Path) -> None:
+    result = command(tmp_path, "-m", "algorithm=local,fedsa_gcl,majority", "scenario=sync", *TINY)
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "algorithm=fedsa_gcl supports only scenario=semi_async" in result.stderr
+    done = {path.parts[-3] for path in (tmp_path / "results").rglob("summary.json")}
+    assert done == {"local", "majority"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"results", "cache"}, "Hydra left something behind"
+
+
+def test_own_method_by_target_or_by_own_yaml_needs_no_change_of_the_package(tmp_path: Path) -> None:
+    (tmp_path / "toy_method.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fgl_bench.algorithms.fedavg import FedAvg\n\n"
+        "@dataclass\nclass Toy(FedAvg):\n    alpha: float\n",
+        encoding="utf-8",
+    )
+    group = tmp_path / "own/algorithm"
+    group.mkdir(parents=True)
+    (group / "toy.yaml").write_text("_target_: toy_method.Toy\nalpha: 1\n", encoding="utf-8")
+    target = "algorithm._target_=toy_method.Toy"
+    assert command(tmp_path, "algorithm=fedavg", target, "+algorithm.alpha=2", *TINY).returncode == 0
+    assert command(tmp_path, "--config-dir", "own", "algorithm=toy", *TINY).returncode == 0
+    assert len(list(tmp_path.glob("results/runs/csbm/metis-4/sync/toy/*/summary.json"))) == 2
+    assert "algorithm.alpha is missing; Toy has alpha" in refused(tmp_path, "algorithm=fedavg", target)
+
+
+def test_interruption_says_what_was_kept_and_leaves_no_half_run(tmp_path: Path) -> None:
+    line = [sys.executable, "-u", "-m", "fgl_bench.cli", "-m", "algorithm=local,fedavg", *TINY[:2], "num_clients=4"]
+    sweep = [*line, "trips=8,4000000", "progress=false"]
+    process = subprocess.Popen(sweep, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for text in process.stdout:  # the second job, which would take for ever, has begun
+        if text.strip().startswith("#1"):
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "interrupted; kept: 1 finished run(s)" in errors and "Traceback" not in errors
+    runs = [path for path in (tmp_path / "results/runs").rglob("*") if path.is_file()]
+    assert len({path.parent for path in runs}) == 1 and any(path.name == "summary.json" for path in runs)
+
+
+def test_debug_variable_shows_the_traceback(tmp_path: Path) -> None:
+    result = command(tmp_path, "num_clients=0", FGL_BENCH_DEBUG="1")
+    assert "Traceback" in result.stderr and result.stderr.splitlines()[-1].startswith("fgl-bench: error: num_clients=0")
+
+
+def test_options_may_stand_anywhere() -> None:
+    given = ["a=1", "-m", "b=2,3", "--config-dir", "own", "c=4", "~d"]
+    assert options_first(given) == ["-m", "--config-dir", "own", "a=1", "b=2,3", "c=4", "~d"]
+
+
+def test_keys_of_a_swept_group_are_left_to_the_jobs() -> None:
+    given = ["-m", "algorithm=a,b", "algorithm.x=1", "algorithm.y=1,2", "algorithm.z=range(1,3)", "model.h=3", "trips=1,2"]
+    wanted = ["-m", "algorithm=a,b", "algorithm.x=choice(1)", "algorithm.y=choice(1,2)", "algorithm.z=range(1,3)", "model.h=3", "trips=1,2"]
+    assert keys_of_swept_groups(given) == wanted
+    assert keys_of_swept_groups(given[1:]) == given[1:]
+    assert keys_of_swept_groups(["-m", "algorithm=a", "algorithm.x=1"]) == ["-m", "algorithm=a", "algorithm.x=1"]

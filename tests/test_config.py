@@ -1,0 +1,282 @@
+"""Configuration: every yaml composes, schemas are those of the classes, cross-field rules, names, building, trackers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.errors import ConfigCompositionException
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.config import GROUPS, build, check_node, check_writable, label, participants, resolve_budget, validate
+from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.errors import UserError
+from fgl_bench.models.base import Backbone
+from fgl_bench.schema import class_fields, config_folder, plain_type, register_all, source_fields, walk
+from fgl_bench.tracking import publish
+
+CONF = Path(__file__).parents[1] / "conf"
+YAMLS = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml") if path.name != "config.yaml")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hydra_ready() -> Iterator[None]:
+    register_all(ConfigStore.instance())
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+def composed(*overrides: str) -> DictConfig:
+    return compose("config", list(overrides))
+
+
+def test_conf_is_found_from_the_package() -> None:
+    assert config_folder() == CONF
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=str)
+def test_every_yaml_composes_and_names_what_can_be_imported(path: Path) -> None:
+    group, choice = path.parent.as_posix(), path.stem
+    if path.parts[0] == "experiment":
+        group, choice = "experiment", path.relative_to("experiment").with_suffix("").as_posix()
+    cfg = composed(f"{group}={choice}")
+    node = OmegaConf.select(cfg, group.replace("/", "."))
+    if isinstance(node, DictConfig) and not group.startswith("hydra"):
+        known = {key for key in OmegaConf.missing_keys(node)}
+        assert not known, f"{path} leaves {known} without a value"
+        check_node(node)
+
+
+@pytest.mark.parametrize("path", [path for path in YAMLS if path.parts[0] in ("algorithm", "model", "scenario", "tracker")], ids=str)
+def test_package_choices_name_their_schema(path: Path) -> None:
+    if path.parts[:2] == ("scenario", "sparsity"):
+        return
+    first = yaml.safe_load((CONF / path).read_text(encoding="utf-8"))["defaults"][0]
+    assert first.startswith(f"/schema/{path.parent.as_posix()}/")
+
+
+def imported(target: str) -> type:
+    module, _, name = target.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+TARGETS = sorted({yaml.safe_load((CONF / path).read_text(encoding="utf-8")).get("_target_") or "" for path in YAMLS} - {""})
+CONTRACTS = {
+    "algorithm": lambda cls: issubclass(cls, Algorithm),
+    "model": lambda cls: issubclass(cls, Backbone),
+    "dataset": lambda cls: issubclass(cls, Dataset),
+    "split": lambda cls: hasattr(cls, "assign"),
+    "scenario": lambda cls: hasattr(cls, "run"),
+    "scenario/sparsity": lambda cls: hasattr(cls, "apply"),
+    "tracker": lambda cls: hasattr(cls, "log"),
+}
+
+
+@pytest.mark.parametrize("group", CONTRACTS)
+def test_classes_and_yamls_are_twins(group: str) -> None:
+    classes = {f"{module}.{cls}" for kind, _, module, cls in walk() if kind == group}
+    chosen = {name for name in classes if CONTRACTS[group](imported(name))}
+    used = {yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"] for path in (CONF / group).glob("*.yaml")}
+    assert used <= classes, f"yaml without a class: {used - classes}"
+    assert chosen <= used, f"class without a yaml in conf/{group}: {chosen - used}"
+
+
+@pytest.mark.parametrize("group", ["algorithm", "model", "scenario", "split"])
+def test_a_yaml_is_called_like_its_module(group: str) -> None:
+    for path in (CONF / group).glob("*.yaml"):
+        target = yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"]
+        assert target.split(".")[-2] == path.stem, f"{path.name} is of {target}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_schema_read_from_source_is_the_class_s_own(target: str) -> None:
+    real = class_fields(imported(target))
+    read = source_fields(*target.rsplit(".", 1))
+    assert list(read) == list(real)
+    assert {k: plain_type(v) for k, v in read.items()} == {k: plain_type(v) for k, v in real.items()}
+
+
+def test_yaml_with_an_unknown_key_is_refused_while_composing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigCompositionException):
+        composed("algorithm=fedprox", "algorithm.nu=1")
+    with pytest.raises(ConfigCompositionException):
+        composed("algorithm=fedprox", "algorithm.mu=abc")
+
+
+def test_method_chooses_its_scenario_and_the_command_line_wins() -> None:
+    assert label(composed("algorithm=fedavg"), "scenario") == "sync"
+    assert label(composed("algorithm=fedsa_gcl"), "scenario") == "semi_async"
+    assert label(composed("algorithm=fedsa_gcl", "scenario=sync"), "scenario") == "sync"
+    both = composed("algorithm=fedsa_gcl", "scenario/sparsity=label")
+    assert (label(both, "scenario"), label(both, "scenario/sparsity")) == ("semi_async", "label")
+    assert label(composed(), "scenario/sparsity") == "none"
+
+
+@given(st.integers(1, 60), st.floats(0.01, 1), st.integers(1, 3000))
+def test_rounds_and_trips_derive_each_other(clients: int, participation: float, amount: int) -> None:
+    cfg = OmegaConf.create({"num_clients": clients, "participation": participation, "rounds": None, "trips": amount})
+    each = participants(cfg)
+    assert 1 <= each <= clients
+    rounds, trips = resolve_budget(cfg)
+    assert trips == amount and (rounds - 1) * each < amount <= rounds * each
+    cfg.rounds = rounds
+    assert resolve_budget(cfg) == (rounds, trips)  # both given and in agreement
+    cfg.trips = None
+    assert resolve_budget(cfg) == (rounds, rounds * each)
+    cfg.trips = rounds * each + 1
+    with pytest.raises(UserError, match="contradict"):
+        resolve_budget(cfg)
+
+
+def test_default_budget_is_two_thousand_trips() -> None:
+    assert resolve_budget(composed()) == (100, 2000)
+    assert resolve_budget(composed("num_clients=10", "participation=0.5")) == (400, 2000)
+    assert resolve_budget(composed("rounds=5", "num_clients=10")) == (5, 50)
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("local_epochs=0", "local_epochs=0"),
+        ("participation=0", "participation"),
+        ("participation=1.01", "participation"),
+        ("lr=0", "lr"),
+        ("lr=nan", "lr"),
+        ("lr=inf", "lr"),
+        ("weight_decay=-0.1", "weight_decay"),
+        ("targets=[0.5,1.1]", "targets"),
+        ("seeds=[0,-1]", "seeds"),
+        ("trips=0", "trips=0"),
+        ("eval_every=0", "eval_every"),
+        ("threads=0", "threads"),
+        ("memory_budget_gb=0", "memory_budget_gb"),
+        ("dtype=float16", "float32, float64"),
+        ("device=cuda:x", "device"),
+    ],
+)
+def test_values_out_of_range_are_refused_by_name(override: str, key: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=re.escape(key)) as caught:
+        validate(composed(f"results_dir={tmp_path}", override))
+    assert "\n" not in str(caught.value)
+
+
+def test_default_configuration_is_valid(tmp_path: Path) -> None:
+    validate(composed(f"results_dir={tmp_path}"))
+
+
+def test_check_of_the_results_folder_leaves_no_trace(tmp_path: Path) -> None:
+    check_writable(str(tmp_path / "a/b/c"))
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "there").mkdir()
+    check_writable(str(tmp_path / "there/below"))
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+@dataclass
+class Toy:
+    """Stands for a class of a user's own."""
+
+    rate: float
+    kind: Literal["a", "b"]
+    names: list[str]
+    extra: int | None = None
+
+    def __post_init__(self) -> None:
+        if math.isclose(self.rate, 13):
+            raise ValueError("13 is unlucky")
+
+
+def node(**values: object) -> DictConfig:
+    return OmegaConf.create({"algorithm": {"_target_": f"{__name__}.Toy", **values}}).algorithm
+
+
+def test_build_gives_the_object_with_plain_values() -> None:
+    built = build(node(rate=0.5, kind="a", names=["x"]))
+    assert built == Toy(0.5, "a", ["x"]) and type(built.names) is list
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rate": 1, "kind": "a"}, "algorithm.names is missing"),
+        ({"rate": 1, "kind": "a", "names": [], "other": 1}, "algorithm.other: unknown key; Toy has rate, kind, names, extra"),
+        ({"rate": "x", "kind": "a", "names": []}, "algorithm.rate: 'x' is not a number"),
+        ({"rate": 1, "kind": "c", "names": []}, "algorithm.kind=c: must be one of a, b"),
+        ({"rate": 1, "kind": "a", "names": "x"}, "algorithm.names: must be a list"),
+        ({"rate": 1, "kind": "a", "names": [], "extra": 0.5}, "algorithm.extra: '0.5' is not an integer"),
+        ({"rate": 13, "kind": "a", "names": []}, "algorithm: 13 is unlucky"),
+    ],
+)
+def test_build_refuses_by_the_key_s_name(values: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        build(node(**values))
+
+
+def test_every_group_has_a_default() -> None:
+    cfg = composed()
+    assert all(OmegaConf.select(cfg, f"{group}._target_") for group in GROUPS)
+
+
+def finished_run(folder: Path) -> Path:
+    """A run directory of two seeds, as far as a tracker reads it."""
+    scores = {"received": {"per_seed": [0.5, 0.75]}, "trained": {"per_seed": [0.25, 1.0]}}
+    summary = {"config_hash": "abc", "algorithm": "fedavg", "dataset": "csbm", "seeds": [3, 7], "test": scores}
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    (folder / "config.yaml").write_text("lr: 0.01\n", encoding="utf-8")
+    (folder / "history.csv").write_text("seed,trip,val,note\n3,20,0.5,x\n7,20,,x\n3,40,0.625,x\n", encoding="utf-8")
+    return folder
+
+
+FAKE_WANDB = """
+runs = []
+class Run:
+    def __init__(self, **settings):
+        self.settings, self.rows, self.summary, self.done = settings, [], {}, False
+    def log(self, row):
+        self.rows.append(row)
+    def finish(self):
+        self.done = True
+def init(**settings):
+    runs.append(Run(**settings))
+    return runs[-1]
+"""
+
+
+def test_wandb_gets_one_run_per_seed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wandb.py").write_text(FAKE_WANDB, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    run_dir = finished_run(tmp_path)
+    tracker = build(composed("tracker=wandb").tracker)
+    for _ in range(2):
+        publish(tracker, run_dir)
+    runs = importlib.import_module("wandb").runs
+    monkeypatch.delitem(sys.modules, "wandb")
+    assert [(run.settings["group"], run.settings["id"]) for run in runs] == [("abc", "abc-3"), ("abc", "abc-7")]
+    assert runs[0].rows == [{"trip": 20.0, "val": 0.5}, {"trip": 40.0, "val": 0.625}] and runs[1].rows == [{"trip": 20.0}]
+    assert runs[1].summary == {"test/received": 0.75, "test/trained": 1.0}
+    assert all(run.done for run in runs)
+
+
+def test_a_tracker_that_fails_warns_and_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Broken:
+        def log(self, run_dir: Path) -> None:
+            raise ConnectionError("no\nnetwork")
+
+    publish(Broken(), tmp_path)
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and "no network" in errors and str(tmp_path) in errors
