@@ -239,46 +239,48 @@ def initial_parameters(model, federation) -> dict:
 
 
 def engine_rounds(cfg, job: dict, federations, device, clock: Clock):
-    """The engine's rounds, driven as its synchronous scenario drives them, all seeds together (as memory allows).
+    """The engine under its own synchronous scenario, all seeds together (as memory allows).
 
-    Evaluation shares work with training there, so it is timed by difference: every other round is run without.
+    Evaluation shares work with training there, so it is timed by difference, by a second run that evaluates at its ends only.
     """
-    import torch
+    full, accuracy = engine_run(cfg, federations, device, clock, eval_every=cfg.num_clients)
+    plain, _ = engine_run(cfg, federations, device, clock, eval_every=cfg.rounds * cfg.num_clients)
+    return plain.tolist(), np.maximum(full - np.median(plain), 0.0).tolist(), accuracy
+
+
+def engine_run(cfg, federations, device, clock: Clock, eval_every: int):
+    """Seconds of each round of all seeds (without warm-up and the last, which ends with one more evaluation), and accuracies."""
+    from omegaconf import OmegaConf
 
     from fgl_bench.config import build
     from fgl_bench.engine.memory import available_bytes, plan
     from fgl_bench.run import simulation
 
-    model = build(cfg.model)
+    cfg = OmegaConf.merge(cfg, {"eval_every": eval_every})
+    model, trips = build(cfg.model), cfg.rounds * cfg.num_clients
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     widths = [shape[-1] for shape in layout.shapes.values()]
     chunking = plan(federations, layout, widths, 8, 4, device, available_bytes(device), cfg.seeds_per_chunk)
-    total = np.zeros(cfg.rounds)
+    seconds = np.zeros(cfg.rounds)
     accuracy = {"received": [], "trained": []}
     for start in range(0, len(federations), chunking.seeds):
         part = federations[start : start + chunking.seeds]
-        trips = cfg.rounds * cfg.num_clients
         sim = simulation(cfg, part, model, build(cfg.algorithm), device, cfg.rounds, trips, chunking.replicas)
-        received, trained = sim.initial.clone(), sim.initial.clone()
-        stack = (len(part), cfg.num_clients, received.shape[1])
-        arrived = torch.ones(stack[:2], dtype=torch.bool, device=device)
-        for number in range(cfg.rounds):
-            scored = number % 2 == 0
-            clock()
-            trip = sim.trainer.trips(None, received, trained, score=scored)
-            if scored:
-                sim.log.add(trip.received_score)
-                sim.log.add(trip.trained_score)
-            sim.algorithm.mix({}, arrived).apply(trained.view(stack), received.view(stack), layout)
-            total[number] += clock()
-        test_nodes = sim.trainer.evaluation.test.sum(1).view(stack[:2]).sum(1)
-        for name, models in (("received", received), ("trained", trained)):
-            correct = sim.trainer.evaluate(models)[:, 1].view(stack[:2]).sum(1)
-            accuracy[name] += (correct / test_nodes).tolist()
-    numbers = np.arange(cfg.rounds)
-    plain = total[(numbers >= WARM_UP) & (numbers % 2 == 1)]
-    full = total[(numbers >= WARM_UP) & (numbers % 2 == 0)]
-    return plain.tolist(), np.maximum(full - np.median(plain), 0.0).tolist(), accuracy
+        laps, train = [], sim.trainer.trips
+
+        def timed(*args, laps=laps, train=train, **kwargs):
+            laps.append(clock())
+            return train(*args, **kwargs)
+
+        sim.trainer.trips = timed  # called once a round, at its beginning
+        build(cfg.scenario).run(sim)
+        seconds += [*laps[1:], clock()]
+        scores = sim.log.read()
+        for federation, points in zip(part, sim.points, strict=True):
+            test_nodes = sum(int(client.test.sum()) for client in federation.clients)
+            for name, correct in accuracy.items():
+                correct.append(float(scores[getattr(points[-1], name), 1].sum()) / test_nodes)
+    return seconds[WARM_UP:-1], accuracy
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from fgl_bench.models.gcn import GCN
 from fgl_bench.run import simulation
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.sync import Sync
 
 DEFAULTS = {
     "dtype": "float64",
@@ -50,6 +51,11 @@ def semi_async(**changes: Any) -> SemiAsync:
     return SemiAsync(**{"slow_fraction": 0.3, "lag": [2, 5], "lag_unit": "trips", "lag_draw": "per_run", "jitter": 0.1, **changes})
 
 
+def synchronous(**changes: Any) -> Sync:
+    """Rounds without stragglers."""
+    return Sync(**{"slow_fraction": 0.0, "lag": [2, 5], "lag_draw": "per_run", "jitter": 0.0, "deadline": None, **changes})
+
+
 def simulate(
     federations: Sequence[Federation],
     algorithm: Algorithm,
@@ -65,7 +71,7 @@ def simulate(
     cfg = SimpleNamespace(**{**DEFAULTS, **settings})
     model = model or GCN(hidden=4, layers=2, dropout=0.0)
     budget = rounds * federations[0].num_clients if trips is None else trips
-    sim = simulation(cfg, federations, model, algorithm, torch.device("cpu"), rounds, budget, chunk)
+    sim = simulation(cfg, federations, model, algorithm, torch.device("cpu"), rounds, budget, chunk, scenario.drops_uploads)
     recorded: list[list] = [[] for _ in range(len(sim.initial))]
     report = algorithm.report
 

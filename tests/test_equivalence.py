@@ -12,10 +12,10 @@ from fgl_bench.algorithms.fedprox import FedProx
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.algorithms.local import Local
 from fgl_bench.models.gcn import GCN
-from fgl_bench.scenarios.sync import Sync
 from tests.reference import buffered, semi_async, sync
 from tests.reference.small import small_federation
-from tests.small_runs import counts, semi_async as stragglers, simulate
+from tests.small_runs import counts, simulate, synchronous
+from tests.small_runs import semi_async as stragglers
 
 GTA = {"steps": 5, "alpha": 0.5, "temperature": 20.0, "orders": 10, "moments": "hybrid", "threshold": 0.5, "propagation": "official"}
 SAGCL = {
@@ -53,7 +53,7 @@ def start(run, row=0):
 def test_synchronous_rounds(method, plain, epochs, layers):
     federations = [small_federation(seed, sparse=seed == 1) for seed in (0, 1)]
     model = GCN(hidden=4, layers=layers, dropout=0.0)
-    run = simulate(federations, method(), Sync(), rounds=4, local_epochs=epochs, model=model)
+    run = simulate(federations, method(), synchronous(), rounds=4, local_epochs=epochs, model=model)
     clients = federations[0].num_clients
     for s, federation in enumerate(federations):
         trace = sync.run_sync(federation, plain, start(run, s * clients), rounds=4, local_epochs=epochs)

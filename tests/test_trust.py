@@ -10,14 +10,13 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.models.gcn import GCN
-from fgl_bench.scenarios.sync import Sync
 from tests.reference.small import small_federation
-from tests.small_runs import semi_async, simulate
+from tests.small_runs import semi_async, simulate, synchronous
 from tests.test_equivalence import GTA, SAGCL
 
 METHODS = {
-    "fedavg": (lambda: FedAvg(), Sync),
-    "fedgta": (lambda: FedGTA(**GTA), Sync),
+    "fedavg": (lambda: FedAvg(), synchronous),
+    "fedgta": (lambda: FedGTA(**GTA), synchronous),
     "fedsa_gcl": (lambda: FedSAGCL(**SAGCL), semi_async),
 }
 
@@ -70,7 +69,7 @@ def test_running_again_gives_the_same_bits(name):
 def test_dropout_changes_training_and_not_evaluation():
     federations = [small_federation(0)]
     with_, without = (
-        simulate(federations, FedAvg(), Sync(), rounds=1, model=GCN(hidden=8, layers=2, dropout=rate)) for rate in (0.5, 0.0)
+        simulate(federations, FedAvg(), synchronous(), rounds=1, model=GCN(hidden=8, layers=2, dropout=rate)) for rate in (0.5, 0.0)
     )
     assert not torch.equal(with_.trips[0][0][1], without.trips[0][0][1])
     # The initial models are the same, and so are their scores.
@@ -79,7 +78,7 @@ def test_dropout_changes_training_and_not_evaluation():
 
 def test_partial_participation_trains_the_drawn_clients_only():
     federations = [small_federation(seed, clients=6) for seed in (0, 1)]
-    result = simulate(federations, FedAvg(), Sync(), rounds=5, participation=0.5, eval_every=3)
+    result = simulate(federations, FedAvg(), synchronous(), rounds=5, participation=0.5, eval_every=3)
     for s in (0, 1):
         assert sum(len(result.trips[s * 6 + i]) for i in range(6)) == 15
         assert result.histories[s].trips.tolist() == [0, 3, 6, 9, 12, 15]

@@ -19,7 +19,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from fgl_bench import tracking
 from fgl_bench.config import build, expand_paths, validate
@@ -53,11 +53,13 @@ def main() -> None:
     if "--version" in sys.argv[1:]:
         print(f"fgl-bench {package_version()}")
         return
+    if {"--help", "-h"} & set(sys.argv[1:]):
+        print(help_text(sys.argv[1:]))
+        return
     sys.argv[1:] = keys_of_swept_groups(options_first(sys.argv[1:]))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, instead of being printed by Hydra
     sys.path.append(os.getcwd())  # for algorithm._target_=my_module.MyMethod with my_module.py in the current folder
     register_all(ConfigStore.instance())
-    OmegaConf.register_new_resolver("fgl_bench.help", help_text, replace=True)
     finished: list[Path] = []
     failures: list[Exception] = []
 
@@ -141,15 +143,16 @@ def kept(finished: list[Path]) -> str:
     return f"kept: {len(finished)} finished run(s), the last in {finished[-1]}; give the same command to go on"
 
 
-def help_text() -> str:
+def help_text(arguments: list[str]) -> str:
     """What ``--help`` prints: usage, the groups with their choices, the top-level keys with the comments of config.yaml."""
+    folders = [Path(arguments[i + 1]) for i, text in enumerate(arguments[:-1]) if text in ("--config-dir", "-cd")]
     lines = [USAGE, "Groups (GROUP=CHOICE); what a choice can set is shown by --cfg job"]
     for group in GROUPS:
-        lines += wrapped(f"  {group:<18} ", ", ".join(choices(group)) or "(none yet)")
+        lines += wrapped(f"  {group:<18} ", ", ".join(choices(group, folders)) or "(none yet)")
     lines += ["", "Keys (KEY=VALUE); those of a choice are set as algorithm.mu=0.1, split.ratios=[0.2,0.4,0.4], model.hidden=128"]
     for key, value, comment in key_lines((config_folder() / "config.yaml").read_text(encoding="utf-8")):
         lines += wrapped(f"  {key:<18} ", f"{comment} [{value}]")
-    return "\n".join(lines).replace("$", "$$")  # Hydra substitutes $NAME in the template that this becomes
+    return "\n".join(lines)
 
 
 def wrapped(head: str, text: str) -> list[str]:

@@ -102,6 +102,7 @@ def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.d
     """Train and evaluate every seed, as many together as the plan says."""
     rounds, trips = resolve_budget(cfg)
     model: Backbone = build(cfg.model)
+    scenario = build(cfg.scenario)
     dtype = DTYPES[cfg.dtype]
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     budget = int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
@@ -110,9 +111,9 @@ def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.d
     histories, mixing = [], {}
     for start in range(0, len(federations), chunking.seeds):
         part = federations[start : start + chunking.seeds]
-        sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas)
+        sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
         sim.progress = progress
-        build(cfg.scenario).run(sim)
+        scenario.run(sim)
         progress.advance_base(trips * len(part))
         scores = sim.log.read()
         for federation, points in zip(part, sim.points, strict=True):
@@ -132,8 +133,14 @@ def simulation(
     rounds: int,
     trips: int,
     chunk: int | None = None,
+    drops_uploads: bool = False,
 ) -> Simulation:
-    """Everything a scenario needs to run these federations (seeds) together."""
+    """Everything a scenario needs to run these federations (seeds) together.
+
+    Args:
+        chunk: most replicas trained in one program; None means all.
+        drops_uploads: the scenario's property of this name.
+    """
     dtype, seeds = DTYPES[cfg.dtype], tuple(federation.seed for federation in federations)
     clients = federations[0].num_clients
     batch = Batch([client for f in federations for client in f.observed], dtype, device)
@@ -147,9 +154,8 @@ def simulation(
     initial = torch.cat(rows).to(device, dtype).contiguous()
     sizes = batch.num_train if cfg.agg_weight == "train" else batch.num_nodes
     weights = torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), clients)
-    setting = Setting(
-        seeds, clients, federations[0].num_classes, model, layout, batch, weights, cfg.local_epochs, cfg.lr, cfg.participation == 1
-    )
+    full = cfg.participation == 1 and not drops_uploads
+    setting = Setting(seeds, clients, federations[0].num_classes, model, layout, batch, weights, cfg.local_epochs, cfg.lr, full)
     algorithm.prepare(setting)
     streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
     trainer = Trainer(
@@ -192,7 +198,8 @@ def summarise(
     """``summary.json``; its keys are stable, other programs read them."""
     histories = outcome.histories
     _, budget = resolve_budget(cfg)
-    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {platform.machine()}, {torch.get_num_threads()} thread(s)"
+    processor = f"CPU {platform.machine()}, {torch.get_num_threads()} thread(s)"
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else processor
     return {
         "schema_version": SCHEMA_VERSION,
         "algorithm": names["algorithm"],

@@ -8,9 +8,6 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
@@ -64,20 +61,12 @@ def missing_choice(error: MissingConfigException) -> str:
     return f"{group}={name}: there is no such {group}{suggest(name, error.options or choices(group))}" if group else plain(error)
 
 
-def choices(group: str) -> list[str]:
-    """The choices of a group, those in folders of it too (``experiment=<paper>/<table>``).
-
-    While Hydra is at work that is on its search path, afterwards among the package's own.
-    """
-    if not GlobalHydra.instance().is_initialized():
-        with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            return choices(group)
-    loader = GlobalHydra.instance().config_loader()
-    names = loader.get_group_options(group)
-    for folder in loader.get_group_options(group, ObjectType.GROUP):
-        if f"{group}/{folder}" not in GROUPS:
-            names += [f"{folder}/{name}" for name in choices(f"{group}/{folder}")]
-    return names
+def choices(group: str, folders: Iterable[Path] = ()) -> list[str]:
+    """The choices of a group, those in folders of it too (``experiment=<paper>/<table>``): the package's and those in ``folders``."""
+    found = set()
+    for base in (folder / group for folder in (config_folder(), *folders)):
+        found |= {path.relative_to(base).with_suffix("").as_posix() for path in base.rglob("*.yaml")}
+    return sorted(name for name in found if f"{group}/{name.partition('/')[0]}" not in GROUPS)
 
 
 def unknown_key(error: OmegaConfBaseException) -> str:

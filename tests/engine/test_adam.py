@@ -34,40 +34,54 @@ def generator():
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])
-def test_rows_step_at_their_own_times(generator, dtype, tolerance, weight_decay):
+def test_replicas_step_at_their_own_times(generator, dtype, tolerance, weight_decay):
     theta = torch.randn(4, 7, generator=generator, dtype=dtype)
     plain, adam = Plain(theta, 0.1, weight_decay), Adam(4, 7, 0.1, weight_decay, dtype, torch.device("cpu"))
-    # Row 0 steps six times, row 1 three times, row 2 twice (once after a reset), row 3 never.
-    for rows in ([0, 1], [0], [1, 0], [0, 2], [0, 1], [2, 0]):
-        if rows == [2, 0]:
-            adam.reset([2])
-            plain.reset(2)
-        gradient = torch.randn(len(rows), 7, generator=generator, dtype=dtype)
-        adam.step([theta[i] for i in rows], list(gradient), rows)
-        for i, row in zip(rows, gradient, strict=True):
-            plain.step(i, row)
+
+    def step(rows, able=None):
+        part, gradient = theta[rows], torch.randn(len(rows), 7, generator=generator, dtype=dtype)
+        adam.step(part, gradient, rows, able)
+        theta[rows] = part
+        for position in range(len(rows)) if able is None else able:
+            plain.step(rows[position], gradient[position])
         for row, expected in zip(theta, plain.rows, strict=True):
             torch.testing.assert_close(row, expected.detach(), rtol=tolerance, atol=tolerance)
-    assert adam.steps.tolist() == [6, 3, 1, 0]
+
+    everyone = [0, 1, 2, 3]
+    step(everyone)
+    step(everyone)
+    step([1, 0])
+    step(everyone, able=[2, 0])
+    step([3, 2, 1], able=[])
+    adam.reset([2])
+    plain.reset(2)
+    step(everyone)
+    step([2])
+    assert adam.steps.tolist() == [5, 4, 2, 3]
 
 
-def test_the_order_of_rows_is_free(generator):
+def test_those_who_cannot_step_keep_every_bit_of_their_models(generator):
     theta = torch.randn(3, 5, generator=generator, dtype=torch.float64)
-    gradient = torch.randn(3, 5, generator=generator, dtype=torch.float64)
-    results = []
-    for order in ([0, 1, 2], [2, 0, 1]):
-        copy, adam = theta.clone(), Adam(3, 5, 0.1, 0.0, torch.float64, torch.device("cpu"))
-        for _ in range(3):
-            adam.step([copy[i] for i in order], [gradient[i] for i in order], order)
-        results.append(copy)
-    assert torch.equal(*results)
+    before, adam = theta.clone(), Adam(3, 5, 0.1, 0.1, torch.float64, torch.device("cpu"))
+    for _ in range(3):
+        adam.step(theta, torch.ones_like(theta), [0, 1, 2], able=[0, 2])
+    assert torch.equal(theta[1], before[1]) and not torch.equal(theta[0], before[0])
+    assert not adam.first[1].any()
+
+
+def test_stepping_together_or_one_by_one_is_the_same(generator):
+    start = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    gradients = torch.randn(4, 3, 5, generator=generator, dtype=torch.float64)
+    together, alone = start.clone(), start.clone()
+    one, other = (Adam(3, 5, 0.1, 0.01, torch.float64, torch.device("cpu")) for _ in range(2))
+    for gradient in gradients:
+        one.step(together, gradient.clone(), [0, 1, 2])
+        for i in (2, 0, 1):
+            other.step(alone[i : i + 1], gradient[i : i + 1].clone(), [i])
+    torch.testing.assert_close(together, alone, rtol=1e-14, atol=1e-14)
 
 
 def test_the_first_step_moves_every_scalar_by_the_learning_rate(generator):
     theta, gradient = torch.zeros(1, 6, dtype=torch.float64), torch.randn(1, 6, generator=generator, dtype=torch.float64)
-    Adam(1, 6, 0.3, 0.0, torch.float64, torch.device("cpu")).step([theta[0]], [gradient[0]], [0])
+    Adam(1, 6, 0.3, 0.0, torch.float64, torch.device("cpu")).step(theta, gradient, [0])
     torch.testing.assert_close(theta, -0.3 * gradient.sign(), rtol=1e-6, atol=0)
-
-
-def test_nothing_to_do():
-    Adam(2, 3, 0.1, 0.0, torch.float64, torch.device("cpu")).step([], [], [])

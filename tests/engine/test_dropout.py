@@ -109,3 +109,9 @@ def test_mix_is_splitmix64():
 def test_keys_of_neighbouring_trips_and_epochs_are_distinct():
     keys = [tuple(step_key(streams(20), torch.full((20,), trip), epoch).tolist()) for trip in range(20) for epoch in range(5)]
     assert len(set(itertools.chain(*keys))) == 20 * 20 * 5
+
+
+def test_deep_networks_have_a_mask_for_every_layer():
+    dropout, ones = Dropout(0.5, key()), torch.ones(3, N, H)
+    masks = [dropout(ones) for _ in range(6)]
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(masks, 2))

@@ -103,11 +103,13 @@ class Message(NamedTuple):
     Attributes:
         model: ``[P]``.
         confidence: the sender cluster's confidence if the message was not asked for (a push); None in a reply.
+        blocks: names of the parameters that travel; None means all.
     """
 
     client: int
     model: Tensor
     confidence: float | None = None
+    blocks: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -178,6 +180,14 @@ class Algorithm:
         """
         raise NotImplementedError  # abstract
 
+    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        """Server-side learning after aggregation: what clients will receive, ``[S, C, P]`` to the same.
+
+        Args:
+            trained: ``[S, C, P]``, the models that clients trained last.
+        """
+        return received
+
     # ---- semi-asynchronous server steps
 
     def buffer_size(self) -> int:
@@ -202,6 +212,10 @@ class Algorithm:
         """Whether a waiting push is merged into the trained model before it is uploaded, rather than when the next trip begins."""
         return False
 
+    def upload_blocks(self, server: Server) -> tuple[str, ...] | None:
+        """Names of the parameters that the upload arriving now carries; None means all."""
+        return None
+
     def payload(self, received: Tensor, trained: Tensor) -> Tensor:
         """What one client uploads, ``[P]``, as a copy; the base uploads its model."""
         return trained.clone()
@@ -211,12 +225,15 @@ class Algorithm:
         raise NotImplementedError  # abstract
 
     def begin(self, message: Message, trained: Tensor, reports: dict[str, float]) -> Tensor:
-        """The model ``[P]`` that the next trip starts from; the base overwrites with what was received.
+        """The model ``[P]`` that the next trip starts from; the base overwrites the parameters that were received.
 
         Args:
             trained: ``[P]``, the model that the client trained last.
             reports: its own last scalar reports, by name.
         """
-        return message.model
-
-
+        if message.blocks is None:
+            return message.model
+        model, layout = trained.clone(), self.setting.layout
+        for name in message.blocks:
+            layout.view(model[None], name).copy_(layout.view(message.model[None], name))
+        return model

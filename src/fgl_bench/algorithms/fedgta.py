@@ -63,7 +63,8 @@ class FedGTA(Algorithm):
         cluster = similar | torch.eye(clients, dtype=torch.bool, device=arrived.device)
         # Only this round's participants are mixed, and only they receive.
         cluster = cluster & arrived[:, None, :]
-        return Mixing(normalise(reports["confidence"][:, None].expand(-1, clients, -1), cluster), receivers=None if self.setting.full_participation else arrived)
+        weights = normalise(reports["confidence"][:, None].expand(-1, clients, -1), cluster)
+        return Mixing(weights, receivers=None if self.setting.full_participation else arrived)
 
     def traffic(self) -> Traffic:
         size = len(MOMENTS[self.moments]) * self.orders * self.setting.num_classes

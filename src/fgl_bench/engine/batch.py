@@ -17,6 +17,7 @@ from fgl_bench.engine.sparse import BlockSparse
 # Above this share of non-zero entries a dense product is faster (measured on PubMed-sized features, two cores).
 DENSE_ABOVE = 0.25
 
+
 class TrainingNodes(NamedTuple):
     """The T training nodes of all replicas.
 

@@ -49,14 +49,14 @@ class Dropout:
     def __init__(self, rate: float, key: Tensor):
         self.threshold = round(rate * 65536) - 32768
         self.scale = 65536 / (32768 - self.threshold) if self.threshold < 32768 else 0.0
-        self.key, self.layer = key, 0
+        self.key = key
 
     def __call__(self, x: Tensor) -> Tensor:
         """``[k, n, h]`` to the same shape; every call of one step draws a new mask."""
         if self.threshold == -32768:
             return x
-        self.layer += 1
-        draws = uniform16(mix(self.key + self.layer * _GOLDEN), x.shape[1], x.shape[2])
+        self.key = self.key + _GOLDEN
+        draws = uniform16(mix(self.key), x.shape[1], x.shape[2])
         return x * ((draws >= self.threshold).to(x.dtype) * self.scale)
 
 

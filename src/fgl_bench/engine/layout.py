@@ -41,6 +41,10 @@ class ParameterLayout:
             end += math.prod(shape)
         self.size = -(-end // width) * width
 
+    def numel(self, name: str) -> int:
+        """Scalars of one parameter."""
+        return math.prod(self.shapes[name])
+
     def view(self, theta: Tensor, name: str) -> Tensor:
         """The parameter ``name`` of every replica: ``[k, P]`` to a view ``[k, *shape]``."""
         shape, start = self.shapes[name], self.offsets[name]

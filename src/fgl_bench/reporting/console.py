@@ -44,13 +44,16 @@ def table(summary: dict) -> str:
         f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
     )
     moved, spent = summary["bytes"], summary["seconds"]
-    return (
-        f"{head}\n{body}\n"
-        f"test {summary['metric']} in % at the best validation point, mean over seeds ± 95 % t-interval; trips: mean of the seeds that reached "
-        f"the validation target\n"
-        f"{summary['client_trips']['total']} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed; "
-        f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}"
-    )
+    trips = summary["client_trips"]["total"]
+    lines = [
+        head,
+        body,
+        f"test {summary['metric']} in % at the best validation point, mean over seeds ± 95 % t-interval;",
+        "trips: mean of the seeds that reached the validation target, and how many did",
+        f"{trips} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed;",
+        f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",
+    ]
+    return "\n".join(lines)
 
 
 def show(summary: dict, folder: Path, again: bool) -> None:

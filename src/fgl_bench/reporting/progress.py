@@ -52,4 +52,5 @@ class RunProgress(AbstractContextManager):
             self.bar.update(self.task, completed=done, accuracy=f"{100 * accuracy():.1f}%")
         else:
             left = (now - self.begin) / max(done, 1) * (self.total - done)
-            print(f"{self.title}: {done}/{self.total} trips, val {100 * accuracy():.1f}%, about {left:.0f} s left", file=sys.stderr, flush=True)
+            line = f"{self.title}: {done}/{self.total} trips, val {100 * accuracy():.1f}%, about {left:.0f} s left"
+            print(line, file=sys.stderr, flush=True)

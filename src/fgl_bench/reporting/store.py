@@ -67,12 +67,12 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
     for number, h in enumerate(histories):
         pooled = {model: h.pooled(model, None if weights is None else weights[number]) for model in h.scores}
         for t in range(len(h.trips)):
-            row = {
-                "seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6),
-                **{f"{split}_{model}": round(float(p[t, i]), 6) for model, p in pooled.items() for i, split in enumerate(("val", "test"))},
-                "upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t]),
-                **{f"staleness_{name}": None if np.isnan(x) else round(float(x), 4) for name, x in zip(("mean", "max"), h.staleness[t], strict=True)},
-            }  # fmt: skip
+            row = {"seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6)}
+            for model, score in pooled.items():
+                row |= {f"val_{model}": round(float(score[t, 0]), 6), f"test_{model}": round(float(score[t, 1]), 6)}
+            row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}
+            for name, value in zip(("staleness_mean", "staleness_max"), h.staleness[t], strict=True):
+                row[name] = None if np.isnan(value) else round(float(value), 4)
             rows.append(row)
     return rows
 

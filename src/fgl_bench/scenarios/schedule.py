@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+from fgl_bench.errors import UserError
 from fgl_bench.seeding import derive_seed, generator
 
 
@@ -47,3 +49,39 @@ class Schedule:
         """How long the trip takes on the virtual clock, in cycles."""
         uniform = derive_seed(self.seed, client, trip) / 2**63
         return self.cycles(client, trip) * (1 + self.jitter * (2 * uniform - 1))
+
+
+@dataclass
+class Stragglers:
+    """The keys that scenarios share: who is slow and by how much (FedSA-GCL: 30 % of the clients, 2 to 5 cycles).
+
+    Attributes:
+        slow_fraction: share of slow clients.
+        lag: smallest and largest lag of a slow client, in cycles; a fast client's is 1.
+        lag_draw: one lag per run, or a new one per trip.
+        jitter: relative half-width of a trip's duration.
+    """
+
+    slow_fraction: float
+    lag: list[int]
+    lag_draw: Literal["per_run", "per_trip"]
+    jitter: float
+
+    @property
+    def drops_uploads(self) -> bool:
+        """Whether some uploads of a round may be left out although their clients took part."""
+        return False
+
+    def schedule(self, seed: int, clients: int) -> Schedule:
+        """The stragglers of one repetition; methods with the same seed meet the same ones.
+
+        Raises:
+            UserError: a key is out of range.
+        """
+        if not 0 <= self.slow_fraction <= 1:
+            raise UserError(f"scenario.slow_fraction={self.slow_fraction} is out of range; allowed: 0 to 1")
+        if len(self.lag) != 2 or not 1 <= self.lag[0] <= self.lag[1]:
+            raise UserError(f"scenario.lag={list(self.lag)} is no range; allowed: [smallest, largest] with 1 <= smallest <= largest")
+        if not 0 <= self.jitter < 1:
+            raise UserError(f"scenario.jitter={self.jitter} is out of range; allowed: 0 to below 1")
+        return Schedule.draw(seed, clients, self.slow_fraction, tuple(self.lag), self.jitter, self.lag_draw == "per_trip")

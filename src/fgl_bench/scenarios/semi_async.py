@@ -10,17 +10,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fgl_bench.algorithms.base import Message, Server, Upload
-from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
-from fgl_bench.scenarios.schedule import Schedule
+from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
 
 
 @dataclass
-class SemiAsync:
+class SemiAsync(Stragglers):
     """Clients train at their own pace; the server steps when K uploads have arrived.
 
     The event loop is the one of FedSA-GCL's setting: 30 % of the clients lag by 2 to 5 cycles, a cycle being C trips. It stays
@@ -29,43 +27,19 @@ class SemiAsync:
     trained in one program.
 
     Attributes:
-        slow_fraction: share of slow clients.
-        lag: smallest and largest lag, in cycles.
         lag_unit: ``trips``, a slow upload is released when the server has counted ``lag * C`` further trips (the literal
             reading), or ``time``, the trip lasts ``lag`` on the virtual clock.
-        lag_draw: ``per_run`` or ``per_trip``.
-        jitter: relative half-width of a trip's duration.
     """
 
     name: ClassVar[str] = "semi_async"
 
-    slow_fraction: float
-    lag: list[int]
     lag_unit: Literal["trips", "time"]
-    lag_draw: Literal["per_run", "per_trip"]
-    jitter: float
-
-    def check(self) -> None:
-        """Raises UserError where a key has a value that is not allowed."""
-        if not 0 <= self.slow_fraction <= 1:
-            raise UserError(f"scenario.slow_fraction={self.slow_fraction} is out of range; allowed: 0 to 1")
-        if len(self.lag) != 2 or not 1 <= self.lag[0] <= self.lag[1]:
-            raise UserError(f"scenario.lag={list(self.lag)} is no range; allowed: [smallest, largest] with 1 <= smallest <= largest")
-        if not 0 <= self.jitter < 1:
-            raise UserError(f"scenario.jitter={self.jitter} is out of range; allowed: 0 to 1 (exclusive)")
-
-    def schedule(self, seed: int, clients: int) -> Schedule:
-        """The stragglers of one repetition; methods with the same seed meet the same ones."""
-        return Schedule.draw(seed, clients, self.slow_fraction, tuple(self.lag), self.jitter, self.lag_draw == "per_trip")
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips, and at the ends."""
-        self.check()
-        seeds, clients = len(sim.setting.seeds), sim.setting.num_clients
+        clients, by_trips = sim.setting.num_clients, self.lag_unit == "trips"
         models = _Models(sim)
-        loops = [
-            _Loop(sim, models, s, self.schedule(seed, clients), by_trips=self.lag_unit == "trips") for s, seed in enumerate(sim.setting.seeds)
-        ]
+        loops = [_Loop(sim, models, s, self.schedule(seed, clients), by_trips) for s, seed in enumerate(sim.setting.seeds)]
         running = {s: loop.events() for s, loop in enumerate(loops)}
         while running:
             # Advance every seed to the first upload that it lacks, then train everything that is under way.
@@ -217,7 +191,7 @@ class _Loop:
         self.trace.append((self.time, client))
         self.trips += 1
         self.ended[client] += 1
-        self.upload += self.up
+        self.upload += self._size(self.up, method.upload_blocks(self.server))
         reports = {name: values[row].copy() for name, values in models.reports.items()}
         own = {name: float(value) for name, value in reports.items() if value.ndim == 0}
         waiting_push = self.inbox[client]
@@ -252,13 +226,18 @@ class _Loop:
             client = message.client
             if not method.waits and message.confidence is None:
                 continue
-            self.download += self.down if message.confidence is None else self.pushed
+            self.download += self._size(self.down if message.confidence is None else self.pushed, message.blocks)
             if self.waiting[client]:
                 self._open(client, message, server.version, {})
             else:
                 row = self.first + client
                 self.models.inbox[row] = message.model
                 self.inbox[client] = (message._replace(model=self.models.inbox[row]), server.version)
+
+    def _size(self, whole: int, blocks: tuple[str, ...] | None) -> int:
+        """Bytes of a message that carries these parameters only."""
+        layout = self.sim.setting.layout
+        return whole if blocks is None else whole - 4 * (layout.count - sum(layout.numel(name) for name in blocks))
 
     def _record(self) -> None:
         """Note an evaluation point; positions of models that are not computed yet are looked up at the end."""

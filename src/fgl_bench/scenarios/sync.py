@@ -11,19 +11,31 @@ import numpy as np
 import torch
 
 from fgl_bench.evaluation.history import Point
+from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.seeding import generator
 
 
 @dataclass
-class Sync:
-    """Rounds of download, local epochs, upload and aggregation; the virtual clock counts rounds.
+class Sync(Stragglers):
+    """Rounds of download, local epochs, upload and aggregation.
 
     A fraction ``participation`` of the clients, drawn anew every round, takes part. A method with one global model sends it to
-    everybody; a personalised method replaces the models of the participants only.
+    everybody; a personalised method replaces the models of the participants only. On the virtual clock a round lasts as long
+    as its slowest trip: stragglers cost time, not accuracy, unless there is a deadline.
+
+    Attributes:
+        deadline: cycles after which the server aggregates without the late uploads; their trips count and they start again
+            from the newest model. null waits for everybody.
     """
 
     name: ClassVar[str] = "sync"
+
+    deadline: float | None
+
+    @property
+    def drops_uploads(self) -> bool:
+        return self.deadline is not None
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips (rounded up to whole rounds), and at the ends."""
@@ -32,12 +44,14 @@ class Sync:
         up, down, _ = method.traffic().bytes
         count = participants(sim.participation, clients)
         full, every = count == clients, max(1, -(-sim.eval_every // count))
+        schedules = [self.schedule(seed, clients) for seed in setting.seeds]
+        clock = [[0.0] for _ in schedules]
         grid = np.arange(seeds * clients).reshape(seeds, clients)
 
         received, trained = sim.initial.clone(), sim.initial.clone()
         stack = (seeds, clients, received.shape[1])
         reports: dict[str, torch.Tensor] = {}
-        arrived = torch.ones(seeds, clients, dtype=torch.bool, device=received.device)
+        chosen = np.ones((seeds, clients), dtype=bool)
         rows, index = None, slice(None)
         last = np.zeros_like(grid)  # log positions of the models that clients trained last
         received_at: dict[int, np.ndarray] = {}
@@ -48,8 +62,10 @@ class Sync:
             if not full:
                 if now:
                     received_at[number] = log.add(trainer.evaluate(received)) + grid
-                rows, arrived = self._draw(setting.seeds, number, count, clients, received.device)
+                chosen = self._draw(setting.seeds, number, count, clients)
+                rows = np.flatnonzero(chosen).tolist()
                 index = torch.as_tensor(rows, device=received.device)
+            arrived = torch.from_numpy(self._wait(schedules, clock, chosen, number)).to(received.device)
             out = trained if full else torch.empty_like(received[index])
             # With everybody taking part, the received models are scored by the first forward pass of the next trip.
             trips = trainer.trips(rows, received[index], out, score=now or next_ or not full)
@@ -66,7 +82,8 @@ class Sync:
                 reports[name][index] = value
 
             mixing = method.mix({name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}, arrived)
-            received = mixing.apply(trained.view(stack), received.view(stack), setting.layout).flatten(0, 1)
+            received = mixing.apply(trained.view(stack), received.view(stack), setting.layout)
+            received = method.refine(received, trained.view(stack), arrived).flatten(0, 1)
             done = (number + 1) * count
             if done in sim.mixing_at:
                 sim.mixing[done] = mixing.matrix().clone()
@@ -76,17 +93,31 @@ class Sync:
 
         received_at[sim.rounds] = log.add(trainer.evaluate(received)) + grid
         trained_at[0] = received_at[0]
-        sim.points = [
-            [Point(n * count, n, float(n), received_at[n][s], trained_at[n][s], n * count * up, n * count * down) for n in sorted(trained_at)]
-            for s in range(seeds)
-        ]
+        for s in range(seeds):
+            points = []
+            for n in sorted(trained_at):
+                done = n * count
+                points.append(Point(done, n, clock[s][n], received_at[n][s], trained_at[n][s], done * up, done * down))
+            sim.points.append(points)
 
-    def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int, device: torch.device) -> tuple[list[int], torch.Tensor]:
-        """This round's participants of every seed: replica numbers and the ``[S, C]`` mask."""
-        arrived = np.zeros((len(seeds), clients), dtype=bool)
+    def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
+        """This round's participants, ``[S, C]`` bool."""
+        chosen = np.zeros((len(seeds), clients), dtype=bool)
         for s, seed in enumerate(seeds):
-            arrived[s, generator(seed, "participation", number).permutation(clients)[:count]] = True
-        return np.flatnonzero(arrived).tolist(), torch.from_numpy(arrived).to(device)
+            chosen[s, generator(seed, "participation", number).permutation(clients)[:count]] = True
+        return chosen
+
+    def _wait(self, schedules: Sequence[Schedule], clock: list[list[float]], chosen: np.ndarray, number: int) -> np.ndarray:
+        """Move every seed's clock by the round; returns who arrived in time, ``[S, C]`` bool."""
+        arrived = chosen.copy()
+        for s, schedule in enumerate(schedules):
+            lasts = {int(i): schedule.duration(int(i), number) for i in np.flatnonzero(chosen[s])}
+            slowest = max(lasts.values())
+            if self.deadline is not None:
+                arrived[s, [i for i, duration in lasts.items() if duration > self.deadline]] = False
+                slowest = min(slowest, self.deadline)
+            clock[s].append(clock[s][-1] + slowest)
+        return arrived
 
 
 def participants(participation: float, clients: int) -> int:

@@ -1,0 +1,21 @@
+"""Stacked dense products, narrow and wide."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fgl_bench.engine.linear import NARROW, linear
+
+
+@pytest.mark.parametrize("width", [1, 7, NARROW, NARROW + 1])
+def test_equals_a_product_for_each_replica(width):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(3, 5, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    weight = torch.rand(3, 4, width, generator=generator, dtype=torch.float64, requires_grad=True)
+    expected = torch.stack([a @ b for a, b in zip(x, weight, strict=True)])
+    result = linear(x, weight)
+    torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
+    scale = torch.rand(expected.shape, generator=generator, dtype=torch.float64)
+    for got, wanted in zip(*(torch.autograd.grad((y * scale).sum(), (x, weight)) for y in (result, expected)), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
