@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +19,26 @@ from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.config import build, label, resolve_budget
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.memory import available_bytes, plan
+from fgl_bench.engine.memory import available_bytes, keep_freed_memory, plan
 from fgl_bench.engine.training import Trainer
+from fgl_bench.engine.workers import side_by_side
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import METRICS, scored_nodes
 from fgl_bench.evaluation.summary import MODELS, test_scores, trips_to_target
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.console import show
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.reporting.store import SCHEMA_VERSION, config_hash, history_rows, identity, is_complete, run_folder, versions, write_run
+from fgl_bench.reporting.store import (
+    SCHEMA_VERSION,
+    code_state,
+    config_hash,
+    history_rows,
+    identity,
+    is_complete,
+    run_folder,
+    versions,
+    write_run,
+)
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.seeding import derive_seed
 
@@ -34,10 +47,11 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass
 class Outcome:
-    """What simulating all seeds gave: histories in the order of the seeds, mixing matrices ``[S, C, C]`` by trip count."""
+    """What simulating all seeds gave: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count."""
 
     histories: list[History]
     mixing: dict[int, np.ndarray]
+    similarity: dict[int, np.ndarray]
 
 
 def run(cfg: DictConfig) -> Path:
@@ -72,7 +86,8 @@ def run(cfg: DictConfig) -> Path:
         OmegaConf.to_yaml(cfg, resolve=True),
         summary,
         history_rows(outcome.histories, weights),
-        {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()},
+        {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
+        | {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()},
     )
     show(summary, folder, again=False)
     return folder
@@ -99,7 +114,7 @@ def prepare(cfg: DictConfig) -> list[Federation]:
 
 
 def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.device, progress: RunProgress) -> Outcome:
-    """Train and evaluate every seed, as many together as the plan says."""
+    """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
     rounds, trips = resolve_budget(cfg)
     model: Backbone = build(cfg.model)
     scenario = build(cfg.scenario)
@@ -108,20 +123,31 @@ def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.d
     budget = int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
     widths = [shape[-1] for shape in layout.shapes.values()]
     chunking = plan(federations, layout, widths, 8, dtype.itemsize, device, budget, cfg.seeds_per_chunk)
-    histories, mixing = [], {}
-    for start in range(0, len(federations), chunking.seeds):
-        part = federations[start : start + chunking.seeds]
-        sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
-        sim.progress = progress
-        scenario.run(sim)
-        progress.advance_base(trips * len(part))
-        scores = sim.log.read()
-        for federation, points in zip(part, sim.points, strict=True):
-            sizes = scored_nodes(federation.clients, federation.metric)
-            histories.append(History.of(federation.seed, points, scores, sizes))
-        for at, matrix in sim.mixing.items():
-            mixing.setdefault(at, []).append(matrix.cpu().numpy())
-    return Outcome(histories, {at: np.concatenate(parts) for at, parts in mixing.items()})
+    keep_freed_memory()
+    parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
+
+    def job(number: int) -> Callable[[], Outcome]:
+        def simulate_part() -> Outcome:
+            part = parts[number]
+            sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
+            sim.progress = partial(progress, number)
+            scenario.run(sim)
+            scores = sim.log.read()
+            histories = [
+                History.of(federation.seed, points, scores, scored_nodes(federation.clients, federation.metric))
+                for federation, points in zip(part, sim.points, strict=True)
+            ]
+            kept = ({at: matrix.cpu().numpy() for at, matrix in found.items()} for found in (sim.mixing, sim.similarity))
+            return Outcome(histories, *kept)
+
+        return simulate_part
+
+    outcomes = side_by_side([job(number) for number in range(len(parts))], chunking.programs, chunking.threads, progress.cancel)
+    return Outcome(
+        [history for outcome in outcomes for history in outcome.histories],
+        {at: np.concatenate([outcome.mixing[at] for outcome in outcomes]) for at in outcomes[0].mixing},
+        {at: np.concatenate([outcome.similarity[at] for outcome in outcomes]) for at in outcomes[0].similarity},
+    )
 
 
 def simulation(
@@ -223,6 +249,8 @@ def summarise(
         "seconds": seconds,
         "device": hardware,
         "versions": versions(),
+        "code": code_state(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "config_hash": digest,
         "partition_hash": [f.partition_hash for f in federations],
         "graph": {

@@ -28,7 +28,9 @@ def make_client(size: int, edges: float = 0.3, *, seed: int = 0, features: int =
     )
 
 
-def from_edges(pairs: Sequence[tuple[int, int]], labels: Sequence[int], train: Sequence[int] = (), features: np.ndarray | None = None) -> ClientGraph:
+def from_edges(
+    pairs: Sequence[tuple[int, int]], labels: Sequence[int], train: Sequence[int] = (), features: np.ndarray | None = None
+) -> ClientGraph:
     """A client given by hand: undirected ``pairs``, labels, training nodes; the others are test nodes."""
     size, mask = len(labels), np.zeros(len(labels), dtype=bool)
     mask[list(train)] = True
@@ -50,4 +52,6 @@ def permuted(client: ClientGraph, order: np.ndarray) -> ClientGraph:
 def federation(clients: Sequence[ClientGraph], *, classes: int = 3, seed: int = 0, metric: str = "accuracy") -> Federation:
     """These clients as one repetition."""
     clients = tuple(clients)
-    return Federation("by hand", seed, classes, clients[0].features.shape[1], clients, clients, np.zeros((2, 0), np.int64), "by hand", metric)
+    return Federation(
+        "by hand", seed, classes, clients[0].features.shape[1], clients, clients, np.zeros((2, 0), np.int64), "by hand", metric
+    )

@@ -20,7 +20,9 @@ matrices = st.tuples(st.integers(1, 5), st.integers(1, 5))
 @st.composite
 def layouts(draw):
     inputs = {f"in{i}": shape for i, shape in enumerate(draw(st.lists(matrices, max_size=3)))}
-    others = {f"w{i}": shape for i, shape in enumerate(draw(st.lists(st.one_of(matrices, st.tuples(st.integers(1, 5))), min_size=1, max_size=4)))}
+    others = {
+        f"w{i}": shape for i, shape in enumerate(draw(st.lists(st.one_of(matrices, st.tuples(st.integers(1, 5))), min_size=1, max_size=4)))
+    }
     return ParameterLayout({**others, **inputs}, tuple(inputs))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -65,6 +65,7 @@ class Upload(NamedTuple):
         base_version: server version that the trip started from.
         staleness: server steps taken between that version and the one being made.
         reports: the trip's reports, by name, host arrays.
+        blocks: names of the parameters that were uploaded (:meth:`Algorithm.upload_blocks`); None means all.
     """
 
     client: int
@@ -72,6 +73,7 @@ class Upload(NamedTuple):
     base_version: int
     staleness: int
     reports: dict[str, np.ndarray]
+    blocks: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -86,6 +88,7 @@ class Server:
         base_version: ``[C]`` host int, the version that each client's last upload started from.
         reports: the clients' last processed reports, by name, host ``[C, ...]``.
         weights: ``[C]`` host float64 sizes n_i.
+        memory: what else a method keeps, host arrays by name.
     """
 
     model: Tensor
@@ -95,6 +98,7 @@ class Server:
     weights: np.ndarray
     reports: dict[str, np.ndarray]
     version: int = 0
+    memory: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 class Message(NamedTuple):
@@ -164,6 +168,17 @@ class Algorithm:
         """What clients upload besides their models, ``[k, ...]`` by name."""
         return {}
 
+    def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
+        """How alike the server takes the clients to be, for plots; None where it does not compare them.
+
+        Args:
+            reports: ``[S, C, ...]`` by name, the last report of every client.
+
+        Returns:
+            ``[S, C, C]``.
+        """
+        return None
+
     def traffic(self) -> Traffic:
         """Everything that travels. The base sends the model both ways."""
         model = {"model": self.setting.layout.count}
@@ -187,6 +202,15 @@ class Algorithm:
             trained: ``[S, C, P]``, the models that clients trained last.
         """
         return received
+
+    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
+        """What every seed's clients have uploaded and downloaded after so many rounds; the base counts :meth:`traffic` once a trip."""
+        up, down, _ = self.traffic().bytes
+        return [(trips * up, trips * down)] * len(self.setting.seeds)
+
+    def regraph(self, number: int) -> tuple[Batch, Batch] | None:
+        """The graphs that all clients train and are evaluated on from round ``number`` on; None keeps them as they are."""
+        return None
 
     # ---- semi-asynchronous server steps
 
@@ -233,7 +257,4 @@ class Algorithm:
         """
         if message.blocks is None:
             return message.model
-        model, layout = trained.clone(), self.setting.layout
-        for name in message.blocks:
-            layout.view(model[None], name).copy_(layout.view(message.model[None], name))
-        return model
+        return self.setting.layout.overwrite(trained.clone(), message.model, message.blocks)

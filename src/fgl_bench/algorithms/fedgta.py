@@ -57,9 +57,12 @@ class FedGTA(Algorithm):
             "confidence": smoothing_confidence(flat, batch),
         }
 
+    def similarity(self, reports: dict[str, Tensor]) -> Tensor:
+        return cosine(reports["moments"])
+
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         clients = arrived.shape[1]
-        similar = cosine(reports["moments"]) >= self.threshold
+        similar = self.similarity(reports) >= self.threshold
         cluster = similar | torch.eye(clients, dtype=torch.bool, device=arrived.device)
         # Only this round's participants are mixed, and only they receive.
         cluster = cluster & arrived[:, None, :]

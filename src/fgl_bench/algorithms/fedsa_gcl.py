@@ -20,6 +20,7 @@ from fgl_bench.algorithms.topology import (
     with_truth,
 )
 from fgl_bench.engine.batch import plain_operator
+from fgl_bench.engine.mixing import cosine
 from fgl_bench.engine.training import Trips
 
 
@@ -104,6 +105,9 @@ class FedSAGCL(Algorithm):
             sender = PUSHES[self.push](covered[:, client], similarity[:, client])
             messages.append(Message(int(client), models[sender], float(confidence[sender])))
         return messages
+
+    def similarity(self, reports: dict[str, Tensor]) -> Tensor:
+        return cosine(reports["cluster"].flatten(2))
 
     def _similarity(self, features: np.ndarray, uploaders: list[int]) -> np.ndarray:
         """Cosines ``[U, C]`` between the uploaders' and everybody's cluster features; 0 where one has none."""

@@ -57,6 +57,13 @@ def plain_operator(client: ClientGraph) -> sp.csr_matrix:
     return _symmetric(adjacency(client))
 
 
+def mean_operator(client: ClientGraph) -> sp.csr_matrix:
+    """D^-1 A: the mean over the neighbours, 0 for an isolated node."""
+    matrix = adjacency(client)
+    degree = np.asarray(matrix.sum(1)).ravel()
+    return (sp.diags(np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)) @ matrix).tocsr()
+
+
 class DenseBlocks:
     """Dense input features ``[k, n, F]`` with the interface of :class:`BlockSparse`."""
 
@@ -122,7 +129,7 @@ class Batch:
     def training_nodes(self) -> TrainingNodes:
         """Where the loss is taken."""
         index = self.train.flatten().nonzero()[:, 0]
-        each = (1 / self.train.sum(1).clamp(min=1)).to(self.dtype)
+        each = 1 / self.train.sum(1).clamp(min=1).to(self.dtype)
         return TrainingNodes(index, self.labels.flatten()[index], each[index // self.nodes])
 
     def operator(self, build: Operator) -> BlockSparse:

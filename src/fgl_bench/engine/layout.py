@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -53,6 +53,14 @@ class ParameterLayout:
     def views(self, theta: Tensor) -> dict[str, Tensor]:
         """All parameters of every replica as views ``[k, *shape]``, keyed by name."""
         return {name: self.view(theta, name) for name in self.shapes}
+
+    def overwrite(self, row: Tensor, source: Tensor, names: Iterable[str] | None) -> Tensor:
+        """``row [P]`` with the parameters ``names`` (None: all) copied from ``source [P]``, in place."""
+        if names is None:
+            return row.copy_(source)
+        for name in names:
+            self.view(row[None], name).copy_(self.view(source[None], name))
+        return row
 
     def pack(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """One flat row ``[P]`` from unstacked parameters."""

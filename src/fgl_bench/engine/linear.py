@@ -9,8 +9,21 @@ from torch import Tensor
 NARROW = 32
 
 
+class _Narrow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.bmm(weight.mT, x.mT).mT.contiguous()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        # Contiguous towards x: what follows is element-wise and wide.
+        return torch.bmm(gradient, weight.mT), torch.bmm(gradient.mT, x).mT
+
+
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """``x[i] @ weight[i]``: ``[k, n, a]`` and ``[k, a, b]`` to ``[k, n, b]``."""
     if x.is_cuda or weight.shape[2] > NARROW:
         return torch.bmm(x, weight)
-    return torch.bmm(weight.mT, x.mT).mT
+    return _Narrow.apply(x, weight)

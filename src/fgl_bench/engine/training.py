@@ -33,6 +33,7 @@ class LocalStep:
         parameters: the current parameters ``[k, *shape]`` that gradients are taken for.
         theta, received: ``[k, P]``, the current and the received models, without gradient.
         output: the training-mode forward pass.
+        first: its part before any dropout, ``model.first(parameters, batch)``, for a method that needs another pass.
     """
 
     rows: tuple[int, ...]
@@ -43,6 +44,7 @@ class LocalStep:
     theta: Tensor
     received: Tensor
     output: Output
+    first: Tensor
 
 
 @dataclass
@@ -122,6 +124,11 @@ class Trainer:
             self._parts[key] = batch.select(rows)
         return self._parts[key]
 
+    def regraph(self, batch: Batch, evaluation: Batch) -> None:
+        """From here on train and evaluate on these graphs."""
+        self.batch, self.evaluation = batch, evaluation
+        self._parts.clear()
+
     def chunks(self, rows: Sequence[int]) -> list[tuple[int, ...]]:
         return [tuple(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk)]
 
@@ -191,7 +198,7 @@ class Trainer:
         if self.model.dropout:
             dropout = Dropout(self.model.dropout, step_key(self.streams[index], self.trip[index], epoch))
         output = self.model.forward(parameters, batch, first, dropout)
-        step = LocalStep(trips.rows, batch, self.layout, epoch, parameters, theta, trips.received, output)
+        step = LocalStep(trips.rows, batch, self.layout, epoch, parameters, theta, trips.received, output, first)
         loss = self.algorithm.local_loss(step)
         gradients = torch.autograd.grad(loss, list(parameters.values()))
         with torch.no_grad():

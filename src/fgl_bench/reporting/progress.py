@@ -18,7 +18,8 @@ class RunProgress(AbstractContextManager):
     """Counts client trips of all seeds; the accuracy is read only when it is shown, since reading waits for the device."""
 
     def __init__(self, title: str, total: int, shown: bool):
-        self.title, self.total, self.base, self.done = title, total, 0, 0
+        self.title, self.total, self.cancelled = title, total, False
+        self.counts: dict[int, int] = {}
         self.live = shown and sys.stderr.isatty()
         self.every = BAR_EVERY if self.live else LINE_EVERY
         self.shown, self.begin = shown, time.monotonic()
@@ -38,16 +39,23 @@ class RunProgress(AbstractContextManager):
         if self.bar:
             self.bar.stop()
 
-    def advance_base(self, trips: int) -> None:
-        """Count a finished chunk of seeds."""
-        self.base += trips
+    def cancel(self) -> None:
+        """Make every running program stop at its next report."""
+        self.cancelled = True
 
-    def __call__(self, trips: int, accuracy: Callable[[], float]) -> None:
-        """Report ``trips`` done in the current chunk of seeds."""
+    def __call__(self, program: int, trips: int, accuracy: Callable[[], float]) -> None:
+        """Report ``trips`` done by one of the programs that train side by side.
+
+        Raises:
+            KeyboardInterrupt: the run was cancelled.
+        """
+        if self.cancelled:
+            raise KeyboardInterrupt
+        self.counts[program] = trips
         now = time.monotonic()
         if not self.shown or now < self.due:
             return
-        self.due, done = now + self.every, self.base + trips
+        self.due, done = now + self.every, sum(self.counts.values())
         if self.bar:
             self.bar.update(self.task, completed=done, accuracy=f"{100 * accuracy():.1f}%")
         else:

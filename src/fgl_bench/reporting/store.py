@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -59,6 +60,20 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def code_state() -> dict[str, str | bool] | None:
+    """The commit of the checkout that runs, and whether the code or the configuration differ from it; None outside of one."""
+    root, git = Path(__file__).parents[3], ("git", "--no-optional-locks")
+    if not (root / ".git").exists():
+        return None
+    try:
+        asked = {"cwd": root, "capture_output": True, "text": True, "check": True, "timeout": 20}
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], **asked).stdout.strip()
+        changed = subprocess.run([*git, "status", "--porcelain", "--", "src", "conf", "pyproject.toml"], **asked).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return {"commit": commit, "dirty": bool(changed.strip())}
 
 
 def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:

@@ -52,6 +52,8 @@ class SemiAsync(Stragglers):
             sim.progress(done, partial(sim.accuracy, np.stack([loop.last for loop in loops])))
         models.finish()
         sim.points = [loop.resolve(models.received_at[s]) for s, loop in enumerate(loops)]
+        for at in set.intersection(*(set(loop.pictures) for loop in loops)):
+            sim.similarity[at] = torch.stack([loop.pictures[at] for loop in loops])
 
 
 class _Models:
@@ -136,6 +138,7 @@ class _Loop:
         self.records: list[tuple] = []
         self.last = np.zeros(clients, dtype=int)
         self.trace: list[tuple[float, int]] = []
+        self.pictures: dict[int, torch.Tensor] = {}
 
     def _start(self, client: int) -> None:
         """Begin a trip from ``models.base``."""
@@ -182,6 +185,8 @@ class _Loop:
             self._arrive(client)
             if len(self.queue) >= self.buffer:
                 self._serve()
+            if self.trips in sim.mixing_at:
+                self._picture()
             if self.trips % sim.eval_every == 0 or self.trips == sim.trips:
                 self._record()
 
@@ -191,7 +196,8 @@ class _Loop:
         self.trace.append((self.time, client))
         self.trips += 1
         self.ended[client] += 1
-        self.upload += self._size(self.up, method.upload_blocks(self.server))
+        blocks = method.upload_blocks(self.server)
+        self.upload += self._size(self.up, blocks)
         reports = {name: values[row].copy() for name, values in models.reports.items()}
         own = {name: float(value) for name, value in reports.items() if value.ndim == 0}
         waiting_push = self.inbox[client]
@@ -199,7 +205,7 @@ class _Loop:
             models.trained[row] = method.begin(waiting_push[0], models.trained[row], own)
             self.inbox[client] = waiting_push = None
         payload = method.payload(models.base[row], models.trained[row])
-        self.queue.append(Upload(client, payload, int(self.version[client]), 0, reports))
+        self.queue.append(Upload(client, payload, int(self.version[client]), 0, reports, blocks))
         self.waiting[client] = True
         if waiting_push is not None:
             self.inbox[client] = None
@@ -218,7 +224,7 @@ class _Loop:
             client = upload.client
             server.known[client], server.base_version[client] = True, upload.base_version
             if method.remembers:
-                server.uploads[client] = upload.payload
+                self.sim.setting.layout.overwrite(server.uploads[client], upload.payload, upload.blocks)
             for name, value in upload.reports.items():
                 server.reports.setdefault(name, np.zeros((self.clients, *value.shape), value.dtype))[client] = value
             self.staleness.append(upload.staleness)
@@ -233,6 +239,14 @@ class _Loop:
                 row = self.first + client
                 self.models.inbox[row] = message.model
                 self.inbox[client] = (message._replace(model=self.models.inbox[row]), server.version)
+
+    def _picture(self) -> None:
+        """Keep how alike the server takes those clients to be that it has heard of."""
+        reports = {name: torch.as_tensor(value)[None] for name, value in self.server.reports.items()}
+        similarity = self.sim.algorithm.similarity(reports) if self.server.version else None
+        if similarity is not None:
+            known = torch.as_tensor(self.server.known)
+            self.pictures[self.trips] = similarity[0].masked_fill(~(known[:, None] & known), torch.nan)
 
     def _size(self, whole: int, blocks: tuple[str, ...] | None) -> int:
         """Bytes of a message that carries these parameters only."""

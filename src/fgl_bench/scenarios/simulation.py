@@ -28,7 +28,8 @@ class Simulation:
         progress: called with the trips done (of all seeds) and a function that reads the current pooled validation accuracy.
         log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
-        mixing_at: trip counts at which to keep them.
+        similarity: trip count to ``[S, C, C]``, :meth:`Algorithm.similarity`; NaN where a client has not reported yet.
+        mixing_at: trip counts at which to keep both.
     """
 
     algorithm: Algorithm
@@ -44,6 +45,7 @@ class Simulation:
     log: ScoreLog = field(default_factory=ScoreLog)
     points: list[list[Point]] = field(default_factory=list)
     mixing: dict[int, Tensor] = field(default_factory=dict)
+    similarity: dict[int, Tensor] = field(default_factory=dict)
 
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""

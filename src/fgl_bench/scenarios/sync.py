@@ -41,7 +41,6 @@ class Sync(Stragglers):
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips (rounded up to whole rounds), and at the ends."""
         trainer, method, setting, log = sim.trainer, sim.algorithm, sim.setting, sim.log
         seeds, clients = len(setting.seeds), setting.num_clients
-        up, down, _ = method.traffic().bytes
         count = participants(sim.participation, clients)
         full, every = count == clients, max(1, -(-sim.eval_every // count))
         schedules = [self.schedule(seed, clients) for seed in setting.seeds]
@@ -58,6 +57,9 @@ class Sync(Stragglers):
         trained_at: dict[int, np.ndarray] = {}
 
         for number in range(sim.rounds):
+            graphs = method.regraph(number)
+            if graphs is not None:
+                trainer.regraph(*graphs)
             now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds
             if not full:
                 if now:
@@ -81,12 +83,16 @@ class Sync(Stragglers):
                     reports[name] = value.new_zeros(seeds * clients, *value.shape[1:])
                 reports[name][index] = value
 
-            mixing = method.mix({name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}, arrived)
+            reported = {name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}
+            mixing = method.mix(reported, arrived)
             received = mixing.apply(trained.view(stack), received.view(stack), setting.layout)
             received = method.refine(received, trained.view(stack), arrived).flatten(0, 1)
             done = (number + 1) * count
             if done in sim.mixing_at:
                 sim.mixing[done] = mixing.matrix().clone()
+                similarity = method.similarity(reported)
+                if similarity is not None:
+                    sim.similarity[done] = similarity.clone()
             if next_:
                 trained_at[number + 1] = last
                 sim.progress(seeds * done, partial(sim.accuracy, last))
@@ -97,7 +103,7 @@ class Sync(Stragglers):
             points = []
             for n in sorted(trained_at):
                 done = n * count
-                points.append(Point(done, n, clock[s][n], received_at[n][s], trained_at[n][s], done * up, done * down))
+                points.append(Point(done, n, clock[s][n], received_at[n][s], trained_at[n][s], *method.bytes_after(n, done)[s]))
             sim.points.append(points)
 
     def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:

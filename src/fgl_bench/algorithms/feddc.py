@@ -1,0 +1,94 @@
+"""FedDC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.algorithms.scaffold import WEIGHTINGS, displacement, keep_unable, of_replicas
+from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.errors import UserError
+
+
+@dataclass
+class FedDC(Algorithm):
+    """Local drift decoupling and correction (Gao et al., CVPR 2022; the official code).
+
+    A client adds ``alpha_i/2 ||theta - (w - h_i)||^2 + <theta, a/n_i - a_i>`` to its loss, then its drift ``h_i`` grows by
+    ``theta_i - w`` and its gradient state ``a_i`` becomes the gradient along the trip of all but the last term. The server takes
+    ``w = mean over S of theta_i + mean over all clients of h_i`` and keeps ``a`` the mean of ``n_i a_i``; here ``n_i`` is the
+    client's size relative to the mean size and ``alpha_i = alpha / n_i``, as in the code (``scaling=none``: all 1, the paper).
+
+    Resolutions: the code's ``a_i <- a_i - a/n_i - (theta_i - w)/(E lr)`` presumes plain SGD, where it equals the mean of the
+    gradients taken, less the last term's; that mean is what we accumulate, being meaningful under Adam too
+    (``control=literal`` has the formula). A client without training nodes takes no step and keeps both states. An upload
+    that misses a deadline is lost with its changes.
+
+    Attributes:
+        alpha: strength of the pull to the drift-corrected model.
+        scaling: by ``size``, or ``none``.
+        clip: largest norm of a client's gradient, its penalties included; null does not clip.
+        drift: false holds h_i at zero, which with alpha = 0, no scaling and no clipping is SCAFFOLD.
+        control: ``mean_gradient`` or ``literal``.
+        weighting: clients of a round count alike (``uniform``) or by size (``samples``).
+    """
+
+    alpha: float
+    scaling: Literal["size", "none"]
+    clip: float | None
+    drift: bool
+    control: Literal["mean_gradient", "literal"]
+    weighting: Literal["uniform", "samples"]
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if self.clip is not None and self.clip <= 0:
+            raise UserError(f"algorithm.clip={self.clip} is out of range; allowed: null or a number above 0")
+        batch = setting.batch
+        shape = (len(setting.seeds), setting.num_clients, setting.layout.size)
+        self.drifts = torch.zeros(shape, dtype=batch.dtype, device=batch.device)  # h_i
+        self.states = torch.zeros_like(self.drifts)  # a_i
+        self.correction = torch.zeros_like(self.drifts)  # the constant part of the added gradient: alpha_i h_i + a/n_i - a_i
+        size = SCALINGS[self.scaling](setting.weights)[..., None]
+        inverse = torch.where(size > 0, 1 / size, 0.0)  # who has no size takes no step
+        self._size, self._inverse, self._alpha = (x.to(batch.dtype) for x in (size, inverse, self.alpha * inverse))
+
+    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+        gradient = gradient.add_(of_replicas(self.correction, step.batch))
+        if step.epoch:
+            gradient.addcmul_(of_replicas(self._alpha, step.batch), step.theta - step.received)
+        if self.clip is not None:
+            gradient.mul_((self.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1.0))
+        self._sum = self._sum.add_(gradient) if step.epoch else gradient
+        return gradient
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        batch = trips.batch
+        linear = of_replicas(self.correction, batch) - of_replicas(self._alpha, batch) * of_replicas(self.drifts, batch)
+        state = CONTROLS[self.control](self, trips) - linear
+        return {"state": keep_unable(state, self.states, batch), "moved": trips.trained - trips.received}
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        here, fresh = arrived[..., None], reports["state"]
+        self.states = fresh if self.setting.full_participation else torch.where(here, fresh, self.states)
+        if self.drift:
+            self.drifts.addcmul_(reports["moved"], here.to(self.drifts.dtype))
+        cloud = (self._size * self.states).mean(1, keepdim=True)  # a
+        self.correction = torch.addcmul(self._inverse * cloud - self.states, self._alpha, self.drifts)
+        return Mixing(normalise(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
+
+    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        return (received[:, :1] + self.drifts.mean(1, keepdim=True)).expand_as(received)
+
+    def traffic(self) -> Traffic:
+        count = self.setting.layout.count
+        return Traffic(upload={"model_and_drift": count, "state": count}, download={"model": count, "state": count})
+
+
+SCALINGS = {"size": lambda sizes: sizes / sizes.mean(1, keepdim=True).clamp(min=1e-12), "none": torch.ones_like}
+CONTROLS = {"mean_gradient": lambda method, trips: method._sum / method.setting.local_epochs, "literal": displacement}

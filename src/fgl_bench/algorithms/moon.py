@@ -1,0 +1,84 @@
+"""MOON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.errors import UserError
+
+
+@dataclass
+class Moon(FedAvg):
+    """FedAvg with a model-contrastive loss (Li, He & Song, CVPR 2021, eq. 3).
+
+    ``mu`` times the mean over nodes of ``-log(e^(cos(r, r_glob)/t) / (e^(cos(r, r_glob)/t) + sum_b e^(cos(r, r_b)/t)))``, r being
+    a node's representation before the last layer under the model in training, r_glob under the received model, r_b under
+    the client's previously trained ones. References are taken without dropout and without gradient. A client's first trip
+    has no previous model and hence no contrast.
+
+    Resolutions (OpenFGL's reading on graphs): no projection head, which would give this method parameters that the others
+    lack; contrast over all nodes of the client. A previous model is kept as the representations that it gave.
+
+    Attributes:
+        mu: strength of the contrastive term.
+        temperature: t.
+        previous: how many previous models are contrasted with.
+        nodes: contrast over ``all`` nodes, or the ``train`` nodes.
+    """
+
+    mu: float
+    temperature: float
+    previous: int
+    nodes: Literal["all", "train"]
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if self.temperature <= 0:
+            raise UserError(f"algorithm.temperature={self.temperature} is out of range; allowed: a number above 0")
+        if self.previous < 1:
+            raise UserError(f"algorithm.previous={self.previous} is out of range; allowed: 1 and more")
+        self._kept: Tensor | None = None  # [B, previous, n, h] unit representations, newest first
+        self._trips = torch.zeros(setting.batch.size, dtype=torch.int64, device=setting.batch.device)
+
+    def local_penalty(self, step: LocalStep) -> Tensor | None:
+        if not self.mu or self._kept is None:
+            return None
+        batch = step.batch
+        if step.epoch == 0:
+            # The parameters are those of the received model still.
+            with torch.no_grad():
+                seen = self.setting.model.forward(step.parameters, batch, step.first.detach(), no_dropout).hidden
+            self._references = torch.cat([_unit(seen)[:, None], self._kept[batch.replicas]], 1)
+        similarity = torch.einsum("knh,kbnh->kbn", _unit(step.output.hidden), self._references) / self.temperature
+        there = torch.arange(self.previous, device=batch.device) < self._trips[batch.replicas][:, None]
+        negatives = similarity[:, 1:].masked_fill(~there[..., None], -torch.inf)
+        positive = similarity[:, 0]
+        loss = torch.cat([positive[:, None], negatives], 1).logsumexp(1) - positive
+        among = NODES[self.nodes](batch).to(batch.dtype)
+        return self.mu * (loss * among).sum(1) / among.sum(1).clamp(min=1)
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        if self.mu:
+            rows, latest = trips.batch.replicas, _unit(trips.output.hidden)[:, None]
+            if self._kept is None:
+                self._kept = latest.new_zeros(self.setting.batch.size, self.previous, *latest.shape[2:])
+            self._kept[rows] = torch.cat([latest, self._kept[rows, :-1]], 1)
+            self._trips[rows] += 1
+        return super().report(trips)
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Rows of length one; a zero row stays zero and gets no gradient."""
+    norm = x.norm(dim=-1, keepdim=True)
+    return torch.where(norm > 1e-12, x / norm.clamp(min=1e-12), 0.0)
+
+
+NODES = {"all": lambda batch: batch.valid, "train": lambda batch: batch.train}

@@ -1,0 +1,96 @@
+"""SCAFFOLD."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.training import LocalStep, Trips
+
+
+@dataclass
+class Scaffold(Algorithm):
+    """Control variates against client drift (Karimireddy et al., ICML 2020, algorithm 1).
+
+    A local step uses ``g_i(y) - c_i + c``. After it, c_i becomes the client's gradient along the trip; the server takes
+    ``w <- w + server_lr * mean over S of (y_i - w)`` and ``c <- c + 1/C sum over S of the changes of c_i``, which keeps c the
+    mean of all c_i. Everything starts at zero, so the first round is a uniform average.
+
+    Resolutions: ``c_i = 1/E sum_k g_i(y_k)``, without weight decay. That is option II under plain SGD and, unlike its formula
+    ``c_i - c + (w - y)/(E lr)``, means something under Adam, whose steps have length lr whatever the gradient
+    (``control=option_ii_literal`` has the formula). A client without training nodes keeps its c_i. An upload that misses
+    a deadline is lost with its change of c_i.
+
+    Attributes:
+        server_lr: the server's step on the mean change of the model.
+        control: ``mean_gradient`` or ``option_ii_literal``.
+        weighting: clients of a round count alike (``uniform``, the paper) or by size (``samples``).
+    """
+
+    server_lr: float
+    control: Literal["mean_gradient", "option_ii_literal"]
+    weighting: Literal["uniform", "samples"]
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        batch, clients = setting.batch, setting.num_clients
+        shape = (len(setting.seeds), clients, setting.layout.size)
+        self.variates = torch.zeros(shape, dtype=batch.dtype, device=batch.device)  # c_i
+        self.correction = torch.zeros_like(self.variates)  # c - c_i
+        self._model = self.variates.new_zeros(shape[0], 1, shape[2])
+
+    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+        self._sum = self._sum.add_(gradient) if step.epoch else gradient
+        return gradient + of_replicas(self.correction, step.batch)
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        if self.server_lr != 1:
+            seeds = {row // self.setting.num_clients: i for i, row in enumerate(trips.rows)}
+            self._model[list(seeds), 0] = trips.received[list(seeds.values())]
+        return {"variate": keep_unable(CONTROLS[self.control](self, trips), self.variates, trips.batch)}
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        fresh = reports["variate"]
+        self.variates = fresh if self.setting.full_participation else torch.where(arrived[..., None], fresh, self.variates)
+        self.correction = self.variates.mean(1, keepdim=True) - self.variates
+        return Mixing(normalise(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
+
+    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        if self.server_lr == 1:
+            return received
+        return torch.lerp(self._model, received[:, :1], self.server_lr).expand_as(received)
+
+    def traffic(self) -> Traffic:
+        payload = {"model": self.setting.layout.count, "variate": self.setting.layout.count}
+        return Traffic(upload=payload, download=payload)
+
+
+def of_replicas(state: Tensor, batch: Batch) -> Tensor:
+    """The rows ``[k, ...]`` of ``state [S, C, ...]`` that belong to the replicas of ``batch``."""
+    flat = state.flatten(0, 1)
+    return flat if batch.size == len(flat) else flat[batch.replicas]
+
+
+def keep_unable(fresh: Tensor, state: Tensor, batch: Batch) -> Tensor:
+    """``fresh [k, P]``, but the old row of ``state [S, C, P]`` for a client without training nodes, which took no step."""
+    if batch.num_train.all():
+        return fresh
+    return torch.where(batch.train.any(1, keepdim=True), fresh, of_replicas(state, batch))
+
+
+def displacement(method: Algorithm, trips: Trips) -> Tensor:
+    """The mean gradient ``[k, P]`` that plain SGD would have needed for the trip: ``(w - y) / (E lr)``."""
+    return (trips.received - trips.trained) / (method.setting.local_epochs * method.setting.lr)
+
+
+CONTROLS = {
+    "mean_gradient": lambda method, trips: method._sum / method.setting.local_epochs,
+    "option_ii_literal": lambda method, trips: displacement(method, trips) - of_replicas(method.correction, trips.batch),
+}
+WEIGHTINGS = {"uniform": torch.ones_like, "samples": lambda sizes: sizes}

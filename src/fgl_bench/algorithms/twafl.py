@@ -1,0 +1,109 @@
+"""TWAFL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+
+from fgl_bench.algorithms.base import Algorithm, Message, Server, Setting, Upload
+from fgl_bench.errors import UserError
+
+
+@dataclass
+class TWAFL(Algorithm):
+    """Temporally weighted aggregation with layerwise asynchronous update (Chen, Sun & Jin, IEEE TNNLS 31(10), 2020).
+
+    The server keeps every client's last upload, with the round at which its shallow and its deep parameters arrived. At round r
+    client k counts ``n_k a^-(r - g_k)`` in the average of the shallow parameters. Deep parameters travel, and are averaged with
+    their own ages, only in rounds whose number modulo ``loop`` is in ``exchange``; in between clients keep their own.
+
+    Resolutions: one round per arrival, decided when the client reports in; weights normalised (the printed sum does not);
+    all stored copies count, which start as the initial model with age -1; a = e/2; the last 5 of 15 rounds exchange deep
+    layers. Of a GCN the last layer is deep, which holds few of its parameters: little traffic is saved.
+
+    Weights fall by 1/a per arrival, so the average is over about four clients unless ages are counted in cycles. With ages by
+    arrival and all clients equally fast, a client's flags repeat with C modulo ``loop``; at C = 15 most clients never
+    upload their deep layers: count by cycle then.
+
+    Attributes:
+        base: a.
+        loop, exchange: the period, and the rounds of it in which deep parameters travel.
+        deep_layers: how many of the model's last layers are deep.
+        age_unit: a round is an ``arrival``, or a ``cycle`` of C arrivals.
+        normalise: whether weights are scaled to sum to one.
+    """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
+    remembers: ClassVar[bool] = True
+
+    base: float
+    loop: int
+    exchange: list[int]
+    deep_layers: int
+    age_unit: Literal["arrival", "cycle"]
+    normalise: bool
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if not self.base >= 1:
+            raise UserError(f"algorithm.base={self.base} is out of range; allowed: a number of at least 1")
+        if self.loop < 1 or any(not 0 <= r < self.loop for r in self.exchange):
+            raise UserError(
+                f"algorithm.exchange={list(self.exchange)} does not fit algorithm.loop={self.loop}; allowed: rounds from 0 to loop - 1"
+            )
+        layers = list(dict.fromkeys(_layer(name) for name in setting.layout.shapes))
+        if not 0 <= self.deep_layers < len(layers):
+            raise UserError(
+                f"algorithm.deep_layers={self.deep_layers} leaves no shallow layer; allowed for this model: 0 to {len(layers) - 1}"
+            )
+        deep = layers[len(layers) - self.deep_layers :]
+        self._shallow = tuple(name for name in setting.layout.shapes if _layer(name) not in deep)
+        self._deep = tuple(name for name in setting.layout.shapes if _layer(name) in deep)
+
+    def buffer_size(self) -> int:
+        return 1
+
+    def round_number(self, version: int) -> int:
+        """r, for the arrival that finds the server at ``version``."""
+        return version // {"arrival": 1, "cycle": self.setting.num_clients}[self.age_unit]
+
+    def exchanges(self, number: int) -> bool:
+        """Whether deep parameters travel in round r."""
+        return number % self.loop in self.exchange
+
+    def upload_blocks(self, server: Server) -> tuple[str, ...] | None:
+        return None if self.exchanges(self.round_number(server.version)) else self._shallow
+
+    def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:
+        (upload,) = arrivals
+        number = self.round_number(server.version - 1)
+        full = self.exchanges(number)
+        layout, model = self.setting.layout, server.model.clone()
+        for name, parameters in (("shallow", self._shallow), ("deep", self._deep)):
+            stamps = server.memory.setdefault(name, np.full(self.setting.num_clients, -1))
+            if name == "deep" and not full:
+                continue
+            stamps[upload.client] = number
+            weights = self.weights(server.weights, stamps, number)
+            share = torch.as_tensor(weights, dtype=model.dtype, device=model.device)
+            for parameter in parameters:
+                stored = layout.view(server.uploads, parameter).flatten(1)
+                layout.view(model[None], parameter)[0].copy_((share @ stored).view(layout.shapes[parameter]))
+        server.model = model
+        return [Message(upload.client, model, blocks=None if full else self._shallow)]
+
+    def weights(self, sizes: np.ndarray, stamps: np.ndarray, number: int) -> np.ndarray:
+        """The stored copies' weights ``[C]`` in round r, from sizes n_k and the rounds at which they arrived."""
+        sizes = sizes if sizes.sum() > 0 else np.ones_like(sizes)
+        # Powers relative to the newest copy: nothing overflows and the sum never vanishes.
+        newest = stamps[sizes > 0].max() if self.normalise else number
+        weights = sizes * np.power(self.base, (stamps - newest).astype(float), where=sizes > 0, out=np.zeros_like(sizes))
+        return weights / (weights.sum() if self.normalise else sizes.sum())
+
+
+def _layer(name: str) -> str:
+    return name.rpartition(".")[0]

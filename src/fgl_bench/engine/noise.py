@@ -1,0 +1,28 @@
+"""Uniform and normal draws that are a pure function of (stream, node, unit), like :mod:`fgl_bench.engine.dropout`'s masks."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.dropout import mix
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+
+
+def uniform(key: Tensor, nodes: int, units: int) -> Tensor:
+    """Independent draws from [0, 1), ``[k, nodes, units]`` float64, from one int64 key ``[k]`` a replica.
+
+    The draw of (node, unit) depends neither on ``nodes`` nor on the other replicas.
+    """
+    counter = torch.arange(nodes * units, device=key.device) * _GOLDEN
+    draws = mix(mix(key)[:, None] + counter).view(-1, nodes, units)
+    return ((draws >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
+
+
+def normal(key: Tensor, nodes: int, units: int, dtype: torch.dtype) -> Tensor:
+    """Independent standard normal draws ``[k, nodes, units]`` (Box & Muller, 1958), from keys as :func:`uniform`'s."""
+    first, second = uniform(key, nodes, 2 * units).chunk(2, -1)
+    return (torch.sqrt(-2 * torch.log1p(-first)) * torch.cos(2 * math.pi * second)).to(dtype)

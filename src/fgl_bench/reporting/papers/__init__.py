@@ -1,0 +1,1 @@
+"""What each paper's tables consist of: one module per paper, with a ``PAPER``."""

@@ -1,0 +1,331 @@
+"""A paper's tables with its numbers beside ours, as Markdown, LaTeX and tidy csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.reporting.cells import write_whole
+from fgl_bench.reporting.plan import Cell, Costs, Paper, Table, duration
+from fgl_bench.reporting.published import Published
+
+MEAN = "mean"
+WIDTH = 140
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table.
+
+    Attributes:
+        text: as shown; empty where there is none.
+        rank: larger is better; equal ranks are equal as shown. None does not compete.
+        best: whether no other entry of its column has a larger rank.
+    """
+
+    text: str = ""
+    rank: float | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as rows of entries.
+
+    Attributes:
+        columns: (dataset, ``received`` | ``trained`` | ``published``).
+        rows: title and entries.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, tuple[Entry, ...]], ...]
+
+
+def number(value: float, digits: int, half: float | None) -> str:
+    return f"{value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
+
+
+def accuracy(cell: Mapping, model: str, target: float | None) -> Entry:
+    """Percent at the best validation point, mean over seeds ± 95 % interval."""
+    test = cell["test"][model]
+    return Entry(number(100 * test["mean"], 1, None if test["ci95"] is None else 100 * test["ci95"]), round(100 * test["mean"], 1))
+
+
+def trips(cell: Mapping, model: str, target: float | None) -> Entry:
+    """Trips to the target: mean of the seeds that got there ± interval, how many did, mean with the others at the whole budget.
+
+    The last decides which entry is best, since leaving failures out favours a method that fails.
+    """
+    counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model)
+    if counts is None:
+        return Entry()
+    mean = number(counts["mean"], 0, counts["ci95"]) if counts["reached"] else "never"
+    censored = round(counts["censored_mean"])
+    return Entry(f"{mean} ({counts['reached']}/{len(cell['seeds'])}; {censored})", -censored if counts["reached"] else None)
+
+
+MEASURES: dict[str, Callable[[Mapping, str, float | None], Entry]] = {"accuracy": accuracy, "trips": trips}
+
+
+def printed(cell: Published | None) -> str:
+    if cell is None:
+        return ""
+    return cell.text if cell.reached is None else f"{cell.text} ({cell.reached}/5)"
+
+
+def mean_entry(table: Table, row: Sequence[Mapping | None], model: str) -> Entry:
+    """Unweighted mean over the datasets of the table, where all were run."""
+    if any(cell is None for cell in row):
+        return Entry()
+    value = sum(100 * cell["test"][model]["mean"] for cell in row) / len(row)
+    return Entry(f"{value:.1f}", round(value, 1))
+
+
+def printed_mean(row: Sequence[Published | None]) -> str:
+    """The published cells' unweighted mean, worked out anew: the printed "Overall" is not always the mean of its row."""
+    return "" if any(cell is None for cell in row) else f"{sum(float(cell.mean) for cell in row) / len(row):.1f}"
+
+
+def grid(
+    table: Table,
+    planned: Mapping[tuple[str, str], Cell],
+    stored: Mapping[str, Mapping],
+    published: Mapping[tuple[str, str, str], Published],
+    targets: Mapping[str, float],
+) -> Grid:
+    """The table's numbers; the best of ours is marked in every column, separately for received and trained models.
+
+    Args:
+        planned: cells by (row key, dataset).
+        stored: results by configuration hash.
+        published: printed cells by (table, dataset, method).
+        targets: validation accuracy by dataset, for tables of trips.
+    """
+    measure, with_mean = MEASURES[table.measure], table.measure == "accuracy" and len(table.datasets) > 1
+    names = (*table.datasets, MEAN) if with_mean else table.datasets
+    columns = tuple((dataset, kind) for dataset in names for kind in (*MODELS, "published"))
+    rows = []
+    for row in table.rows:
+        found = [stored.get(planned[row.key, dataset].digest) for dataset in table.datasets]
+        theirs = [published.get((table.key, dataset, row.published)) for dataset in table.datasets]
+        entries = []
+        for dataset, cell, their in zip(table.datasets, found, theirs, strict=True):
+            ours = [Entry() if cell is None else measure(cell, model, targets.get(dataset)) for model in MODELS]
+            entries += [*ours, Entry(printed(their))]
+        if with_mean:
+            entries += [*(mean_entry(table, found, model) for model in MODELS), Entry(printed_mean(theirs))]
+        rows.append((row.title, tuple(entries)))
+    top = [max((row[i].rank for _, row in rows if row[i].rank is not None), default=None) for i in range(len(columns))]
+    marked = tuple(
+        (title, tuple(replace(e, best=e.rank is not None and e.rank == top[i]) for i, e in enumerate(row))) for title, row in rows
+    )
+    return Grid(columns, marked)
+
+
+# ---- what is said below a table
+
+READING = {
+    "accuracy": (
+        "Ours: test accuracy at the evaluation point with the best validation accuracy of the whole federation (earliest of equals), "
+        "clients weighted by test nodes, mean over seeds ± half-width of the 95 % t-interval. *received* is the model that a client gets "
+        "from the server, *trained* what it makes of it in its local epoch; *published* is the paper's number, which does not say which of "
+        "the two it is. Best of ours in bold, for received and trained models apart. *mean* is the unweighted mean of a row's cells, worked "
+        "out anew for the published ones; the paper's Overall is not the mean of its cells everywhere and is not used."
+    ),
+    "trips": (
+        "Ours: client trips (download, one local epoch, upload) at the first evaluation point whose validation accuracy reaches the target: "
+        "mean of the seeds that reached it ± half-width of the 95 % t-interval (how many did; mean with the others counted as the whole "
+        "budget). Best in bold by the last. *received* is the model that a client gets from the server, *trained* what it makes of it in its "
+        "local epoch. *published* averages the runs that reached the target; how many did was worked out from the paper's totals. The paper "
+        "labels a synchronous round by the trips before it, we by those after it (20 more)."
+    ),
+}  # fmt: skip
+
+
+def listed(values: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
+def provenance(cells: Sequence[Mapping]) -> list[str]:
+    """Seeds, devices, dates, versions and commits behind the cells."""
+    if not cells:
+        return ["Nothing has been run yet."]
+    dates = sorted(str(cell["finished"])[:10] for cell in cells)
+    packages = {name: None for cell in cells for name in cell["versions"]}
+    versions = [f"{name} {listed([c['versions'][name] for c in cells if name in c['versions']])}" for name in packages]
+    codes = [cell.get("code") for cell in cells]
+    commits = [f"{c['commit'][:10]}{' with changes' * c['dirty']}" if c else "unknown" for c in codes]
+    seeds = listed([str(cell["seeds"]) for cell in cells])
+    return [
+        f"Seeds {seeds}. Device: {listed([cell['device'] for cell in cells])}. "
+        f"Run {dates[0] if dates[0] == dates[-1] else f'{dates[0]} to {dates[-1]}'}.",
+        f"Versions: {'; '.join(versions)}. Commit: {listed(commits)}.",
+    ]
+
+
+def missing(
+    table: Table, planned: Mapping[tuple[str, str], Cell], stored: Mapping[str, Mapping], costs: Costs, work: tuple[int, int]
+) -> list[str]:
+    """The cells that were not run, a line for every row that has some, with what they would cost."""
+    lines = []
+    for row in table.rows:
+        absent = [dataset for dataset in table.datasets if planned[row.key, dataset].digest not in stored]
+        if not absent:
+            continue
+        if not planned[row.key, absent[0]].digest:
+            lines.append(f"{row.title}: not available (no algorithm={row.algorithm})")
+            continue
+        each = [f"{dataset} ({duration(costs.seconds(row.algorithm, dataset, *work))})" for dataset in absent]
+        lines.append(f"{row.title}: {', '.join(each)}")
+    return lines
+
+
+def notes(
+    paper: Paper,
+    table: Table,
+    planned: Mapping[tuple[str, str], Cell],
+    stored: Mapping[str, Mapping],
+    costs: Costs,
+    targets: Mapping[str, float],
+    work: tuple[int, int],
+    changed: Sequence[str],
+) -> tuple[list[str], list[str]]:
+    """The paragraphs below the table, and the lines that name what was not run."""
+    used = [stored[cell.digest] for cell in planned.values() if cell.digest in stored]
+    paragraphs = [READING[table.measure]]
+    if table.measure == "trips":
+        paragraphs.append("Targets: " + ", ".join(f"{name} {targets[name]:g}" for name in table.datasets if name in targets) + ".")
+    if changed:
+        paragraphs.append(f"Not the paper's setting: {' '.join(changed)}.")
+    paragraphs += provenance(used)
+    paragraphs.append(f"Made by: make reproduce-tables PAPER={paper.name} TABLE={table.key}")
+    return paragraphs, missing(table, planned, stored, costs, work)
+
+
+# ---- formats
+
+
+def markdown(title: str, table: Grid, paragraphs: Sequence[str], absent: Sequence[str]) -> str:
+    """A heading, the table with the best in bold, and the notes."""
+    head = ["method", *(f"{dataset} {kind}" for dataset, kind in table.columns)]
+    lines = [f"# {title}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for name, row in table.rows:
+        shown = (f"**{entry.text}**" if entry.best else entry.text for entry in row)
+        lines.append("| " + " | ".join((name, *shown)) + " |")
+    for paragraph in paragraphs:
+        lines += ["", paragraph]
+    if absent:
+        lines += ["", "Not run (left empty above), with the estimated cost on the device above:", "", *(f"- {line}" for line in absent)]
+    return "\n".join(lines) + "\n"
+
+
+ESCAPES = {"\\": r"\textbackslash{}", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "±": r"$\pm$", "$": r"\$", "{": r"\{", "}": r"\}"}
+ESCAPES |= {"^": r"\^{}", "~": r"\~{}"}
+
+
+def escape(text: str) -> str:
+    """``text`` for LaTeX."""
+    return "".join(ESCAPES.get(letter, letter) for letter in text)
+
+
+def latex(title: str, table: Grid, paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
+    """A ``table*`` with booktabs' rules; the notes are its caption and comments."""
+    datasets = list(dict.fromkeys(dataset for dataset, _ in table.columns))
+    kinds = len(MODELS) + 1
+    lines = [r"% needs \usepackage{booktabs,graphicx}", r"\begin{table*}", r"\centering", rf"\caption{{{escape(title)}.}}"]
+    lines += [rf"\label{{{label}}}", r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
+    lines.append("".join(rf" & \multicolumn{{{kinds}}}{{c}}{{{escape(dataset)}}}" for dataset in datasets) + r" \\")
+    lines.append("method" + "".join(f" & {kind}" for _, kind in table.columns) + r" \\")
+    lines.append(r"\midrule")
+    for name, row in table.rows:
+        shown = (rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text) for entry in row)
+        lines.append(" & ".join((escape(name), *shown)) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]
+    comments = [*paragraphs, *(["Not run:", *absent] if absent else [])]
+    return "\n".join([*lines, *(f"% {line}" for line in comments)]) + "\n"
+
+
+TIDY = (
+    "table", "dataset", "row", "title", "model", "mean", "ci95", "std", "reached", "censored_mean", "seeds", "target", "published_mean",
+    "published_spread", "published_reached", "upload_bytes", "download_bytes", "virtual_time", "seconds", "device", "finished", "commit",
+    "config_hash",
+)  # fmt: skip
+
+
+def tidy(
+    table: Table,
+    planned: Mapping[tuple[str, str], Cell],
+    stored: Mapping[str, Mapping],
+    published: Mapping[tuple[str, str, str], Published],
+    targets: Mapping[str, float],
+) -> str:
+    """One line per row, dataset and model, unrounded (accuracies as fractions, the published ones as printed); no ours where not run."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, TIDY, lineterminator="\n")
+    writer.writeheader()
+    for row in table.rows:
+        for dataset in table.datasets:
+            cell, their = stored.get(planned[row.key, dataset].digest), published.get((table.key, dataset, row.published))
+            for model in MODELS:
+                line = {"table": table.key, "dataset": dataset, "row": row.key, "title": row.title, "model": model}
+                line["target"] = targets.get(dataset) if table.measure == "trips" else None
+                if their is not None:
+                    line |= {"published_mean": their.mean, "published_spread": their.spread, "published_reached": their.reached}
+                if cell is not None:
+                    line |= {key: value for key, value in values(table, cell, model, line["target"]).items() if key in TIDY}
+                writer.writerow(line)
+    return out.getvalue()
+
+
+def values(table: Table, cell: Mapping, model: str, target: float | None) -> dict:
+    """The unrounded values of a stored cell, by column."""
+    of_trips = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model, {}) if target is not None else {}
+    return {
+        **(of_trips if table.measure == "trips" else cell["test"][model]),
+        "seeds": " ".join(map(str, cell["seeds"])),
+        "upload_bytes": cell["bytes"]["upload"],
+        "download_bytes": cell["bytes"]["download"],
+        "virtual_time": cell["virtual_time"],
+        "seconds": cell["seconds"]["total"],
+        "device": cell["device"],
+        "finished": cell["finished"],
+        "commit": (cell.get("code") or {}).get("commit"),
+        "config_hash": cell["config_hash"],
+    }
+
+
+def write_table(
+    folder: Path,
+    paper: Paper,
+    table: Table,
+    cells: Sequence[Cell],
+    stored: Mapping[str, Mapping],
+    published: Mapping[tuple[str, str, str], Published],
+    targets: Mapping[str, float],
+    work: tuple[int, int],
+    changed: Sequence[str] = (),
+) -> list[Path]:
+    """Write ``<folder>/table<key>.{md,csv,tex}``.
+
+    Args:
+        cells: the plan; those of other tables are passed over.
+        work: seeds and trips of a run, for the estimated costs.
+        changed: overrides by which the runs differ from the paper's setting.
+    """
+    planned = {(cell.row.key, cell.dataset): cell for cell in cells if cell.table == table.key}
+    numbers = grid(table, planned, stored, published, targets)
+    paragraphs, absent = notes(paper, table, planned, stored, Costs(paper, stored.values()), targets, work, changed)
+    title = f"{paper.title}, table {table.key}: {table.title}"
+    texts = {
+        "md": markdown(title, numbers, paragraphs, absent),
+        "csv": tidy(table, planned, stored, published, targets),
+        "tex": latex(title, numbers, paragraphs, absent, f"tab:{paper.name}-{table.key}"),
+    }
+    paths = [folder / f"table{table.key}.{ending}" for ending in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_whole(path, text)
+    return paths

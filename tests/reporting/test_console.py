@@ -1,0 +1,79 @@
+"""The table at the end of a command."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from fgl_bench.reporting.console import amount, percent, reach, show, table
+
+
+def test_percentages():
+    assert percent({"mean": 0.8123, "std": 0.01, "ci95": 0.00567}) == "81.23 ± 0.57"
+    assert percent({"mean": 0.5, "std": None, "ci95": None}) == "50.00"
+    assert percent({"mean": None, "std": None, "ci95": None}) == "-"
+    assert percent({"mean": 0.5, "std": 0.0, "ci95": 0.0}) == "50.00 ± 0.00"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_500_000, "1.5 MB"), (2.5e9, "2.5 GB"), (3e12, "3.0 TB"), (4e15, "4000.0 TB")],
+)
+def test_amounts(count, text):
+    assert amount(count) == text
+
+
+def test_targets():
+    assert reach({"mean": 133.4, "reached": 3}, 5) == "133 (3/5)"
+    assert reach({"mean": None, "reached": 0}, 5) == "- (0/5)"
+    assert reach({"mean": 0.0, "reached": 5}, 5) == "0 (5/5)"
+
+
+def scores(mean, reached):
+    spread = {"mean": mean, "std": 0.01, "ci95": 0.012}
+    return {**spread, "last": spread, "worst_client": {**spread, "mean": mean / 2}}, {
+        **spread,
+        "mean": 40.0 if reached else None,
+        "reached": reached,
+    }
+
+
+def summary():
+    received, received_trips = scores(0.61, 2)
+    trained, trained_trips = scores(0.79, 0)
+    return {
+        "algorithm": "fedavg", "dataset": "cora", "split": "metis", "num_clients": 20, "model": "gcn", "scenario": "sync", "seeds": [0, 1],
+        "metric": "accuracy", "test": {"received": received, "trained": trained},
+        "client_trips": {"total": 2000, "to_target": {"0.7": {"received": received_trips, "trained": trained_trips}}},
+        "bytes": {"upload": 7.4e8, "download": 7.4e8}, "seconds": {"prepare": 1.0, "train": 2.5, "total": 3.5}, "device": "CPU",
+    }  # fmt: skip
+
+
+def test_the_table_names_both_models_and_says_what_was_measured():
+    text = table(summary())
+    lines = text.splitlines()
+    received, trained = (next(line for line in lines if line.startswith(name)) for name in ("received model", "trained model"))
+    assert "61.00 ± 1.20" in received and "30.50" in received and "40 (2/2)" in received
+    assert "79.00 ± 1.20" in trained and "- (0/2)" in trained
+    header = next(line for line in lines if "test accuracy" in line)
+    assert "trips to 70 %" in header and "worst client" in header
+    assert "fedavg on cora, metis split, 20 clients, gcn, sync, 2 seed(s)" in text
+    assert "2000 client trips" in text and "740.0 MB up" in text and "2.5 s on CPU" in text
+
+
+def test_a_table_without_targets_and_with_one_seed():
+    plain = copy.deepcopy(summary())
+    plain["client_trips"]["to_target"], plain["seeds"] = {}, [0]
+    for scores_ in plain["test"].values():
+        for stats in (scores_, scores_["last"], scores_["worst_client"]):
+            stats["ci95"] = stats["std"] = None
+    text = table(plain)
+    assert "61.00" in text and "±" not in text.splitlines()[3] and "trips to" not in text.splitlines()[1]
+
+
+def test_showing_says_whether_the_run_is_new(tmp_path, capsys):
+    show(summary(), tmp_path, again=False)
+    assert capsys.readouterr().out.endswith(f"written: {tmp_path}\n")
+    show(summary(), tmp_path, again=True)
+    assert f"complete already (overwrite=true repeats it): {tmp_path}" in capsys.readouterr().out
