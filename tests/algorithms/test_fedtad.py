@@ -18,7 +18,7 @@ from fgl_bench.engine.noise import normal
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
-from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, watch
+from tests.algorithms.comparing import MODEL_SCALARS, assert_same_trips, watch
 from tests.engine.graphs import federation, from_edges, make_client
 from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
@@ -40,7 +40,9 @@ def run(made, seeds=(0, 1), **settings):
 def prepared(seeds=(0, 1), **changes):
     """A method ready for its first round, and the run it belongs to."""
     made = method(**changes)
-    return made, run(made, seeds, rounds=1).sim
+    sim = run(made, seeds, rounds=1).sim
+    made.prepare(sim.setting)  # anew
+    return made, sim
 
 
 # ---- reliability
@@ -109,9 +111,8 @@ def test_pseudo_graphs_join_the_most_similar_rows_both_ways():
         assert torch.equal(graph.adjacency[s], expected) and (expected.diagonal() == 1).all()
         degree = expected.sum(1)
         h = torch.randn(2 * 3, 9, 2, dtype=torch.float64)
-        for build, matrix in (
-            (gcn_operator, expected / (degree[:, None] * degree[None]).sqrt()), (mean_operator, expected / degree[:, None]), (adjacency, expected),
-        ):  # fmt: skip
+        symmetric = expected / (degree[:, None] * degree[None]).sqrt()
+        for build, matrix in ((gcn_operator, symmetric), (mean_operator, expected / degree[:, None]), (adjacency, expected)):
             torch.testing.assert_close((graph.operator(build) @ h)[3 * s + 1], matrix @ h[3 * s + 1])
 
 

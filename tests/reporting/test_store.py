@@ -110,8 +110,8 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path):
 
 def test_the_hash_ignores_where_and_how():
     for key, value in {
-        "device": "cuda", "threads": 4, "memory_budget_gb": 1.5, "seeds_per_chunk": 2, "data_dir": "z", "results_dir": "z", "cache_dir": "z",
-        "overwrite": True, "progress": False, "tracker": {"_target_": "other"},
+        "device": "cuda", "threads": 4, "memory_budget_gb": 1.5, "seeds_per_chunk": 2, "data_dir": "z", "results_dir": "z",
+        "cache_dir": "z", "overwrite": True, "progress": False, "tracker": {"_target_": "other"},
     }.items():  # fmt: skip
         assert key in PRESENTATION
         assert digest(**{key: value}) == digest(), key
@@ -119,8 +119,8 @@ def test_the_hash_ignores_where_and_how():
 
 def test_the_hash_reacts_to_everything_else():
     variants = [
-        {}, {"lr": 0.02}, {"seeds": [0]}, {"seeds": [1, 0]}, {"algorithm": {"mu": 0.2}}, {"algorithm": {"nu": 1}}, {"dataset": {"name": "x"}},
-        {"rounds": 6}, {"trips": 99}, {"same": 1},
+        {}, {"lr": 0.02}, {"seeds": [0]}, {"seeds": [1, 0]}, {"algorithm": {"mu": 0.2}}, {"algorithm": {"nu": 1}},
+        {"dataset": {"name": "x"}}, {"rounds": 6}, {"trips": 99}, {"same": 1},
     ]  # fmt: skip
     assert len({digest(**variant) for variant in variants}) == len(variants)
 

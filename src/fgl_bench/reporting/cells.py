@@ -46,12 +46,17 @@ def read_cells(folder: Path) -> dict[str, dict]:
 
 
 def write_whole(path: Path, text: str) -> None:
+    """:func:`write_bytes` of a text."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
     """Write a file to a temporary sibling and rename it, so that nobody ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         os.chmod(scratch, 0o644)
         os.replace(scratch, path)
     except BaseException:

@@ -203,8 +203,8 @@ def in_order(paper: Paper, cells: Sequence[Cell]) -> list[Cell]:
 class Costs:
     """Guesses how long a run takes from the runs that were made.
 
-    Seconds per seed and trip are split into a factor of the method and one of the dataset; a dataset that was never run is scaled by its
-    nodes and edges from the others.
+    Seconds per seed and trip are those of the method on the dataset; else on other datasets, scaled by what methods that ran on both
+    tell, or by nodes and edges; a method that was never run is taken for an average one.
     """
 
     def __init__(self, paper: Paper, known: Iterable[Mapping]):
@@ -212,23 +212,25 @@ class Costs:
         self.sizes = paper.sizes
         self.rates: dict[tuple[str, str], list[float]] = {}
         for cell in known:
-            work = max(len(cell["seeds"]) * cell["client_trips"]["total"], 1)
-            self.rates.setdefault((cell["algorithm"], cell["dataset"]), []).append(cell["seconds"]["total"] / work)
+            work = len(cell["seeds"]) * cell["client_trips"]["total"]
+            if work and cell["seconds"]["total"] > 0:
+                self.rates.setdefault((cell["algorithm"], cell["dataset"]), []).append(cell["seconds"]["total"] / work)
 
     def seconds(self, algorithm: str, dataset: str, seeds: int, trips: int) -> float | None:
-        """Seconds of a run, None where nothing is known about the method."""
-        direct = self.rates.get((algorithm, dataset))
-        if direct:
-            return median(direct) * seeds * trips
-        guesses = [median(rates) * self._ratio(other, dataset) for (name, other), rates in self.rates.items() if name == algorithm]
-        return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * trips if guesses and min(guesses) > 0 else None
+        """Seconds of a run, None where nothing was run."""
+        own = [key for key in self.rates if key[0] == algorithm] or list(self.rates)
+        nearest = [key for key in own if key[1] == dataset] or own
+        guesses = [median(self.rates[key]) * self._ratio(key[1], dataset) for key in nearest]
+        return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * trips if guesses else None
 
     def _ratio(self, known: str, wanted: str) -> float:
         """How much longer the dataset ``wanted`` takes than ``known``: by methods that ran on both, else by size."""
+        if known == wanted:
+            return 1.0
         both = [
             median(self.rates[name, wanted]) / median(rates)
             for (name, dataset), rates in self.rates.items()
-            if dataset == known and (name, wanted) in self.rates and median(rates) > 0
+            if dataset == known and (name, wanted) in self.rates
         ]
         if both:
             return median(both)

@@ -14,7 +14,6 @@ from fgl_bench.reporting.plan import Cell, Costs, Paper, Table, duration
 from fgl_bench.reporting.published import Published
 
 MEAN = "mean"
-WIDTH = 140
 
 
 @dataclass(frozen=True)
@@ -128,22 +127,24 @@ def grid(
 
 # ---- what is said below a table
 
+WHICH = (
+    "*received* is the model that a client gets from the server, *trained* what it makes of it in its local epoch; *published* is the paper's "
+    "number, which does not say which of the two it is."
+)
 READING = {
     "accuracy": (
         "Ours: test accuracy at the evaluation point with the best validation accuracy of the whole federation (earliest of equals), "
-        "clients weighted by test nodes, mean over seeds ± half-width of the 95 % t-interval. *received* is the model that a client gets "
-        "from the server, *trained* what it makes of it in its local epoch; *published* is the paper's number, which does not say which of "
-        "the two it is. Best of ours in bold, for received and trained models apart. *mean* is the unweighted mean of a row's cells, worked "
-        "out anew for the published ones; the paper's Overall is not the mean of its cells everywhere and is not used."
+        "clients weighted by test nodes, mean over seeds ± half-width of the 95 % t-interval. "
+        f"{WHICH} Best of ours in bold, for received and trained models apart. *mean* is the unweighted mean of a row's cells, "
+        "worked out anew for the published ones; the paper's Overall is not the mean of its cells everywhere and is not used."
     ),
     "trips": (
-        "Ours: client trips (download, one local epoch, upload) at the first evaluation point whose validation accuracy reaches the target: "
-        "mean of the seeds that reached it ± half-width of the 95 % t-interval (how many did; mean with the others counted as the whole "
-        "budget). Best in bold by the last. *received* is the model that a client gets from the server, *trained* what it makes of it in its "
-        "local epoch. *published* averages the runs that reached the target; how many did was worked out from the paper's totals. The paper "
-        "labels a synchronous round by the trips before it, we by those after it (20 more)."
+        "Ours: client trips (download, one local epoch, upload) at the first evaluation point whose validation accuracy reaches the "
+        "target: mean of the seeds that reached it ± half-width of the 95 % t-interval (how many did; mean with the others counted "
+        f"as the whole budget). Best in bold by the last. {WHICH} It averages the runs that reached the target; how many did was worked "
+        "out from the paper's totals. The paper labels a synchronous round by the trips before it, we by those after it (20 more)."
     ),
-}  # fmt: skip
+}
 
 
 def listed(values: Sequence[str]) -> str:
@@ -219,7 +220,12 @@ def markdown(title: str, table: Grid, paragraphs: Sequence[str], absent: Sequenc
     for paragraph in paragraphs:
         lines += ["", paragraph]
     if absent:
-        lines += ["", "Not run (left empty above), with the estimated cost on the device above:", "", *(f"- {line}" for line in absent)]
+        lines += [
+            "",
+            "Not run (left empty above), with the cost estimated from the runs that were made:",
+            "",
+            *(f"- {line}" for line in absent),
+        ]
     return "\n".join(lines) + "\n"
 
 

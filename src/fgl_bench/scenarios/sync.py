@@ -85,8 +85,12 @@ class Sync(Stragglers):
 
             reported = {name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}
             mixing = method.mix(reported, arrived)
+            before = received.view(stack).clone() if self.drops_uploads else None
             received = mixing.apply(trained.view(stack), received.view(stack), setting.layout)
-            received = method.refine(received, trained.view(stack), arrived).flatten(0, 1)
+            received = method.refine(received, trained.view(stack), arrived)
+            if before is not None:  # a seed of which nobody was in time keeps what it had
+                received = torch.where(arrived.any(1)[:, None, None], received, before)
+            received = received.flatten(0, 1)
             done = (number + 1) * count
             if done in sim.mixing_at:
                 sim.mixing[done] = mixing.matrix().clone()

@@ -1,0 +1,181 @@
+"""Figures from run directories: accuracy against trips, client similarities, label distributions."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fgl_bench.data.federation import Federation
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.reporting.cells import write_bytes
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers.
+COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999")
+DASHES = ("-", "--", ":", "-.")
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e5e5e5",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.hashsalt": "fgl-bench",
+}
+SMALL = 200_000
+
+
+def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over seeds and half-width of the 95 % t-interval at every point, ``[S, T]`` to two ``[T]``; zero width for one seed."""
+    mean = values.mean(0)
+    if len(values) < 2:
+        return mean, np.zeros_like(mean)
+    return mean, stats.t.ppf(0.975, len(values) - 1) * values.std(0, ddof=1) / np.sqrt(len(values))
+
+
+def read_curve(run: Path, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Trips ``[T]`` and a column of ``history.csv`` by seed ``[S, T]``."""
+    table = pd.read_csv(run / "history.csv").pivot(index="trip", columns="seed", values=column)
+    return table.index.to_numpy(), table.to_numpy().T
+
+
+def similarities(run: Path) -> dict[int, np.ndarray]:
+    """The similarity matrices ``[S, C, C]`` that a run kept, by trip count; empty where its method compares no clients."""
+    path, prefix = run / "mixing.npz", "similarity_"
+    if not path.is_file():
+        return {}
+    with np.load(path) as file:
+        return {int(name.removeprefix(prefix)): file[name] for name in sorted(file.files) if name.startswith(prefix)}
+
+
+def curves(panels: Mapping[str, Mapping[str, Path]], title: str) -> Figure:
+    """Test accuracy against client trips: a column per panel, a row for received and one for trained models.
+
+    Args:
+        panels: run directories by line and panel, such as ``{"cora": {"FedAvg": path}}``.
+    """
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    with plt.rc_context(STYLE):
+        shape = (len(MODELS), len(panels))
+        figure, axes = plt.subplots(*shape, figsize=(4.2 * shape[1] + 0.4, 5.6), squeeze=False, sharex=True, sharey="col")
+        for column, (panel, lines) in enumerate(panels.items()):
+            for row, model in enumerate(MODELS):
+                axis: Axes = axes[row][column]
+                for name, run in lines.items():
+                    place = names.index(name)
+                    colour, dash = COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
+                    trips, values = read_curve(run, f"test_{model}")
+                    mean, half = band(100 * values)
+                    axis.plot(trips, mean, color=colour, linestyle=dash, linewidth=1.3, label=name)
+                    axis.fill_between(trips, mean - half, np.minimum(mean + half, 100), color=colour, alpha=0.12, linewidth=0)
+                axis.set_title(f"{panel}, {model} model", fontsize=9)
+                axis.set_xlim(left=0)
+            axes[-1][column].set_xlabel("client trips")
+        for axis in axes[:, 0]:
+            axis.set_ylabel("test accuracy in %")
+        _limit(axes)
+        handles = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
+        wide = 2 if shape[1] < 3 else 4
+        rows = -(-len(handles) // wide)
+        figure.suptitle(title)
+        figure.tight_layout(rect=(0, 0.035 * rows + 0.02, 1, 1))
+        figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=wide, fontsize=8)
+    return figure
+
+
+def _limit(axes: np.ndarray) -> None:
+    """Let the lines, not the bands, decide what is seen."""
+    for column in axes.T:
+        low = min((float(np.min(line.get_ydata()[1:])) for axis in column for line in axis.get_lines()), default=0.0)
+        high = max((float(np.max(line.get_ydata())) for axis in column for line in axis.get_lines()), default=100.0)
+        margin = 0.06 * max(high - low, 1.0)
+        column[0].set_ylim(low - margin, high + margin)
+
+
+def heatmaps(rows: Mapping[str, Mapping[int, np.ndarray]], trips: Sequence[int], title: str) -> Figure:
+    """Client similarities: a row per method, a column per trip count; grey where a client had not reported yet.
+
+    Args:
+        rows: matrices ``[S, C, C]`` by trip count and method; the first seed is shown.
+    """
+    with plt.rc_context(STYLE | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
+        shape = (len(rows), len(trips))
+        figure, axes = plt.subplots(*shape, figsize=(2.3 * shape[1] + 1.2, 2.4 * shape[0] + 0.5), squeeze=False, layout="constrained")
+        colours = matplotlib.colormaps["viridis"].with_extremes(bad="#cccccc")
+        picture = None
+        for line, (name, matrices) in zip(axes, rows.items(), strict=True):
+            for axis, at in zip(line, trips, strict=True):
+                axis.set_xticks([])
+                axis.set_yticks([])
+                if at in matrices:
+                    picture = axis.imshow(matrices[at][0], vmin=0, vmax=1, cmap=colours, interpolation="nearest")
+                axis.set_title(f"trip {at}", fontsize=9)
+            line[0].set_ylabel(name)
+        if picture is not None:
+            figure.colorbar(picture, ax=axes, label="cosine similarity of clients", shrink=0.8)
+        figure.suptitle(title)
+    return figure
+
+
+def label_counts(federation: Federation) -> np.ndarray:
+    """Nodes by class and client, ``[Y, C]``."""
+    return np.stack([np.bincount(client.labels, minlength=federation.num_classes) for client in federation.clients], 1)
+
+
+def label_distributions(counts: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:
+    """Which labels every client holds: a row per dataset, a column per split; a circle's area is the number of nodes.
+
+    Args:
+        counts: ``[Y, C]`` by split and dataset.
+    """
+    splits = list(dict.fromkeys(split for of_dataset in counts.values() for split in of_dataset))
+    with plt.rc_context(STYLE):
+        heights = [0.22 * max(len(m) for m in of_dataset.values()) + 0.9 for of_dataset in counts.values()]
+        figure, axes = plt.subplots(
+            len(counts), len(splits), figsize=(5.0 * len(splits), sum(heights) + 0.3), squeeze=False, layout="constrained",
+            gridspec_kw={"height_ratios": heights},
+        )  # fmt: skip
+        for line, (dataset, of_dataset) in zip(axes, counts.items(), strict=True):
+            for axis, split in zip(line, splits, strict=True):
+                matrix = of_dataset[split]
+                label, client = np.nonzero(matrix)
+                area = matrix[label, client] / max(m.max() for m in of_dataset.values())
+                axis.scatter(client, label, s=110 * area, color=COLOURS[6], linewidths=0)
+                axis.set_title(f"{dataset}, {split}", fontsize=9)
+                axis.set_xlim(-1, matrix.shape[1])
+                axis.set_ylim(-0.7, len(matrix) - 0.3)
+                axis.set_yticks(range(len(matrix)))
+                axis.set_xticks(range(matrix.shape[1]))
+                axis.tick_params(labelsize=7)
+            line[0].set_ylabel("class")
+        for axis in axes[-1]:
+            axis.set_xlabel("client")
+        figure.suptitle(title)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write ``path`` with the ending png, and svg where that is small; closes the figure."""
+    written = []
+    for ending, options in (("png", {"dpi": 130}), ("svg", {"metadata": {"Date": None}})):
+        target, data = path.with_suffix(f".{ending}"), io.BytesIO()
+        figure.savefig(data, format=ending, **options)
+        if ending == "svg" and data.tell() > SMALL:
+            target.unlink(missing_ok=True)
+            continue
+        write_bytes(target, data.getvalue())
+        written.append(target)
+    plt.close(figure)
+    return written

@@ -1,0 +1,29 @@
+"""What batching must not change, for any method: seeds together or alone, chunks, repeats."""
+
+from __future__ import annotations
+
+import torch
+
+from fgl_bench.models.gcn import GCN
+from tests.algorithms.comparing import TIGHT
+from tests.reference.small import small_federation
+from tests.small_runs import simulate
+
+
+def assert_batching_changes_nothing(method, scenario, **settings):
+    """``method`` and ``scenario`` make fresh instances; with dropout and two local epochs."""
+    federations = [small_federation(seed, clients=6) for seed in (0, 1, 2)]
+    settings = {"rounds": 6, "local_epochs": 2, "model": GCN(hidden=8, layers=2, dropout=0.5), **settings}
+    together = simulate(federations, method(), scenario(), **settings)
+    again = simulate(federations, method(), scenario(), **settings)
+    for a, b in zip(together.trips, again.trips, strict=True):
+        assert all(torch.equal(x, y) for pair, other in zip(a, b, strict=True) for x, y in zip(pair, other, strict=True))
+    others = [
+        (simulate(federations[2:], method(), scenario(), **settings), 12),
+        *((simulate(federations, method(), scenario(), chunk=chunk, **settings), 0) for chunk in (1, 4)),
+    ]
+    for run, first in others:
+        for row, trips in enumerate(run.trips):
+            for pair, other in zip(trips, together.trips[first + row], strict=True):
+                for x, y in zip(pair, other, strict=True):
+                    torch.testing.assert_close(x, y, **TIGHT)
