@@ -7,10 +7,10 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test lint bench wheel-check clean
+.PHONY: help setup quickstart test lint bench reproduce-tables figures wheel-check clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create $(VENV) with the package and what its tests need
 
@@ -33,6 +33,17 @@ lint: $(READY) ## check style
 
 bench: $(READY) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
+
+# PAPER, and comma-separated TABLE, DATASETS, METHODS, SEEDS narrow what is run; DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan.
+PAPER ?= fedsa_gcl
+DATA  := if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi;
+reproduce-tables: $(READY) ## run what a paper's tables lack, then write results/tables/PAPER (see docs/reproduction.md)
+	$(DATA) $(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
+	  $(if $(METHODS),--methods $(METHODS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
+	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(ARGS)
+
+figures: $(READY) ## draw a paper's figures from the runs into results/figures/PAPER
+	$(DATA) $(PY) scripts/make_figures.py --paper $(PAPER) $(ARGS)
 
 wheel-check: $(READY) ## build the wheel, install it elsewhere and run it from outside the checkout
 	$(PY) -m pytest tests/test_packaging.py $(ARGS)

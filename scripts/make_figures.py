@@ -2,7 +2,8 @@
 
     python scripts/make_figures.py --paper fedsa_gcl
 
-Lines and heatmaps whose runs are not there are left out, and a figure without any is not drawn; label distributions need the data sets only.
+Lines and heatmaps whose runs are not there are left out, and a figure without any is not drawn; label distributions need nothing
+but the data sets.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ def fedsa_gcl(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
         yield "figure3_labels", figures.label_distributions(distributions, "Labels of every client")
 
     for full, suffix, what in ((FEDSA_GCL, "", "LSC as printed"), (FEDSA_GCL_T20, "_t20", "LSC at temperature 20")):
-        rows = [
-            row for row in tables["figure4"].rows if row is full or row.key.startswith(f"{full.key}_no") or row.key == f"{full.key}_moments"
-        ]
+        rows = [full, *(row for row in tables["figure4"].rows if row.title.startswith(f"{full.title}, "))]
         panels = {}
         for dataset in PICTURED:
-            lines = {row.title.partition(", ")[2].partition(", ")[2] or "full": runs.get(("figure4", row.key, dataset)) for row in rows}
+            lines = {
+                row.title.removeprefix(f"{full.title}, ") if row is not full else "full": runs.get(("figure4", row.key, dataset))
+                for row in rows
+            }
             panels[dataset] = {name: run for name, run in lines.items() if run}
         if any(panels.values()):
             yield f"figure4_ablation{suffix}", figures.curves(panels, f"FedSA-GCL without one of its parts ({what})")
@@ -94,8 +96,8 @@ def label_counts(options: argparse.Namespace) -> dict:
     with Composer() as composed:
         for dataset in options.datasets:
             for split, table in (("louvain", "table2"), ("metis", "table3")):
-                overrides = [f"experiment=fedsa_gcl/{table}", f"dataset={dataset}", "seeds=[0]", *PAPER.dataset_overrides.get(dataset, ())]
-                cfg = composed([*overrides, *options.extra])
+                overrides = [f"experiment=fedsa_gcl/{table}", f"dataset={dataset}", *PAPER.dataset_overrides.get(dataset, ())]
+                cfg = composed([*overrides, *options.extra, "seeds=[0]"])
                 if options.data_dir:
                     cfg.data_dir = options.data_dir
                 cfg.cache_dir = str(Path(cfg.cache_dir).expanduser())

@@ -252,8 +252,10 @@ def test_a_push_is_merged_before_the_next_trip_begins_and_the_upload_is_unmerged
     starts = [row for trips in result.trips for row, _ in trips]
     merged = [(args, out) for args, out in begun if args[0].confidence is not None]
     assert merged
-    for (_, own, _), _ in merged:
+    sent = pushes(served_)
+    for (push, own, _), _ in merged:
         assert any(torch.equal(own, row) for row in trained)
+        assert any(torch.equal(push.model, m.model) and push.client == m.client for m in sent)
     assert sum(any(torch.equal(out, row) for row in starts) for _, out in merged) >= len(merged) - 6, "all but trips still under way"
     for (_, uploads), _ in served_:
         for upload in uploads:

@@ -147,7 +147,7 @@ def test_dense_and_sparse_features_train_equal_models(monkeypatch):
     federation = small_federation(0)
     models = []
     for threshold in (0.0, 1.0):  # above which features are stored dense
-        monkeypatch.setattr("fgl_bench.engine.batch.DENSE_ABOVE", threshold)
+        monkeypatch.setattr("fgl_bench.engine.batch.DENSE_ABOVE", {"cpu": threshold})
         run = simulate([federation], FedAvg(), synchronous(), rounds=4, model=GCN(hidden=4, layers=2, dropout=0.5))
         models.append(torch.stack([trained for trips in run.trips for _, trained in trips]))
         kinds = type(run.sim.trainer.batch.features)

@@ -6,7 +6,6 @@ as they stand.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -79,11 +78,11 @@ class MOON:
         """One node's loss, from its representations."""
 
         def exponential(other):
+            if not now.any() or not other.any():
+                return torch.ones((), dtype=now.dtype)  # a zero vector has cosine 0 to everything
             return torch.exp(torch.dot(now, other) / (now.norm() * other.norm()) / self.temperature)
 
-        if not now.any():
-            return torch.tensor(math.log(1 + len(previous)), dtype=now.dtype)
-        near, far = (exponential(received) if received.any() else 1.0), sum(exponential(p) if p.any() else 1.0 for p in previous)
+        near, far = exponential(received), sum(exponential(other) for other in previous)
         return -torch.log(near / (near + far))
 
     def trip(self, i: int, client: Client, w: torch.Tensor, epochs: int) -> None:

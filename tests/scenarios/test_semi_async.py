@@ -70,28 +70,27 @@ def test_a_timetable_on_the_clock():
 
 
 def test_a_timetable_by_trips():
-    """The same four clients; client 3 lags two cycles of four trips, so its first upload is released when eight trips are
-    counted, wherever the clock then stands, and the second at 10 + 8 trips. By hand:
+    """Client 0 lags two cycles of four trips, so its first upload is released once eight trips are counted, wherever the clock
+    then stands, and the second at 10 + 8 trips. By hand:
 
-    t = 1: 0, 1 -> version 1; 2 queues. t = 2: 0 -> version 2 with 2; 1 queues. t = 3: 0 -> version 3 with 1; 2 queues.
-    t = 4: 0 -> version 4 with 2, the eighth trip: client 3 is released at t = 4. 1 (smaller number) queues, 3 -> version 5.
-    t = 5: 0, 1 -> version 6; 2 queues. t = 6: 0 -> version 7 with 2; 1 queues. t = 7: 0 -> version 8 with 1; 2 queues, the
-    17th trip. t = 8: 0, the 18th, -> version 9 with 2, and client 3 is released; 1 queues, 3 -> version 10.
+    t = 1: 1, 2 -> version 1; 3 queues. t = 2: 1 -> version 2 with 3; 2 queues. t = 3: 1 -> version 3 with 2; 3 queues.
+    t = 4: 1 -> version 4 with 3, the eighth trip, which releases client 0: it is before 2, and both -> version 5, ten trips.
+    t = 5: 1, 2 -> version 6; 3 queues. t = 6: 1 -> version 7 with 3; 2 queues. t = 7: 1 -> version 8 with 2; 3 queues.
+    t = 8: 1, the 18th trip, -> version 9 with 3, and client 0 is released: 0, 2 -> version 10.
     """
-    _, (loop,) = run(buff(buffer=2), fixed((1, 1, 1, 2), lag_unit="trips"), trips=20)
+    _, (loop,) = run(buff(buffer=2), fixed((2, 1, 1, 1), lag_unit="trips"), trips=20)
     assert loop.trace == [
-        (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (3, 0), (3, 2), (4, 0), (4, 1), (4, 3),
-        (5, 0), (5, 1), (5, 2), (6, 0), (6, 1), (7, 0), (7, 2), (8, 0), (8, 1), (8, 3),
+        (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (3, 3), (4, 1), (4, 0), (4, 2),
+        (5, 1), (5, 2), (5, 3), (6, 1), (6, 2), (7, 1), (7, 3), (8, 1), (8, 0), (8, 2),
     ]  # fmt: skip
-    assert loop.server.version == 10
     assert [step[2] for step in loop.steps][:5] == [
-        [(0, 0, 0), (1, 0, 0)],
-        [(2, 0, 1), (0, 1, 0)],
-        [(1, 1, 1), (0, 2, 0)],
-        [(2, 2, 1), (0, 3, 0)],
-        [(1, 3, 1), (3, 0, 4)],
+        [(1, 0, 0), (2, 0, 0)],
+        [(3, 0, 1), (1, 1, 0)],
+        [(2, 1, 1), (1, 2, 0)],
+        [(3, 2, 1), (1, 3, 0)],
+        [(0, 0, 4), (2, 3, 1)],
     ]
-    assert loop.steps[-1] == (10, 8, [(1, 8, 1), (3, 5, 4)])
+    assert loop.steps[-1] == (10, 8, [(0, 5, 4), (2, 8, 1)])
     assert loop.forced == 0
 
 

@@ -43,14 +43,11 @@ def test_a_deadline_leaves_late_uploads_out_but_counts_their_trips():
     sizes[1] = 0
     for matrix in result.sim.mixing.values():
         np.testing.assert_allclose(matrix[0], np.tile(sizes / sizes.sum(), (5, 1)))
-    for trip in result.trips:
-        torch.testing.assert_close(trip[1][0], result.trips[0][1][0], **TIGHT), "the late one starts again from the newest model"
+    for trip in result.trips:  # the late one, too, starts again from the newest model
+        torch.testing.assert_close(trip[1][0], result.trips[0][1][0], **TIGHT)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [FedAvg, lambda: FedGTA(**GTA)],
-)
+@pytest.mark.parametrize("method", [FedAvg, lambda: FedGTA(**GTA)])
 def test_a_round_that_nobody_finishes_in_time_changes_no_model(method):
     result = simulate([small_federation(0)], method(), lagging((2, 2, 2, 2, 2), deadline=1.0), rounds=3)
     for trips in result.trips:

@@ -208,8 +208,8 @@ class Algorithm:
         up, down, _ = self.traffic().bytes
         return [(trips * up, trips * down)] * len(self.setting.seeds)
 
-    def regraph(self, number: int) -> tuple[Batch, Batch] | None:
-        """The graphs that all clients train and are evaluated on from round ``number`` on; None keeps them as they are."""
+    def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
+        """Called before round ``number``: the graphs that all clients train and are evaluated on from then on; None keeps both."""
         return None
 
     # ---- semi-asynchronous server steps

@@ -32,7 +32,7 @@ class Adam:
             rows: the k replicas whose state belongs to them.
             able: positions among the k that take the step; None means all.
         """
-        if self._together and able is None and len(rows) == len(self.first):
+        if self._together and able is None and list(rows) == list(range(len(self.first))):
             self._update([theta], [gradient], [self.first], [self.second], [self._count])
             return
         self._part()

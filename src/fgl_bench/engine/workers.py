@@ -59,6 +59,8 @@ def _together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[]
             worker.join()
     except BaseException:  # Ctrl-C reaches the main thread only
         cancel()
+        for worker in workers:
+            worker.join(timeout=5)
         raise
     if errors:
         raise errors[0]

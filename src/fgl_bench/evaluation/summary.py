@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import stats
@@ -13,8 +13,12 @@ MODELS = ("received", "trained")
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean, sample standard deviation (ddof 1) and half-width of the 95 % t-interval; the last two are None for one value."""
+    """Mean, sample standard deviation (ddof 1) and half-width of the 95 % t-interval; the last two are None for one value.
+
+    Undefined values (NaN) are left out.
+    """
     x = np.asarray(values, dtype=np.float64)
+    x = x[~np.isnan(x)]
     if x.size < 2:
         return {"mean": float(x.mean()) if x.size else None, "std": None, "ci95": None}
     std = float(x.std(ddof=1))
@@ -30,6 +34,12 @@ def trips_to(history: History, model: str, target: float, weights: np.ndarray | 
     """Fewest trips at an evaluation point whose validation score reaches ``target``; None if none does."""
     reached = np.flatnonzero(history.pooled(model, weights)[:, 0] >= target)
     return int(history.trips[reached[0]]) if reached.size else None
+
+
+def _over_clients(statistic: Callable[[np.ndarray], float], scores: np.ndarray) -> float:
+    """``statistic`` of the clients that have a score; NaN if none has."""
+    scores = scores[~np.isnan(scores)]
+    return float(statistic(scores)) if scores.size else float("nan")
 
 
 def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.ndarray] | None = None) -> dict:
@@ -48,8 +58,8 @@ def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.n
         "selected_trips": [int(h.trips[t]) for h, t in zip(histories, points, strict=True)],
         "val": spread([float(p[t, 0]) for p, t in zip(pooled, points, strict=True)]),
         "last": {**spread([float(p[-1, 1]) for p in pooled]), "per_seed": [float(p[-1, 1]) for p in pooled]},
-        "macro": spread([float(np.nanmean(c)) for c in clients]),
-        "worst_client": spread([float(np.nanmin(c)) for c in clients]),
+        "macro": spread([_over_clients(np.mean, c) for c in clients]),
+        "worst_client": spread([_over_clients(np.min, c) for c in clients]),
         "per_client": [[None if np.isnan(v) else float(v) for v in c] for c in clients],
     }
 

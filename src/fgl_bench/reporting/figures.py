@@ -61,15 +61,18 @@ def similarities(run: Path) -> dict[int, np.ndarray]:
 
 
 def curves(panels: Mapping[str, Mapping[str, Path]], title: str) -> Figure:
-    """Test accuracy against client trips: a column per panel, a row for received and one for trained models.
+    """Test accuracy against client trips: a column per panel, a row for received and one for trained models; a single panel lies flat.
 
     Args:
-        panels: run directories by line and panel, such as ``{"cora": {"FedAvg": path}}``.
+        panels: run directories by line and panel, such as ``{"cora": {"FedAvg": path}}``; panels without lines are left out.
     """
+    panels = {panel: lines for panel, lines in panels.items() if lines}
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     with plt.rc_context(STYLE):
-        shape = (len(MODELS), len(panels))
-        figure, axes = plt.subplots(*shape, figsize=(4.2 * shape[1] + 0.4, 5.6), squeeze=False, sharex=True, sharey="col")
+        shape = (len(MODELS), len(panels)) if len(panels) > 1 else (1, len(MODELS))
+        size = (4.2 * shape[1] + 0.4, 2.5 * shape[0] + 1.2)
+        figure, grid = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey="col" if len(panels) > 1 else "all")
+        axes = grid.reshape(len(MODELS), len(panels))
         for column, (panel, lines) in enumerate(panels.items()):
             for row, model in enumerate(MODELS):
                 axis: Axes = axes[row][column]
@@ -82,15 +85,16 @@ def curves(panels: Mapping[str, Mapping[str, Path]], title: str) -> Figure:
                     axis.fill_between(trips, mean - half, np.minimum(mean + half, 100), color=colour, alpha=0.12, linewidth=0)
                 axis.set_title(f"{panel}, {model} model", fontsize=9)
                 axis.set_xlim(left=0)
-            axes[-1][column].set_xlabel("client trips")
-        for axis in axes[:, 0]:
+        for axis in grid[-1]:
+            axis.set_xlabel("client trips")
+        for axis in grid[:, 0]:
             axis.set_ylabel("test accuracy in %")
         _limit(axes)
         handles = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
         wide = 2 if shape[1] < 3 else 4
         rows = -(-len(handles) // wide)
         figure.suptitle(title)
-        figure.tight_layout(rect=(0, 0.035 * rows + 0.02, 1, 1))
+        figure.tight_layout(rect=(0, (0.19 * rows + 0.1) / size[1], 1, 1))
         figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=wide, fontsize=8)
     return figure
 
@@ -171,7 +175,8 @@ def save(figure: Figure, path: Path) -> list[Path]:
     written = []
     for ending, options in (("png", {"dpi": 130}), ("svg", {"metadata": {"Date": None}})):
         target, data = path.with_suffix(f".{ending}"), io.BytesIO()
-        figure.savefig(data, format=ending, **options)
+        with plt.rc_context(STYLE):
+            figure.savefig(data, format=ending, **options)
         if ending == "svg" and data.tell() > SMALL:
             target.unlink(missing_ok=True)
             continue

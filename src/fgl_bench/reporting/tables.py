@@ -128,8 +128,8 @@ def grid(
 # ---- what is said below a table
 
 WHICH = (
-    "*received* is the model that a client gets from the server, *trained* what it makes of it in its local epoch; *published* is the paper's "
-    "number, which does not say which of the two it is."
+    "*received* is the model that a client gets from the server, *trained* what it makes of it in its local epoch; *published* is the "
+    "paper's number, which does not say which of the two it is."
 )
 READING = {
     "accuracy": (

@@ -57,7 +57,7 @@ class Sync(Stragglers):
         trained_at: dict[int, np.ndarray] = {}
 
         for number in range(sim.rounds):
-            graphs = method.regraph(number)
+            graphs = method.regraph(number, trainer.batch, trainer.evaluation)
             if graphs is not None:
                 trainer.regraph(*graphs)
             now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds

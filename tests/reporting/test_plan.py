@@ -1,0 +1,129 @@
+"""The plan of a paper's runs: each once, the same runs as the command line makes, in a telling order, with sensible guesses."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from fgl_bench.errors import UserError
+from fgl_bench.reporting import plan as planning
+from fgl_bench.reporting.papers.fedsa_gcl import PAPER
+from fgl_bench.reporting.plan import Cell, Composer, Costs, Paper, Row, Table, duration, in_order, load_paper, located, plan
+from fgl_bench.reporting.published import read_published, targets
+
+ROOT = Path(__file__).parents[2]
+TABLES = {table.key: table for table in PAPER.tables}
+NARROW = {"local", "fedavg", "fedsa_gcl", "fedsa_gcl_t20"}
+
+
+def narrow(key: str, datasets: tuple[str, ...] = ("cora", "photo")) -> Table:
+    table = TABLES[key]
+    return dataclasses.replace(table, rows=tuple(row for row in table.rows if row.key in NARROW), datasets=datasets)
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[Cell]:
+    return plan(PAPER, [narrow(key) for key in ("2", "3", "4", "6", "7", "figure4")])
+
+
+def by(cells: list[Cell], table: str, row: str, dataset: str) -> Cell:
+    [cell] = [cell for cell in cells if (cell.table, cell.row.key, cell.dataset) == (table, row, dataset)]
+    return cell
+
+
+def test_a_cells_command_composes_to_its_hash(cells: list[Cell]) -> None:
+    some = [by(cells, *which) for which in (("2", "local", "photo"), ("4", "fedsa_gcl_t20", "cora"), ("7", "fedavg", "cora"))]
+    with Composer() as composed:
+        assert [located(composed(cell.overrides)) for cell in some] == [(cell.digest, cell.folder) for cell in some]
+
+
+def test_runs_are_shared_where_the_setting_is_the_same_and_only_there(cells: list[Cell]) -> None:
+    assert by(cells, "7", "fedavg", "cora").digest == by(cells, "3", "fedavg", "cora").digest
+    assert by(cells, "6", "fedavg", "cora").digest == by(cells, "2", "fedavg", "cora").digest
+    assert by(cells, "figure4", "fedsa_gcl", "cora").digest == by(cells, "3", "fedsa_gcl", "cora").digest
+    fedsa = {by(cells, key, row, "cora").digest for key in ("2", "3", "4", "6", "7") for row in ("fedsa_gcl", "fedsa_gcl_t20")}
+    assert len(fedsa) == 10
+
+
+def test_presets_are_the_papers_setting(cells: list[Cell]) -> None:
+    with Composer() as composed:
+        for table, split, every in (("2", "Louvain", None), ("3", "Metis", None), ("7", "Metis", 5)):
+            cfg = composed(by(cells, table, "fedsa_gcl", "cora").overrides)
+            assert cfg.split._target_.endswith(split) and list(cfg.split.per_seed) == []
+            assert (cfg.trips, cfg.num_clients, cfg.local_epochs, cfg.eval_every) == (2000, 20, 1, every)
+            assert cfg.scenario.slow_fraction == 0.3 and list(cfg.scenario.lag) == [2, 5] and not cfg.dataset.largest_component
+        assert composed(by(cells, "3", "fedavg", "photo").overrides).dataset.largest_component
+        assert composed(by(cells, "3", "fedavg", "cora").overrides).scenario.slow_fraction == 0.3
+        for key, kind in (("4", "LabelSparsity"), ("5", "TopologySparsity")):
+            sparsity = composed([f"experiment=fedsa_gcl/table{key}", "dataset=cora", "algorithm=fedgta"]).scenario.sparsity
+            assert sparsity._target_.endswith(kind) and sparsity.rate == 0.1 and sparsity.evaluation == "clean"
+
+
+@pytest.mark.parametrize("table", ["6", "7"])
+def test_every_target_that_is_printed_is_measured(table: str) -> None:
+    printed = targets(read_published(ROOT / "results/published/fedsa_gcl.csv"), table)
+    assert set(printed) == set(TABLES[table].datasets)
+    with Composer() as composed:
+        cfg = composed([f"experiment=fedsa_gcl/table{table}"])
+    assert set(printed.values()) <= set(cfg.targets)
+
+
+def test_every_printed_cell_has_a_place() -> None:
+    placed = {(table.key, dataset, row.published) for table in PAPER.tables for row in table.rows for dataset in table.datasets}
+    assert set(read_published(ROOT / "results/published/fedsa_gcl.csv")) <= placed
+
+
+def test_each_run_is_made_once_telling_methods_and_small_datasets_first() -> None:
+    rows = [Row(name, name, name) for name in ("slow", "telling")]
+    tables = tuple(Table(key, "", "", "accuracy", ("large", "small"), tuple(rows)) for key in ("1", "2"))
+    paper = Paper("p", "P", tables, first=("telling",), late=("large",))
+    runs = [
+        Cell(table.key, row, dataset, (), f"{'shared' if dataset == 'small' else table.key}-{row.key}-{dataset}", Path())
+        for table in tables
+        for row in table.rows
+        for dataset in table.datasets
+    ]
+    absent = Cell("1", Row("new", "new", "new"), "small", (), "", Path())
+    assert [(c.table, c.row.key, c.dataset) for c in in_order(paper, [absent, *runs])] == [
+        ("1", "telling", "small"),
+        ("1", "slow", "small"),
+        ("1", "telling", "large"),
+        ("2", "telling", "large"),
+        ("1", "slow", "large"),
+        ("2", "slow", "large"),
+    ]
+
+
+def test_a_method_without_a_yaml_is_planned_as_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "available", lambda name: name != "fedavg")
+    cells = plan(PAPER, [narrow("3", ("cora",))])
+    assert {cell.row.key for cell in cells if not cell.digest} == {"fedavg"}
+    assert len(cells) == len(NARROW)
+
+
+def known(algorithm: str, dataset: str, seconds: float, seeds: int = 5, trips: int = 2000) -> dict:
+    total = {"total": trips}
+    return {"algorithm": algorithm, "dataset": dataset, "seconds": {"total": seconds}, "seeds": list(range(seeds)), "client_trips": total}
+
+
+def test_costs_are_scaled_by_seeds_trips_method_and_dataset() -> None:
+    paper = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (20, 40), "c": (30, 50)})
+    costs = Costs(paper, [known("x", "a", 100), known("x", "b", 400), known("y", "a", 10)])
+    assert costs.seconds("x", "a", 5, 2000) == pytest.approx(100)
+    assert costs.seconds("x", "a", 1, 1000) == pytest.approx(10)
+    assert costs.seconds("y", "b", 5, 2000) == pytest.approx(40)  # as x: four times a
+    assert costs.seconds("y", "c", 5, 2000) == pytest.approx(40)  # by size: four times a
+    assert 10 < costs.seconds("z", "a", 5, 2000) < 100  # never run: an average method
+    assert Costs(paper, []).seconds("x", "a", 5, 2000) is None
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(None, "cost unknown"), (0.2, "about 1 s"), (200, "about 3 min"), (9000, "about 2.5 h")])
+def test_durations_are_for_people(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_an_unknown_paper_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UserError, match="nope.*fedsa_gcl"):
+        load_paper("nope")
