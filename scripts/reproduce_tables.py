@@ -97,6 +97,7 @@ class Reproduction:
         self.tables: list[Table] = [self._with(table, datasets) for table in self.paper.tables if not chosen or table.key in chosen]
         self.cells = plan(self.paper, self.tables, self.extra)
         self.stored: dict[str, dict] = {}
+        self.stopping = False
 
     def _check(self, variable: str, given: list[str], allowed: list[str]) -> None:
         for name in given:
@@ -122,19 +123,22 @@ class Reproduction:
             return 0
         failed, status = [], 0
         if not self.options.tables_only:
-            previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-            try:
-                failed = self.work(todo)
-            except KeyboardInterrupt:
-                status = 130
-            finally:
-                signal.signal(signal.SIGTERM, previous)
+            # A flag that the loop reads, and no exception, which could strike between a process and the note of it.
+            previous = {number: signal.signal(number, self.stop) for number in (signal.SIGINT, signal.SIGTERM)}
+            failed = self.work(todo)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            status = 130 if self.stopping else 0
         self.write()
         for cell in failed:
             print(f"failed: {cell.name}: {cell.command}", file=sys.stderr)
         if status:
             print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
         return status or int(bool(failed))
+
+    def stop(self, *_: object) -> None:
+        """Handler of Ctrl-C and of an end signal."""
+        self.stopping = True
 
     def wanted(self, cell: Cell) -> bool:
         """Whether the cell is among the datasets and methods that were asked for."""
@@ -172,7 +176,8 @@ class Reproduction:
         done = len({cell.digest for cell in self.cells if self.wanted(cell) and cell.digest in self.stored})
         costs = [self.cost(cell) for cell in todo]
         unknown = f", {costs.count(None)} of them of unknown cost" if None in costs else ""
-        print(f"{done} run(s) complete, {len(todo)} to make{unknown}: {duration(sum(c or 0 for c in costs)) if todo else 'nothing to do'}")
+        total = sum(c or 0 for c in costs) or None
+        print(f"{done} run(s) complete, {len(todo)} to make{unknown}: {duration(total) if todo else 'nothing to do'}")
         if self.options.list:
             for cell, seconds in zip(todo, costs, strict=True):
                 print(f"  {cell.name}: {duration(seconds)}\n    {cell.command}")
@@ -183,14 +188,14 @@ class Reproduction:
         running: list[Job] = []
         failed, waiting, end = [], list(todo), time.monotonic() + 3600 * (self.options.hours or 1e6)
         try:
-            while waiting or running:
+            while (waiting or running) and not self.stopping:
                 while waiting and len(running) < self.options.jobs:
                     cell = waiting.pop(0)
                     if time.monotonic() + (self.cost(cell) or 0) > end:
                         print(f"left out, no time: {cell.name}", flush=True)
                         continue
                     running.append(self.start(cell))
-                for job in [job for job in running if job.process.poll() is not None]:
+                for job in [job for job in running if not self.stopping and job.process.poll() is not None]:
                     running.remove(job)
                     if not self.finish(job):
                         failed.append(job.cell)

@@ -19,7 +19,7 @@ from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.config import build, label, resolve_budget
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.memory import available_bytes, keep_freed_memory, plan
+from fgl_bench.engine.memory import available_bytes, keep_freed_memory, plan, seed_bytes
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.workers import side_by_side
 from fgl_bench.evaluation.history import History
@@ -122,7 +122,11 @@ def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.d
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     budget = int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
     widths = [shape[-1] for shape in layout.shapes.values()]
-    chunking = plan(federations, layout, widths, 8, dtype.itemsize, device, budget, cfg.seeds_per_chunk)
+    method: Algorithm = build(cfg.algorithm)
+    stacks, copies = scenario.keeps(cfg.participation, method)
+    stacks += method.stacks + (2 if method.trains else 0)  # Adam's two moments
+    need = seed_bytes(federations, layout, widths, stacks, dtype.itemsize, device, 1 + method.operators, copies)
+    chunking = plan(federations, layout, widths, need, device, budget, cfg.seeds_per_chunk)
     keep_freed_memory()
     parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
 
@@ -243,7 +247,7 @@ def summarise(
             "total": int(histories[0].trips[-1]),
             "to_target": {f"{target:g}": trips_to_target(histories, target, budget, weights) for target in cfg.targets},
         },
-        "bytes": {"upload": int(np.mean([h.upload[-1] for h in histories])), "download": int(np.mean([h.download[-1] for h in histories]))},
+        "bytes": moved(histories),
         "virtual_time": float(np.mean([h.time[-1] for h in histories])),
         "staleness": staleness(histories),
         "seconds": seconds,
@@ -261,6 +265,12 @@ def summarise(
             "classes": federations[0].num_classes,
         },
     }  # fmt: skip
+
+
+def moved(histories: Sequence[History]) -> dict[str, int]:
+    """Bytes sent up and down per seed; without a server also those that the busiest client has sent and received."""
+    names = ("upload", "download") if histories[0].busiest is None else ("upload", "download", "busiest")
+    return {name: int(np.mean([getattr(h, name)[-1] for h in histories])) for name in names}
 
 
 def staleness(histories: Sequence[History]) -> dict[str, float] | None:

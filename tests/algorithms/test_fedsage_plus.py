@@ -131,7 +131,7 @@ def test_generating_a_true_neighbour_costs_nothing():
     client = make_client(9)
     made = Neighbourhoods([client], 1)
     x = torch.from_numpy(client.features.toarray())
-    nearest = made.nearest(x[[[3, 4]]], np.array([[[4, 3, 7]]]), np.ones((1, 1, 3), dtype=bool))
+    nearest = made.nearest(x[[3, 4]][None], np.array([[[4, 3, 7]]]), np.ones((1, 1, 3), dtype=bool))
     torch.testing.assert_close(nearest, torch.zeros(1, 1, 2, dtype=torch.float64), rtol=0, atol=1e-14)
 
 
@@ -264,7 +264,8 @@ def test_graphs_being_mended_are_the_mended_graphs(model, sparse):
         parameters = layout.views(theta[rows])
         return model.forward(parameters, graph, model.first(parameters, graph), no_dropout).logits
 
-    view, fixed = logits(MendedGraph(batch, features, slots)), logits(made)
+    moving = MendedGraph(batch, features, slots)
+    view, fixed = moving.real(logits(moving)), logits(made)
     for i, client in enumerate(clients):
         generated = features[i][slots[i]].numpy()
         real = np.repeat(np.arange(batch.nodes), slots[i].sum(-1).numpy())
@@ -443,7 +444,7 @@ def test_a_model_that_cannot_run_on_graphs_being_mended_is_refused():
 # ---- what the generators learn
 
 
-def homophilous(clients=3, size=60, classes=3, words=12):
+def homophilous(clients=3, size=80, classes=3, words=12):
     """Clients of dense same-class neighbourhoods whose features are 0/1 words, of which every class has four of its own."""
     draw, made = np.random.default_rng(5), []
     for _ in range(clients):
@@ -452,20 +453,21 @@ def homophilous(clients=3, size=60, classes=3, words=12):
         upper = np.triu(draw.random((size, size)) < np.where(alike, 0.3, 0.005), 1)
         words_of = np.arange(words) // (words // classes) == labels[:, None]
         role = draw.permutation(size) % 3
-        made.append(
-            replace(
-                from_edges(np.argwhere(upper).tolist() and [tuple(e) for e in np.argwhere(upper).tolist()], labels.tolist()),
-                features=(draw.random((size, words)) < np.where(words_of, 0.8, 0.05)).astype(np.float64), train=role == 0, val=role == 1, test=role == 2,
-            )
-        )  # fmt: skip
+        features = (draw.random((size, words)) < np.where(words_of, 0.8, 0.05)).astype(np.float64)
+        client = from_edges([(int(a), int(b)) for a, b in np.argwhere(upper)], labels.tolist(), features=features)
+        made.append(replace(client, train=role == 0, val=role == 1, test=role == 2))
     return federation(made)
 
 
-def test_held_out_hidden_neighbours_are_predicted_better_than_by_the_mean():
-    """On nodes outside the training set, whose hidden neighbours no loss has seen in that role."""
-    federated = homophilous()
-    made = method(gen_rounds=61, latent=16, encoder_hidden=16, gen_hidden=[16, 32], max_neighbours=2)
-    sim = run(made, federations=[federated], rounds=60).sim
+@pytest.mark.parametrize(("clients", "factor"), [(1, 0.7), (3, 0.9)])
+def test_held_out_hidden_neighbours_are_predicted_better_than_by_the_mean(clients, factor):
+    """On nodes outside the training set, whose hidden neighbours no loss has seen in that role.
+
+    The other clients' random neighbourhoods, of any class, pull the prediction towards the mean.
+    """
+    federated = homophilous(clients)
+    made = method(gen_rounds=121, latent=16, encoder_hidden=16, gen_hidden=[16, 32], max_neighbours=2)
+    run(made, federations=[federated], rounds=120)
     degree, features = made.generate(made.layout.views(made.generators), made.impaired, mix(made.streams), no_dropout)
     ours, mean, count = 0.0, 0.0, 0
     errors, flat = [], []
@@ -480,6 +482,6 @@ def test_held_out_hidden_neighbours_are_predicted_better_than_by_the_mean():
                 count += 1
             errors.append(abs(degree[i, v].item() - len(hidden)))
             flat.append(len(hidden))
-    assert count > 100 and sim.setting.num_clients == 3
-    assert ours < 0.8 * mean
+    assert count > 40
+    assert ours < factor * mean
     assert np.mean(errors) < np.mean(flat)

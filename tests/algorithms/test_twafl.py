@@ -26,7 +26,7 @@ from tests.small_runs import semi_async, simulate
 from tests.test_equivalence import compare, start
 
 DEFAULTS = {
-    "base": math.e / 2, "loop": 15, "exchange": [11, 12, 13, 14, 0], "deep_layers": 1, "age_unit": "arrival", "normalise": True,
+    "base": math.e / 2, "loop": 15, "exchange_rounds": [11, 12, 13, 14, 0], "deep_layers": 1, "age_unit": "arrival", "normalise": True,
 }  # fmt: skip
 DEEP = 4 * 3 + 3
 NAMES = {"shallow": ("conv0.weight", "conv0.bias"), "deep": ("conv1.weight", "conv1.bias")}
@@ -47,9 +47,9 @@ def run(algorithm, clients=6, trips=60, scenario=None, seeds=(0, 1), **settings)
     ("changes", "plain"),
     [
         ({}, {}),
-        ({"age_unit": "cycle", "loop": 3, "exchange": [1]}, {"per_round": 6, "loop": 3, "exchange": (1,)}),
+        ({"age_unit": "cycle", "loop": 3, "exchange_rounds": [1]}, {"per_round": 6, "loop": 3, "exchange_rounds": (1,)}),
         ({"normalise": False, "base": 1.05}, {"normalise": False, "base": 1.05}),
-        ({"loop": 4, "exchange": []}, {"exchange": ()}),
+        ({"loop": 4, "exchange_rounds": []}, {"exchange_rounds": ()}),
     ],
 )
 def test_it_is_the_plain_loop(changes, plain, epochs, lag_unit):
@@ -103,7 +103,7 @@ def replay(algorithm, **settings):
 
 
 def test_without_ageing_and_with_every_layer_it_is_the_mean_of_the_last_uploads():
-    result, events = replay(method(base=1.0, loop=1, exchange=[0]))
+    result, events = replay(method(base=1.0, loop=1, exchange_rounds=[0]))
     sizes = result.sim.setting.weights[0] / result.sim.setting.weights[0].sum()
     last = result.sim.initial[:6].clone()
     for client, payload, model, blocks in events:
@@ -113,7 +113,7 @@ def test_without_ageing_and_with_every_layer_it_is_the_mean_of_the_last_uploads(
 
 
 def test_with_endless_ageing_the_model_is_the_last_arrival_with_training_nodes():
-    result, events = replay(method(base=1e300, loop=1, exchange=[0]))
+    result, events = replay(method(base=1e300, loop=1, exchange_rounds=[0]))
     last = result.sim.initial[0]
     for client, payload, model, _ in events:
         last = payload if result.sim.setting.weights[0, client] else last
@@ -125,7 +125,7 @@ def named(result, row):
 
 
 def test_without_an_exchange_deep_layers_stay_on_the_clients():
-    result, events = replay(method(exchange=[]))
+    result, events = replay(method(exchange_rounds=[]))
     first = named(result, result.sim.initial[0])
     for _, _, model, blocks in events:
         assert blocks == NAMES["shallow"]
@@ -154,7 +154,7 @@ def test_a_reply_overwrites_the_layers_that_travel_and_only_those():
 def test_deep_copies_keep_the_age_of_the_round_in_which_they_came():
     """Three clients in turn, deep layers every second round: the averages from the uploads, written out."""
     federations = [small_federation(0, clients=3)]
-    algorithm = method(base=2.0, loop=2, exchange=[1])
+    algorithm = method(base=2.0, loop=2, exchange_rounds=[1])
     calls = watch(algorithm, "serve")
     result = simulate(federations, algorithm, fixed((1, 1, 1)), trips=12)
     sizes = result.sim.setting.weights[0].numpy()
@@ -218,7 +218,7 @@ def test_batching_changes_nothing():
     ("changes", "message"),
     [
         ({"base": 0.5}, "algorithm.base=0.5"),
-        ({"exchange": [3], "loop": 3}, "algorithm.exchange=.3. does not fit algorithm.loop=3"),
+        ({"exchange_rounds": [3], "loop": 3}, "algorithm.exchange_rounds=.3. does not fit algorithm.loop=3"),
         ({"deep_layers": 2}, "algorithm.deep_layers=2 leaves no shallow layer; allowed for this model: 0 to 1"),
     ],
 )

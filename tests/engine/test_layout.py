@@ -107,3 +107,13 @@ def test_glorot_is_uniform_within_its_bound(shape):
         count = weights.numel()
         assert abs(weights.mean()) < 5 * bound / math.sqrt(3 * count)
         assert weights.pow(2).mean().item() == pytest.approx(bound**2 / 3, rel=5 * math.sqrt(4 / 5 / count))
+
+
+@given(layouts(), st.data())
+def test_overwriting_copies_the_named_parameters_and_no_others(layout, data):
+    names = data.draw(st.none() | st.sets(st.sampled_from(sorted(layout.shapes))))
+    row, source = torch.zeros(layout.size), torch.ones(layout.size)
+    assert layout.overwrite(row, source, names) is row
+    for name, view in layout.views(row[None]).items():
+        assert (view == (names is None or name in names)).all()
+    assert source.all()

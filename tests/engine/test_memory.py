@@ -1,25 +1,32 @@
-"""How many replicas are trained at once."""
+"""How many replicas are trained at once, and the estimate of memory that decides it."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.memory import activation_bytes, available_bytes, model_bytes, plan
+from fgl_bench.engine.memory import Need, activation_bytes, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
 from tests.engine.graphs import federation, make_client
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 LAYOUT = ParameterLayout({"w": (5, 4), "v": (4, 3)}, inputs=("w",))
-WIDTHS, STACKS, ITEM, CLIENTS, NODES = [4, 3], 8, 4, 3, 9
+WIDTHS, STACKS, ITEM, CLIENTS, NODES = [4, 3], 7, 4, 3, 9
 FEDERATIONS = [federation([make_client(4), make_client(NODES), make_client(2)], seed=s) for s in range(5)]
-ROWS, ACTIVE = model_bytes(LAYOUT, STACKS, ITEM), activation_bytes(NODES, WIDTHS, ITEM)
-SEED = CLIENTS * (ROWS + ACTIVE)
+NEED = seed_bytes(FEDERATIONS, LAYOUT, WIDTHS, STACKS, ITEM, CPU)
+SEED, ONE = NEED.program(1), NEED.program(1, 1)
 
 
 def planned(budget, device=GPU, seeds=None):
-    return plan(FEDERATIONS, LAYOUT, WIDTHS, STACKS, ITEM, device, budget, seeds)
+    return plan(FEDERATIONS, LAYOUT, WIDTHS, NEED, device, budget, seeds)
 
 
 def together(chunking):
@@ -28,20 +35,51 @@ def together(chunking):
 
 
 def test_sizes_worked_out_by_hand():
-    assert ROWS == 8 * 32 * 4  # eight stacks of 32 scalars of four bytes
-    assert ACTIVE == 9 * 7 * 28  # nine nodes, seven units, 28 bytes each
+    assert model_bytes(LAYOUT, 8, ITEM) == 8 * 32 * 4  # eight stacks of 32 scalars of four bytes
+    assert activation_bytes(NODES, WIDTHS, ITEM) == 9 * 7 * 28  # nine nodes, seven units, 28 bytes each
+    assert NEED == Need(CLIENTS, 7 * 32 * 4, 32 * 4 + 9 * 7 * 28, NEED.graphs)
+    assert Need(3, 10, 100, 1000).program(2) == 2 * (3 * 10 + 3 * 100 + 1000)
+    assert Need(3, 10, 100, 1000).program(1, 2) == 3 * 10 + 2 * 100 + 2 * 1000, "chunks have their graphs once more"
+
+
+def tensors(x, seen):
+    """Every tensor that can be reached from ``x`` through attributes and containers."""
+    if isinstance(x, torch.Tensor):
+        seen[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+    elif isinstance(x, dict | list | tuple):
+        for item in x.values() if isinstance(x, dict) else x:
+            tensors(item, seen)
+    elif type(x).__module__.startswith("fgl_bench.engine"):
+        tensors(vars(x), seen)
+    return seen
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("sizes", [(40, 60, 50), (200, 200)])
+def test_the_graphs_of_a_batch_are_as_large_as_estimated(sparse, sizes):
+    clients = [make_client(size, 0.05, features=400, sparse=sparse) for size in sizes]
+    if not sparse:
+        for client in clients:
+            client.features[:] = 1.0
+    batch = Batch(clients, torch.float32, CPU)
+    weight = torch.zeros(len(clients), 400, 4, requires_grad=True)
+    (batch.operator(gcn_operator) @ (batch.features @ weight)).sum().backward()
+    assert batch.training_nodes.index.numel()
+    measured = sum(tensors(batch, {}).values())
+    assert graph_bytes(clients, 1, 4, CPU) == pytest.approx(measured, rel=0.05)
 
 
 def test_everything_at_once_where_it_fits():
-    assert planned(5 * SEED) == planned(10**12) == plan(FEDERATIONS, LAYOUT, WIDTHS, STACKS, ITEM, GPU, 10**12, None)
+    assert planned(5 * SEED) == planned(10**12)
     assert (planned(5 * SEED).seeds, planned(5 * SEED).replicas) == (5, None)
 
 
 def test_seeds_are_parted_first_then_clients():
     assert (planned(5 * SEED - 1).seeds, planned(5 * SEED - 1).replicas) == (4, None)
     assert (planned(SEED).seeds, planned(SEED).replicas) == (1, None)
-    assert (planned(SEED - 1).seeds, planned(SEED - 1).replicas) == (1, CLIENTS - 1)
-    assert (planned(CLIENTS * ROWS + ACTIVE).seeds, planned(CLIENTS * ROWS + ACTIVE).replicas) == (1, 1)
+    assert planned(SEED - 1).seeds == 1 and planned(SEED - 1).replicas <= CLIENTS
+    assert (planned(ONE).seeds, planned(ONE).replicas) == (1, 1)
+    assert (planned(ONE + NEED.step).seeds, planned(ONE + NEED.step).replicas) == (1, 2)
     assert (planned(1).seeds, planned(1).replicas) == (1, 1), "a single client is the smallest program there is"
 
 
@@ -62,7 +100,7 @@ def test_more_memory_never_gives_smaller_programs(budget, more, device, seeds):
 @given(st.integers(1, 6 * SEED), st.sampled_from([CPU, GPU]), st.sampled_from([None, 2]))
 def test_a_plan_fits_the_budget_or_is_the_smallest(budget, device, seeds):
     chunking = planned(budget, device, seeds)
-    assert chunking.seeds * CLIENTS * ROWS + together(chunking) * ACTIVE <= budget or together(chunking) == 1
+    assert NEED.program(chunking.seeds, chunking.replicas) <= budget or together(chunking) == 1
 
 
 def test_the_default_budget_is_a_part_of_the_machine():

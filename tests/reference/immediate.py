@@ -56,7 +56,7 @@ class TWAFL:
 
     base: float = math.e / 2
     loop: int = 15
-    exchange: tuple[int, ...] = (11, 12, 13, 14, 0)
+    exchange_rounds: tuple[int, ...] = (11, 12, 13, 14, 0)
     per_round: int = 1
     normalise: bool = True
 
@@ -76,7 +76,7 @@ class TWAFL:
         self.done, self.flag = 0, True
 
     def flagged(self) -> bool:
-        return self.done // self.per_round % self.loop in self.exchange
+        return self.done // self.per_round % self.loop in self.exchange_rounds
 
     @property
     def extra_up(self) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.errors import UserError
 
 if TYPE_CHECKING:
@@ -116,6 +117,43 @@ class Message(NamedTuple):
     blocks: tuple[str, ...] | None = None
 
 
+class Meeting(NamedTuple):
+    """What is at hand when the clients of a decentralised round have trained and are about to exchange.
+
+    Attributes:
+        number, rounds: this round, from 0, and how many there are.
+        graph: time to ``[S, C, C]`` bool, whom each client can hear (row i hears j, never itself), failed links left out. A method
+            with one exchange a round takes ``graph(number)``.
+        received, trained: ``[S, C, P]``, the models before and after training; not to be changed.
+        reports: ``[S, C, ...]`` by name, the last report of every client.
+        losses: models ``[S, C, P]`` to ``[S, C]``, every client's loss on its own training nodes under the model that is in its place.
+        moments: what the optimisers keep, ``[S, C, P]`` each; may be changed.
+    """
+
+    number: int
+    rounds: int
+    graph: Callable[[int], Tensor]
+    received: Tensor
+    trained: Tensor
+    reports: dict[str, Tensor]
+    losses: Callable[[Tensor], Tensor]
+    moments: tuple[Tensor, ...]
+
+
+class Exchange(NamedTuple):
+    """The outcome of a decentralised round.
+
+    Attributes:
+        models: ``[S, C, P]``, what clients train from next; memory of its own.
+        matrix: ``[S, C, C]``, the row-stochastic matrix that was applied (its mean, where parameters have different ones).
+        sent: ``[S, C, C]`` int64 bytes that client i (row) was sent by j.
+    """
+
+    models: Tensor
+    matrix: Tensor
+    sent: Tensor
+
+
 @dataclass
 class Algorithm:
     """FedAvg-shaped base of every method; a subclass's fields are its hyper-parameters.
@@ -126,17 +164,27 @@ class Algorithm:
         scenarios: names of the scenarios (modules of ``fgl_bench.scenarios``) that the method is defined under.
         trains: whether clients take gradient steps at all.
         remembers: whether a semi-asynchronous server keeps every client's last upload.
+        begins_afresh: whether the clients' optimisers begin afresh in every trip, whatever ``opt_state`` says.
+        stacks: flat rows ``[P]`` that the method itself keeps for every replica (for the estimate of memory).
+        operators: n x n matrices that it multiplies with besides the backbone's (likewise).
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("sync",)
     trains: ClassVar[bool] = True
     remembers: ClassVar[bool] = False
+    begins_afresh: ClassVar[bool] = False
+    stacks: ClassVar[int] = 0
+    operators: ClassVar[int] = 0
 
     # ---- every scenario
 
     def prepare(self, setting: Setting) -> None:
         """Called once before round 0; allocates the method's own state."""
         self.setting = setting
+
+    def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
+        """The clients' optimiser, for ``count`` rows of ``size``, with the interface of ``engine.adam.Adam``; None means Adam."""
+        return None
 
     def local_penalty(self, step: LocalStep) -> Tensor | None:
         """Terms ``[k]`` added to the replicas' cross-entropy at every local step."""
@@ -211,6 +259,20 @@ class Algorithm:
     def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
         """Called before round ``number``: the graphs that all clients train and are evaluated on from then on; None keeps both."""
         return None
+
+    # ---- decentralised rounds
+
+    def topology(self) -> tuple[str, int | None]:
+        """The communication graph (a name in ``engine.topologies``) and its degree, where the scenario leaves them to the method."""
+        return "complete", None
+
+    def exchange(self, meeting: Meeting) -> Exchange:
+        """What clients send each other after a round's training and make of it; the base applies :meth:`mix` to whole models."""
+        seeds, clients, _ = meeting.trained.shape
+        mixing = self.mix(meeting.reports, torch.ones(seeds, clients, dtype=torch.bool, device=meeting.trained.device))
+        matrix = mixing.matrix()
+        models = mixing.apply(meeting.trained, meeting.received, self.setting.layout)
+        return Exchange(models, matrix, messages((matrix > 0) & ~itself(matrix), self.traffic().bytes[0]))
 
     # ---- semi-asynchronous server steps
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -37,6 +37,8 @@ class FedDC(Algorithm):
         control: ``mean_gradient`` or ``literal``.
         weighting: clients of a round count alike (``uniform``) or by size (``samples``).
     """
+
+    stacks: ClassVar[int] = 3
 
     alpha: float
     scaling: Literal["size", "none"]

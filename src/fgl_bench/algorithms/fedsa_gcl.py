@@ -57,6 +57,7 @@ class FedSAGCL(Algorithm):
 
     scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
     remembers: ClassVar[bool] = True
+    operators: ClassVar[int] = 2
 
     threshold: float
     buffer: int | None

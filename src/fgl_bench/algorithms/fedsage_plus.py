@@ -48,7 +48,8 @@ class FedSagePlus(Algorithm):
     nodes send messages to real ones, as in the official code; the cross-client loss is computed where the data
     are, and its traffic counted as the paper's gradient protocol: for every other client the generator and the m latent
     inputs go up, a gradient of the generator comes down. A client without edges is nobody's partner.
-    In phase 0 models are scored on the unmended graphs. One initial generator a seed, as for the classifier.
+    In phase 0 models are scored on the unmended graphs. One initial generator a seed, as for the classifier, with b = 1: from a
+    negative b, half of all seeds, ``n_v`` would be 0 everywhere for ever.
 
     Attributes:
         max_neighbours: P, most neighbours generated for a node; 0 leaves out phase 0 and the mending.
@@ -90,7 +91,7 @@ class FedSagePlus(Algorithm):
             return
         self.streams = torch.tensor([derive_seed(seed, "fedsage_plus", i) for seed in setting.seeds for i in range(clients)])
         self.steps = torch.zeros(batch.size, dtype=torch.int64)
-        rows = [_initial(self.encoder, self.layout, seed, self.latent).expand(clients, -1) for seed in setting.seeds]
+        rows = [_initial(self.encoder, self.layout, seed).expand(clients, -1) for seed in setting.seeds]
         self.generators = torch.cat(rows).to(batch.device, batch.dtype).contiguous()
         lr = setting.lr if self.gen_lr is None else self.gen_lr
         self.adam = Adam(batch.size, self.layout.size, lr, self.gen_weight_decay, batch.dtype, batch.device)
@@ -190,7 +191,7 @@ class FedSagePlus(Algorithm):
         output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
 
         nodes, missing = batch.training_nodes, self.missing[rows].flatten().to(device)[batch.training_nodes.index]
-        logits = output.logits[:, : batch.nodes].flatten(0, 1)[nodes.index]
+        logits = graph.real(output.logits).flatten(0, 1)[nodes.index]
         classes = torch.dot(F.cross_entropy(logits, nodes.labels, reduction="none"), nodes.weights)
         degrees = torch.dot(F.smooth_l1_loss(degree.flatten()[nodes.index], missing.to(degree.dtype), reduction="none"), nodes.weights)
         near = self._feature_loss(features, slots, batch, rows, keys[3:])
@@ -312,7 +313,7 @@ class Neighbourhoods:
         self.per_seed = per_seed
         sizes = np.array([client.num_nodes for client in clients])
         self.offsets = np.cumsum(sizes) - sizes
-        self.features = sp.vstack([sp.csr_matrix(client.features) for client in clients]).tocsr()
+        self.features = sp.vstack([sp.csr_matrix(client.features, dtype=np.float64) for client in clients]).tocsr()
         edges = np.concatenate([client.edges + offset for client, offset in zip(clients, self.offsets, strict=True)], 1)
         edges = edges[:, np.lexsort((edges[1], edges[0]))]
         self.columns = np.append(edges[1], 0)
@@ -372,28 +373,33 @@ def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Seq
     return ParameterLayout(shapes, inputs=("conv0.weight",))
 
 
-def _initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int, latent: int) -> Tensor:
-    """One row ``[P]``, every matrix and bias uniform within 1/sqrt(in)."""
-    return layout.pack(encoder.initialise(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator"))))
+def _initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
+    """One row ``[P]``: matrices and biases uniform within 1/sqrt(in), but for the degree's bias of 1."""
+    parameters = encoder.initialise(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator")))
+    # From a negative bias the ReLU would be dead in every node, and nothing would ever be learnt.
+    parameters["degree.bias"].fill_(1.0)
+    return layout.pack(parameters)
 
 
 # ---- mended graphs
 
 
-class _Concatenated:
-    """Real nodes' features and those generated for them, ``[k, n P, F]``, below each other."""
+class _Interleaved:
+    """Every real node's features and those of its P places, ``[k, n, P, F]``, in turn."""
 
     def __init__(self, real: BlockSparse | DenseBlocks, generated: Tensor):
         self.real, self.generated = real, generated
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        return torch.cat([self.real @ weight, torch.bmm(self.generated, weight)], 1)
+        made = torch.bmm(self.generated.flatten(1, 2), weight).unflatten(1, self.generated.shape[1:3])
+        return torch.cat([(self.real @ weight)[:, :, None], made], 2).flatten(1, 2)
 
 
 class MendedGraph:
     """Impaired graphs with generated neighbours that still move, for a backbone in place of a Batch; differentiable in the features.
 
-    Nodes: the n real ones, then P places for every real one, joined with it in both directions where ``slots`` says so.
+    Nodes: every real one followed by its P places, ``n (1 + P)`` in all (so that the draws of a dropout do not depend on
+    padding); a place is joined with its node, in both directions, where ``slots`` says so.
 
     Args:
         features: ``[k, n, P, F]``.
@@ -402,15 +408,19 @@ class MendedGraph:
 
     def __init__(self, batch: Batch, features: Tensor, slots: Tensor):
         self.batch, self.slots = batch, slots.to(features.dtype)
-        self.features = _Concatenated(batch.features, features.flatten(1, 2))
-        self.degree = batch.degree + self.slots.sum(-1)
+        self.features = _Interleaved(batch.features, features)
+        degree = (batch.degree + self.slots.sum(-1))[..., None]
+        self.degree = torch.cat([degree, self.slots], 2).flatten(1, 2)
+
+    def real(self, x: Tensor) -> Tensor:
+        """The real nodes' rows, ``[k, n (1 + P), h]`` to ``[k, n, h]``."""
+        return x.unflatten(1, (self.batch.nodes, -1))[:, :, 0]
 
     def neighbours(self, x: Tensor) -> Tensor:
-        """The sum over the neighbours, ``[k, n + n P, h]`` to the same."""
-        real, made = x.split([self.batch.nodes, x.shape[1] - self.batch.nodes], 1)
-        slots = self.slots[..., None]
-        near = self.batch.operator(adjacency) @ real + (made.unflatten(1, slots.shape[1:3]) * slots).sum(2)
-        return torch.cat([near, (real[:, :, None] * slots).flatten(1, 2)], 1)
+        """The sum over the neighbours, ``[k, n (1 + P), h]`` to the same."""
+        slots, made, real = self.slots[..., None], x.unflatten(1, (self.batch.nodes, -1))[:, :, 1:], self.real(x)
+        near = self.batch.operator(adjacency) @ real + (made * slots).sum(2)
+        return torch.cat([near[:, :, None], real[:, :, None] * slots], 2).flatten(1, 2)
 
     def operator(self, build: Operator) -> _Operator:
         if build not in OPERATORS:
@@ -432,17 +442,12 @@ class _Operator:
         return self.apply(self.graph, x)
 
 
-def _degrees(graph: MendedGraph) -> Tensor:
-    """Of all nodes, ``[k, n + n P, 1]``."""
-    return torch.cat([graph.degree, graph.slots.flatten(1, 2)], 1)[..., None]
-
-
 def _mean(graph: MendedGraph, x: Tensor) -> Tensor:
-    return graph.neighbours(x) / _degrees(graph).clamp(min=1)
+    return graph.neighbours(x) / graph.degree.clamp(min=1)[..., None]
 
 
 def _symmetric(graph: MendedGraph, x: Tensor) -> Tensor:
-    scale = (_degrees(graph) + 1).rsqrt()
+    scale = (graph.degree + 1).rsqrt()[..., None]
     return scale * (graph.neighbours(scale * x) + scale * x)
 
 

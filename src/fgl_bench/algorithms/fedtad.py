@@ -91,8 +91,8 @@ class FedTAD(FedAvg):
         self.student_adam = Adam(seeds, setting.layout.size, self.student_lr, self.weight_decay, batch.dtype, batch.device)
         if self.outer:
             # Tells at once whether the backbone can run on a pseudo graph.
-            parameters = setting.layout.views(torch.zeros(seeds, setting.layout.size, dtype=batch.dtype, device=batch.device))
-            self._logits(parameters, PseudoGraph(torch.zeros(seeds, self.pseudo_nodes, batch.features.shape[2], dtype=batch.dtype), 1))
+            blank = self.generators.new_zeros(seeds, self.pseudo_nodes, batch.features.shape[2])
+            self._logits(setting.layout.views(self.generators.new_zeros(seeds, setting.layout.size)), PseudoGraph(blank, 1))
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         # Every client sends its phi once.

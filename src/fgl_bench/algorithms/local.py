@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ class Local(Algorithm):
 
     Trips are counted nominally (C a round) so that its curve shares the x-axis of the others.
     """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("sync", "decentralized")
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         seeds, clients = arrived.shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +32,8 @@ class Scaffold(Algorithm):
         control: ``mean_gradient`` or ``option_ii_literal``.
         weighting: clients of a round count alike (``uniform``, the paper) or by size (``samples``).
     """
+
+    stacks: ClassVar[int] = 2
 
     server_lr: float
     control: Literal["mean_gradient", "option_ii_literal"]

@@ -19,7 +19,7 @@ class TWAFL(Algorithm):
 
     The server keeps every client's last upload, with the round at which its shallow and its deep parameters arrived. At round r
     client k counts ``n_k a^-(r - g_k)`` in the average of the shallow parameters. Deep parameters travel, and are averaged with
-    their own ages, only in rounds whose number modulo ``loop`` is in ``exchange``; in between clients keep their own.
+    their own ages, only in rounds whose number modulo ``loop`` is in ``exchange_rounds``; in between clients keep their own.
 
     Resolutions: one round per arrival, decided when the client reports in; weights normalised (the printed sum does not);
     all stored copies count, which start as the initial model with age -1; a = e/2; the last 5 of 15 rounds exchange deep
@@ -31,7 +31,7 @@ class TWAFL(Algorithm):
 
     Attributes:
         base: a.
-        loop, exchange: the period, and the rounds of it in which deep parameters travel.
+        loop, exchange_rounds: the period, and the rounds of it in which deep parameters travel.
         deep_layers: how many of the model's last layers are deep.
         age_unit: a round is an ``arrival``, or a ``cycle`` of C arrivals.
         normalise: whether weights are scaled to sum to one.
@@ -42,7 +42,7 @@ class TWAFL(Algorithm):
 
     base: float
     loop: int
-    exchange: list[int]
+    exchange_rounds: list[int]
     deep_layers: int
     age_unit: Literal["arrival", "cycle"]
     normalise: bool
@@ -51,9 +51,9 @@ class TWAFL(Algorithm):
         super().prepare(setting)
         if not self.base >= 1:
             raise UserError(f"algorithm.base={self.base} is out of range; allowed: a number of at least 1")
-        if self.loop < 1 or any(not 0 <= r < self.loop for r in self.exchange):
+        if self.loop < 1 or any(not 0 <= r < self.loop for r in self.exchange_rounds):
             raise UserError(
-                f"algorithm.exchange={list(self.exchange)} does not fit algorithm.loop={self.loop}; allowed: rounds from 0 to loop - 1"
+                f"algorithm.exchange_rounds={list(self.exchange_rounds)} does not fit algorithm.loop={self.loop}; allowed: rounds from 0 to loop - 1"
             )
         layers = list(dict.fromkeys(_layer(name) for name in setting.layout.shapes))
         if not 0 <= self.deep_layers < len(layers):
@@ -73,7 +73,7 @@ class TWAFL(Algorithm):
 
     def exchanges(self, number: int) -> bool:
         """Whether deep parameters travel in round r."""
-        return number % self.loop in self.exchange
+        return number % self.loop in self.exchange_rounds
 
     def upload_blocks(self, server: Server) -> tuple[str, ...] | None:
         return None if self.exchanges(self.round_number(server.version)) else self._shallow

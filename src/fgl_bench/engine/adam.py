@@ -25,6 +25,11 @@ class Adam:
         # As long as all replicas have stepped together, one flat tensor with one step count does.
         self._together, self._count = True, torch.zeros((), dtype=torch.float32, device=device)
 
+    @property
+    def moments(self) -> tuple[Tensor, ...]:
+        """The running moments, ``[count, size]`` each."""
+        return self.first, self.second
+
     def step(self, theta: Tensor, gradient: Tensor, rows: Sequence[int], able: Sequence[int] | None = None) -> None:
         """Update the models ``theta [k, P]`` in place from ``gradient [k, P]``.
 
@@ -56,6 +61,10 @@ class Adam:
 
     def reset(self, rows: Sequence[int]) -> None:
         """Forget the state of these replicas (``opt_state=reset``)."""
+        if len(rows) == len(self.first):
+            for state in (self.first, self.second, self.steps, self._count):
+                state.zero_()
+            return
         self._part()
         index = torch.as_tensor(list(rows), device=self.steps.device)
         for state in (self.first, self.second, self.steps):

@@ -36,6 +36,12 @@ class TrainingNodes(NamedTuple):
 Operator = Callable[[ClientGraph], sp.csr_matrix]
 
 
+def is_dense(blocks: Sequence[np.ndarray | sp.csr_matrix], device: torch.device) -> bool:
+    """Whether these clients' input features ``[n, F]`` are multiplied as dense matrices."""
+    filled = sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
+    return filled > DENSE_ABOVE.get(device.type, 0.5) * sum(block.shape[0] * block.shape[1] for block in blocks)
+
+
 def adjacency(client: ClientGraph) -> sp.csr_matrix:
     """A: the client's symmetric 0/1 adjacency ``[n, n]`` without loops."""
     n, (row, column) = client.num_nodes, client.edges
@@ -118,8 +124,7 @@ class Batch:
 
     def _stack_features(self) -> BlockSparse | DenseBlocks:
         blocks = [client.features for client in self.clients]
-        filled = sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
-        if filled <= DENSE_ABOVE.get(self.device.type, 0.5) * sum(block.shape[0] * block.shape[1] for block in blocks):
+        if not is_dense(blocks, self.device):
             return BlockSparse.stack([sp.csr_matrix(b) for b in blocks], self.nodes, blocks[0].shape[1], self.dtype, self.device)
         out = torch.zeros(self.size, self.nodes, blocks[0].shape[1], dtype=self.dtype)
         for i, block in enumerate(blocks):

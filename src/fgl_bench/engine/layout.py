@@ -45,6 +45,10 @@ class ParameterLayout:
         """Scalars of one parameter."""
         return math.prod(self.shapes[name])
 
+    def scalars(self) -> list[int]:
+        """Positions of the real scalars in a row, ascending."""
+        return [self.offsets[name] + i for name in self.shapes for i in range(self.numel(name))]
+
     def view(self, theta: Tensor, name: str) -> Tensor:
         """The parameter ``name`` of every replica: ``[k, P]`` to a view ``[k, *shape]``."""
         shape, start = self.shapes[name], self.offsets[name]
@@ -78,7 +82,8 @@ class ParameterLayout:
         first, *rest = self.shapes
         gradient = gradients[first]
         k, itemsize = gradient.shape[0], gradient.element_size()
-        if gradient.stride(0) == self.size and gradient.untyped_storage().nbytes() == k * self.size * itemsize and self.offsets[first] == 0:
+        whole = gradient.untyped_storage().nbytes() == k * self.size * itemsize
+        if whole and gradient.stride(0) == self.size and gradient.storage_offset() == self.offsets[first] == 0:
             flat = gradient.as_strided((k, self.size), (self.size, 1), 0)
         else:
             flat = gradient.new_zeros(k, self.size)

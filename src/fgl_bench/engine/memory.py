@@ -1,4 +1,4 @@
-"""How much memory replicas take, and how many to train at once."""
+"""How much memory replicas take, and how many to train at once. docs/memory.md explains the formula."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 
 from fgl_bench.data.federation import Federation
+from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.batch import is_dense
 from fgl_bench.engine.layout import ParameterLayout
-
 
 # Elements of a program's largest tensor above which an operation gains from several CPU threads (measured: Cora's size does not,
 # CS's and Physics' do).
@@ -28,14 +31,92 @@ class Plan:
     threads: int = 1
 
 
+@dataclass(frozen=True)
+class Need:
+    """What one seed takes, in bytes.
+
+    Attributes:
+        clients: C.
+        kept: flat rows that one replica keeps whether or not it is being trained.
+        step: one replica while it is trained: gradient, activations, dropout masks.
+        graphs: features, operators, labels and masks of all C clients.
+    """
+
+    clients: int
+    kept: int
+    step: int
+    graphs: int
+
+    def program(self, seeds: int, replicas: int | None = None) -> int:
+        """Bytes of ``seeds`` seeds in one program that trains ``replicas`` at once (None: all).
+
+        Chunks hold their graphs once more: a chunk is cut out once and comes again every round.
+        """
+        kept = seeds * (self.clients * self.kept + self.graphs)
+        if replicas is None:
+            return kept + seeds * self.clients * self.step
+        return kept + seeds * self.graphs + replicas * self.step
+
+
 def model_bytes(layout: ParameterLayout, stacks: int, itemsize: int) -> int:
-    """Bytes per replica of its flat rows: models, moments and gradient."""
+    """Bytes per replica of ``stacks`` flat rows."""
     return stacks * layout.size * itemsize
 
 
 def activation_bytes(nodes: int, widths: Sequence[int], itemsize: int) -> int:
-    """Bytes per replica of one training step's activations, gradients and dropout masks, for n padded nodes."""
+    """Bytes per replica of one training step's activations, their gradients and dropout masks, for n padded nodes."""
     return nodes * sum(widths) * (6 * itemsize + 4)
+
+
+def sparse_bytes(entries: int, blocks: int, rows: int, columns: int, itemsize: int) -> int:
+    """Bytes of ``entries`` non-zeros in ``blocks`` sparse blocks, both directions of the product.
+
+    Per direction an entry has its column (8), its column in the stack (4) and its value; a row has its count (8) and offset (4).
+    """
+    return entries * 2 * (12 + itemsize) + 12 * blocks * (rows + columns)
+
+
+def graph_bytes(clients: Sequence[ClientGraph], operators: int, itemsize: int, device: torch.device) -> int:
+    """Bytes of all clients' graphs as a :class:`~fgl_bench.engine.batch.Batch` holds them, with so many n x n operators."""
+    count, nodes, features = len(clients), max(client.num_nodes for client in clients), clients[0].features.shape[1]
+    blocks = [client.features for client in clients]
+    if is_dense(blocks, device):
+        total = count * nodes * features * itemsize
+    else:
+        filled = sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
+        total = sparse_bytes(filled, count, nodes, features, itemsize)
+    edges = sum(client.edges.shape[1] + client.num_nodes for client in clients)
+    total += operators * sparse_bytes(edges, count, nodes, nodes, itemsize)
+    labels_and_masks = 8 + 4 + itemsize
+    return total + count * nodes * labels_and_masks + sum(int(client.train.sum()) for client in clients) * (16 + itemsize)
+
+
+def seed_bytes(
+    federations: Sequence[Federation],
+    layout: ParameterLayout,
+    widths: Sequence[int],
+    stacks: int,
+    itemsize: int,
+    device: torch.device,
+    operators: int = 1,
+    copies: int = 0,
+) -> Need:
+    """What the largest of the seeds takes.
+
+    Args:
+        widths: units per node of every layer's activations.
+        stacks: flat rows per replica that stay: models of the scenario, moments, the method's own.
+        operators: n x n matrices that the backbone and the method multiply with.
+        copies: of the graphs that are kept besides, cut out for subsets of the clients.
+    """
+    clients = federations[0].num_clients
+    nodes = max(client.num_nodes for federation in federations for client in federation.clients)
+    sizes: dict[int, int] = {}
+    for federation in federations:
+        for graphs in {id(g): g for g in (federation.observed, federation.clients)}.values():
+            sizes[federation.seed] = sizes.get(federation.seed, 0) + graph_bytes(graphs, operators, itemsize, device)
+    step = model_bytes(layout, 1, itemsize) + activation_bytes(nodes, widths, itemsize)
+    return Need(clients, model_bytes(layout, stacks, itemsize), step, (1 + copies) * max(sizes.values()))
 
 
 def keep_freed_memory() -> None:
@@ -65,8 +146,7 @@ def plan(
     federations: Sequence[Federation],
     layout: ParameterLayout,
     widths: Sequence[int],
-    stacks: int,
-    itemsize: int,
+    need: Need,
     device: torch.device,
     budget: int,
     seeds_per_chunk: int | None,
@@ -75,15 +155,13 @@ def plan(
 
     On a CPU every seed is a program of its own: five in one fall out of the cache and are slower per seed.
     """
-    clients = federations[0].num_clients
+    clients = need.clients
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
-    rows, active = model_bytes(layout, stacks, itemsize), activation_bytes(nodes, widths, itemsize)
-    per_seed = clients * (rows + active)
-    seeds = seeds_per_chunk or (1 if device.type == "cpu" else max(1, budget // per_seed))
+    seeds = seeds_per_chunk or (1 if device.type == "cpu" else max(1, budget // need.program(1)))
     seeds = min(seeds, len(federations))
     elements = seeds * clients * max(layout.size, nodes * max(widths))
     threads = torch.get_num_threads() if elements >= WIDE else 1
-    if seeds * per_seed <= budget:
+    if need.program(seeds) <= budget:
         side_by_side = torch.get_num_threads() if device.type == "cpu" else 1
-        return Plan(seeds, None, max(1, min(side_by_side, budget // (seeds * per_seed))), threads)
-    return Plan(seeds, max(1, int((budget - seeds * clients * rows) // max(active, 1))), 1, threads)
+        return Plan(seeds, None, max(1, min(side_by_side, budget // need.program(seeds))), threads)
+    return Plan(seeds, max(1, int((budget - need.program(seeds, 0)) // need.step)), 1, threads)

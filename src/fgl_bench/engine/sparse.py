@@ -101,8 +101,9 @@ class _Product(torch.autograd.Function):
         c = matrix.shape[2]
         # An input weight that is a slice of [k, P] gets its gradient inside a zeroed [k, P] buffer: ParameterLayout.collect
         # then needs no copy of the largest gradient.
-        inside = ctx.stride != c * h and ctx.stride % h == 0 and ctx.offset % h == 0 and ctx.offset < ctx.stride
-        lead, pad = (ctx.offset // h, ctx.stride // h - ctx.offset // h - c) if inside else (0, 0)
+        offset = ctx.offset % ctx.stride if ctx.stride else 0
+        inside = ctx.stride > c * h and ctx.stride % h == 0 and offset % h == 0 and offset + c * h <= ctx.stride
+        lead, pad = (offset // h, (ctx.stride - offset) // h - c) if inside else (0, 0)
         out = matrix.transposed.reduce(rows, stride, lead, pad)
         return out.view(-1, lead + c + pad, h)[:, lead : lead + c], None
 

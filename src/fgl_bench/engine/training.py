@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch
@@ -105,23 +106,26 @@ class Trainer:
         self.algorithm, self.model, self.layout = algorithm, model, layout
         self.batch, self.evaluation, self.score = batch, evaluation, score
         self.streams, self.local_epochs = streams, local_epochs
-        self.reset_optimiser, self.chunk = reset_optimiser, chunk or batch.size
+        self.reset_optimiser, self.chunk = reset_optimiser or algorithm.begins_afresh, chunk or batch.size
         # A method that trains nothing keeps no moments.
         count = batch.size if algorithm.trains else 0
-        self.adam = Adam(count, layout.size, lr, weight_decay, batch.dtype, batch.device)
+        adam = (count, layout.size, lr, weight_decay, batch.dtype, batch.device)
+        self.adam = algorithm.optimiser(*adam) or Adam(*adam)
         self.trip = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
         self.everyone = tuple(range(batch.size))
         self._parts: dict[tuple[int, tuple[int, ...]], Batch] = {}
 
     def part(self, batch: Batch, rows: tuple[int, ...]) -> Batch:
-        """``batch`` restricted to ``rows``; the last few are kept, since chunks come again every round."""
+        """``batch`` restricted to ``rows``. The latest are kept, up to two copies of the graphs: chunks come again every round."""
         if rows == self.everyone:
             return batch
         key = (id(batch), rows)
-        if key not in self._parts:
-            while len(self._parts) >= 64:
-                self._parts.pop(next(iter(self._parts)))
+        if key in self._parts:
+            self._parts[key] = self._parts.pop(key)  # now the latest
+        else:
             self._parts[key] = batch.select(rows)
+            while len(self._parts) > 1 and sum(part.size for part in self._parts.values()) > 2 * batch.size:
+                self._parts.pop(next(iter(self._parts)))
         return self._parts[key]
 
     def regraph(self, batch: Batch, evaluation: Batch) -> None:
@@ -140,6 +144,18 @@ class Trainer:
             scores.append(self._score(models[done : done + len(part)], batch))
             done += len(part)
         return torch.cat(scores)
+
+    @torch.no_grad()
+    def losses(self, models: Tensor) -> Tensor:
+        """Mean cross-entropy ``[B]`` of ``models [B, P]`` on the replicas' own training nodes, without dropout; 0 without such nodes."""
+        losses, done = [], 0
+        for part in self.chunks(self.everyone):
+            batch, parameters = self.part(self.batch, part), self.layout.views(models[done : done + len(part)])
+            logits = self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch))
+            each = cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="none").view(batch.labels.shape)
+            losses.append((each * batch.train).sum(1) / batch.train.sum(1).clamp(min=1))
+            done += len(part)
+        return torch.cat(losses)
 
     @torch.no_grad()
     def _score(self, models: Tensor, batch: Batch) -> Tensor:
@@ -166,7 +182,7 @@ class Trainer:
     def _chunk(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, score: bool) -> Trips:
         batch = self.part(self.batch, rows)
         evaluation = batch if self.evaluation is self.batch else self.part(self.evaluation, rows)
-        index = slice(None) if rows == self.everyone else torch.as_tensor(rows, device=batch.device)
+        index = slice(None) if rows == self.everyone else batch.replicas
         trained.copy_(received)
         trips = Trips(rows, batch, self.model, self.layout, received, trained)
         if self.reset_optimiser and self.algorithm.trains:

@@ -40,6 +40,7 @@ class Point:
         received, trained: ``[C]`` positions in the score log.
         upload, download: bytes so far.
         staleness: mean and largest staleness of the uploads processed since the last point, or None.
+        busiest: bytes that the busiest client has sent and received so far; None where clients talk to a server only.
     """
 
     trips: int
@@ -50,6 +51,7 @@ class Point:
     upload: int
     download: int
     staleness: tuple[float, float] | None = None
+    busiest: int | None = None
 
 
 @dataclass
@@ -62,6 +64,7 @@ class History:
         staleness: ``[T, 2]``, mean and largest; NaN where there is none.
         scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores.
         sizes: ``[C, 2]`` validation and test nodes.
+        busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
     """
 
     seed: int
@@ -73,6 +76,7 @@ class History:
     staleness: np.ndarray
     scores: dict[str, np.ndarray]
     sizes: np.ndarray
+    busiest: np.ndarray | None = None
 
     @classmethod
     def of(cls, seed: int, points: list[Point], scores: np.ndarray, sizes: np.ndarray) -> History:
@@ -83,6 +87,7 @@ class History:
             staleness=np.array([none if p.staleness is None else p.staleness for p in points]),
             scores={name: scores[np.stack([getattr(p, name) for p in points])] for name in ("received", "trained")},
             sizes=sizes,
+            busiest=None if points[-1].busiest is None else np.array([p.busiest for p in points]),
         )
 
     def pooled(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:

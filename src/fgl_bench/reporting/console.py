@@ -45,12 +45,13 @@ def table(summary: dict) -> str:
     )
     moved, spent = summary["bytes"], summary["seconds"]
     trips = summary["client_trips"]["total"]
+    busiest = f", {amount(moved['busiest'])} through the busiest client" if "busiest" in moved else ""
     lines = [
         head,
         body,
         f"test {summary['metric']} in % at the best validation point, mean over seeds ± 95 % t-interval;",
         "trips: mean of the seeds that reached the validation target, and how many did",
-        f"{trips} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed;",
+        f"{trips} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed{busiest};",
         f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",
     ]
     return "\n".join(lines)

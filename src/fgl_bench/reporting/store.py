@@ -86,6 +86,8 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
             for model, score in pooled.items():
                 row |= {f"val_{model}": round(float(score[t, 0]), 6), f"test_{model}": round(float(score[t, 1]), 6)}
             row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}
+            if h.busiest is not None:
+                row["busiest_bytes"] = int(h.busiest[t])
             for name, value in zip(("staleness_mean", "staleness_max"), h.staleness[t], strict=True):
                 row[name] = None if np.isnan(value) else round(float(value), 4)
             rows.append(row)

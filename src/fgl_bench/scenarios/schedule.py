@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fgl_bench.errors import UserError
 from fgl_bench.seeding import derive_seed, generator
+
+if TYPE_CHECKING:
+    from fgl_bench.algorithms.base import Algorithm
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,13 @@ class Stragglers:
     def drops_uploads(self) -> bool:
         """Whether some uploads of a round may be left out although their clients took part."""
         return False
+
+    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
+        """What the scenario holds for every replica, for the estimate of memory: flat rows ``[P]``, and further copies of its graph.
+
+        By default the initial, received and trained models; where subsets train, also what they start from, end with and mix to.
+        """
+        return (3, 0) if participation == 1 else (6, 2)
 
     def schedule(self, seed: int, clients: int) -> Schedule:
         """The stragglers of one repetition; methods with the same seed meet the same ones.

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from fgl_bench.algorithms.base import Message, Server, Upload
+from fgl_bench.algorithms.base import Algorithm, Message, Server, Upload
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
@@ -34,6 +34,10 @@ class SemiAsync(Stragglers):
     name: ClassVar[str] = "semi_async"
 
     lag_unit: Literal["trips", "time"]
+
+    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
+        """The initial models, :class:`_Models`' three and its scratch of two, what is queued, the last uploads; graphs of subsets."""
+        return 7 + method.remembers, 1
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips, and at the ends."""
@@ -70,6 +74,8 @@ class _Models:
     def __init__(self, sim: Simulation):
         self.sim = sim
         self.base, self.trained, self.inbox = sim.initial.clone(), sim.initial.clone(), sim.initial.clone()
+        # Room for the models of some trips: tensors of ever new sizes would leave holes in the memory.
+        self.scratch = self.base.new_empty(2, *self.base.shape)
         seeds, clients = len(sim.setting.seeds), sim.setting.num_clients
         self.pending = np.zeros((seeds, clients), dtype=bool)
         self.received_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
@@ -80,8 +86,10 @@ class _Models:
         """Compute the pending trips ``rows``."""
         sim, everyone = self.sim, len(rows) == len(self.base)
         index = torch.as_tensor(rows, device=self.base.device)
-        received = self.base if everyone else self.base[index]
-        out = self.trained if everyone else torch.empty_like(received)
+        received, out = self.base, self.trained
+        if not everyone:
+            received, out = self.scratch[:, : len(rows)]
+            torch.index_select(self.base, 0, index, out=received)
         trips = sim.trainer.trips(None if everyone else rows, received, out)
         if not everyone:
             self.trained[index] = out

@@ -30,6 +30,7 @@ class Simulation:
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
         similarity: trip count to ``[S, C, C]``, :meth:`Algorithm.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
+        sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
 
     algorithm: Algorithm
@@ -46,6 +47,7 @@ class Simulation:
     points: list[list[Point]] = field(default_factory=list)
     mixing: dict[int, Tensor] = field(default_factory=dict)
     similarity: dict[int, Tensor] = field(default_factory=dict)
+    sent: list[Tensor] = field(default_factory=list)
 
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""

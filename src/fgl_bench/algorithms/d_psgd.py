@@ -1,0 +1,57 @@
+"""D-PSGD."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting
+from fgl_bench.engine.gossip import messages, metropolis, product, uniform
+
+
+@dataclass
+class DPSGD(Algorithm):
+    """Decentralised parallel SGD: local steps, then averaging with the neighbours (Lian et al., NeurIPS 2017, algorithm 1).
+
+    ``Theta <- W Theta^`` with W symmetric and doubly stochastic: 1/3 each on a ring, the default graph, and Metropolis weights
+    on any undirected one, so that the mean model moves as if it were not mixed. The paper takes the gradient at the un-mixed
+    model, ``Theta <- W Theta + (Theta^ - Theta)`` (``order=lian``); the federated code mixes first and trains from the mixture
+    (``order=mix_train``), which is the same sequence of models as ``train_mix`` where the graph stands still, without an exchange after the
+    last round. Clients use the benchmark's optimiser.
+
+    Attributes:
+        weights: ``metropolis``, or ``uniform`` over in-neighbours and itself (rows sum to one, columns need not).
+        order: ``train_mix``, ``mix_train`` or ``lian``.
+    """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+
+    weights: Literal["metropolis", "uniform"]
+    order: Literal["train_mix", "mix_train", "lian"]
+
+    def topology(self) -> tuple[str, int | None]:
+        return "ring", None
+
+    def exchange(self, meeting: Meeting) -> Exchange:
+        heard = ORDERS[self.order](meeting)
+        matrix = WEIGHTS[self.weights](heard)
+        models = product(matrix, meeting.received if self.order == "lian" else meeting.trained)
+        if self.order == "lian":
+            models += meeting.trained - meeting.received
+        return Exchange(models, matrix, messages(heard, self.traffic().bytes[0]))
+
+
+def _after(meeting: Meeting) -> Tensor:
+    return meeting.graph(meeting.number)
+
+
+def _before(meeting: Meeting) -> Tensor:
+    """The graph of the mixing that begins the next round; nobody is heard after the last one."""
+    heard = meeting.graph(meeting.number + 1)
+    return heard if meeting.number + 1 < meeting.rounds else heard & False
+
+
+WEIGHTS = {"metropolis": metropolis, "uniform": uniform}
+ORDERS = {"train_mix": _after, "mix_train": _before, "lian": _after}

@@ -1,0 +1,57 @@
+"""From communication graphs ``heard [S, C, C]`` (bool, i hears j, no loops) to mixing matrices, and the mixing itself."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.mixing import normalise
+
+
+def itself(heard: Tensor) -> Tensor:
+    """``[C, C]`` bool: everybody and only itself."""
+    return torch.eye(heard.shape[-1], dtype=torch.bool, device=heard.device)
+
+
+def identity(heard: Tensor) -> Tensor:
+    """M of an exchange in which nobody hears anybody, float64 ``[S, C, C]``."""
+    return itself(heard).double().expand(heard.shape)
+
+
+def uniform(heard: Tensor) -> Tensor:
+    """``1 / (1 + in-degree)`` for itself and everybody heard: row-stochastic."""
+    return normalise((heard | itself(heard)).double())
+
+
+def sized(heard: Tensor, sizes: Tensor) -> Tensor:
+    """In proportion to the senders' ``sizes [S, C]``, the own one included; row-stochastic."""
+    support = heard | itself(heard)
+    return normalise(sizes.double()[:, None].expand(heard.shape), support)
+
+
+def metropolis(heard: Tensor) -> Tensor:
+    """``M_ij = 1 / (1 + max(deg_i, deg_j))``, the rest on the diagonal: symmetric and doubly stochastic on an undirected graph."""
+    degree = heard.sum(-1).double()
+    weights = heard / (1 + torch.maximum(degree[..., :, None], degree[..., None, :]))
+    return weights + torch.diag_embed(1 - weights.sum(-1))
+
+
+def pushed(heard: Tensor) -> Tensor:
+    """``P_ji = 1 / (1 + out-degree of i)`` for itself and everybody it sends to: column-stochastic."""
+    support = (heard | itself(heard)).double()
+    return support / support.sum(-2, keepdim=True)
+
+
+def product(matrix: Tensor, models: Tensor) -> Tensor:
+    """``[S, r, C] @ [S, C, P]`` in float64, as repeated mixing in float32 would drift; back in the type of ``models``."""
+    if models.is_cuda:
+        return torch.bmm(matrix.double(), models.double()).to(models.dtype)
+    out = models.new_empty(len(models), matrix.shape[1], models.shape[2])
+    for result, rows, each in zip(out, matrix.double(), models, strict=True):  # one seed's copy in float64 at a time
+        result.copy_(rows @ each.double())
+    return out
+
+
+def messages(heard: Tensor, size: int | Tensor) -> Tensor:
+    """Bytes by receiver and sender, int64 ``[S, C, C]``, where every message has ``size`` bytes (a tensor broadcasts)."""
+    return heard.long() * size

@@ -1,0 +1,99 @@
+"""Rounds without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Meeting
+from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
+from fgl_bench.errors import UserError
+from fgl_bench.scenarios.rounds import Moved, Rounds
+from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.seeding import generator
+
+
+@dataclass
+class Decentralized(Rounds):
+    """Every round each client trains, exchanges messages along a directed graph, and mixes what it has heard.
+
+    The graph is a function of (seed, time) alone, so all methods meet the same one. A method that chooses its partners itself
+    (``adaptive``) chooses them among the graph's links, by default all. A round ends when its slowest trip does.
+
+    Attributes:
+        topology: the graph; ``auto`` takes the method's own.
+        dynamic: draw a random graph anew every time rather than once.
+        degree: neighbours k of the graphs that have a degree; null takes the method's own, or else 30 % of the clients.
+        edge_chance: probability of an edge of ``erdos_renyi``.
+        link_failure: probability that a pair of clients cannot talk at a time, both ways; nothing travels then.
+    """
+
+    name: ClassVar[str] = "decentralized"
+
+    topology: Literal[
+        "auto", "isolated", "ring", "directed_ring", "complete", "random_k_in", "random_k_out", "random_matching", "hypercube",
+        "random_regular", "erdos_renyi", "static_exponential", "one_peer_exponential", "k_peer_exponential",
+    ]  # fmt: skip
+    dynamic: bool
+    degree: int | None
+    edge_chance: float
+    link_failure: float
+
+    def stacks(self, participation: float, method: Algorithm) -> int:
+        return super().stacks(participation, method) + 1  # what an exchange makes
+
+    def run(self, sim: Simulation) -> None:
+        """As :meth:`Rounds.run`.
+
+        Raises:
+            UserError: a key is out of range.
+        """
+        if sim.participation != 1:
+            raise UserError(f"participation={sim.participation} needs a server; allowed with scenario=decentralized: 1")
+        for key in ("edge_chance", "link_failure"):
+            if not 0 <= getattr(self, key) <= 1:
+                raise UserError(f"scenario.{key}={getattr(self, key)} is out of range; allowed: 0 to 1")
+        if self.degree is not None and self.degree < 1:
+            raise UserError(f"scenario.degree={self.degree} is out of range; allowed: null or 1 and more")
+        super().run(sim)
+
+    def aggregate(
+        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
+    ) -> tuple[Tensor, Callable[[], Tensor]]:
+        setting, trainer = sim.setting, sim.trainer
+
+        def graph(time: int) -> Tensor:
+            return torch.from_numpy(np.stack([self.heard(sim, seed, time) for seed in setting.seeds])).to(trained.device)
+
+        def losses(models: Tensor) -> Tensor:
+            return trainer.losses(models.flatten(0, 1)).view(len(setting.seeds), setting.num_clients)
+
+        moments = tuple(state.view_as(trained) for state in trainer.adam.moments) if sim.algorithm.trains else ()
+        exchange = sim.algorithm.exchange(Meeting(number, sim.rounds, graph, received, trained, reports, losses, moments))
+        sim.sent.append(torch.stack([exchange.sent.sum(1), exchange.sent.sum(2)], -1))
+        return exchange.models, lambda: exchange.matrix
+
+    def heard(self, sim: Simulation, seed: int, time: int) -> np.ndarray:
+        """Whom each client can hear at this time, ``[C, C]`` bool."""
+        clients = sim.setting.num_clients
+        name, degree = sim.algorithm.topology()
+        name = name if self.topology == "auto" else self.topology
+        degree = self.degree or degree or max(1, min(-(-3 * clients // 10), clients - 1))
+        moment = time if self.dynamic or name not in RANDOM else 0
+        heard = TOPOLOGIES[name](Links(clients, moment, generator(seed, "topology", moment), degree, self.edge_chance))
+        if self.link_failure:
+            down = np.triu(generator(seed, "links", time).random((clients, clients)) < self.link_failure, 1)
+            heard = heard & ~(down | down.T)
+        return heard
+
+    def moved(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Moved]]:
+        total = torch.stack([torch.zeros_like(sim.sent[0]), *sim.sent]).cumsum(0)[list(rounds)].cpu().numpy()  # [T, S, C, 2]
+        return [
+            [Moved(int(each[:, 0].sum()), int(each[:, 1].sum()), int(each.sum(1).max())) for each in total[:, s]]
+            for s in range(total.shape[1])
+        ]

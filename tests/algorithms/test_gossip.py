@@ -1,0 +1,95 @@
+"""Segmented gossip: its limits, its matrices, segments, bytes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.gossip import Gossip
+from fgl_bench.errors import UserError
+from tests.algorithms.batching import assert_batching_changes_nothing
+from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
+from tests.algorithms.peers import alike, decentralized, run, watch_exchanges
+from tests.small_runs import synchronous
+
+
+def method(**changes):
+    return Gossip(**{"segments": 1, "peers": 2, "weighting": "samples", **changes})
+
+
+def exchanges(algorithm, **settings):
+    seen = watch_exchanges(algorithm)
+    return run(algorithm, **settings), seen
+
+
+@pytest.mark.parametrize("segments", [1, 4])
+def test_hearing_everybody_is_fedavg(segments):
+    assert_same_trips(run(method(segments=segments, peers=5)), run(FedAvg(), scenario=synchronous()), fewest=60)
+
+
+def test_rows_by_hand():
+    result, seen = exchanges(method())
+    sizes = result.sim.setting.weights
+    for trained, _, exchange in seen:
+        for s in range(2):
+            for i in range(6):
+                row, sent = exchange.matrix[s, i], exchange.sent[s, i]
+                heard = torch.nonzero(sent)[:, 0].tolist()
+                assert len(heard) == 2 and i not in heard
+                expected = torch.zeros(6, dtype=torch.float64)
+                expected[[i, *heard]] = sizes[s, [i, *heard]] / sizes[s, [i, *heard]].sum()
+                torch.testing.assert_close(row, expected, **TIGHT)
+                torch.testing.assert_close(exchange.models[s, i], expected @ trained[s], **TIGHT)
+    assert not torch.equal(seen[0][2].sent, seen[1][2].sent), "peers are drawn anew"
+
+
+def test_equal_sizes_give_equal_weights_and_so_does_uniform():
+    for algorithm, federations in ((method(peers=3), [alike(clients=6)]), (method(peers=3, weighting="uniform"), None)):
+        for *_, exchange in exchanges(algorithm, federations=federations)[1]:
+            weights = exchange.matrix[exchange.matrix > 0]
+            torch.testing.assert_close(weights, torch.full_like(weights, 0.25))
+
+
+@pytest.mark.parametrize("segments", [2, 5, MODEL_SCALARS])
+def test_segments_partition_the_model_and_have_peers_of_their_own(segments):
+    algorithm = method(segments=segments)
+    result, seen = exchanges(algorithm, rounds=2)
+    layout = result.sim.setting.layout
+    covered = torch.zeros(layout.size, dtype=torch.long)
+    for part, size in zip(algorithm.slices, algorithm.sizes, strict=True):
+        covered[part] += 1
+        real = [position for position in layout.scalars() if part.start <= position < part.stop]
+        assert len(real) == size
+    assert (covered == 1).all() and max(algorithm.sizes) - min(algorithm.sizes) <= 1 and sum(algorithm.sizes) == MODEL_SCALARS
+    scenario, sizes = decentralized(), result.sim.setting.weights
+    for number, (trained, _, exchange) in enumerate(seen):
+        for s, part in enumerate(algorithm.slices):
+            heard = torch.from_numpy(scenario.heard(result.sim, 0, number * segments + s))
+            support = heard | torch.eye(6, dtype=torch.bool)
+            matrix = support * sizes[0]
+            matrix = matrix / matrix.sum(1, keepdim=True)
+            torch.testing.assert_close(exchange.models[0, :, part], matrix @ trained[0, :, part], **TIGHT)
+
+
+def test_bytes_do_not_depend_on_the_segments_but_for_the_sizes_that_go_with_them():
+    for segments in (1, 7):
+        history = run(method(segments=segments), rounds=3).histories[0]
+        assert history.upload[-1] == 3 * 6 * 2 * 4 * (MODEL_SCALARS + segments) == history.download[-1]
+
+
+def test_the_mean_is_not_kept():
+    """Rows sum to one, columns need not: nobody may rely on it."""
+    for trained, _, exchange in exchanges(method())[1]:
+        torch.testing.assert_close(exchange.matrix.sum(2), torch.ones(2, 6, dtype=torch.float64), **TIGHT)
+        assert not torch.allclose(exchange.matrix.sum(1), torch.ones(2, 6, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("key", "value"), [("segments", 0), ("segments", MODEL_SCALARS + 1), ("peers", 0)])
+def test_keys_out_of_range_are_refused(key, value):
+    with pytest.raises(UserError, match=f"algorithm.{key}"):
+        run(method(**{key: value}))
+
+
+def test_batching_changes_nothing():
+    assert_batching_changes_nothing(lambda: method(segments=3), lambda: decentralized(link_failure=0.2))
