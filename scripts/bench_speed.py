@@ -1,12 +1,12 @@
-"""Time one federated job twice: by a plain loop over PyTorch Geometric models, and by the engine.
+"""Time federated jobs twice: by plain per-client loops over PyTorch Geometric models, and by the engine as a user runs it.
 
-    python scripts/bench_speed.py --size cora physics
+    python scripts/bench_speed.py                         FedAvg on the graphs of Cora's and Physics' size (minutes)
+    python scripts/bench_speed.py --all                   every method, size and number of clients, and growth (hours)
+    python scripts/bench_speed.py --methods fedgta --sizes cora pubmed --clients 20 100
+    python scripts/bench_speed.py --growth                time and memory against clients, seeds, nodes and rounds
 
-The job is FedAvg with GCN on a generated graph: five seeds, twenty METIS clients, one local epoch, both models of every
-client evaluated every round. Both sides get the same partitions, masks and initial parameters and run in processes of
-their own, so that peak memory is each one's. Before it is timed, each side is tried with every thread count (and the
-loop with dense and with sparse features) and then uses what was fastest. Training and evaluation are timed apart;
-the first rounds are left out; a figure is the median over the other rounds, with its quartiles.
+Results go to results/bench: bench.json (everything measured; a later run replaces the cells that it repeats), bench.md and
+growth.png. docs/benchmark.md says what the figures mean; the least time that a round can take is derived in bench_floor.py.
 """
 
 from __future__ import annotations
@@ -14,46 +14,69 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
+import platform
 import subprocess
 import sys
 import tempfile
-import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-SIZES = {"cora": "csbm_cora", "physics": "csbm_physics"}
-ROUNDS = {"cora": 100, "physics": 30}
+sys.path[:0] = [str(Path(__file__).resolve().parent)]
+
+from bench_jobs import LOOPS, ROOT, measure  # noqa: E402
+
+SIZES = ("cora", "pubmed", "computers", "physics", "arxiv")
+CLIENTS = (20, 100)
+SIDES = {"engine": "engine", "loop": "plain loop", "loop_sparse": "sparse loop"}
+# Rounds that are timed on either side; the loop's are long.
+ROUNDS = {"cora": (60, 30), "pubmed": (30, 10), "computers": (30, 10), "physics": (15, 10), "arxiv": (10, 5)}
 WARM_UP = 3
-TRIAL_ROUNDS = 9
-STORAGES = ("dense", "coo", "csr")
+REPEATS = 5
+QUICK = {"dataset.num_nodes": 240, "dataset.num_edges": 600, "dataset.num_features": 50, "dataset.words_per_node": 6.0,
+         "dataset.communities_per_class": 2}  # fmt: skip
+GROWTH = {"clients": (5, 10, 20, 50, 100), "seeds": (1, 2, 5), "nodes": (1000, 3000, 10_000, 30_000, 50_000), "rounds": (10, 20, 50, 100)}
+GROWTH_QUICK = {"clients": (2, 4), "seeds": (1, 2), "nodes": (200, 400), "rounds": (4, 8)}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", nargs="+", choices=list(SIZES), default=list(SIZES), help="whose counts the generated graph has")
-    parser.add_argument("--rounds", type=positive, help="rounds of the timed job; default: 100 for cora, 30 for physics")
-    parser.add_argument("--seeds", type=positive, default=5, help="repetitions")
-    parser.add_argument("--clients", type=positive, default=20)
-    parser.add_argument("--threads", type=positive, nargs="+", default=sorted({1, min(2, os.cpu_count() or 1)}), help="to try")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--json", type=Path, help="also write all figures to this file")
+    parser.add_argument("--all", action="store_true", help="every method, size and number of clients, the profiles and growth")
+    parser.add_argument("--methods", nargs="+", choices=list(LOOPS), default=["fedavg"])
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["cora", "physics"], help="whose counts the generated graph has")
+    parser.add_argument("--clients", nargs="+", type=positive, default=[20])
+    parser.add_argument("--devices", nargs="+", default=["auto"], help="cpu, cuda; auto: both where there is a GPU")
+    parser.add_argument("--seeds", type=positive, default=5, help="repetitions of the engine")
+    parser.add_argument("--loop-seeds", type=positive, default=1, help="repetitions of the loops, the first of the engine's")
+    parser.add_argument("--threads", type=positive, default=os.cpu_count() or 1, help="CPU threads of the engine, most of the loop")
+    parser.add_argument("--growth", action="store_true", help="also measure growth")
+    parser.add_argument("--profile", action="store_true", help="also measure where the engine's time goes")
+    parser.add_argument("--no-loops", action="store_true", help="the engine only")
+    parser.add_argument("--quick", action="store_true", help="tiny graphs and budgets, to try the suite itself")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "bench")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        print(json.dumps(measure(json.loads(arguments.child))))
+    options = parser.parse_args(arguments)
+    if options.child:
+        print(json.dumps(measure(json.loads(options.child))))
         return
-    results = {}
+    if options.all:
+        options.methods, options.sizes, options.clients = list(LOOPS), list(SIZES), list(CLIENTS)
+        options.growth = options.profile = True
+    results = read(options.out / "bench.json")
+    results["machine"] = machine(options)
     with tempfile.TemporaryDirectory(prefix="bench-speed-") as scratch:
-        for size in arguments.size:
-            rounds = max(arguments.rounds or ROUNDS[size], WARM_UP + 2)
-            results[size] = compare(arguments, size, rounds, scratch)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        suite = Suite(options, scratch)
+        for device in devices(options.devices):
+            for name, cell in suite.cells(device):
+                results["cells"][name] = cell
+                write(options.out, results)
+                print(f"\n{name}\n{table({name: cell})}", flush=True)
+            if options.growth:
+                results["growth"][device] = suite.growth(device)
+                write(options.out, results)
+    print(f"\nwrote {options.out / 'bench.md'}")
 
 
 def positive(text: str) -> int:
@@ -63,224 +86,254 @@ def positive(text: str) -> int:
     return value
 
 
-def compare(arguments: argparse.Namespace, size: str, rounds: int, scratch: str) -> dict:
-    """Try, run and print one size; returns every figure."""
-    print(f"\n{SIZES[size]}: fedavg, gcn, {arguments.seeds} seeds, {arguments.clients} metis clients, {rounds} rounds, {arguments.device}")
-    common = {"dataset": SIZES[size], "clients": arguments.clients, "device": arguments.device, "cache_dir": scratch}
-    choices = {
-        "loop": [{"threads": threads, "features": storage} for threads in arguments.threads for storage in STORAGES],
-        "engine": [{"threads": threads} for threads in arguments.threads],
-    }
-    # A seed of the loop costs what any other does; the engine's seeds are trained together.
-    trial_seeds = {"loop": 1, "engine": arguments.seeds}
-    found = {}
-    for side, options in choices.items():
-        trials = []
-        for option in options:
-            trial = in_a_process({**common, **option, "side": side, "rounds": TRIAL_ROUNDS, "seeds": trial_seeds[side]})
-            seconds = per_seed_round(trial)
-            trials.append((seconds, option))
-            print(f"  tried {side:<6} {described(option):<28} {1e3 * seconds:9.2f} ms per seed and round", flush=True)
-        best = min(trials, key=lambda entry: entry[0])[1]
-        found[side] = in_a_process({**common, **best, "side": side, "rounds": rounds, "seeds": arguments.seeds})
-        found[side] |= {"options": best, "trials": trials}
-    report(found)
-    return found
+def devices(names: Sequence[str]) -> list[str]:
+    if list(names) != ["auto"]:
+        return list(names)
+    import torch
 
-
-def described(option: dict) -> str:
-    return ", ".join(f"{key}={value}" for key, value in option.items())
+    return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
 def in_a_process(job: dict) -> dict:
-    """:func:`measure` in a fresh process."""
+    """:func:`bench_jobs.measure` in a fresh process, so that peak memory is the job's own."""
     command = [sys.executable, str(Path(__file__).resolve()), "--child", json.dumps(job)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        sys.exit(f"bench_speed: the {job['side']} side failed with {described(job)}")
+        sys.exit(f"bench_speed: the {job['kind']} side failed with {job.get('algorithm', 'no method')} on {job.get('dataset', 'no data')}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def per_seed_round(result: dict) -> float:
-    """Median seconds of training plus evaluation, of one seed and one round."""
-    return float(sum(np.median(result[part]) for part in ("train", "evaluate"))) / result["seeds"]
+class Suite:
+    """The jobs of one call."""
+
+    def __init__(self, options: argparse.Namespace, scratch: str):
+        self.options, self.scratch, self.rates = options, scratch, {}
+        self.tries = sorted({1, options.threads})
+
+    def cells(self, device: str):
+        """Name and measurements of each cell."""
+        for size in self.options.sizes:
+            for clients in self.options.clients:
+                for method in self.options.methods:
+                    yield f"{method}/csbm_{size}/{clients}/{device}", self.cell(method, size, clients, device)
+
+    def job(self, method: str, size: str, clients: int, device: str, rounds: int, **more) -> dict:
+        quick = self.options.quick
+        changes = QUICK if quick else {}
+        if quick and size == "arxiv":
+            changes = {key: value for key, value in QUICK.items() if key != "dataset.words_per_node"}
+        return {
+            "algorithm": method, "dataset": f"csbm_{size}", "clients": clients, "device": device, "threads": self.options.threads,
+            "seeds": list(range(self.options.seeds)), "rounds": WARM_UP + (4 if quick else rounds), "warm_up": WARM_UP,
+            "repeats": 2 if quick else REPEATS, "cache_dir": self.scratch, "changes": changes, **more,
+        }  # fmt: skip
+
+    def cell(self, method: str, size: str, clients: int, device: str) -> dict:
+        """All sides of one cell; the machine's rates are measured with the first."""
+        rounds, loop_rounds = ROUNDS[size]
+        job = self.job(method, size, clients, device, rounds)
+        if device not in self.rates:
+            small = {"size": 4_000_000, "n": 256, "budget": 0.02} if self.options.quick else {}
+            self.rates[device] = in_a_process({"kind": "rates", "device": device, "threads": self.options.threads, **small})
+        cell = {"rates": self.rates[device], "device": device, "seeds": job["seeds"], "clients": clients, **stamp()}
+        cell["engine"] = in_a_process({**job, "kind": "engine", "rates": self.rates[device]})
+        if method != "fedsa_gcl":  # there every trip is scored as it is trained
+            cell["training"] = in_a_process({**job, "kind": "engine", "rates": self.rates[device], "evaluate": False})
+        if not self.options.no_loops:
+            loop = self.job(method, size, clients, device, loop_rounds, seeds=job["seeds"][: self.options.loop_seeds], tries=self.tries)
+            for side in ("loop", "loop_sparse"):
+                if size == "arxiv" and side == "loop_sparse":  # dense features: there is nothing to store sparsely
+                    continue
+                cell[side] = in_a_process({**loop, "kind": side})
+        if self.options.profile:
+            cell["profile"] = in_a_process({**job, "kind": "profile", "rounds": WARM_UP + 10, "threads": 1})["shares"]
+        return cell
+
+    def growth(self, device: str) -> dict:
+        """Seconds and bytes of FedAvg on generated graphs, along one axis at a time; rounds and seeds counted whole."""
+        axes, found = (GROWTH_QUICK if self.options.quick else GROWTH), {}
+        for axis, values in axes.items():
+            points = []
+            for value in values:
+                clients = value if axis == "clients" else 4 if self.options.quick else 20
+                rounds = value if axis == "rounds" else 10
+                job = self.job("fedavg", "cora", clients, device, rounds, seeds=list(range(value if axis == "seeds" else 1)), repeats=3)
+                job["rounds"] = WARM_UP + rounds
+                if axis == "nodes":
+                    job["changes"] = {**job["changes"], "dataset.num_nodes": value, "dataset.num_edges": 2 * value,
+                                      "dataset.num_features": 50 if self.options.quick else 500}  # fmt: skip
+                engine = in_a_process({**job, "kind": "engine"})
+                seconds = float(np.median(engine["seconds"])) * rounds * len(job["seeds"])
+                points.append({"at": value, "seconds": seconds, "bytes": engine["increase"], "predicted": engine["predicted"]})
+                print(f"growth with {axis} = {value}: {seconds:.3f} s, {engine['increase'] / 1e6:.0f} MB", flush=True)
+            found[axis] = {
+                "points": points,
+                "slope": {name: slope([p["at"] for p in points], [p[name] for p in points]) for name in ("seconds", "bytes")},
+            }
+        return found
 
 
-def report(found: dict) -> None:
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Of the straight line through log y against log x: 1 is proportional growth."""
+    return float(np.polyfit(np.log(x), np.log(np.maximum(y, 1e-12)), 1)[0])
+
+
+def stamp() -> dict:
+    from fgl_bench.reporting.store import code_state, versions
+
+    return {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "code": code_state(), "versions": versions()}
+
+
+def machine(options: argparse.Namespace) -> dict:
+    """What kind of machine this is; nothing that tells which one."""
+    model = platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass
+    found = {"cpu": f"{os.cpu_count()}-core CPU ({model})", "threads": options.threads}
+    if "cuda" in devices(options.devices):
+        import torch
+
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def read(path: Path) -> dict:
+    try:
+        return {"cells": {}, "growth": {}, **json.loads(path.read_text(encoding="utf-8"))}
+    except (OSError, ValueError):
+        return {"cells": {}, "growth": {}}
+
+
+def write(folder: Path, results: dict) -> None:
+    from fgl_bench.reporting.cells import write_whole
+
+    results["cells"] = dict(sorted(results["cells"].items(), key=lambda item: place(item[0])))
+    write_whole(folder / "bench.json", json.dumps(results, indent=1) + "\n")
+    write_whole(folder / "bench.md", markdown(results))
+    if results["growth"]:
+        draw(folder, results["growth"])
+
+
+def place(name: str) -> tuple:
+    method, dataset, clients, device = name.split("/")
+    return device, list(LOOPS).index(method), SIZES.index(dataset.removeprefix("csbm_")), int(clients)
+
+
+# ---- what is written --------------------------------------------------------------------------------------------------
+
+
+def spread(seconds: Sequence[float]) -> str:
+    """Median and quartiles in milliseconds."""
+    low, middle, high = 1e3 * np.percentile(seconds, [25, 50, 75])
+    digits = 1 if middle < 100 else 0
+    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def ratio(cell: dict, side: str) -> float:
+    """How much faster the engine is than this loop, per seed and round."""
+    return float(np.median(cell[side]["seconds"]) / np.median(cell["engine"]["seconds"]))
+
+
+def percent(values: Sequence[float]) -> str:
+    return f"{100 * np.mean(values):.1f}"
+
+
+def rows(name: str, cell: dict) -> list[list[str]]:
+    found = []
+    for side, title in SIDES.items():
+        if side not in cell:
+            continue
+        result = cell[side]
+        both = {model: result[model] for model in ("received", "trained")}
+        number = len(cell["loop"]["received"]) if "loop" in cell else len(both["received"])
+        accuracy = [
+            f"{percent(values[:number])} ({percent(values)})" if len(values) > number else percent(values) for values in both.values()
+        ]
+        middle, train, memory = np.median(result["seconds"]), "", f"{result['increase'] / 1e6:.0f}"
+        times, over = "", ""
+        if side == "engine":
+            over = f"{middle / result['floor']:.1f}"
+            memory += f" ({result['predicted'] / 1e6:.0f})"
+            title += f", {result['programs']} at once"
+            if "training" in cell:
+                train = f"{1e3 * np.median(cell['training']['seconds']):.1f}"
+        else:
+            times, title = f"{ratio(cell, side):.1f} x", f"{title}, {result['best']}"
+        found.append([name, title, spread(result["seconds"]), train, times, over, *accuracy, memory, f"{result['peak'] / 1e6:.0f}"])
+    return found
+
+
+HEADERS = ["cell", "side", "ms per seed and round", "training only", "engine faster", "over floor", "received %", "trained %",
+           "MB more (predicted)", "peak MB"]  # fmt: skip
+
+
+def table(cells: dict, style: str = "simple") -> str:
     from tabulate import tabulate
 
-    rows = []
-    for side, result in found.items():
-        train, evaluate = (spread(result[part]) for part in ("train", "evaluate"))
-        accuracies = [f"{100 * np.mean(result[name]):.2f} ± {100 * np.std(result[name], ddof=min(1, len(result[name]) - 1)):.2f}"
-                      for name in ("received", "trained")]  # fmt: skip
-        memory = f"{result['peak_mb']:.0f} ({result['prepared_mb']:.0f})"
-        rows.append([side, described(result["options"]), train, evaluate, f"{1e3 * per_seed_round(result):.2f}", *accuracies, memory])
-    headers = ["side", "fastest with", "training", "evaluation", "per seed", "received %", "trained %", "peak MB"]
-    print(tabulate(rows, headers, disable_numparse=True))
-    print("ms per round of all seeds, median [quartiles]; test accuracy after the last round, mean ± std over seeds;")
-    print("peak resident memory, in brackets its level before the first round")
-    ratios = {part: np.median(found["loop"][part]) / np.median(found["engine"][part]) for part in ("train", "evaluate")}
-    overall = per_seed_round(found["loop"]) / per_seed_round(found["engine"])
-    print(f"engine faster per seed: {overall:.1f} x (training {ratios['train']:.1f} x, evaluation {ratios['evaluate']:.1f} x)", flush=True)
+    lines = [row for name, cell in cells.items() for row in rows(name, cell)]
+    return tabulate(lines, HEADERS, tablefmt=style, disable_numparse=True)
 
 
-def spread(seconds: list[float]) -> str:
-    low, middle, high = 1e3 * np.percentile(seconds, [25, 50, 75])
-    return f"{middle:.1f} [{low:.1f}, {high:.1f}]"
+def markdown(results: dict) -> str:
+    hardware = results["machine"]
+    parts = ["# Speed of the engine", "", "Written by `make bench`; see docs/benchmark.md for what the columns mean.", ""]
+    parts += [f"{hardware['cpu']}, {hardware['threads']} threads" + (f"; {hardware['gpu']}" if "gpu" in hardware else "") + ".", ""]
+    cells = results["cells"]
+    if cells:
+        parts += [table(cells, "github"), ""]
+        kinds = sorted({(c["date"], (c["code"] or {}).get("commit", "unknown")[:12] + ("+" if (c["code"] or {}).get("dirty") else ""),
+                         c["versions"].get("torch", ""), c["versions"]["python"]) for c in cells.values()})  # fmt: skip
+        parts += [f"Measured {date} at commit {commit}, torch {torch}, Python {python}." for date, commit, torch, python in kinds] + [""]
+    for device in sorted({cell["device"] for cell in cells.values()}):
+        rates = next(cell["rates"] for cell in cells.values() if cell["device"] == device)
+        parts += [
+            f"Rates behind the floor on {device}: copy {rates['copy'] / 1e9:.1f} GB/s (in cache {rates['copy_cached'] / 1e9:.1f}), "
+            f"matrix product {rates['flops'] / 1e9:.0f} GFLOP/s.",
+            "",
+        ]
+    profiles = {name: cell["profile"] for name, cell in cells.items() if "profile" in cell}
+    if profiles:
+        parts += ["## Where the time goes", ""]
+        parts += [
+            f"- {name}: " + ", ".join(f"`{operation}` {100 * share:.0f} %" for operation, share in list(shares.items())[:6])
+            for name, shares in profiles.items()
+        ] + [""]
+    for device, axes in results["growth"].items():
+        parts += [f"## Growth on {device}", "", "FedAvg, Cora's size but for the axis (nodes: two edges a node, 500 features), one seed, 20 clients,"
+                  " 10 rounds. Exponents of the fitted power law:", ""]  # fmt: skip
+        parts += [f"- {axis}: time {found['slope']['seconds']:.2f}, memory {found['slope']['bytes']:.2f}" for axis, found in axes.items()]
+        parts += ["", "![growth](growth.png)", ""]
+    return "\n".join(parts)
 
 
-# ---- what runs in a process of its own --------------------------------------------------------------------------------
+def draw(folder: Path, growth: dict) -> None:
+    """``growth.png``: time above, memory below, a column per axis."""
+    import matplotlib.pyplot as plt
 
+    from fgl_bench.reporting.figures import COLOURS, STYLE, save
 
-def measure(job: dict) -> dict:
-    """Run one side of a job.
-
-    Returns:
-        train, evaluate: seconds per round of all seeds, without warm-up. received, trained: pooled test accuracy of each
-        seed after the last round. peak_mb, prepared_mb: largest resident memory at the end and before the first round.
-    """
-    sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-    warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    import torch
-
-    from fgl_bench.run import pick_device, prepare
-
-    torch.set_num_threads(job["threads"])
-    cfg = composed(job)
-    device = pick_device(cfg.device)
-    federations = prepare(cfg)
-    prepared = resident_mb()
-    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    sides = {"loop": loop_rounds, "engine": engine_rounds}
-    train, evaluate, accuracy = sides[job["side"]](cfg, job, federations, device, Clock(wait))
-    return {
-        "seeds": len(federations), "train": train, "evaluate": evaluate, "received": accuracy["received"], "trained": accuracy["trained"],
-        "prepared_mb": prepared, "peak_mb": resident_mb(),
+    axes_names = list(next(iter(growth.values())))
+    scales: dict[str, tuple[str, Callable[[dict], float]]] = {
+        "seconds": ("seconds", lambda p: p["seconds"]), "bytes": ("MB more", lambda p: p["bytes"] / 1e6)
     }  # fmt: skip
-
-
-def composed(job: dict):
-    """The job as a configuration of the package."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.config_store import ConfigStore
-
-    from fgl_bench.schema import config_folder, register_all
-
-    register_all(ConfigStore.instance())
-    overrides = [
-        "algorithm=fedavg", "split=metis", "model=gcn", f"dataset={job['dataset']}", f"num_clients={job['clients']}",
-        f"seeds={list(range(job['seeds']))}", f"rounds={job['rounds']}", f"device={job['device']}", f"cache_dir={job['cache_dir']}",
-    ]  # fmt: skip
-    with initialize_config_dir(str(config_folder()), version_base="1.3"):
-        return compose("config", overrides=overrides)
-
-
-def resident_mb() -> float:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
-
-
-class Clock:
-    """Seconds since the last call, once the device has finished."""
-
-    def __init__(self, wait: Callable[[], None]):
-        self.wait, self.last = wait, 0.0
-
-    def __call__(self) -> float:
-        self.wait()
-        now, before = time.perf_counter(), self.last
-        self.last = now
-        return now - before
-
-
-def loop_rounds(cfg, job: dict, federations, device, clock: Clock):
-    """The plain loop, one seed after the other: each client its own PyG model and Adam, edges normalised once."""
-    from fgl_bench.config import build
-    from tests.reference.sync import AGG_WEIGHTS, FedAvg, aggregate, train_all
-    from tests.reference.training import make_clients, normalise, pooled_accuracy
-
-    model = build(cfg.model)
-    times = np.zeros((len(federations), cfg.rounds, 2))
-    accuracy = {"received": [], "trained": []}
-    for s, federation in enumerate(federations):
-        initial = {name: tensor.to(device) for name, tensor in initial_parameters(model, federation).items()}
-        clients = make_clients(
-            federation, initial, dropout=cfg.model.dropout, lr=cfg.lr, weight_decay=cfg.weight_decay, seed=federation.seed,
-            prenormalized=True, features=job["features"],
-        )  # fmt: skip
-        shares = normalise([AGG_WEIGHTS[cfg.agg_weight](client) for client in clients])
-        for number in range(cfg.rounds):
-            clock()
-            trained = train_all(clients, FedAvg(), cfg.local_epochs, number)
-            times[s, number, 0] += clock()
-            trained_counts = [client.count_correct() for client in clients]
-            times[s, number, 1] += clock()
-            aggregate(clients, FedAvg(), trained, shares)
-            times[s, number, 0] += clock()
-            received_counts = [client.count_correct() for client in clients]
-            times[s, number, 1] += clock()
-        accuracy["received"].append(pooled_accuracy(clients, received_counts)[1])
-        accuracy["trained"].append(pooled_accuracy(clients, trained_counts)[1])
-    train, evaluate = times.sum(axis=0)[WARM_UP:].T.tolist()
-    return train, evaluate, accuracy
-
-
-def initial_parameters(model, federation) -> dict:
-    """The engine's own initial parameters of this seed, by name."""
-    import torch
-
-    from fgl_bench.seeding import derive_seed
-
-    layout = model.layout(federation.num_features, federation.num_classes)
-    generator = torch.Generator().manual_seed(derive_seed(federation.seed, "initial"))
-    return {name: tensor.float() for name, tensor in model.initialise(layout, generator).items()}
-
-
-def engine_rounds(cfg, job: dict, federations, device, clock: Clock):
-    """The engine under its own synchronous scenario, all seeds together (as memory allows).
-
-    Evaluation shares work with training there, so it is timed by difference, by a second run that evaluates at its ends only.
-    """
-    full, accuracy = engine_run(cfg, federations, device, clock, eval_every=cfg.num_clients)
-    plain, _ = engine_run(cfg, federations, device, clock, eval_every=cfg.rounds * cfg.num_clients)
-    return plain.tolist(), np.maximum(full - np.median(plain), 0.0).tolist(), accuracy
-
-
-def engine_run(cfg, federations, device, clock: Clock, eval_every: int):
-    """Seconds of each round of all seeds (without warm-up and the last, which ends with one more evaluation), and accuracies."""
-    from omegaconf import OmegaConf
-
-    from fgl_bench.config import build
-    from fgl_bench.engine.memory import available_bytes, plan
-    from fgl_bench.run import simulation
-
-    cfg = OmegaConf.merge(cfg, {"eval_every": eval_every})
-    model, trips = build(cfg.model), cfg.rounds * cfg.num_clients
-    layout = model.layout(federations[0].num_features, federations[0].num_classes)
-    widths = [shape[-1] for shape in layout.shapes.values()]
-    chunking = plan(federations, layout, widths, 8, 4, device, available_bytes(device), cfg.seeds_per_chunk)
-    seconds = np.zeros(cfg.rounds)
-    accuracy = {"received": [], "trained": []}
-    for start in range(0, len(federations), chunking.seeds):
-        part = federations[start : start + chunking.seeds]
-        sim = simulation(cfg, part, model, build(cfg.algorithm), device, cfg.rounds, trips, chunking.replicas)
-        laps, train = [], sim.trainer.trips
-
-        def timed(*args, laps=laps, train=train, **kwargs):
-            laps.append(clock())
-            return train(*args, **kwargs)
-
-        sim.trainer.trips = timed  # called once a round, at its beginning
-        build(cfg.scenario).run(sim)
-        seconds += [*laps[1:], clock()]
-        scores = sim.log.read()
-        for federation, points in zip(part, sim.points, strict=True):
-            test_nodes = sum(int(client.test.sum()) for client in federation.clients)
-            for name, correct in accuracy.items():
-                correct.append(float(scores[getattr(points[-1], name), 1].sum()) / test_nodes)
-    return seconds[WARM_UP:-1], accuracy
+    with plt.rc_context(STYLE):
+        figure, grid = plt.subplots(2, len(axes_names), figsize=(2.6 * len(axes_names), 4.8), layout="constrained", squeeze=False)
+        for colour, (device, axes) in zip(COLOURS[1:], growth.items(), strict=False):
+            for column, axis in enumerate(axes_names):
+                for row, (quantity, (unit, value)) in enumerate(scales.items()):
+                    plot, points = grid[row][column], axes[axis]["points"]
+                    label = f"{device}: exponent {axes[axis]['slope'][quantity]:.2f}"
+                    plot.loglog([p["at"] for p in points], [value(p) for p in points], "o-", color=colour, label=label)
+                    if quantity == "bytes" and device == "cpu":
+                        predicted = [p["predicted"] / 1e6 for p in points]
+                        plot.loglog([p["at"] for p in points], predicted, ":", color=COLOURS[0], label="predicted")
+                    plot.set_xlabel(axis)
+                    plot.set_ylabel(unit if not column else "")
+                    plot.legend(fontsize=7)
+        save(figure, folder / "growth.png")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.cells import compact, read_cells, write_cell
+from fgl_bench.reporting.cells import compact, find, read_cells, write_cell
 from fgl_bench.reporting.plan import Cell, Costs, Paper, Table, available, duration, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import Published, read_published, targets
 from fgl_bench.reporting.store import is_complete
@@ -116,6 +116,10 @@ class Reproduction:
     def run(self) -> int:
         """Exit status: 0, 1 if a run failed, 130 after Ctrl-C."""
         self.stored = read_cells(self.store)
+        for cell in self.cells:
+            found = find(self.stored, cell.digest, cell.config) if cell.digest else None
+            if found is not None:
+                self.stored[cell.digest] = found
         self.collect()
         todo = self.todo()
         self.show(todo)

@@ -19,7 +19,7 @@ from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.config import build, label, resolve_budget
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.memory import available_bytes, keep_freed_memory, plan, seed_bytes
+from fgl_bench.engine.memory import Need, Plan, available_bytes, keep_freed_memory, plan, seed_bytes
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.workers import side_by_side
 from fgl_bench.evaluation.history import History
@@ -80,7 +80,7 @@ def run(cfg: DictConfig) -> Path:
 
     weights = None if cfg.eval_weight == "test" else [np.array([c.num_nodes for c in f.clients]) for f in federations]
     seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
-    summary = summarise(cfg, names, digest, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
+    summary = summarise(cfg, names, what, digest, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
     write_run(
         folder,
         OmegaConf.to_yaml(cfg, resolve=True),
@@ -113,20 +113,24 @@ def prepare(cfg: DictConfig) -> list[Federation]:
     )
 
 
+def chunks(cfg: DictConfig, federations: Sequence[Federation], device: torch.device) -> tuple[Need, Plan]:
+    """The memory that one seed needs, and how many seeds and clients to train together."""
+    method: Algorithm = build(cfg.algorithm)
+    layout = build(cfg.model).layout(federations[0].num_features, federations[0].num_classes)
+    budget = int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
+    widths = [shape[-1] for shape in layout.shapes.values()]
+    stacks, copies = build(cfg.scenario).keeps(cfg.participation, method)
+    stacks += method.stacks + (2 if method.trains else 0)  # Adam's two moments
+    need = seed_bytes(federations, layout, widths, stacks, DTYPES[cfg.dtype].itemsize, device, 1 + method.operators, copies)
+    return need, plan(federations, layout, widths, need, device, budget, cfg.seeds_per_chunk)
+
+
 def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.device, progress: RunProgress) -> Outcome:
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
     rounds, trips = resolve_budget(cfg)
     model: Backbone = build(cfg.model)
     scenario = build(cfg.scenario)
-    dtype = DTYPES[cfg.dtype]
-    layout = model.layout(federations[0].num_features, federations[0].num_classes)
-    budget = int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
-    widths = [shape[-1] for shape in layout.shapes.values()]
-    method: Algorithm = build(cfg.algorithm)
-    stacks, copies = scenario.keeps(cfg.participation, method)
-    stacks += method.stacks + (2 if method.trains else 0)  # Adam's two moments
-    need = seed_bytes(federations, layout, widths, stacks, dtype.itemsize, device, 1 + method.operators, copies)
-    chunking = plan(federations, layout, widths, need, device, budget, cfg.seeds_per_chunk)
+    _, chunking = chunks(cfg, federations, device)
     keep_freed_memory()
     parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
 
@@ -218,6 +222,7 @@ def simulation(
 def summarise(
     cfg: DictConfig,
     names: dict[str, str],
+    what: dict,
     digest: str,
     federations: Sequence[Federation],
     outcome: Outcome,
@@ -256,6 +261,7 @@ def summarise(
         "code": code_state(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "config_hash": digest,
+        "config": what,
         "partition_hash": [f.partition_hash for f in federations],
         "graph": {
             "nodes": sum(c.num_nodes for c in federations[0].clients),

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given
@@ -22,7 +17,7 @@ LAYOUT = ParameterLayout({"w": (5, 4), "v": (4, 3)}, inputs=("w",))
 WIDTHS, STACKS, ITEM, CLIENTS, NODES = [4, 3], 7, 4, 3, 9
 FEDERATIONS = [federation([make_client(4), make_client(NODES), make_client(2)], seed=s) for s in range(5)]
 NEED = seed_bytes(FEDERATIONS, LAYOUT, WIDTHS, STACKS, ITEM, CPU)
-SEED, ONE = NEED.program(1), NEED.program(1, 1)
+SEED = NEED.program(1)
 
 
 def planned(budget, device=GPU, seeds=None):
@@ -77,9 +72,12 @@ def test_everything_at_once_where_it_fits():
 def test_seeds_are_parted_first_then_clients():
     assert (planned(5 * SEED - 1).seeds, planned(5 * SEED - 1).replicas) == (4, None)
     assert (planned(SEED).seeds, planned(SEED).replicas) == (1, None)
-    assert planned(SEED - 1).seeds == 1 and planned(SEED - 1).replicas <= CLIENTS
-    assert (planned(ONE).seeds, planned(ONE).replicas) == (1, 1)
-    assert (planned(ONE + NEED.step).seeds, planned(ONE + NEED.step).replicas) == (1, 2)
+    lean = Need(CLIENTS, 10, 100, 5)  # 335 bytes a seed; in chunks 40 and 100 for each client at once
+
+    def chunk(budget):
+        return plan(FEDERATIONS, LAYOUT, WIDTHS, lean, GPU, budget, None)
+
+    assert [(chunk(b).seeds, chunk(b).replicas) for b in (335, 334, 240, 239, 140)] == [(1, None), (1, 2), (1, 2), (1, 1), (1, 1)]
     assert (planned(1).seeds, planned(1).replicas) == (1, 1), "a single client is the smallest program there is"
 
 

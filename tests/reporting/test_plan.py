@@ -9,6 +9,7 @@ import pytest
 
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import plan as planning
+from fgl_bench.reporting.cells import find
 from fgl_bench.reporting.papers.fedsa_gcl import PAPER
 from fgl_bench.reporting.plan import Cell, Composer, Costs, Paper, Row, Table, duration, in_order, load_paper, located, plan
 from fgl_bench.reporting.published import read_published, targets
@@ -36,7 +37,7 @@ def by(cells: list[Cell], table: str, row: str, dataset: str) -> Cell:
 def test_a_cells_command_composes_to_its_hash(cells: list[Cell]) -> None:
     some = [by(cells, *which) for which in (("2", "local", "photo"), ("4", "fedsa_gcl_t20", "cora"), ("7", "fedavg", "cora"))]
     with Composer() as composed:
-        assert [located(composed(cell.overrides)) for cell in some] == [(cell.digest, cell.folder) for cell in some]
+        assert [located(composed(cell.overrides)) for cell in some] == [(cell.digest, cell.folder, cell.config) for cell in some]
 
 
 def test_runs_are_shared_where_the_setting_is_the_same_and_only_there(cells: list[Cell]) -> None:
@@ -127,3 +128,14 @@ def test_durations_are_for_people(seconds: float | None, text: str) -> None:
 def test_an_unknown_paper_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match="nope.*fedsa_gcl"):
         load_paper("nope")
+
+
+def test_a_result_outlives_keys_that_are_added_later_and_nothing_else():
+    stored = {"trips": 40, "algorithm": {"mu": 0.1}, "split": {"per_seed": []}}
+    cells = {"old": {"config_hash": "old", "config": stored}}
+    grown = {**stored, "algorithm": {"mu": 0.1, "new": None}, "newer": 1}
+    assert find(cells, "other", grown) is cells["old"]
+    assert find(cells, "old", {}) is cells["old"]
+    for changed in ({**grown, "trips": 41}, {**grown, "algorithm": {"new": None}}, {**grown, "split": {"per_seed": ["masks"]}}):
+        assert find(cells, "other", changed) is None
+    assert find({"bare": {"config_hash": "bare"}}, "other", grown) is None, "without a configuration nothing can be said"

@@ -57,7 +57,7 @@ class DFedSST(Algorithm):
     Attributes:
         refresh: K_topo.
         self_in_aggregation: the own model takes part with similarity 1.
-        label_source: classes of nodes: ``train_pred`` (the truth on training nodes, predictions elsewhere), ``train`` nodes alone, ``pred``.
+        label_source: ``train_pred`` (the truth on training nodes, predictions elsewhere), ``train`` nodes alone, or ``pred``.
         unreachable: ``penalty``, or ``ignore`` pairs without a path.
         sources: source nodes drawn per class.
         landmarks: most nodes of a client that distances are searched from.
@@ -87,7 +87,7 @@ class DFedSST(Algorithm):
         names = [(seed, client) for seed in setting.seeds for client in range(clients)]
         chosen = [self._landmarks(graph.num_nodes, *name) for graph, name in zip(batch.clients, names, strict=True)]
         self._hops = stack(batch.clients, chosen, batch.nodes, batch.device)
-        self._streams = torch.tensor([derive_seed(*(name[0], "pairs", name[1])) for name in names], device=batch.device)
+        self._streams = torch.tensor([derive_seed(seed, "pairs", client) for seed, client in names], device=batch.device)
         if self.similarity_of == "features":
             means = np.stack([np.asarray(graph.features.mean(0), dtype=np.float64).ravel() for graph in batch.clients])
             self._features = torch.from_numpy(means).to(batch.device).view(len(setting.seeds), clients, -1)
@@ -160,14 +160,14 @@ class DFedSST(Algorithm):
 
     def _renew(self, reports: dict[str, Tensor], heard: Tensor, number: int) -> None:
         """Degrees, partners and weights from what clients broadcast, for the rounds to come."""
-        self._wlsd = reports["wlsd"]
+        self._wlsd = reports["wlsd"].clone()  # the reports are overwritten in place
         similar = self.similarity(reports)
         self._kernel = torch.exp(torch.where(itself(heard), 1.0, similar))
         degree = DEGREES[self.degree](self._wlsd, heard)
         if self.selection == "random":
             draws = [generator(seed, "partners", number).random(heard.shape[1:]) for seed in self.setting.seeds]
             similar = torch.from_numpy(np.stack(draws)).to(heard.device)
-        order = torch.where(heard, similar, -torch.inf).argsort(-1, descending=True, stable=True)
+        order = torch.where(heard, similar, -torch.inf).argsort(dim=-1, descending=True, stable=True)
         place = torch.arange(heard.shape[-1], device=heard.device).expand_as(order)
         rank = torch.empty_like(order).scatter_(-1, order, place)
         self._partners = heard & (rank < degree[..., None])

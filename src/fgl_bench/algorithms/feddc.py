@@ -38,7 +38,7 @@ class FedDC(Algorithm):
         weighting: clients of a round count alike (``uniform``) or by size (``samples``).
     """
 
-    stacks: ClassVar[int] = 3
+    stacks: ClassVar[int] = 6  # drifts, states, corrections, the two reports, the sum of gradients
 
     alpha: float
     scaling: Literal["size", "none"]

@@ -299,10 +299,12 @@ class _PairwiseDistance(torch.autograd.Function):
     @staticmethod
     def forward(ctx, coefficients: Tensor, x: Tensor) -> Tensor:
         gradient, nodes = torch.empty_like(x), x.shape[1]
-        step = max(1, _PairwiseDistance.BLOCK.get(x.device.type, 1 << 26) // x.numel())
+        step = min(nodes, max(1, _PairwiseDistance.BLOCK.get(x.device.type, 1 << 26) // x.numel()))
+        room = x.new_empty(x.shape[0], step, *x.shape[1:])  # fresh memory for every block costs as much as filling it
         for a in range(0, nodes, step):
-            sign = torch.sub(x[:, a : a + step, None], x[:, None]).sign_()
-            gradient[:, a : a + step] = torch.matmul(coefficients[:, a : a + step, None], sign)[:, :, 0]
+            block = slice(a, min(a + step, nodes))
+            sign = torch.sub(x[:, block, None], x[:, None], out=room[:, : block.stop - a]).sign_()
+            gradient[:, block] = torch.matmul(coefficients[:, block, None], sign)[:, :, 0]
         gradient *= 2
         ctx.save_for_backward(gradient)
         return (gradient * x).sum((1, 2))

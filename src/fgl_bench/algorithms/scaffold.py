@@ -33,7 +33,7 @@ class Scaffold(Algorithm):
         weighting: clients of a round count alike (``uniform``, the paper) or by size (``samples``).
     """
 
-    stacks: ClassVar[int] = 2
+    stacks: ClassVar[int] = 4  # variates, corrections, the reported variates, the sum of gradients
 
     server_lr: float
     control: Literal["mean_gradient", "option_ii_literal"]

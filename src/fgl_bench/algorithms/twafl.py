@@ -52,9 +52,8 @@ class TWAFL(Algorithm):
         if not self.base >= 1:
             raise UserError(f"algorithm.base={self.base} is out of range; allowed: a number of at least 1")
         if self.loop < 1 or any(not 0 <= r < self.loop for r in self.exchange_rounds):
-            raise UserError(
-                f"algorithm.exchange_rounds={list(self.exchange_rounds)} does not fit algorithm.loop={self.loop}; allowed: rounds from 0 to loop - 1"
-            )
+            what = f"algorithm.exchange_rounds={list(self.exchange_rounds)} does not fit algorithm.loop={self.loop}"
+            raise UserError(f"{what}; allowed: rounds from 0 to loop - 1")
         layers = list(dict.fromkeys(_layer(name) for name in setting.layout.shapes))
         if not 0 <= self.deep_layers < len(layers):
             raise UserError(

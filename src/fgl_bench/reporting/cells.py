@@ -45,6 +45,24 @@ def read_cells(folder: Path) -> dict[str, dict]:
     return cells
 
 
+def covers(planned: object, stored: object) -> bool:
+    """Whether a stored configuration is the planned one, but for keys that did not exist when it was run.
+
+    A key that is added later must default to what was done before, so that results outlive it.
+    """
+    if isinstance(planned, Mapping) and isinstance(stored, Mapping):
+        return all(key in planned and covers(planned[key], value) for key, value in stored.items())
+    return planned == stored
+
+
+def find(cells: Mapping[str, dict], digest: str, config: Mapping) -> dict | None:
+    """The stored cell of this configuration: by its hash, else one that :func:`covers` it."""
+    if digest in cells:
+        return cells[digest]
+    same = (cell for cell in cells.values() if cell.get("config") and covers(config, cell["config"]))
+    return next(same, None)
+
+
 def write_whole(path: Path, text: str) -> None:
     """:func:`write_bytes` of a text."""
     write_bytes(path, text.encode())

@@ -70,7 +70,9 @@ def curves(panels: Mapping[str, Mapping[str, Path]], title: str) -> Figure:
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     with plt.rc_context(STYLE):
         shape = (len(MODELS), len(panels)) if len(panels) > 1 else (1, len(MODELS))
-        size = (4.2 * shape[1] + 0.4, 2.5 * shape[0] + 1.2)
+        wide = 3 if shape[1] < 3 else 4
+        legend = 0.19 * -(-len(names) // wide) + 0.1
+        size = (4.2 * shape[1] + 0.4, 2.6 * shape[0] + 0.5 + legend)
         figure, grid = plt.subplots(*shape, figsize=size, squeeze=False, sharex=True, sharey="col" if len(panels) > 1 else "all")
         axes = grid.reshape(len(MODELS), len(panels))
         for column, (panel, lines) in enumerate(panels.items()):
@@ -91,10 +93,8 @@ def curves(panels: Mapping[str, Mapping[str, Path]], title: str) -> Figure:
             axis.set_ylabel("test accuracy in %")
         _limit(axes)
         handles = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
-        wide = 2 if shape[1] < 3 else 4
-        rows = -(-len(handles) // wide)
         figure.suptitle(title)
-        figure.tight_layout(rect=(0, (0.19 * rows + 0.1) / size[1], 1, 1))
+        figure.tight_layout(rect=(0, legend / size[1], 1, 1))
         figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=wide, fontsize=8)
     return figure
 

@@ -85,6 +85,7 @@ class Cell:
         overrides: of the command, presentation keys left out.
         digest: configuration hash; empty when the method is not available.
         folder: the run directory below the folder of runs.
+        config: what the hash is of, see ``store.identity``.
     """
 
     table: str
@@ -93,6 +94,7 @@ class Cell:
     overrides: tuple[str, ...]
     digest: str
     folder: Path
+    config: Mapping = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -176,12 +178,13 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = ()) -> li
     return cells
 
 
-def located(cfg: DictConfig) -> tuple[str, Path]:
-    """The configuration's hash and its run directory below the folder of runs."""
-    digest = config_hash(identity(cfg, *resolve_budget(cfg)))
+def located(cfg: DictConfig) -> tuple[str, Path, dict]:
+    """The configuration's hash, its run directory below the folder of runs, and what the hash is of."""
+    what = identity(cfg, *resolve_budget(cfg))
+    digest = config_hash(what)
     names = (label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm"))
     dataset, split, scenario, algorithm = names
-    return digest, run_folder(Path(), dataset, split, cfg.num_clients, scenario, algorithm, digest)
+    return digest, run_folder(Path(), dataset, split, cfg.num_clients, scenario, algorithm, digest), what
 
 
 def in_order(paper: Paper, cells: Sequence[Cell]) -> list[Cell]:

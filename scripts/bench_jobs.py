@@ -1,0 +1,407 @@
+"""What the benchmark measures, each job in a process of its own: the engine, the loops, the machine's rates, a profile."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [path for path in (str(ROOT / "src"), str(ROOT), str(ROOT / "scripts")) if path not in sys.path]
+
+import bench_floor  # noqa: E402
+
+# How the loop may store node features. The first is what PyG's data sets deliver.
+STORAGES = {"loop": ("dense",), "loop_sparse": ("coo", "csr")}
+TRIAL_ROUNDS = 3
+
+
+def measure(job: dict) -> dict:
+    """Run one job; see :data:`KINDS`."""
+    warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    import torch
+
+    torch.set_num_threads(job["threads"])
+    return KINDS[job["kind"]](job)
+
+
+def composed(job: dict):
+    """The job as a configuration of the package."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+
+    from fgl_bench.schema import config_folder, register_all
+
+    register_all(ConfigStore.instance())
+    overrides = [
+        f"algorithm={job['algorithm']}", "split=metis", "model=gcn", f"dataset={job['dataset']}", f"num_clients={job['clients']}",
+        f"seeds={list(job['seeds'])}", f"trips={job['rounds'] * job['clients']}", f"device={job['device']}", f"cache_dir={job['cache_dir']}",
+        "progress=false", *(f"{key}={value}" for key, value in job.get("changes", {}).items()),
+    ]  # fmt: skip
+    if not job.get("evaluate", True):  # at the ends only
+        overrides.append(f"eval_every={job['rounds'] * job['clients']}")
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        return compose("config", overrides=overrides)
+
+
+def prepared(job: dict):
+    """Configuration, device, a function that waits for it, federations."""
+    import torch
+
+    from fgl_bench.run import pick_device, prepare
+
+    cfg = composed(job)
+    device = pick_device(cfg.device)
+    return cfg, device, torch.cuda.synchronize if device.type == "cuda" else lambda: None, prepare(cfg)
+
+
+class Memory:
+    """How far resident memory (on a GPU: the device's) rises above what it is now."""
+
+    def __init__(self, device):
+        self.device = device
+        if device.type == "cuda":
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(device)
+            self.before = torch.cuda.memory_allocated(device)
+            return
+        gc.collect()
+        try:  # Linux forgets the peak so far when told to
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            pass
+        self.before = self._status("VmRSS")
+
+    def peak(self) -> int:
+        if self.device.type == "cuda":
+            import torch
+
+            return torch.cuda.max_memory_allocated(self.device)
+        return self._status("VmHWM")
+
+    def _status(self, field: str) -> int:
+        try:
+            lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+            return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
+        except (OSError, StopIteration):
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+class Marks:
+    """The progress object of a run: notes when each of the programs had done how many trips."""
+
+    EVERY_ON_GPU = 10  # rounds between waits for a GPU, which would else never run ahead
+
+    def __init__(self, clients: int, wait: Callable[[], None], every: int = 1):
+        self.clients, self.wait, self.every, self.cancelled = clients, wait, every, False
+        self.marks: dict[int, list[tuple[int, float]]] = {}
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def __call__(self, program: int, trips: int, accuracy: Callable[[], float]) -> None:
+        if self.cancelled:
+            raise KeyboardInterrupt
+        if (trips // self.clients) % self.every == 0:
+            self.wait()
+            self.marks.setdefault(program, []).append((trips, time.perf_counter()))
+
+    def per_round(self, warm_up: int) -> float:
+        """Wall seconds for each seed and round, without the first ``warm_up`` rounds of every program.
+
+        Programs run side by side, so what counts is the time during which at least one was past its warm-up.
+        """
+        spans, trips = [], 0
+        for marks in self.marks.values():
+            warm = next((mark for mark in marks if mark[0] >= warm_up * self.clients), marks[0])
+            if marks[-1][0] > warm[0]:
+                spans.append((warm[1], marks[-1][1]))
+                trips += marks[-1][0] - warm[0]
+        return united(spans) / (trips / self.clients)
+
+
+def united(spans: list[tuple[float, float]]) -> float:
+    """Length of the union of intervals."""
+    total, end = 0.0, -np.inf
+    for low, high in sorted(spans):
+        total += max(0.0, high - max(low, end))
+        end = max(end, high)
+    return total
+
+
+def engine(job: dict) -> dict:
+    """``fgl_bench.run.simulate``, as a user's run calls it, ``repeats`` times.
+
+    Returns:
+        seconds: for each seed and round, one figure a repeat. received, trained: each seed's test accuracy at the end.
+        increase, predicted, peak: bytes of memory: rise in the first repeat, what docs/memory.md says, level.
+        floor, sizes: of the first seed, with the job's rates.
+    """
+    from fgl_bench.run import chunks, simulate
+
+    cfg, device, wait, federations = prepared(job)
+    need, plan = chunks(cfg, federations, device)
+    memory, seconds, increase = Memory(device), [], 0
+    for repeat in range(job["repeats"]):
+        marks = Marks(job["clients"], wait, Marks.EVERY_ON_GPU if device.type == "cuda" else 1)
+        outcome = simulate(cfg, federations, device, marks)
+        seconds.append(marks.per_round(job["warm_up"]))
+        if not repeat:
+            increase = memory.peak() - memory.before
+    programs = min(plan.programs, -(-len(federations) // plan.seeds))
+    found = {
+        "seconds": seconds,
+        **{model: [float(history.pooled(model)[-1, 1]) for history in outcome.histories] for model in ("received", "trained")},
+        "increase": increase, "predicted": programs * need.program(plan.seeds, plan.replicas), "peak": memory.peak(),
+        "programs": programs, "threads": plan.threads,
+    }  # fmt: skip
+    if "rates" in job:
+        sizes = sizes_of(cfg, federations[0], device)
+        rate = job["rates"]["copy_cached"] if 4 * sizes.clients * sizes.parameters < job["rates"]["cached"] else job["rates"]["copy"]
+        found["floor"] = bench_floor.floor(job["algorithm"], sizes, rate, job["rates"]["flops"], job.get("evaluate", True))
+    return found
+
+
+def sizes_of(cfg, federation, device) -> bench_floor.Sizes:
+    """What the floor is computed from."""
+    from fgl_bench.config import build
+    from fgl_bench.engine.batch import is_dense
+
+    layout = build(cfg.model).layout(federation.num_features, federation.num_classes)
+    blocks = [client.features for client in federation.observed]
+    dense = is_dense(blocks, device)
+    filled = sum(b.shape[0] * b.shape[1] if dense else b.nnz if hasattr(b, "nnz") else np.count_nonzero(b) for b in blocks)
+    nodes = sum(client.num_nodes for client in federation.observed)
+    entries = nodes + sum(client.edges.shape[1] for client in federation.observed)
+    return bench_floor.Sizes(
+        federation.num_clients, nodes, int(filled), entries, cfg.model.hidden, federation.num_classes, layout.count, dense,
+        epochs=cfg.local_epochs,
+    )  # fmt: skip
+
+
+def initial_parameters(model, federation) -> dict:
+    """The engine's own initial parameters of this seed, by name."""
+    import torch
+
+    from fgl_bench.seeding import derive_seed
+
+    layout = model.layout(federation.num_features, federation.num_classes)
+    generator = torch.Generator().manual_seed(derive_seed(federation.seed, "initial"))
+    return {name: tensor.float() for name, tensor in model.initialise(layout, generator).items()}
+
+
+def loop(job: dict) -> dict:
+    """The per-client loop over PyG models of ``tests/reference``, one seed after the other.
+
+    Every storage of ``kind`` and number of threads is tried for a few rounds; the fastest is timed.
+
+    Returns:
+        seconds: for each seed and round: the timed rounds in ``repeats`` blocks, one figure a block. The rest as :func:`engine`.
+    """
+    import torch
+
+    cfg, device, wait, federations = prepared(job)
+    run, trials = LOOPS[job["algorithm"]], {}
+    memory = Memory(device)
+    for storage in STORAGES[job["kind"]]:
+        for threads in job["tries"]:
+            torch.set_num_threads(threads)
+            times, *_ = run(cfg, federations[0], device, wait, storage, TRIAL_ROUNDS)
+            trials[f"{storage}, {threads} thread(s)"] = float(np.median(times[1:])), storage, threads
+    name, (_, storage, threads) = min(trials.items(), key=lambda item: item[1][0])
+    torch.set_num_threads(threads)
+    rounds, accuracies = [], []
+    for federation in federations:
+        times, received, trained = run(cfg, federation, device, wait, storage, job["rounds"])
+        rounds.append(times[job["warm_up"] :])
+        accuracies.append((received, trained))
+    blocks = np.array_split(np.mean(rounds, 0), min(job["repeats"], len(rounds[0])))
+    return {
+        "seconds": [float(np.mean(block)) for block in blocks],
+        "received": [a[0] for a in accuracies], "trained": [a[1] for a in accuracies],
+        "increase": memory.peak() - memory.before, "peak": memory.peak(), "best": name, "trials": {k: v[0] for k, v in trials.items()},
+    }  # fmt: skip
+
+
+def plain_clients(cfg, federation, device, storage: str) -> tuple[list, dict]:
+    """Reference clients with edges normalised once, and the initial parameters."""
+    from fgl_bench.config import build
+    from tests.reference.training import make_clients
+
+    initial = {name: tensor.to(device) for name, tensor in initial_parameters(build(cfg.model), federation).items()}
+    clients = make_clients(
+        federation, initial, dropout=cfg.model.dropout, lr=cfg.lr, weight_decay=cfg.weight_decay, seed=federation.seed, prenormalized=True,
+        features=storage,
+    )  # fmt: skip
+    return clients, initial
+
+
+def synchronous(make: Callable[[], object], cfg, federation, device, wait, storage: str, rounds: int) -> tuple[list[float], float, float]:
+    """Seconds of every round, and the last models' pooled test accuracies, received and trained."""
+    from tests.reference.sync import AGG_WEIGHTS, aggregate, train_all
+    from tests.reference.training import normalise, pooled_accuracy
+
+    clients, _ = plain_clients(cfg, federation, device, storage)
+    method, times = make(), []
+    shares = normalise([AGG_WEIGHTS[cfg.agg_weight](client) for client in clients])
+    for number in range(rounds):
+        wait()
+        begin = time.perf_counter()
+        models = train_all(clients, method, cfg.local_epochs, number)
+        trained = [client.count_correct() for client in clients]
+        aggregate(clients, method, models, shares)
+        received = [client.count_correct() for client in clients]
+        wait()
+        times.append(time.perf_counter() - begin)
+    return times, pooled_accuracy(clients, received)[1], pooled_accuracy(clients, trained)[1]
+
+
+def semi_asynchronous(make: Callable[[], object], cfg, federation, device, wait, storage: str, rounds: int):
+    """As :func:`synchronous`; a round is as many trips as there are clients, and both models of every client are scored in it."""
+    from fgl_bench.config import build
+    from tests.reference.semi_async import simulate
+    from tests.reference.training import pooled_accuracy
+
+    clients, initial = plain_clients(cfg, federation, device, storage)
+    method, marks, count = make(), [], len(clients)
+    report = method.report
+
+    def noting(client):
+        found = report(client)
+        wait()
+        marks.append(time.perf_counter())
+        return found
+
+    method.report = noting
+    schedule = build(cfg.scenario).schedule(federation.seed, count)
+    wait()
+    begin = time.perf_counter()
+    trace = simulate(
+        clients, method, initial, trips=rounds * count, schedule=schedule, buffer=cfg.algorithm.buffer or max(1, round(count / 4)),
+        lag_unit=cfg.scenario.lag_unit, local_epochs=cfg.local_epochs,
+    )  # fmt: skip
+    wait()
+    ends = [begin, *marks[count - 1 :: count]]
+    ends[-1] = time.perf_counter()  # the last evaluation belongs to the last round
+    last = trace.evaluations[-1]
+    return np.diff(ends).tolist(), pooled_accuracy(clients, last.received)[1], pooled_accuracy(clients, last.trained)[1]
+
+
+def walk(client, loops: bool):
+    """D^-1/2 A D^-1/2 of a reference client as a sparse float64 matrix, made once; with self loops (A + I) on request."""
+    import torch
+
+    if not hasattr(client, "bench_walk"):
+        n, edges = client.num_nodes, client.observed.edge_index
+        if loops:
+            edges = torch.cat([edges, torch.arange(n, device=edges.device).expand(2, -1)], 1)
+        degree = torch.bincount(edges[0], minlength=n).double()
+        scale = torch.where(degree > 0, degree, 1.0).rsqrt() * (degree > 0)
+        client.bench_walk = torch.sparse_coo_tensor(edges, scale[edges[0]] * scale[edges[1]], (n, n)).to_sparse_csr()
+        client.bench_degree = torch.bincount(client.observed.edge_index[0], minlength=n).double()
+    return client.bench_walk, client.bench_degree
+
+
+def sparse_fedgta():
+    """The reference FedGTA with a sparse adjacency: its own is dense, which would flatter the engine."""
+    import math
+
+    import torch
+
+    from tests.reference.sync import MOMENTS, FedGTA
+
+    class SparseFedGTA(FedGTA):
+        def report(self, client):
+            graph, (matrix, degree) = client.observed, walk(client, loops=True)
+            truth, train = graph.train_truth(), graph.train[:, None]
+            labels = start = torch.where(train, truth, client.probabilities())
+            for _ in range(self.k):
+                labels = self.alpha * (matrix @ labels) + (1 - self.alpha) * start + torch.where(train, start, 0.0)
+            sharp = torch.where(train, truth, torch.softmax(labels, dim=1))
+            flat = torch.where(train, truth, torch.softmax(labels / self.temperature, dim=1))
+            certainty = (math.exp(-1) + flat * torch.log(flat + 1e-8)).sum(dim=1)
+            return MOMENTS[self.moments](sharp, self.num_moments), float((degree * certainty).sum())
+
+    return SparseFedGTA()
+
+
+def sparse_fedsa_gcl():
+    """The reference FedSA-GCL with a sparse adjacency."""
+    import math
+
+    from tests.reference.buffered import FedSAGCL, soft_label_features
+
+    class SparseFedSAGCL(FedSAGCL):
+        def report(self, client):
+            probabilities, (matrix, degree) = client.probabilities(), walk(client, loops=False)
+            labels = probabilities
+            for _ in range(self.k):
+                labels = self.lam * probabilities + (1 - self.lam) * (matrix @ labels)
+            chance = labels.clamp(1e-8, 1.0)
+            confidence = float((degree * (math.exp(-1) + chance * chance.log()).sum(dim=1)).sum())
+            return soft_label_features(probabilities, client.observed.edge_index), confidence
+
+    return SparseFedSAGCL()
+
+
+def fedavg():
+    from tests.reference.sync import FedAvg
+
+    return FedAvg()
+
+
+# A method joins the suite with a line here (and one in bench_floor.EXTRAS where it does more than average).
+LOOPS = {
+    "fedavg": partial(synchronous, fedavg),
+    "fedgta": partial(synchronous, sparse_fedgta),
+    "fedsa_gcl": partial(semi_asynchronous, sparse_fedsa_gcl),
+}
+
+
+def rates(job: dict) -> dict:
+    """Bytes per second of a large copy and of one that fits the cache, and operations per second of a large matrix product."""
+    import torch
+
+    from fgl_bench.run import pick_device
+
+    device = pick_device(job["device"])
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    cached = 8_000_000
+    budget = job.get("budget", 0.5)
+    return {
+        "copy": bench_floor.copy_rate(job.get("size", 400_000_000), device, wait, budget),
+        "copy_cached": bench_floor.copy_rate(cached // 2, device, wait, budget), "cached": cached,
+        "flops": bench_floor.flop_rate(device, wait, job.get("n", 2048), budget),
+    }  # fmt: skip
+
+
+def profile(job: dict) -> dict:
+    """Where the engine's time goes: share of each operation's own time in one seed's rounds, the largest first."""
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    from fgl_bench.run import simulate
+
+    cfg, device, wait, federations = prepared(job)
+    federations = federations[:1]
+    simulate(cfg, federations, device, Marks(job["clients"], wait))
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
+    with torch.profiler.profile(activities=activities) as found:
+        simulate(cfg, federations, device, Marks(job["clients"], wait))
+    field = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    spent = {event.key: getattr(event, field) for event in found.key_averages()}
+    total = sum(spent.values()) or 1.0
+    ordered = sorted(spent.items(), key=lambda item: -item[1])[:10]
+    return {"shares": {name: value / total for name, value in ordered}}
+
+
+KINDS = {"engine": engine, "loop": loop, "loop_sparse": loop, "rates": rates, "profile": profile}
