@@ -142,7 +142,7 @@ def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.d
             scenario.run(sim)
             scores = sim.log.read()
             histories = [
-                History.of(federation.seed, points, scores, scored_nodes(federation.clients, federation.metric))
+                History.of(federation.seed, points, scores, scored_nodes(federation.clients, federation.metric), sim.algorithm.prelude())
                 for federation, points in zip(part, sim.points, strict=True)
             ]
             kept = ({at: matrix.cpu().numpy() for at, matrix in found.items()} for found in (sim.mixing, sim.similarity))

@@ -67,7 +67,7 @@ def test_missing_runs_are_made_once_and_a_failing_one_stops_nothing(tmp_path: Pa
 
 @pytest.mark.slow
 def test_an_end_signal_ends_the_run_under_way_and_writes_the_tables(tmp_path: Path) -> None:
-    process = call(tmp_path, "trips=20000000", "--datasets", "csbm")
+    process = call(tmp_path, "trips=400000", "--datasets", "csbm")
     for line in process.stdout:
         if line.startswith("start:"):
             break

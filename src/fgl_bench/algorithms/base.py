@@ -251,6 +251,10 @@ class Algorithm:
         """
         return received
 
+    def prelude(self) -> int:
+        """Rounds at the start in which models are not aggregated; best-validation selection leaves their points out."""
+        return 0
+
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         """What every seed's clients have uploaded and downloaded after so many rounds; the base counts :meth:`traffic` once a trip."""
         up, down, _ = self.traffic().bytes

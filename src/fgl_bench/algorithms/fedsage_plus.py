@@ -120,6 +120,9 @@ class FedSagePlus(Algorithm):
 
     # ---- rounds
 
+    def prelude(self) -> int:
+        return self.generating
+
     def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
         self.round = number
         if not self.max_neighbours or self.mended or number < self.generating:

@@ -65,6 +65,7 @@ class History:
         scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores.
         sizes: ``[C, 2]`` validation and test nodes.
         busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
+        prelude: versions (rounds) before federation of the model begins; their points are recorded and not selected.
     """
 
     seed: int
@@ -77,9 +78,10 @@ class History:
     scores: dict[str, np.ndarray]
     sizes: np.ndarray
     busiest: np.ndarray | None = None
+    prelude: int = 0
 
     @classmethod
-    def of(cls, seed: int, points: list[Point], scores: np.ndarray, sizes: np.ndarray) -> History:
+    def of(cls, seed: int, points: list[Point], scores: np.ndarray, sizes: np.ndarray, prelude: int = 0) -> History:
         none = (np.nan, np.nan)
         return cls(
             seed,
@@ -88,7 +90,13 @@ class History:
             scores={name: scores[np.stack([getattr(p, name) for p in points])] for name in ("received", "trained")},
             sizes=sizes,
             busiest=None if points[-1].busiest is None else np.array([p.busiest for p in points]),
+            prelude=prelude,
         )
+
+    def selectable(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:
+        """Pooled validation scores ``[T]``; -inf at points of the prelude (unless the run has no others)."""
+        scores, late = self.pooled(model, weights)[:, 0], (self.version > self.prelude) | (self.prelude == 0)
+        return np.where(late, scores, -np.inf) if late.any() else scores
 
     def pooled(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:
         """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``; empty clients do not count."""

@@ -27,12 +27,12 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 
 def best(history: History, model: str, weights: np.ndarray | None = None) -> int:
     """The evaluation point with the highest validation score; the earliest of equals."""
-    return int(np.argmax(history.pooled(model, weights)[:, 0]))
+    return int(np.argmax(history.selectable(model, weights)))
 
 
 def trips_to(history: History, model: str, target: float, weights: np.ndarray | None = None) -> int | None:
     """Fewest trips at an evaluation point whose validation score reaches ``target``; None if none does."""
-    reached = np.flatnonzero(history.pooled(model, weights)[:, 0] >= target)
+    reached = np.flatnonzero(history.selectable(model, weights) >= target)
     return int(history.trips[reached[0]]) if reached.size else None
 
 

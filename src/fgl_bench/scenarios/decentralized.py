@@ -13,7 +13,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Meeting
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.errors import UserError
-from fgl_bench.scenarios.rounds import Moved, Rounds
+from fgl_bench.scenarios.base import Moved, Rounds
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.seeding import generator
 

@@ -1,0 +1,77 @@
+"""DFedAvgM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.engine.dropout import mix
+from fgl_bench.engine.gossip import messages, metropolis, product
+from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.sgd import HeavyBall
+from fgl_bench.errors import UserError
+from fgl_bench.seeding import derive_seed
+
+
+@dataclass
+class DFedAvgM(Algorithm):
+    """Local heavy-ball descent, then averaging with the neighbours (Sun, Li & Wang, TPAMI 45(4), 2023).
+
+    ``y <- y - lr g(y) + momentum (y - y_before)`` for the epochs of a round, at rest at its beginning; then ``Theta <- W Theta^``
+    with W symmetric and doubly stochastic (Metropolis weights; 1/3 each on a ring, the default). ``bits`` sends the quantised
+    change instead, ``q_i = Q(theta^_i - theta_i)``, and takes ``theta_i <- theta_i + sum_j W_ij q_j``, as printed: the models
+    themselves are never mixed then, but all begin alike.
+
+    Resolutions: momentum 0.9; no quantisation. Q rounds to one of the ``2^(bits-1) - 1`` even steps on either side of zero, the
+    last at the change's largest entry, up or down at random so that the mean is right; the step's size travels along (4 bytes).
+
+    Attributes:
+        momentum: beta.
+        bits: of a quantised scalar, sign included, 2 to 16; null sends models.
+        lr: of the clients' steps, in the place of the top-level key; null takes that.
+    """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+    begins_afresh: ClassVar[bool] = True
+
+    momentum: float
+    bits: int | None
+    lr: float | None
+
+    def topology(self) -> tuple[str, int | None]:
+        return "ring", None
+
+    def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
+        return HeavyBall(count, size, lr if self.lr is None else self.lr, weight_decay, dtype, device, self.momentum)
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if not 0 <= self.momentum < 1:
+            raise UserError(f"algorithm.momentum={self.momentum} is out of range; allowed: 0 to below 1")
+        if self.bits is not None and not 2 <= self.bits <= 16:
+            raise UserError(f"algorithm.bits={self.bits} is out of range; allowed: null or 2 to 16")
+        if self.lr is not None and self.lr <= 0:
+            raise UserError(f"algorithm.lr={self.lr} is out of range; allowed: null or a number above 0")
+        streams = [derive_seed(seed, "rounding", client) for seed in setting.seeds for client in range(setting.num_clients)]
+        self._streams = torch.tensor(streams, device=setting.batch.device)
+
+    def exchange(self, meeting: Meeting) -> Exchange:
+        heard = meeting.graph(meeting.number)
+        matrix = metropolis(heard)
+        if self.bits is None:
+            return Exchange(product(matrix, meeting.trained), matrix, messages(heard, self.traffic().bytes[0]))
+        change = self.quantised(meeting.trained - meeting.received, meeting.number)
+        models = meeting.received + product(matrix, change)
+        return Exchange(models, matrix, messages(heard, -(-self.setting.layout.count * self.bits // 8) + 4))
+
+    def quantised(self, change: Tensor, number: int) -> Tensor:
+        """Q of the clients' changes ``[S, C, P]`` in this round."""
+        levels = 2 ** (self.bits - 1) - 1
+        step = change.abs().amax(-1, keepdim=True) / levels
+        draws = uniform(mix(self._streams + number), 1, change.shape[-1])[:, 0].view(change.shape).to(change.dtype)
+        scaled = torch.where(step > 0, change / torch.where(step > 0, step, 1.0), 0.0)
+        return (scaled + draws).floor().clamp(-levels, levels) * step
