@@ -105,7 +105,7 @@ def test_a_client_without_test_nodes_is_left_out_and_json_stays_strict():
 def test_points_of_a_prelude_are_not_selected():
     run = curve([90, 80, 20, 30], [90, 90, 50, 60])
     assert best(run, "received") == 0 and trips_to(run, "received", 0.9) == int(run.trips[0])
-    run.prelude = int(run.version[1])
+    run.version, run.prelude = np.arange(4), 1
     assert best(run, "received") == 3
     assert trips_to(run, "received", 0.9) is None and trips_to(run, "received", 0.2) == int(run.trips[2])
     run.prelude = 10**6
