@@ -122,8 +122,8 @@ def copy_rate(size: int, device, wait: Callable[[], None], budget: float = 0.3) 
     """Bytes read plus bytes written per second, copying ``size`` bytes; a stack that fits the cache is copied from there."""
     import torch
 
-    source = torch.zeros(max(size // 4, 1024), device=device)
-    target = torch.empty_like(source)
+    source = torch.ones(max(size // 4, 1024), device=device)  # pages of zeros need not exist
+    target = torch.ones_like(source)
     return 2 * source.numel() * 4 / best(lambda: target.copy_(source), wait, budget)
 
 

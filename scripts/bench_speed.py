@@ -302,8 +302,8 @@ def markdown(results: dict) -> str:
             for name, shares in profiles.items()
         ] + [""]
     for device, axes in results["growth"].items():
-        parts += [f"## Growth on {device}", "", "FedAvg, Cora's size but for the axis (nodes: two edges a node, 500 features), one seed, 20 clients,"
-                  " 10 rounds. Exponents of the fitted power law:", ""]  # fmt: skip
+        base = "one seed, 20 clients, 10 rounds; nodes: two edges a node, 500 features"
+        parts += [f"## Growth on {device}", "", f"FedAvg at Cora's size but for the axis ({base}). Exponents of the fitted power law:", ""]
         parts += [f"- {axis}: time {found['slope']['seconds']:.2f}, memory {found['slope']['bytes']:.2f}" for axis, found in axes.items()]
         parts += ["", "![growth](growth.png)", ""]
     return "\n".join(parts)

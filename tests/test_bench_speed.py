@@ -1,65 +1,121 @@
-"""The speed comparison measures the same job on both sides."""
+"""The benchmark suite measures the same job on all sides, counts what must be done, and writes what it measured."""
 
 from __future__ import annotations
 
-import importlib.util
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
+import torch
 
-from fgl_bench.run import pick_device, prepare
+from fgl_bench.seeding import derive_seed
+from tests.reference import buffered, sync
+from tests.reference.small import small_federation
+from tests.reference.training import make_clients
 
-SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "bench_speed.py"
+sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 
-
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench_speed", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import bench_floor  # noqa: E402
+import bench_jobs  # noqa: E402
+import bench_speed  # noqa: E402
 
 
 @pytest.fixture
-def job(bench, tmp_path):
-    """A graph of 240 nodes for four clients, two seeds, ten rounds, no dropout."""
-    job = {"dataset": "csbm_cora", "clients": 4, "seeds": 2, "rounds": 10, "device": "cpu", "cache_dir": str(tmp_path), "threads": 1}
-    small = {
-        "dataset": {"num_nodes": 240, "num_edges": 600, "num_features": 50, "words_per_node": 6.0, "communities_per_class": 2},
-        "model": {"dropout": 0.0},
-    }
-    return OmegaConf.merge(bench.composed(job), small), job
+def job(tmp_path):
+    """A graph of 240 nodes for four clients, two seeds, no dropout."""
+    return {
+        "algorithm": "fedavg", "dataset": "csbm_cora", "clients": 4, "seeds": [0, 1], "rounds": 8, "warm_up": 3, "repeats": 2,
+        "device": "cpu", "cache_dir": str(tmp_path), "threads": 1, "tries": [1], "changes": {**bench_speed.QUICK, "model.dropout": 0.0},
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("features", ["dense", "coo"])
-def test_both_sides_train_the_same_models(bench, job, features):
-    cfg, options = job
-    federations, device = prepare(cfg), pick_device("cpu")
-    sides = {}
-    for rounds in (bench.loop_rounds, bench.engine_rounds):
-        train, evaluate, accuracy = rounds(cfg, options | {"features": features}, federations, device, bench.Clock(lambda: None))
-        assert all(np.isfinite(seconds) and seconds >= 0.0 for seconds in [*train, *evaluate]) and train and evaluate
-        sides[rounds] = accuracy
-    for name in ("received", "trained"):
-        loop, engine = (sides[side][name] for side in sides)
-        assert len(loop) == len(engine) == 2
-        assert loop == pytest.approx(engine, abs=0.011), "single precision may turn one node of about a hundred"
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl"])
+@pytest.mark.parametrize("kind", ["loop", "loop_sparse"])
+def test_all_sides_train_the_same_models(job, algorithm, kind):
+    job = {**job, "algorithm": algorithm}
+    engine, loop = (bench_jobs.measure({**job, "kind": side}) for side in ("engine", kind))
+    for result in (engine, loop):
+        assert len(result["seconds"]) == 2 and min(result["seconds"]) > 0
+        assert result["peak"] >= result["increase"] >= 0
+    for model in ("received", "trained"):
+        assert len(loop[model]) == len(engine[model]) == 2
+        assert loop[model] == pytest.approx(engine[model], abs=0.025), "single precision may turn a node or two of about a hundred"
 
 
-def test_the_report_divides_medians(bench, capsys):
-    side = {"seeds": 2, "received": [0.5, 0.6], "trained": [0.7, 0.7], "peak_mb": 10.0, "prepared_mb": 4.0, "options": {"threads": 1}}
-    bench.report({
-        "loop": side | {"train": [0.4, 0.4, 9.0], "evaluate": [0.2, 0.2]},
-        "engine": side | {"train": [0.04], "evaluate": [0.02]},
-    })  # fmt: skip
-    printed = capsys.readouterr().out
-    assert "engine faster per seed: 10.0 x (training 10.0 x, evaluation 10.0 x)" in printed
-    assert "55.00 ± 7.07" in printed and "300.00" in printed and "30.00" in printed
+def test_the_sparse_statistics_of_the_loops_are_the_references_own():
+    federation = small_federation(3)
+    shapes = {"conv0.weight": (6, 4), "conv0.bias": (4,), "conv1.weight": (4, 3), "conv1.bias": (3,)}
+    draw = torch.Generator().manual_seed(derive_seed(0, "test"))
+    initial = {name: torch.randn(shape, generator=draw, dtype=torch.float64) for name, shape in shapes.items()}
+    pairs = [(bench_jobs.sparse_fedgta(), sync.FedGTA()), (bench_jobs.sparse_fedsa_gcl(), buffered.FedSAGCL())]
+    for fast, reference in pairs:
+        for client in make_clients(federation, initial):
+            for found, expected in zip(fast.report(client), reference.report(client), strict=True):
+                torch.testing.assert_close(torch.as_tensor(found), torch.as_tensor(expected))
 
 
-def test_a_failing_side_ends_the_comparison_with_one_line(bench):
+def test_time_counts_once_where_programs_overlap_and_warm_up_not_at_all():
+    assert bench_jobs.united([(0, 2), (1, 3), (5, 6), (5, 5.5)]) == 4
+    marks = bench_jobs.Marks(10, lambda: None)
+    # Two seeds side by side: rounds of one second, the second program half a second behind; three warm-up rounds each.
+    marks.marks = {p: [(10 * n, n + 0.5 * p) for n in range(1, 8)] for p in (0, 1)}
+    assert marks.per_round(3) == pytest.approx(4.5 / 8)
+    marks.cancel()
+    with pytest.raises(KeyboardInterrupt):
+        marks(0, 10, lambda: 0.0)
+
+
+SIZES = bench_floor.Sizes(clients=2, nodes=10, features=30, entries=40, hidden=4, classes=3, parameters=100)
+
+
+def test_the_floor_of_a_small_round_worked_out_by_hand():
+    flops = sum(step.flops for step in bench_floor.passes("fedavg", SIZES))
+    # x h, e h three times; n h Y five and e Y four times; Adam 12 and the average 2 for each of 200 scalars.
+    assert flops == 2 * (3 * 30 * 4 + 3 * 40 * 4 + 5 * 10 * 4 * 3 + 4 * 40 * 3) + 14 * 200
+    assert bench_floor.training(SIZES)[-1].bytes == 7 * 200 * 4
+    assert bench_floor.floor("fedavg", SIZES, 1.0, 1e30) == sum(step.bytes for step in bench_floor.passes("fedavg", SIZES))
+    assert bench_floor.floor("fedavg", SIZES, 1e30, 1.0) == pytest.approx(flops)
+
+
+def test_the_floor_grows_with_what_a_method_adds():
+    floors = {name: bench_floor.floor(name, SIZES, 1.0, 1.0) for name in ("fedavg", "fedgta", "fedsa_gcl")}
+    assert floors["fedavg"] < floors["fedgta"] < floors["fedsa_gcl"]
+    assert bench_floor.floor("fedavg", SIZES, 1.0, 1.0, evaluate=False) < floors["fedavg"]
+
+
+def test_the_slope_is_the_exponent():
+    assert bench_speed.slope([1, 2, 5, 10], [3 * x**1.5 for x in (1, 2, 5, 10)]) == pytest.approx(1.5)
+
+
+def test_the_suite_writes_what_it_measured_and_keeps_other_cells(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench_speed, "in_a_process", bench_jobs.measure)
+    call = ["--quick", "--sizes", "cora", "--clients", "3", "--seeds", "2", "--threads", "1", "--devices", "cpu", "--out", str(tmp_path)]
+    bench_speed.main([*call, "--methods", "fedavg", "--growth", "--profile"])
+    bench_speed.main([*call, "--methods", "fedsa_gcl", "--no-loops"])
+    results = json.loads((tmp_path / "bench.json").read_text())
+    assert list(results["cells"]) == ["fedavg/csbm_cora/3/cpu", "fedsa_gcl/csbm_cora/3/cpu"]
+    cell = results["cells"]["fedavg/csbm_cora/3/cpu"]
+    assert bench_speed.ratio(cell, "loop") == pytest.approx(np.median(cell["loop"]["seconds"]) / np.median(cell["engine"]["seconds"]))
+    assert set(results["growth"]["cpu"]) == {"clients", "seeds", "nodes", "rounds"}
+    assert (tmp_path / "growth.png").stat().st_size > 1000
+    text = (tmp_path / "bench.md").read_text()
+    assert f"{bench_speed.ratio(cell, 'loop'):.1f} x" in text and "Exponents" in text and "Where the time goes" in text
+    assert "wrote" in capsys.readouterr().out
+
+
+def test_a_failing_side_ends_the_suite_with_one_line():
     with pytest.raises(SystemExit, match="the loop side failed"):
-        bench.in_a_process({"side": "loop", "dataset": "no_such", "clients": 2, "seeds": 1, "rounds": 5, "device": "cpu",
-                            "cache_dir": "x", "threads": 1})  # fmt: skip
+        bench_speed.in_a_process({"kind": "loop", "algorithm": "fedavg", "dataset": "no_such", "clients": 2, "seeds": [0], "rounds": 5,
+                                  "device": "cpu", "cache_dir": "x", "threads": 1})  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl"])
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory can be reset on Linux only")
+def test_memory_is_predicted_within_a_fifth(job, algorithm):
+    changes = {"dataset.num_nodes": 4000, "dataset.num_edges": 12_000, "dataset.num_features": 3000}
+    job = {**job, "kind": "engine", "algorithm": algorithm, "clients": 20, "seeds": [0], "rounds": 8, "repeats": 1, "changes": changes}
+    result = bench_speed.in_a_process(job)
+    assert result["predicted"] == pytest.approx(result["increase"], rel=0.2)

@@ -191,6 +191,7 @@ def simulation(
     full = cfg.participation == 1 and not drops_uploads
     setting = Setting(seeds, clients, federations[0].num_classes, model, layout, batch, weights, cfg.local_epochs, cfg.lr, full)
     algorithm.prepare(setting)
+    initial = algorithm.initialise(initial)
     streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
     trainer = Trainer(
         algorithm,

@@ -215,9 +215,7 @@ def test_the_trace_keeps_copies():
 def test_dropout_depends_on_seed_client_and_trip_only():
     federation = small_federation(0)
     initial = start_for(federation)
-    first, again, other = (
-        run_sync(federation, Local(), initial, rounds=2, dropout=0.5, seed=seed)[-1].trained[0] for seed in (1, 1, 2)
-    )
+    first, again, other = (run_sync(federation, Local(), initial, rounds=2, dropout=0.5, seed=seed)[-1].trained[0] for seed in (1, 1, 2))
     assert same(first, again, 0.0) and not same(first, other, 1e-6)
     alone = run_sync(single(federation), Local(), initial, rounds=2, dropout=0.5, seed=1)[-1].trained[0]
     assert same(first, alone, 0.0)
@@ -527,9 +525,7 @@ TWENTY = SmallSchedule(
         ("trips", 20, 100, 100.0, 0, 0, [100] * 6, 600),
     ],
 )
-def test_the_event_loop_gives_the_numbers_of_an_independent_simulator(
-    lag_unit, buffer, versions, time, staleness, largest, slow, forced
-):
+def test_the_event_loop_gives_the_numbers_of_an_independent_simulator(lag_unit, buffer, versions, time, staleness, largest, slow, forced):
     """Twenty clients without jitter, 2000 trips; expected values from another implementation of the same rules."""
     trace = toys(FedBuff(), TWENTY, 2000, buffer, lag_unit=lag_unit)
     used = [arrival.staleness for arrival in trace.arrivals if arrival.staleness is not None]

@@ -182,6 +182,10 @@ class Algorithm:
         """Called once before round 0; allocates the method's own state."""
         self.setting = setting
 
+    def initialise(self, initial: Tensor) -> Tensor:
+        """The models ``[B, P]`` that clients begin with, from the common initial model of every seed."""
+        return initial
+
     def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
         """The clients' optimiser, for ``count`` rows of ``size``, with the interface of ``engine.adam.Adam``; None means Adam."""
         return None

@@ -71,9 +71,9 @@ def activation_bytes(nodes: int, widths: Sequence[int], itemsize: int) -> int:
 def sparse_bytes(entries: int, blocks: int, rows: int, columns: int, itemsize: int) -> int:
     """Bytes of ``entries`` non-zeros in ``blocks`` sparse blocks, both directions of the product.
 
-    Per direction an entry has its column (8), its column in the stack (4) and its value; a row has its count (8) and offset (4).
+    Per direction an entry has its column (4), its column in the stack (4) and its value; a row has its count (8) and offset (4).
     """
-    return entries * 2 * (12 + itemsize) + 12 * blocks * (rows + columns)
+    return entries * 2 * (8 + itemsize) + 12 * blocks * (rows + columns)
 
 
 def graph_bytes(clients: Sequence[ClientGraph], operators: int, itemsize: int, device: torch.device) -> int:

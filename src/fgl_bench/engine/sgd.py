@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class HeavyBall:
-    """``v <- momentum v + g``, ``theta <- theta - lr v`` as ``torch.optim.SGD``, with the interface of :class:`~fgl_bench.engine.adam.Adam`.
+    """``v <- momentum v + g``, ``theta <- theta - lr v`` as ``torch.optim.SGD``, with the interface of ``engine.adam.Adam``.
 
     Weight decay is part of the gradient. State is never communicated.
     """

@@ -14,7 +14,7 @@ class _Bags:
     """The rows of k sparse blocks as bags of (column, value), ready for ``embedding_bag``.
 
     Attributes:
-        columns: ``[nnz]`` int64 column of every entry, local to its block.
+        columns: ``[nnz]`` int32 column of every entry, local to its block.
         values: ``[nnz]``.
         counts: ``[k, r]`` int64 entries per row.
         bounds: host ``[k + 1]``, where each block's entries start.
@@ -30,7 +30,7 @@ class _Bags:
         for i, block in enumerate(blocks):
             counts[i, : block.shape[0]] = np.diff(block.indptr)
         bounds = np.concatenate([[0], np.cumsum(counts.sum(1))])
-        columns = np.concatenate([block.indices for block in blocks]).astype(np.int64)
+        columns = np.concatenate([block.indices for block in blocks]).astype(np.int32, copy=False)
         values = np.concatenate([block.data for block in blocks])
         return cls(
             torch.from_numpy(columns).to(device), torch.from_numpy(values).to(device, dtype), torch.from_numpy(counts).to(device), bounds
@@ -62,7 +62,8 @@ class _Bags:
             k, _ = self.counts.shape
             # The narrow type halves the traffic of the indices; both must be of one type.
             narrow = torch.int32 if max(k * stride, self.values.numel()) < 2**31 else torch.int64
-            blocks = torch.from_numpy(np.repeat(np.arange(k) * stride, np.diff(self.bounds))).to(self.columns.device)
+            starts = (np.arange(k) * stride).astype(np.int32 if narrow == torch.int32 else np.int64)
+            blocks = torch.from_numpy(np.repeat(starts, np.diff(self.bounds))).to(self.columns.device)
             counts = torch.nn.functional.pad(self.counts, (lead, pad)).flatten()
             offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
             self._ready[key] = ((self.columns + blocks).to(narrow), offsets.to(narrow))

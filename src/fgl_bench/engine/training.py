@@ -123,9 +123,9 @@ class Trainer:
         if key in self._parts:
             self._parts[key] = self._parts.pop(key)  # now the latest
         else:
-            self._parts[key] = batch.select(rows)
-            while len(self._parts) > 1 and sum(part.size for part in self._parts.values()) > 2 * batch.size:
+            while self._parts and sum(part.size for part in self._parts.values()) + len(rows) > 2 * batch.size:
                 self._parts.pop(next(iter(self._parts)))
+            self._parts[key] = batch.select(rows)
         return self._parts[key]
 
     def regraph(self, batch: Batch, evaluation: Batch) -> None:

@@ -37,7 +37,7 @@ class SemiAsync(Stragglers):
 
     def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
         """The initial models, :class:`_Models`' three and its scratch of two, what is queued, the last uploads; graphs of subsets."""
-        return 7 + method.remembers, 1
+        return 7 + method.remembers, 2
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips, and at the ends."""

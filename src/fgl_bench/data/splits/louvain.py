@@ -13,6 +13,7 @@ from fgl_bench.data.canonical import adjacency
 from fgl_bench.data.checks import check_between, check_choice
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split, as_parts, members
+from fgl_bench.errors import UserError
 from fgl_bench.seeding import derive_seed
 
 SLOW_ABOVE = 50_000
@@ -35,7 +36,10 @@ def python_louvain(graph: Graph, resolution: float, seed: int) -> np.ndarray:
 
 def igraph_multilevel(graph: Graph, resolution: float, seed: int) -> np.ndarray:
     """``[N]`` community of every node, by igraph's multilevel method: the same algorithm in C."""
-    import igraph
+    try:
+        import igraph
+    except ImportError as error:
+        raise UserError("split.backend=igraph needs a package: pip install 'fgl-bench[igraph]'; or split.backend=python_louvain") from error
 
     forward = graph.edges[0] < graph.edges[1]
     network = igraph.Graph(n=graph.num_nodes, edges=graph.edges[:, forward].T)

@@ -1,0 +1,151 @@
+"""Dis-PFL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.scaffold import of_replicas
+from fgl_bench.engine.dropout import mix, no_dropout
+from fgl_bench.engine.gossip import itself, messages, product, uniform
+from fgl_bench.engine.noise import uniform as draws
+from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.errors import UserError
+from fgl_bench.seeding import derive_seed
+
+
+@dataclass
+class DisPFL(Algorithm):
+    """Every client trains and sends a sparse, personal sub-network of fixed density (Dai et al., ICML 2022, algorithms 1 and 2; its code).
+
+    Client i steps on the coordinates of its mask mu_i only. After training it drops, in every tensor, the
+    ``ceil(alpha_t nnz)`` active weights of least size, ``alpha_t = anneal / 2 (1 + cos(pi t / T))``, and takes in as many inactive
+    coordinates where the loss of all weights has the largest gradient. Then it takes, coordinate by coordinate, the mean over
+    itself and its in-neighbours that trained this coordinate, under its new mask; what nobody trained is zero.
+
+    Densities of tensors are those of Erdős-Rényi kernels, ``(sum of shape / product of shape)^erk_power`` scaled to ``density``
+    overall, vectors dense. Resolutions: aggregation at the end of a round (the code's at the beginning of the next: the same
+    sequence); 30 % of the clients as random in-neighbours; gradients regrow, as in the paper (the released scripts: ``random``); clients
+    begin with masks of their own, as those scripts; gradients clipped to norm 10, as in the code; the optimiser's moments of dropped
+    and of regrown coordinates are zero. A message is the non-zero weights and a mask of one bit a scalar; the matrix for plots is the
+    uniform one over itself and in-neighbours.
+
+    Attributes:
+        density: share of the weights that a client trains, in (0, 1].
+        erk_power: 0 gives every matrix the same density.
+        anneal: alpha_0, the share of the active weights dropped at first.
+        regrow: by ``gradient`` or ``random``.
+        different_initial: clients begin with masks of their own.
+        clip: largest norm of a gradient; null does not clip.
+    """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+    stacks: ClassVar[int] = 3
+
+    density: float
+    erk_power: float
+    anneal: float
+    regrow: Literal["gradient", "random"]
+    different_initial: bool
+    clip: float | None
+
+    def topology(self) -> tuple[str, int | None]:
+        return "random_k_in", None
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if not 0 < self.density <= 1:
+            raise UserError(f"algorithm.density={self.density} is out of range; allowed: above 0, at most 1")
+        if not 0 <= self.anneal <= 1:
+            raise UserError(f"algorithm.anneal={self.anneal} is out of range; allowed: 0 to 1")
+        if self.clip is not None and self.clip <= 0:
+            raise UserError(f"algorithm.clip={self.clip} is out of range; allowed: null or a number above 0")
+        layout, device, clients = setting.layout, setting.batch.device, setting.num_clients
+        shares = erk_densities(layout.shapes, self.density, self.erk_power)
+        self.active = {name: max(1, round(share * layout.numel(name))) for name, share in shares.items()}
+        names = [(seed, client) for seed in setting.seeds for client in range(clients)]
+        self._streams = torch.tensor([derive_seed(seed, "masks", client) for seed, client in names], device=device)
+        firsts = [derive_seed(seed, "first masks", client if self.different_initial else 0) for seed, client in names]
+        keys = torch.tensor(firsts, device=device)
+        mask = torch.zeros(len(names), layout.size, dtype=torch.bool, device=device)
+        for number, (name, part) in enumerate(self._parts()):
+            order = draws(mix(keys + number), 1, layout.numel(name))[:, 0]
+            mask[:, part] = mask[:, part].scatter(1, order.topk(self.active[name]).indices, True)
+        self.mask = mask.view(len(setting.seeds), clients, -1)
+
+    def _parts(self) -> list[tuple[str, slice]]:
+        layout = self.setting.layout
+        return [(name, slice(start, start + layout.numel(name))) for name, start in layout.offsets.items()]
+
+    def initialise(self, initial: Tensor) -> Tensor:
+        return initial * self.mask.flatten(0, 1)
+
+    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+        if self.clip is not None:
+            gradient.mul_((self.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1.0))
+        return gradient.mul_(of_replicas(self.mask, step.batch))
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        """The gradient of the loss in all weights, masked or not, at the trained ones; it stays with the client."""
+        if self.regrow == "random":
+            return {}
+        batch, train = trips.batch, trips.batch.training_nodes
+        parameters = {name: view.detach().requires_grad_() for name, view in trips.layout.views(trips.trained).items()}
+        logits = trips.model.forward(parameters, batch, trips.model.first(parameters, batch), no_dropout).logits
+        loss = torch.dot(F.cross_entropy(logits.flatten(0, 1)[train.index], train.labels, reduction="none"), train.weights)
+        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        return {"gradient": trips.layout.collect(dict(zip(parameters, gradients, strict=True)))}
+
+    def exchange(self, meeting: Meeting) -> Exchange:
+        heard, trained = meeting.graph(meeting.number), self.mask
+        self.mask = self._evolve(meeting)
+        kept = trained & self.mask
+        for moments in meeting.moments:
+            moments.mul_(kept)
+        support = (heard | itself(heard)).double()
+        count = product(support, trained.to(meeting.trained.dtype))
+        models = product(support, meeting.trained) / count.clamp(min=1) * self.mask
+        size = 4 * sum(self.active.values()) + -(-self.setting.layout.count // 8)
+        return Exchange(models, uniform(heard), messages(heard, size))
+
+    def _evolve(self, meeting: Meeting) -> Tensor:
+        """The masks ``[S, C, P]`` of the next round: dropped by size, regrown by gradient or at random."""
+        rate = self.anneal / 2 * (1 + math.cos(math.pi * meeting.number / meeting.rounds))
+        mask = self.mask.clone()
+        for number, (name, part) in enumerate(self._parts()):
+            count = math.ceil(rate * self.active[name])
+            if not count or self.active[name] == self.setting.layout.numel(name):
+                continue
+            own = mask[..., part]
+            size = torch.where(own, meeting.trained[..., part].abs(), torch.inf)
+            own = own.scatter(-1, size.topk(count, largest=False).indices, False)
+            if self.regrow == "gradient":
+                wanted = meeting.reports["gradient"][..., part].abs()
+            else:
+                key = mix(mix(self._streams + meeting.number) + number)
+                wanted = draws(key, 1, self.setting.layout.numel(name)).view(own.shape)
+            grown = torch.where(own, -torch.inf, wanted).topk(count).indices
+            mask[..., part] = own.scatter(-1, grown, True)
+        return mask
+
+
+def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float, power: float) -> dict[str, float]:
+    """Erdős-Rényi-kernel densities: in proportion to ``(sum / product of shape)^power``, ``density`` overall; none above one."""
+    size = {name: math.prod(shape) for name, shape in shapes.items()}
+    score = {name: (sum(shape) / math.prod(shape)) ** power for name, shape in shapes.items()}
+    dense = {name for name, shape in shapes.items() if len(shape) == 1}
+    while len(dense) < len(size):
+        left = density * sum(size.values()) - sum(size[name] for name in dense)
+        scale = max(left, 0.0) / sum(score[name] * size[name] for name in size if name not in dense)
+        over = {name for name in size if name not in dense and scale * score[name] > 1}
+        if not over:
+            return {name: 1.0 if name in dense else scale * score[name] for name in size}
+        dense |= over
+    return dict.fromkeys(size, 1.0)

@@ -1,0 +1,54 @@
+"""Overlap stochastic gradient push."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.engine.gossip import messages, product, pushed
+
+
+@dataclass
+class OSGP(Algorithm):
+    """Descent over directed, possibly irregular graphs, de-biased by push-sum (Assran et al., ICML 2019, algorithms 1 and 2).
+
+    A client keeps a numerator x_i and a weight w_i (1 at first); it trains, and is evaluated, at ``z_i = x_i / w_i``. It sends equal
+    shares of both to its out-neighbours and itself, ``p_ji = 1 / (1 + out-degree of i)``: P is column-stochastic, so the numerators'
+    mean moves as FedAvg's model does. With Delta the change that training made of z, a round is ``x <- P x + Delta`` (``overlap``:
+    shares are under way while clients train, and arrive one round late) or ``x <- P (x + Delta)``; ``w <- P w``.
+
+    Resolutions: the one-peer directed exponential graph; Delta of all local epochs by the benchmark's optimiser, not scaled by w; w in
+    float64, and sent always (4 bytes). The matrix kept for plots is that of the de-biased models,
+    ``diag(w_new)^-1 P diag(w)``, which is row-stochastic. After the last round what is under way has arrived.
+
+    Attributes:
+        overlap: training and communication at the same time.
+    """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+    stacks: ClassVar[int] = 1
+
+    overlap: bool
+
+    def topology(self) -> tuple[str, int | None]:
+        return "one_peer_exponential", None
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        self.numerators: Tensor | None = None  # x, [S, C, P]
+        self.shares = torch.ones_like(setting.weights)  # w, [S, C]
+
+    def exchange(self, meeting: Meeting) -> Exchange:
+        heard = meeting.graph(meeting.number)
+        push, before = pushed(heard), self.shares
+        x = meeting.received if self.numerators is None else self.numerators
+        change = meeting.trained - meeting.received
+        self.numerators = product(push, x) + change if self.overlap else product(push, x + change)
+        self.shares = (push @ before[..., None])[..., 0]
+        matrix = push * before[:, None] / self.shares[..., None]
+        models = (self.numerators / self.shares[..., None]).to(x.dtype)
+        return Exchange(models, matrix, messages(heard, self.traffic().bytes[0] + 4))

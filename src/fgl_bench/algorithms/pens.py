@@ -1,0 +1,105 @@
+"""PENS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.engine.gossip import itself, messages, product, sized, uniform
+from fgl_bench.errors import UserError
+from fgl_bench.seeding import generator
+
+
+@dataclass
+class PENS(Algorithm):
+    """Gossip with those peers whose models do well on one's own data (Onoszko et al., FL-ICML workshop 2021).
+
+    In the first phase a client samples n_s peers a round, evaluates their models on its own training nodes and averages its own
+    with the m of least loss, weighted by size. Then its preferred peers are those that were among the m more often than
+    chance would have it, ``selected_j > m / n_s * sampled_j``; in the second phase it averages with n_g of them a round.
+
+    Resolutions: n_s = min(10, C - 1), m = 2, the first fifth of the rounds, n_g = m; rank by training loss, ties by index; with a
+    model travels its owner's size (4 bytes); all sampled models travel in the first phase. A client that prefers nobody, or
+    that has no training nodes to rank with, stays on its own. Peers are sampled among the scenario's links, by default all.
+
+    Attributes:
+        sampled: n_s; null means ten, or all others where there are fewer.
+        selected: m.
+        first_phase: share of the rounds, in [0, 1].
+        gossip_peers: n_g; null means m.
+        weighting: by the clients' sizes (``samples``), or ``uniform``.
+    """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+
+    sampled: int | None
+    selected: int
+    first_phase: float
+    gossip_peers: int | None
+    weighting: Literal["samples", "uniform"]
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        clients, device = setting.num_clients, setting.batch.device
+        for key in ("sampled", "selected", "gossip_peers"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise UserError(f"algorithm.{key}={value} is out of range; allowed: 1 and more")
+        if not 0 <= self.first_phase <= 1:
+            raise UserError(f"algorithm.first_phase={self.first_phase} is out of range; allowed: 0 to 1")
+        self._sample = min(10 if self.sampled is None else self.sampled, max(clients - 1, 1))
+        if self.selected > self._sample:
+            raise UserError(f"algorithm.selected={self.selected} does not fit {self._sample} sampled peers; allowed: 1 to as many")
+        able = torch.as_tensor(setting.batch.num_train > 0, device=device)
+        self._able = able.view(len(setting.seeds), clients, 1)
+        self.times_selected = torch.zeros(len(setting.seeds), clients, clients, dtype=torch.float64, device=device)
+        self.times_sampled = torch.zeros_like(self.times_selected)
+
+    @property
+    def preferred(self) -> Tensor:
+        """``[S, C, C]`` bool, whom each client prefers by what it has seen so far."""
+        return self.times_selected > self.selected / self._sample * self.times_sampled + 1e-9
+
+    def exchange(self, meeting: Meeting) -> Exchange:
+        heard = meeting.graph(meeting.number) & self._able
+        if meeting.number < int(self.first_phase * meeting.rounds):
+            received = self._draw(heard, self._sample, meeting.number)
+            chosen = received & (_rank(self._losses(meeting, received)) < self.selected)
+            self.times_sampled += received
+            self.times_selected += chosen
+        else:
+            count = self.selected if self.gossip_peers is None else self.gossip_peers
+            received = chosen = self._draw(heard & self.preferred, count, meeting.number)
+        matrix = sized(chosen, self.setting.weights) if self.weighting == "samples" else uniform(chosen)
+        matrix = torch.where(chosen.any(-1, keepdim=True), matrix, itself(chosen).double())
+        return Exchange(product(matrix, meeting.trained), matrix, messages(received, self.traffic().bytes[0] + 4))
+
+    def _draw(self, among: Tensor, count: int, number: int) -> Tensor:
+        """Up to ``count`` random peers of each client, ``[S, C, C]`` bool."""
+        draws = np.stack([generator(seed, "peers", number).random(among.shape[1:]) for seed in self.setting.seeds])
+        order = torch.where(among, torch.from_numpy(draws).to(among.device), torch.inf)
+        return among & (_rank(order) < count)
+
+    def _losses(self, meeting: Meeting, received: Tensor) -> Tensor:
+        """``[S, C, C]`` float64, the loss of j's model on i's training nodes; infinite where i was not sent it.
+
+        Every client evaluates one of its received models at a time, all clients together.
+        """
+        senders = received.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
+        losses = torch.full(received.shape, torch.inf, dtype=torch.float64, device=received.device)
+        for slot in range(self._sample):
+            sender = senders[..., slot]
+            models = meeting.trained.gather(1, sender[..., None].expand_as(meeting.trained))
+            losses.scatter_(2, sender[..., None], meeting.losses(models).double()[..., None])
+        return torch.where(received, losses, torch.inf)
+
+
+def _rank(values: Tensor) -> Tensor:
+    """The place of every entry in its row, ascending; ties by index."""
+    order = values.argsort(dim=-1, stable=True)
+    return torch.empty_like(order).scatter_(-1, order, torch.arange(values.shape[-1], device=values.device).expand_as(order))

@@ -1,0 +1,132 @@
+"""PENS: losses by hand, the best peers, planted clusters, limits, bytes of both phases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.local import Local
+from fgl_bench.algorithms.pens import PENS
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.errors import UserError
+from tests.algorithms.batching import assert_batching_changes_nothing
+from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
+from tests.algorithms.peers import alike, decentralized, run, watch_exchanges
+from tests.engine.graphs import federation, make_client
+from tests.small_runs import synchronous
+
+
+def method(**changes):
+    return PENS(**{"sampled": None, "selected": 2, "first_phase": 1.0, "gossip_peers": None, "weighting": "samples", **changes})
+
+
+def watch_losses(algorithm):
+    seen, losses = [], algorithm._losses
+
+    def recording(meeting, received):
+        result = losses(meeting, received)
+        seen.append((meeting.trained.clone(), received.clone(), result.clone()))
+        return result
+
+    algorithm._losses = recording
+    return seen
+
+
+def test_losses_are_those_of_each_sampled_model_on_the_own_training_nodes():
+    algorithm = method(sampled=3)
+    seen = watch_losses(algorithm)
+    setting = run(algorithm, rounds=2).sim.setting
+    batch, layout, model = setting.batch, setting.layout, setting.model
+    for trained, received, losses in seen:
+        assert (received.sum(-1)[:, :-1] == 3).all() and not received.diagonal(dim1=1, dim2=2).any()
+        assert losses.isinf().equal(~received)
+        for s, i, j in received.nonzero().tolist():
+            row = s * 6 + i
+            part, parameters = batch.select([row]), layout.views(trained[s, j][None])
+            logits = model.forward(parameters, part, model.first(parameters, part), no_dropout).logits[0]
+            expected = cross_entropy(logits[batch.train[row]], batch.labels[row][batch.train[row]])
+            torch.testing.assert_close(losses[s, i, j], expected, **TIGHT)
+
+
+def test_the_own_model_is_averaged_with_the_best():
+    algorithm = method(sampled=4, selected=2)
+    exchanges, losses = watch_exchanges(algorithm), watch_losses(algorithm)
+    sizes = run(algorithm).sim.setting.weights
+    for (trained, _, exchange), (_, _, loss) in zip(exchanges, losses, strict=True):
+        torch.testing.assert_close(exchange.matrix.sum(-1), torch.ones(2, 6, dtype=torch.float64))
+        for s in range(2):
+            for i in range(5):
+                best = loss[s, i].argsort()[:2].tolist()
+                expected = torch.zeros(6, dtype=torch.float64)
+                expected[[i, *best]] = sizes[s, [i, *best]] / sizes[s, [i, *best]].sum()
+                torch.testing.assert_close(exchange.matrix[s, i], expected)
+            assert exchange.matrix[s, 5].tolist() == [0, 0, 0, 0, 0, 1], "no training nodes, nothing to rank with"
+        torch.testing.assert_close(exchange.models, exchange.matrix @ trained, **TIGHT)
+
+
+def test_choosing_everybody_is_fedavg():
+    same = [alike(clients=5, seed=seed) for seed in (0, 1)]
+    everybody = run(method(selected=4), federations=same)
+    assert_same_trips(everybody, run(FedAvg(), federations=same, scenario=synchronous()), fewest=50)
+
+
+def planted(clients=8):
+    """Two groups of clients with opposite labels for the same kind of nodes."""
+    rng, made = np.random.default_rng(0), []
+    for i in range(clients):
+        client = make_client(24, 0.1, seed=i)
+        labels = rng.integers(0, 2, 24)
+        features = np.zeros((24, 5))
+        features[np.arange(24), labels] = 3.0
+        made.append(replace(client, features=features, labels=labels if i < clients // 2 else 1 - labels, edges=np.zeros((2, 0), np.int64)))
+    return federation(made)
+
+
+def test_peers_of_the_same_distribution_are_preferred():
+    algorithm = method(sampled=4, selected=2, first_phase=0.5)
+    exchanges, losses = watch_exchanges(algorithm), watch_losses(algorithm)
+    run(algorithm, federations=[planted()], rounds=40, lr=0.05)
+    group = torch.arange(8) < 4
+    same = group[:, None] == group
+    attainable = sum((received[0] & same).sum(1).clamp(max=2).sum() for _, received, _ in losses)
+    assert algorithm.times_selected[0][same].sum() > 0.95 * attainable
+    assert not (algorithm.preferred[0] & ~same).any() and not algorithm.preferred.diagonal(dim1=1, dim2=2).any()
+    assert algorithm.preferred[0].any(1).all()
+    for *_, exchange in exchanges[20:]:
+        assert not (exchange.matrix[0] * ~same).any() and (exchange.matrix[0] > 0).sum(1).max() == 3
+
+
+def test_counts_stop_with_the_first_phase_and_bytes_fall():
+    algorithm = method(sampled=5, first_phase=0.5)
+    history = run(algorithm, rounds=8).histories[0]
+    sent, one = np.diff(history.upload), 4 * (MODEL_SCALARS + 1)
+    assert sent[:4].tolist() == [5 * 5 * one] * 4, "five clients can rank, and all that is sampled travels"
+    assert (sent[4:] <= 5 * 2 * one).all()
+    assert algorithm.times_sampled[0].sum().item() == 4 * 5 * 5 and algorithm.times_selected[0].sum().item() == 4 * 5 * 2
+
+
+def test_without_a_first_phase_nobody_is_preferred():
+    assert_same_trips(run(method(first_phase=0.0)), run(Local(), scenario=decentralized()), fewest=60)
+
+
+def test_the_threshold_is_chance():
+    algorithm = method(sampled=4, selected=2)
+    run(algorithm, rounds=1)
+    algorithm.times_sampled[0, 0] = torch.tensor([0.0, 4, 4, 4, 0, 0])
+    algorithm.times_selected[0, 0] = torch.tensor([0.0, 1, 2, 3, 0, 0])
+    assert algorithm.preferred[0, 0].tolist() == [False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize(("key", "value"), [("sampled", 0), ("selected", 0), ("selected", 6), ("first_phase", 1.2), ("gossip_peers", 0)])
+def test_keys_out_of_range_are_refused(key, value):
+    with pytest.raises(UserError, match=f"algorithm.{key}"):
+        run(method(**{key: value}))
+
+
+def test_batching_changes_nothing():
+    assert_batching_changes_nothing(lambda: method(sampled=3, first_phase=0.5), lambda: decentralized(link_failure=0.2))

@@ -1,0 +1,30 @@
+"""Too little memory makes smaller programs, not failures, and the numbers stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import fgl_bench.run
+from fgl_bench.reporting.progress import RunProgress
+from tests.test_bench_speed import bench_jobs, bench_speed
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl"])
+def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
+    job = {
+        "algorithm": algorithm, "dataset": "csbm_cora", "clients": 6, "seeds": [0, 1], "rounds": 6, "device": "cpu",
+        "cache_dir": str(tmp_path), "changes": {**bench_speed.QUICK, "dtype": "float64"},
+    }  # fmt: skip
+    outcomes, plans = [], []
+    for budget in (None, 1e-6, 4e-4):
+        cfg, device, _, federations = bench_jobs.prepared({**job, "changes": {**job["changes"], "memory_budget_gb": budget or "null"}})
+        plans.append(fgl_bench.run.chunks(cfg, federations, device)[1])
+        outcomes.append(fgl_bench.run.simulate(cfg, federations, torch.device("cpu"), RunProgress("test", 1, False)))
+    assert plans[0].replicas is None and plans[1].replicas == 1 and plans[2].programs == 1
+    for other in outcomes[1:]:
+        for whole, chunked in zip(outcomes[0].histories, other.histories, strict=True):
+            for model in ("received", "trained"):
+                np.testing.assert_array_equal(whole.scores[model], chunked.scores[model])
+            np.testing.assert_array_equal(whole.trips, chunked.trips)

@@ -1,0 +1,152 @@
+"""What must hold on a CUDA device; skipped without one. That no round waits for the host is also checked on a CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.fedgta import FedGTA
+from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
+from fgl_bench.engine.dropout import Dropout, step_key
+from fgl_bench.evaluation.history import History
+from fgl_bench.evaluation.metrics import scored_nodes
+from fgl_bench.models.gcn import GCN
+from fgl_bench.run import simulation
+from tests.engine.graphs import federation, make_client
+from tests.small_runs import semi_async, synchronous
+from tests.test_equivalence import GTA, SAGCL
+
+CUDA = torch.device("cuda")
+cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+METHODS = {"fedavg": lambda: FedAvg(), "fedgta": lambda: FedGTA(**GTA)}
+SETTINGS = {
+    "dtype": "float64", "agg_weight": "train", "local_epochs": 2, "lr": 0.01, "weight_decay": 5e-4, "opt_state": "persist",
+    "participation": 1.0, "eval_every": None, "mixing_at": (),
+}  # fmt: skip
+
+
+class Settings:
+    def __init__(self, **changes):
+        vars(self).update(SETTINGS | changes)
+
+
+def made(device, algorithm, scenario, *, rounds=4, chunk=None, dropout=0.0, dense=False, **changes):
+    """A simulation of two seeds of five clients."""
+    parts = [federation([make_client(8 + 3 * i, seed=s, sparse=not dense) for i in range(5)], seed=s) for s in (0, 1)]
+    model = GCN(hidden=8, layers=2, dropout=dropout)
+    sim = simulation(Settings(**changes), parts, model, algorithm, torch.device(device), rounds, rounds * 5, chunk, scenario.drops_uploads)
+    return sim, parts
+
+
+def histories(device, algorithm, scenario, **options):
+    sim, parts = made(device, algorithm, scenario, **options)
+    scenario.run(sim)
+    scores = sim.log.read()
+    return sim, [History.of(f.seed, p, scores, scored_nodes(f.clients, f.metric)) for f, p in zip(parts, sim.points, strict=True)]
+
+
+def assert_equal_scores(first, second):
+    for one, other in zip(first, second, strict=True):
+        for model in ("received", "trained"):
+            np.testing.assert_array_equal(one.scores[model], other.scores[model])
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("method", [*METHODS, "fedsa_gcl"])
+class TestDevice:
+    pytestmark = cuda
+
+    def pair(self, method):
+        return (METHODS[method](), synchronous()) if method in METHODS else (FedSAGCL(**SAGCL), semi_async())
+
+    def test_both_devices_agree(self, method, dense):
+        runs = [histories(device, *self.pair(method), dense=dense)[1] for device in ("cpu", "cuda")]
+        assert_equal_scores(*runs)
+
+    def test_chunks_change_nothing(self, method, dense):
+        runs = [histories("cuda", *self.pair(method), dense=dense, dropout=0.5, chunk=chunk)[1] for chunk in (None, 3)]
+        assert_equal_scores(*runs)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_dropout_masks_are_the_same_on_both_devices():
+    x, stream, trip = torch.ones(3, 7, 10), torch.tensor([5, -9, 2**60]), torch.tensor([0, 1, 2])
+    masks = []
+    for device in ("cpu", "cuda"):
+        dropout = Dropout(0.5, step_key(stream.to(device), trip.to(device), 1))
+        masks.append([dropout(x.to(device)).cpu() for _ in range(2)])
+    for on_cpu, on_gpu in zip(*masks, strict=True):
+        assert torch.equal(on_cpu, on_gpu)
+    assert not torch.equal(*masks[0]), "every layer has a mask of its own"
+
+
+def with_guard(sim, scenario, guard, warm=2):
+    """Run the rounds after the first ``warm`` inside ``guard``: from one report of progress to the next-to-last."""
+    seen, entered = [], []
+
+    def progress(trips, accuracy):
+        seen.append(trips)
+        if len(seen) == warm:
+            entered.append(guard())
+            entered[0].__enter__()
+        elif len(seen) == sim.rounds:
+            entered[0].__exit__(None, None, None)
+
+    sim.progress = progress
+    scenario.run(sim)
+    assert len(seen) == sim.rounds
+
+
+class Unsynchronised:
+    """CUDA's own alarm for operations that wait for the device."""
+
+    def __enter__(self):
+        torch.cuda.set_sync_debug_mode("error")
+
+    def __exit__(self, *_):
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(("chunk", "opt_state"), [(None, "persist"), (None, "reset"), (3, "persist")])
+@pytest.mark.parametrize("method", METHODS)
+def test_no_round_waits_for_the_device(method, chunk, opt_state):
+    scenario = synchronous()
+    sim, _ = made("cuda", METHODS[method](), scenario, rounds=6, dropout=0.5, chunk=chunk, opt_state=opt_state)
+    try:
+        with_guard(sim, scenario, Unsynchronised)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::is_nonzero", "aten::unique_dim",
+           "aten::_unique2", "aten::lift_fresh", "aten::repeat_interleave.Tensor"}  # fmt: skip
+
+
+class NoWaiting(TorchDispatchMode):
+    """The same alarm without a GPU: refuses what would read the device or build a tensor from host data."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.name() not in WAITING, f"{func.name()} makes the host wait for the device"
+        if func.name() in ("aten::index.Tensor", "aten::index_put_"):
+            assert all(index is None or index.dtype != torch.bool for index in args[1]), "indexing by a mask counts it on the host"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("chunk", "opt_state"), [(None, "persist"), (None, "reset"), (3, "persist")])
+@pytest.mark.parametrize("method", METHODS)
+def test_no_round_reads_a_tensor_on_the_host(method, chunk, opt_state, monkeypatch):
+    """``one_hot`` checks its labels on a CPU only; it is taken over here."""
+    monkeypatch.setattr(torch.nn.functional, "one_hot", lambda labels, classes: (labels[..., None] == torch.arange(classes)).long())
+    scenario = synchronous()
+    sim, _ = made("cpu", METHODS[method](), scenario, rounds=6, dropout=0.5, chunk=chunk, opt_state=opt_state)
+    copies, from_numpy = [], torch.from_numpy
+    monkeypatch.setattr(torch, "from_numpy", lambda array: copies.append(len(entered)) or from_numpy(array))
+    entered = []
+    with_guard(sim, scenario, lambda: entered.append(1) or NoWaiting())
+    assert entered and copies and not any(copies), "what the device needs of the host was copied before"
