@@ -134,6 +134,17 @@ def keep_freed_memory() -> None:
     mallopt(mmap_max, 0)
 
 
+def return_freed_memory() -> None:
+    """Give what :func:`keep_freed_memory` kept back to the system (glibc; elsewhere: nothing).
+
+    Every thread keeps its own, so that what ended programs have freed is out of reach of those that follow in other threads.
+    """
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError, TypeError):
+        return
+
+
 def available_bytes(device: torch.device) -> int:
     """Memory that a run may use by default: four fifths of what is free on the GPU, half of the machine's on a CPU."""
     if device.type == "cuda":

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import torch
 
+from fgl_bench.engine.memory import return_freed_memory
+
 T = TypeVar("T")
 
 
@@ -34,6 +36,7 @@ def side_by_side(jobs: Sequence[Callable[[], T]], at_once: int, inner: int, canc
             threads = max(1, min(inner, total // len(group)))
             torch.set_num_threads(threads)
             results += [group[0]()] if len(group) == 1 else _together(group, threads, cancel)
+            return_freed_memory()
     finally:
         torch.set_num_threads(total)
     return results

@@ -5,28 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 
 class ScoreLog:
-    """Scores of batches of models, kept on the device until the end so that the hot loop never waits for them."""
+    """Scores of batches of models, kept on the device until the end so that the hot loop never waits for them.
+
+    They go into one tensor that doubles: many small ones, made between large ones that come and go, would leave holes in the memory.
+    """
 
     def __init__(self) -> None:
-        self._scores: list[Tensor] = []
+        self._scores: Tensor | None = None
         self.size = 0
 
     def add(self, scores: Tensor) -> int:
         """Append ``[k, 2]``; returns the position of the first row."""
-        self._scores.append(scores)
-        self.size += len(scores)
-        return self.size - len(scores)
+        start, self.size = self.size, self.size + len(scores)
+        if self._scores is None or self.size > len(self._scores):
+            grown = scores.new_empty(max(4096, 2 * self.size), 2)
+            if self._scores is not None:
+                grown[:start] = self._scores[:start]
+            self._scores = grown
+        self._scores[start : self.size] = scores
+        return start
 
     def read(self) -> np.ndarray:
         """All rows ``[size, 2]`` as float64 on the host."""
-        if len(self._scores) > 1:
-            self._scores = [torch.cat(self._scores)]
-        return self._scores[0].double().cpu().numpy() if self._scores else np.zeros((0, 2))
+        return np.zeros((0, 2)) if self._scores is None else self._scores[: self.size].double().cpu().numpy()
 
 
 @dataclass

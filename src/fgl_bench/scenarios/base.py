@@ -74,8 +74,9 @@ class Rounds(Stragglers):
         everybody = torch.ones(seeds, clients, dtype=torch.bool, device=received.device)
         rows, index = None, slice(None)
         last = np.zeros_like(grid)  # log positions of the models that clients trained last
-        received_at: dict[int, np.ndarray] = {}
-        trained_at: dict[int, np.ndarray] = {}
+        # By round; where the models were not scored, not used.
+        received_at, trained_at = (np.zeros((sim.rounds + 1, seeds, clients), dtype=np.int64) for _ in range(2))
+        numbers = [0]
 
         for number in range(sim.rounds):
             graphs = method.regraph(number, trainer.batch, trainer.evaluation)
@@ -117,11 +118,11 @@ class Rounds(Stragglers):
                     sim.similarity[done] = similarity.clone()
             if next_:
                 trained_at[number + 1] = last
+                numbers.append(number + 1)
             sim.progress(seeds * done, partial(sim.accuracy, last))
 
         received_at[sim.rounds] = log.add(trainer.evaluate(received)) + grid
         trained_at[0] = received_at[0]
-        numbers = sorted(trained_at)
         moved = self.moved(sim, numbers, count)
         for s in range(seeds):
             sim.points.append(
