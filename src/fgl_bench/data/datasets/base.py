@@ -47,7 +47,7 @@ class Dataset:
 
     def read(self, root: Path) -> Graph:
         """The whole graph from the raw files below ``root``; :meth:`graph` helps to build it."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract
 
     def graph(
         self,

@@ -48,7 +48,7 @@ class Split:
 
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
         """``[N]`` int64: the client of every node. Empty clients are repaired by the caller."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract
 
 
 def members(part: np.ndarray, num_parts: int) -> list[np.ndarray]:
