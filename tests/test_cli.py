@@ -164,14 +164,21 @@ def test_own_method_by_target_or_by_own_yaml_needs_no_change_of_the_package(tmp_
 def test_interruption_says_what_was_kept_and_leaves_no_half_run(tmp_path: Path) -> None:
     line = [sys.executable, "-u", "-m", "fgl_bench.cli", "-m", "algorithm=local,fedavg", *TINY[:2], "num_clients=4"]
     sweep = [*line, "trips=8,4000000", "progress=false"]
-    process = subprocess.Popen(sweep, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for text in process.stdout:  # the second job, which would take for ever, has begun
-        if text.strip().startswith("#1"):
-            break
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=100)
+    process = subprocess.Popen(
+        sweep, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A shell starts its background jobs, and so what runs these tests there, deaf to Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        for text in process.stdout:  # the second job, which would take for ever, has begun
+            if text.strip().startswith("#1"):
+                break
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=100)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "interrupted; kept: 1 finished run(s)" in errors and "Traceback" not in errors
     runs = [path for path in (tmp_path / "results/runs").rglob("*") if path.is_file()]
