@@ -116,7 +116,7 @@ def prepare(cfg: DictConfig) -> list[Federation]:
 def chunks(cfg: DictConfig, federations: Sequence[Federation], device: torch.device) -> tuple[Need, Plan]:
     """The memory that one seed needs, and how many seeds and clients to train together."""
     method: Algorithm = build(cfg.algorithm)
-    layout = build(cfg.model).layout(federations[0].num_features, federations[0].num_classes)
+    layout = method.backbone(build(cfg.model)).layout(federations[0].num_features, federations[0].num_classes)
     budget = int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
     widths = [shape[-1] for shape in layout.shapes.values()]
     stacks, copies = build(cfg.scenario).keeps(cfg.participation, method)
@@ -180,6 +180,7 @@ def simulation(
     batch = Batch([client for f in federations for client in f.observed], dtype, device)
     same = all(f.observed is f.clients for f in federations)
     evaluation = batch if same else Batch([client for f in federations for client in f.clients], dtype, device)
+    model = algorithm.backbone(model)
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     rows = []
     for seed in seeds:

@@ -30,6 +30,7 @@ class Setting:
     Attributes:
         seeds: the S repetitions that are trained together.
         num_clients: C.
+        model, layout: what :meth:`Algorithm.backbone` made of the configured model, and its parameters.
         batch: the observed graphs of all B = S * C replicas.
         weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes, or all nodes with ``agg_weight=nodes``).
     """
@@ -177,6 +178,10 @@ class Algorithm:
     operators: ClassVar[int] = 0
 
     # ---- every scenario
+
+    def backbone(self, model: Backbone) -> Backbone:
+        """The network that clients train: ``model``, or one around it, for a method with parameters besides the backbone's."""
+        return model
 
     def prepare(self, setting: Setting) -> None:
         """Called once before round 0; allocates the method's own state."""
