@@ -34,12 +34,12 @@ lint: $(READY) ## check style
 bench: $(READY) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
 
-# PAPER, and comma-separated TABLE, DATASETS, METHODS, SEEDS narrow what is run; DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan.
+# PAPER, and comma-separated TABLE, DATASETS, METHODS, CLIENTS, SEEDS narrow what is run; DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan.
 PAPER ?= fedsa_gcl
 DATA  := if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi;
 reproduce-tables: $(READY) ## run what a paper's tables lack, then write results/tables/PAPER (see docs/reproduction.md)
 	$(DATA) $(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
-	  $(if $(METHODS),--methods $(METHODS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
+	  $(if $(METHODS),--methods $(METHODS)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(ARGS)
 
 figures: $(READY) ## draw a paper's figures from the runs into results/figures/PAPER

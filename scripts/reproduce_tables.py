@@ -23,14 +23,13 @@ from typing import IO
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.cells import compact, find, read_cells, write_cell
 from fgl_bench.reporting.plan import Cell, Costs, Paper, Table, available, duration, in_order, load_paper, papers, plan
-from fgl_bench.reporting.published import Published, read_published, targets
+from fgl_bench.reporting.published import Printed, read_published
 from fgl_bench.reporting.store import is_complete
 from fgl_bench.reporting.tables import write_table
 from fgl_bench.schema import config_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 POLL = 0.2
-TRIPS = 2000
 
 
 def main() -> None:
@@ -47,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--tables", nargs="+", type=names, default=[], help="numbers, or figure names; default: all")
     result.add_argument("--datasets", nargs="+", type=names, default=[], help="default: the paper's")
     result.add_argument("--methods", nargs="+", type=names, default=[], help="row names; default: all rows")
+    result.add_argument("--clients", nargs="+", type=names, default=[], help="numbers of clients; default: all")
     result.add_argument("--seeds", nargs="+", type=names, default=[], help="default: the preset's, 0 to 4")
     result.add_argument("--results", type=Path, default=Path("results"), help="holds runs/, cells/ and tables/")
     result.add_argument("--data-dir", help="default: $FGL_BENCH_DATA, or data")
@@ -86,7 +86,7 @@ class Reproduction:
         self.options = options
         self.paper: Paper = load_paper(options.paper)
         self.results: Path = options.results.resolve()
-        self.published: dict[tuple[str, str, str], Published] = read_published(ROOT / "results" / "published" / f"{self.paper.name}.csv")
+        self.published: Printed = read_published(ROOT / "results" / "published" / f"{self.paper.name}.csv")
         self.extra = [f"seeds=[{','.join(flat(options.seeds))}]"] if options.seeds else []
         self.extra += options.extra
         datasets, chosen = flat(options.datasets), [key.removeprefix("table") for key in flat(options.tables)]
@@ -107,7 +107,9 @@ class Reproduction:
     def _with(self, table: Table, datasets: list[str]) -> Table:
         """``table`` with a column more for a dataset that no table of the paper has."""
         known = {name for other in self.paper.tables for name in other.datasets}
-        return replace(table, datasets=(*table.datasets, *(name for name in datasets if name not in known)))
+        new = [name for name in datasets if name not in known]
+        groups = {column.group: column for column in table.columns}.values()
+        return replace(table, columns=(*table.columns, *(replace(column, dataset=name) for column in groups for name in new)))
 
     @property
     def store(self) -> Path:
@@ -145,9 +147,10 @@ class Reproduction:
         self.stopping = True
 
     def wanted(self, cell: Cell) -> bool:
-        """Whether the cell is among the datasets and methods that were asked for."""
-        datasets, methods = flat(self.options.datasets), flat(self.options.methods)
-        return (not datasets or cell.dataset in datasets) and (not methods or cell.row.key in methods)
+        """Whether the cell is among the datasets, methods and numbers of clients that were asked for."""
+        datasets, methods, clients = (flat(getattr(self.options, name)) for name in ("datasets", "methods", "clients"))
+        fits = not clients or str(cell.config.get("num_clients")) in clients
+        return (not datasets or cell.dataset in datasets) and (not methods or cell.row.key in methods) and fits
 
     def collect(self) -> None:
         """Take complete run directories, whoever made them, into the store."""
@@ -161,15 +164,8 @@ class Reproduction:
     def todo(self) -> list[Cell]:
         return [cell for cell in in_order(self.paper, [c for c in self.cells if self.wanted(c)]) if cell.digest not in self.stored]
 
-    @property
-    def budget(self) -> tuple[int, int]:
-        """Seeds and trips of a run, for estimates."""
-        texts = dict(text.split("=", 1) for text in self.extra if "=" in text)
-        seeds = len(names(texts.get("seeds", "0,1,2,3,4")))
-        return seeds, int(texts.get("trips", TRIPS))
-
     def cost(self, cell: Cell) -> float | None:
-        return Costs(self.paper, self.stored.values()).seconds(cell.row.algorithm, cell.dataset, *self.budget)
+        return Costs(self.paper, self.stored.values()).of(cell)
 
     def show(self, todo: list[Cell]) -> None:
         """Print the plan."""
@@ -248,8 +244,7 @@ class Reproduction:
         for table in self.tables:
             if table.measure == "curves":
                 continue
-            aims = targets(self.published, table.key)
-            paths = write_table(folder, self.paper, table, self.cells, self.stored, self.published, aims, self.budget, self.extra)
+            paths = write_table(folder, self.paper, table, self.cells, self.stored, self.published, self.extra)
             if not quiet:
                 print(f"written: {', '.join(str(path.relative_to(self.results)) for path in paths)}")
 

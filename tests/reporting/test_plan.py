@@ -11,8 +11,23 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting import plan as planning
 from fgl_bench.reporting.cells import find
 from fgl_bench.reporting.papers.fedsa_gcl import PAPER
-from fgl_bench.reporting.plan import Cell, Composer, Costs, Paper, Row, Table, duration, in_order, load_paper, located, plan
-from fgl_bench.reporting.published import read_published, targets
+from fgl_bench.reporting.plan import (
+    Cell,
+    Column,
+    Composer,
+    Costs,
+    Paper,
+    Row,
+    Table,
+    columns,
+    duration,
+    in_order,
+    load_paper,
+    located,
+    papers,
+    plan,
+)
+from fgl_bench.reporting.published import read_published
 
 ROOT = Path(__file__).parents[2]
 TABLES = {table.key: table for table in PAPER.tables}
@@ -21,7 +36,7 @@ NARROW = {"local", "fedavg", "fedsa_gcl", "fedsa_gcl_t20"}
 
 def narrow(key: str, datasets: tuple[str, ...] = ("cora", "photo")) -> Table:
     table = TABLES[key]
-    return dataclasses.replace(table, rows=tuple(row for row in table.rows if row.key in NARROW), datasets=datasets)
+    return dataclasses.replace(table, rows=tuple(row for row in table.rows if row.key in NARROW), columns=columns(datasets))
 
 
 @pytest.fixture(scope="module")
@@ -64,29 +79,58 @@ def test_presets_are_the_papers_setting(cells: list[Cell]) -> None:
 
 @pytest.mark.parametrize("table", ["6", "7"])
 def test_every_target_that_is_printed_is_measured(table: str) -> None:
-    printed = targets(read_published(ROOT / "results/published/fedsa_gcl.csv"), table)
+    printed = read_published(ROOT / "results/published/fedsa_gcl.csv").targets(table)
     assert set(printed) == set(TABLES[table].datasets)
     with Composer() as composed:
         cfg = composed([f"experiment=fedsa_gcl/table{table}"])
     assert set(printed.values()) <= set(cfg.targets)
 
 
-def test_every_printed_cell_has_a_place() -> None:
-    placed = {(table.key, dataset, row.published) for table in PAPER.tables for row in table.rows for dataset in table.datasets}
-    assert set(read_published(ROOT / "results/published/fedsa_gcl.csv")) <= placed
+@pytest.mark.parametrize("name", papers())
+def test_every_printed_cell_has_one_place_at_most_and_the_tables_find_what_they_name(name: str) -> None:
+    """A row that names a method of the csv finds it in some column, and no place is ambiguous (``find`` raises)."""
+    printed = read_published(ROOT / f"results/published/{name}.csv")
+    for table in load_paper(name).tables:
+        if table.measure == "curves":
+            continue
+        for row in table.rows:
+            found = [printed.find(place) for column in table.columns if (place := table.place(row, column))]
+            assert not found or any(found), f"{name}, table {table.key}, {row.key}: nothing printed at {table.place(row, table.columns[0])}"
+
+
+def test_every_printed_cell_of_fedsa_gcl_has_a_place() -> None:
+    printed = read_published(ROOT / "results/published/fedsa_gcl.csv")
+    places = [t.place(row, column) for t in PAPER.tables if t.measure != "curves" for row in t.rows for column in t.columns]
+    assert {id(printed.find(place)) for place in places if place} - {id(None)} == {id(cell) for cell in printed.cells}
+
+
+def test_columns_of_other_settings_compose_as_the_command_does() -> None:
+    paper = load_paper("dfed_sst")
+    [table] = [table for table in paper.tables if table.key == "2"]
+    wanted = [column for column in table.columns if column.dataset == "cora"]
+    assert [column.key for column in wanted] == ["cora, 10 clients", "cora, 20 clients"]
+    other = Column("cora", "dirichlet", ("split=dirichlet", "split.alpha=0.3", "num_clients=7"))
+    narrowed = dataclasses.replace(table, columns=(*wanted, other), rows=table.rows[:1])
+    cells = plan(paper, [narrowed])
+    with Composer() as composed:
+        assert [located(composed(cell.overrides)) for cell in cells] == [(cell.digest, cell.folder, cell.config) for cell in cells]
+    assert [cell.config["num_clients"] for cell in cells] == [10, 20, 7] and cells[2].config["split"]["alpha"] == 0.3
+    printed = read_published(ROOT / "results/published/dfed_sst.csv")
+    [gossip] = [row for row in table.rows if row.key == "gossip"]
+    assert [printed.find(table.place(gossip, column)).mean for column in wanted] == ["79.97", "74.94"]
 
 
 def test_each_run_is_made_once_telling_methods_and_small_datasets_first() -> None:
     rows = [Row(name, name, name) for name in ("slow", "telling")]
-    tables = tuple(Table(key, "", "", "accuracy", ("large", "small"), tuple(rows)) for key in ("1", "2"))
+    tables = tuple(Table(key, "", "", "accuracy", columns(("large", "small")), tuple(rows)) for key in ("1", "2"))
     paper = Paper("p", "P", tables, first=("telling",), late=("large",))
     runs = [
-        Cell(table.key, row, dataset, (), f"{'shared' if dataset == 'small' else table.key}-{row.key}-{dataset}", Path())
+        Cell(table.key, row, Column(dataset), (), f"{'shared' if dataset == 'small' else table.key}-{row.key}-{dataset}", Path())
         for table in tables
         for row in table.rows
         for dataset in table.datasets
     ]
-    absent = Cell("1", Row("new", "new", "new"), "small", (), "", Path())
+    absent = Cell("1", Row("new", "new", "new"), Column("small"), (), "", Path())
     assert [(c.table, c.row.key, c.dataset) for c in in_order(paper, [absent, *runs])] == [
         ("1", "telling", "small"),
         ("1", "slow", "small"),

@@ -12,25 +12,36 @@ import pytest
 
 from fgl_bench.evaluation.summary import spread
 from fgl_bench.reporting.cells import compact, read_cells, write_cell, write_whole
-from fgl_bench.reporting.plan import Cell, Paper, Row, Table
-from fgl_bench.reporting.published import Published, read_published, targets
+from fgl_bench.reporting.plan import Cell, Paper, Row, Table, columns
+from fgl_bench.reporting.published import Printed, Published, read_published
 from fgl_bench.reporting.store import SCHEMA_VERSION
 from fgl_bench.reporting.tables import escape, write_table
 
+CONFIG = {"model": {"_target_": "fgl_bench.models.gcn.GCN"}, "seeds": [0, 1, 2, 3, 4], "trips": 2000, "rounds": 100}
 ROWS = (Row("a", "Method A", "a", published="a"), Row("b", "Method B_2", "b"), Row("c", "Method C", "c", published="c"))
-ACCURACY = Table("3", "p/table3", "accuracy in %", "accuracy", ("cora", "pubmed"), ROWS)
-TRIPS = Table("7", "p/table7", "trips", "trips", ("cora",), ROWS)
+ACCURACY = Table("3", "p/table3", "accuracy in %", "accuracy", columns(("cora", "pubmed")), ROWS)
+TRIPS = Table("7", "p/table7", "trips", "trips", columns(("cora",)), ROWS)
 PAPER = Paper("p", "Paper", (ACCURACY, TRIPS), first=())
-PUBLISHED = {
-    ("3", "cora", "a"): Published("81.7", "0.3"),
-    ("3", "pubmed", "a"): Published("83.6", "0.3"),
-    ("3", "cora", "c"): Published("63.0", "2.7"),
-    ("7", "cora", "a"): Published("1920.0", "508.2", 0.56, 2),
-}
+
+
+def printed(table: str, dataset: str, method: str, *numbers, **where: str) -> Published:
+    place = {"table": table, "dataset": dataset, "method": method, "variant": "default", "num_clients": "20", **where}
+    return Published(*numbers, where=place)
+
+
+PUBLISHED = Printed(
+    (
+        printed("3", "cora", "a", "81.7", "0.3"),
+        printed("3", "cora", "a", "99.9", "0.1", variant="other"),
+        printed("3", "pubmed", "a", "83.6", "0.3"),
+        printed("3", "cora", "c", "63.0", "2.7"),
+        printed("7", "cora", "a", "1920.0", "508.2", 0.56, 2),
+    )
+)
 
 
 def planned(table: Table) -> list[Cell]:
-    return [Cell(table.key, row, dataset, (), f"{row.key}-{dataset}", Path()) for row in table.rows for dataset in table.datasets]
+    return [Cell(table.key, row, c, (), f"{row.key}-{c.key}", Path(), CONFIG) for row in table.rows for c in table.columns]
 
 
 def counts(per_seed: list[int | None]) -> dict:
@@ -74,8 +85,7 @@ STORED = {
 
 
 def written(folder: Path, table: Table, stored: dict, **options) -> dict[str, str]:
-    aims = targets(PUBLISHED, table.key)
-    paths = write_table(folder, PAPER, table, planned(table), stored, PUBLISHED, aims, (5, 2000), **options)
+    paths = write_table(folder, PAPER, table, planned(table), stored, PUBLISHED, **options)
     return {path.suffix: path.read_text(encoding="utf-8") for path in paths}
 
 
@@ -96,7 +106,7 @@ def test_markdown_of_accuracies(tmp_path: Path) -> None:
     for said in ("best validation", "Seeds [0, 1]", "CPU x", "2026-01-02", "torch 2.0", "0123456789", "TABLE=3"):
         assert said in text
     # a on cora took 60 s for two seeds of 2,000 trips; c is taken for an average method
-    assert lines[-2:] == ["- Method A: pubmed (about 2 min)", "- Method C: cora (about 2 min), pubmed (about 2 min)"]
+    assert lines[-2:] == ["- Method A: pubmed (about 2 min)", "- Method C: cora (about 2 min); pubmed (about 2 min)"]
 
 
 def test_equal_as_shown_is_equally_best(tmp_path: Path) -> None:
@@ -149,8 +159,8 @@ def test_tables_without_any_run_hold_the_published_values(tmp_path: Path) -> Non
 
 
 def test_a_method_that_is_not_there_is_named(tmp_path: Path) -> None:
-    cells = [cell if cell.row.key != "c" else Cell("3", cell.row, cell.dataset, (), "", Path()) for cell in planned(ACCURACY)]
-    [path, *_] = write_table(tmp_path, PAPER, ACCURACY, cells, STORED, PUBLISHED, {}, (5, 2000))
+    cells = [cell if cell.row.key != "c" else Cell("3", cell.row, cell.column, (), "", Path()) for cell in planned(ACCURACY)]
+    [path, *_] = write_table(tmp_path, PAPER, ACCURACY, cells, STORED, PUBLISHED)
     assert "- Method C: not available (no algorithm=c)" in path.read_text(encoding="utf-8")
 
 
@@ -180,7 +190,53 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path,
 
 def test_the_papers_csv_is_read_as_printed() -> None:
     cells = read_published(Path(__file__).parents[2] / "results/published/fedsa_gcl.csv")
-    assert len(cells) == 4 * 70 + 2 * 20
-    assert cells["3", "cora", "fedsa_gcl"].text == "81.7 ± 0.3"
-    assert cells["7", "cora", "fedprox"] == Published("1920.0", "508.2", 0.56, 2)
-    assert targets(cells, "6") == {"cora": 0.64, "pubmed": 0.77, "cs": 0.77, "physics": 0.88} and targets(cells, "2") == {}
+    assert len(cells.cells) == 4 * 70 + 2 * 20
+    assert cells.find({"table": "3", "dataset": "cora", "method": "fedsa_gcl"}).text == "81.7 ± 0.3"
+    found = cells.find({"table": "7", "dataset": "cora", "method": "fedprox"})
+    assert (found.mean, found.spread, found.target, found.reached) == ("1920.0", "508.2", 0.56, 2)
+    assert cells.targets("6") == {"cora": 0.64, "pubmed": 0.77, "cs": 0.77, "physics": 0.88} and cells.targets("2") == {}
+    assert cells.find({"table": "3", "dataset": "cora", "method": "nobody"}) is None
+    with pytest.raises(ValueError, match="10 times"):
+        cells.find({"table": "3", "dataset": "cora"})
+
+
+def grouped() -> Table:
+    tens = columns(("cora", "pubmed"), "10 clients", ("num_clients=10",), num_clients="10")
+    twenties = columns(("cora",), "20 clients", num_clients="20")
+    return Table("3", "p/table3", "accuracy in %", "accuracy", (*tens, *twenties), ROWS, with_bytes=True)
+
+
+def test_every_group_of_columns_is_a_part_of_its_own(tmp_path: Path) -> None:
+    stored = {
+        "a-cora, 10 clients": result("a", "cora", [0.8, 0.8], [0.7, 0.7]),
+        "a-cora, 20 clients": result("a", "cora", [0.6, 0.6], [0.5, 0.5]),
+        "b-cora, 20 clients": result("b", "cora", [0.5, 0.5], [0.6, 0.6]),
+    }
+    text = written(tmp_path, grouped(), stored)
+    lines = text[".md"].splitlines()
+    first, second = lines.index("## 10 clients"), lines.index("## 20 clients")
+    assert "cora trained | cora published | cora MB | pubmed received" in lines[first + 2] and "mean published |" in lines[first + 2]
+    assert lines[first + 4] == "| Method A | **80.0 ± 0.0** | **70.0 ± 0.0** |  | 5e-09 |  |  |  |  |  |  |  |"
+    # the printed number belongs to 20 clients; 10 bytes in 2,000 trips
+    assert lines[second + 4] == "| Method A | **60.0 ± 0.0** | 50.0 ± 0.0 | 81.7 ± 0.3 | 5e-09 |"
+    assert lines[second + 5] == "| Method B_2 | 50.0 ± 0.0 | **60.0 ± 0.0** |  | 5e-09 |"
+    assert "- Method B_2: cora, 10 clients (about 2 min); pubmed, 10 clients (about 2 min)" in lines
+    rows = list(csv.DictReader(io.StringIO(text[".csv"])))
+    assert {(r["dataset"], r["group"]) for r in rows} == {("cora", "10 clients"), ("pubmed", "10 clients"), ("cora", "20 clients")}
+    assert text[".tex"].count(r"\begin{table*}") == 2 and r"\label{tab:p-3-2}" in text[".tex"]
+
+
+def test_seconds_a_round_have_one_column_and_the_least_is_best(tmp_path: Path) -> None:
+    table = Table("9", "p/table9", "seconds per round", "seconds", columns(("cora",)), ROWS)
+    stored = {}
+    for row, total in (("a", 100.0), ("b", 60.0)):
+        cell = result(row, "cora", [0.8, 0.8], [0.7, 0.7])
+        stored[f"{row}-cora"] = {**cell, "seconds": {"train": total, "total": total + 1}, "config": CONFIG}
+    lines = written(tmp_path, table, stored)[".md"].splitlines()
+    # 100 rounds of two seeds
+    assert lines[2:6:1] == [
+        "| method | cora ours | cora published |",
+        "|---|---|---|",
+        "| Method A | 0.5 |  |",
+        "| Method B_2 | **0.3** |  |",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from statistics import median
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.config import label, resolve_budget
 from fgl_bench.errors import UserError
@@ -29,6 +30,7 @@ class Row:
         algorithm: choice of the group ``algorithm``.
         overrides: further keys, which make a variant of it.
         published: the method's name in the paper's csv; None if the paper has no such row.
+        where: what else tells its printed cells from others, by the csv's columns (``backbone``, ``variant``, ...).
     """
 
     key: str
@@ -36,6 +38,34 @@ class Row:
     algorithm: str
     overrides: tuple[str, ...] = ()
     published: str | None = None
+    where: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A setting that every row of a table is run in.
+
+    Attributes:
+        dataset: choice of the group ``dataset``.
+        group: heading of the part of the table that it stands in ("10 clients"); every part has means of its own.
+        overrides: further keys (``num_clients=10``).
+        where: what tells its printed cells from others, by the csv's columns (``num_clients``, ``split``, ...).
+    """
+
+    dataset: str
+    group: str = ""
+    overrides: tuple[str, ...] = ()
+    where: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def key(self) -> str:
+        """Unique within the table."""
+        return f"{self.dataset}, {self.group}" if self.group else self.dataset
+
+
+def columns(datasets: Iterable[str], group: str = "", overrides: tuple[str, ...] = (), **where: str) -> tuple[Column, ...]:
+    """One column for each dataset."""
+    return tuple(Column(dataset, group, overrides, where) for dataset in datasets)
 
 
 @dataclass(frozen=True)
@@ -43,17 +73,34 @@ class Table:
     """One table (or figure) of a paper.
 
     Attributes:
-        key: the paper's number, or the figure's name.
+        key: the paper's number, or the figure's name; ``2_f1`` for what the paper's table 2 shows besides.
         experiment: the preset.
-        measure: ``accuracy``, ``trips`` (to the printed target), or ``curves``, whose runs are made but fill no table.
+        measure: ``accuracy``, ``trips`` (to the printed target), ``seconds`` (a round), another metric of the summaries, or
+            ``curves``, whose runs are made but fill no table.
+        where: what tells its printed cells from others; ``table`` is the key unless it says otherwise.
+        with_bytes: show what a client sends in a round.
     """
 
     key: str
     experiment: str
     title: str
     measure: str
-    datasets: tuple[str, ...]
+    columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    where: Mapping[str, str] = field(default_factory=dict, compare=False)
+    with_bytes: bool = False
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Each once, in the order of the columns."""
+        return tuple(dict.fromkeys(column.dataset for column in self.columns))
+
+    def place(self, row: Row, column: Column) -> dict[str, str] | None:
+        """Where the paper prints this cell; None if it has no such row."""
+        if row.published is None:
+            return None
+        fixed = {"table": self.key, "dataset": column.dataset, "method": row.published, "variant": "default"}
+        return {**fixed, **self.where, **column.where, **row.where}
 
 
 @dataclass(frozen=True)
@@ -90,15 +137,19 @@ class Cell:
 
     table: str
     row: Row
-    dataset: str
+    column: Column
     overrides: tuple[str, ...]
     digest: str
     folder: Path
     config: Mapping = field(default_factory=dict, compare=False)
 
     @property
+    def dataset(self) -> str:
+        return self.column.dataset
+
+    @property
     def name(self) -> str:
-        return f"{'table ' * self.table.isdigit()}{self.table}, {self.dataset}, {self.row.key}"
+        return f"{'table ' * self.table[0].isdigit()}{self.table}, {self.column.key}, {self.row.key}"
 
     @property
     def command(self) -> str:
@@ -154,6 +205,7 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = ()) -> li
     """
     cells = []
     of_rest = [text for text in extra if not text.startswith("dataset.")]
+    groups = {path.name for path in config_folder().iterdir() if path.is_dir()}
     with Composer() as composed:
         data = {}  # composing takes a tenth of a second, and a dataset is the same in every cell
         for name in dict.fromkeys(name for table in tables for name in table.datasets):
@@ -161,20 +213,25 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = ()) -> li
             data[name] = composed((f"dataset={name}", *paper.dataset_overrides.get(name, ()), *of_data)).dataset
         for table in tables:
             for row in table.rows:
-                cfg = None
-                if available(row.algorithm):
-                    cfg = composed((f"experiment={table.experiment}", f"algorithm={row.algorithm}", *row.overrides, *of_rest))
+                made: dict[tuple[str, ...], DictConfig] = {}
+                for column in table.columns:
+                    start = (f"experiment={table.experiment}", f"dataset={column.dataset}", f"algorithm={row.algorithm}")
+                    own = (*row.overrides, *column.overrides)
+                    overrides = (*start, *own, *paper.dataset_overrides.get(column.dataset, ()), *extra)
+                    if not available(row.algorithm):
+                        cells.append(Cell(table.key, row, column, overrides, "", Path()))
+                        continue
+                    # What chooses from a group has to be composed anew, a plain value has not.
+                    choices = tuple(text for text in column.overrides if re.split("[@/=]", text)[0] in groups)
+                    if choices not in made:
+                        made[choices] = composed((start[0], start[2], *row.overrides, *choices, *of_rest))
+                    plain = [text for text in column.overrides if text not in choices]
+                    cfg = OmegaConf.merge(made[choices], OmegaConf.from_dotlist(plain))
                     once = table.measure == "trips" and label(cfg, "scenario") == "sync"
                     cfg.eval_every = None if once else cfg.eval_every
-                for dataset in table.datasets:
-                    start = (f"experiment={table.experiment}", f"dataset={dataset}", f"algorithm={row.algorithm}")
-                    overrides = (*start, *row.overrides, *paper.dataset_overrides.get(dataset, ()), *extra)
-                    if cfg is None:
-                        cells.append(Cell(table.key, row, dataset, overrides, "", Path()))
-                        continue
-                    cfg.dataset = data[dataset]
+                    cfg.dataset = data[column.dataset]
                     overrides += ("eval_every=null",) if once else ()
-                    cells.append(Cell(table.key, row, dataset, overrides, *located(cfg)))
+                    cells.append(Cell(table.key, row, column, overrides, *located(cfg)))
     return cells
 
 
@@ -206,34 +263,43 @@ def in_order(paper: Paper, cells: Sequence[Cell]) -> list[Cell]:
 class Costs:
     """Guesses how long a run takes from the runs that were made.
 
-    Seconds per seed and trip are those of the method on the dataset; else on other datasets, scaled by what methods that ran on both
-    tell, or by nodes and edges; a method that was never run is taken for an average one.
+    Seconds per seed and trip are those of the method and backbone on the dataset; else on other datasets, scaled by what runs on
+    both tell, or by nodes and edges; a method that was never run is taken for an average one.
     """
 
     def __init__(self, paper: Paper, known: Iterable[Mapping]):
         """``known`` are stored cells, see ``cells.py``."""
         self.sizes = paper.sizes
-        self.rates: dict[tuple[str, str], list[float]] = {}
+        self.rates: dict[tuple[str, str, str], list[float]] = {}
         for cell in known:
             work = len(cell["seeds"]) * cell["client_trips"]["total"]
             if work and cell["seconds"]["total"] > 0:
-                self.rates.setdefault((cell["algorithm"], cell["dataset"]), []).append(cell["seconds"]["total"] / work)
+                kind = (cell["algorithm"], cell.get("model", "gcn"), cell["dataset"])
+                self.rates.setdefault(kind, []).append(cell["seconds"]["total"] / work)
 
-    def seconds(self, algorithm: str, dataset: str, seeds: int, trips: int) -> float | None:
+    def of(self, cell: Cell) -> float | None:
+        """Seconds that a planned run will take, None where nothing was run."""
+        if not cell.digest:
+            return None
+        model = str(cell.config["model"]["_target_"]).split(".")[-2]
+        return self.seconds(cell.row.algorithm, cell.dataset, len(cell.config["seeds"]), cell.config["trips"], model)
+
+    def seconds(self, algorithm: str, dataset: str, seeds: int, trips: int, model: str = "gcn") -> float | None:
         """Seconds of a run, None where nothing was run."""
-        own = [key for key in self.rates if key[0] == algorithm] or list(self.rates)
-        nearest = [key for key in own if key[1] == dataset] or own
-        guesses = [median(self.rates[key]) * self._ratio(key[1], dataset) for key in nearest]
+        near = [key for key in self.rates if key[0] == algorithm] or list(self.rates)
+        near = [key for key in near if key[1] == model] or near
+        near = [key for key in near if key[2] == dataset] or near
+        guesses = [median(self.rates[key]) * self._ratio(key[2], dataset) for key in near]
         return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * trips if guesses else None
 
     def _ratio(self, known: str, wanted: str) -> float:
-        """How much longer the dataset ``wanted`` takes than ``known``: by methods that ran on both, else by size."""
+        """How much longer the dataset ``wanted`` takes than ``known``: by what ran on both, else by size."""
         if known == wanted:
             return 1.0
         both = [
-            median(self.rates[name, wanted]) / median(rates)
-            for (name, dataset), rates in self.rates.items()
-            if dataset == known and (name, wanted) in self.rates
+            median(self.rates[algorithm, model, wanted]) / median(rates)
+            for (algorithm, model, dataset), rates in self.rates.items()
+            if dataset == known and (algorithm, model, wanted) in self.rates
         ]
         if both:
             return median(both)

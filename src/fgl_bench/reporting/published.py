@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+# Columns of the csv that say which cell a number is.
+WHERE = ("table", "dataset", "split", "num_clients", "scenario", "backbone", "method", "variant", "metric")
 
 
 @dataclass(frozen=True)
@@ -16,12 +20,14 @@ class Published:
         mean, spread: strings exactly as printed; ``spread`` may be empty.
         target: validation accuracy of a trip count, a fraction; None in other tables.
         reached: runs that a trip count averages, where that could be worked out.
+        where: its place, by the names of :data:`WHERE`.
     """
 
     mean: str
     spread: str
     target: float | None = None
     reached: int | None = None
+    where: Mapping[str, str] | None = None
 
     @property
     def text(self) -> str:
@@ -29,23 +35,46 @@ class Published:
         return f"{self.mean} ± {self.spread}" if self.spread else self.mean
 
 
-def read_published(path: Path) -> dict[tuple[str, str, str], Published]:
-    """Printed cells by (table, dataset, method) of a tidy csv; ablations, backbones other than the first and blank cells are left out.
+class Printed:
+    """All printed cells of a paper that hold a number."""
+
+    def __init__(self, cells: Iterable[Published]):
+        self.cells = tuple(cells)
+        self._by_place: dict[tuple[str, str], list[Published]] = {}
+        for cell in self.cells:
+            self._by_place.setdefault((cell.where["table"], cell.where["dataset"]), []).append(cell)
+
+    def find(self, where: Mapping[str, str]) -> Published | None:
+        """The cell at the place ``where``, which names table and dataset at least; None if nothing is printed there.
+
+        Raises:
+            ValueError: several cells are there, so ``where`` says too little.
+        """
+        near = self._by_place.get((where["table"], where["dataset"]), [])
+        found = [cell for cell in near if all(cell.where[key] == value for key, value in where.items())]
+        if len(found) > 1:
+            raise ValueError(f"{dict(where)} is printed {len(found)} times")
+        return found[0] if found else None
+
+    def targets(self, table: str) -> dict[str, float]:
+        """The target of every dataset of a table of trip counts; empty for other tables."""
+        return {cell.where["dataset"]: cell.target for cell in self.cells if cell.where["table"] == table and cell.target is not None}
+
+
+def read_published(path: Path) -> Printed:
+    """The cells of a tidy csv; blank ones are left out.
 
     Raises:
         OSError: there is no such file.
     """
-    cells: dict[tuple[str, str, str], Published] = {}
+    cells = []
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if row["variant"] != "default" or not row["mean"]:
+            if not row["mean"]:
                 continue
             target, reached = (re.search(rf"{name}=([\d.]+)", row["note"]) for name in ("target_accuracy", "runs_that_reached_target"))
-            cell = Published(row["mean"], row["spread"], float(target[1]) if target else None, int(reached[1]) if reached else None)
-            cells.setdefault((row["table"], row["dataset"], row["method"]), cell)
-    return cells
-
-
-def targets(cells: dict[tuple[str, str, str], Published], table: str) -> dict[str, float]:
-    """The target of every dataset of a table of trip counts; empty for other tables."""
-    return {dataset: cell.target for (number, dataset, _), cell in cells.items() if number == table and cell.target is not None}
+            place = {key: row[key] for key in WHERE}
+            cells.append(
+                Published(row["mean"], row["spread"], float(target[1]) if target else None, int(reached[1]) if reached else None, place)
+            )
+    return Printed(cells)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import write_whole
-from fgl_bench.reporting.plan import Cell, Costs, Paper, Table, duration
-from fgl_bench.reporting.published import Published
+from fgl_bench.reporting.plan import Cell, Column, Costs, Paper, Row, Table, duration
+from fgl_bench.reporting.published import Printed, Published
 
 MEAN = "mean"
+Planned = Mapping[tuple[str, str], Cell]  # by (row key, column key)
+Stored = Mapping[str, Mapping]  # results by configuration hash
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as rows of entries.
+    """A part of a table as rows of entries.
 
     Attributes:
-        columns: (dataset, ``received`` | ``trained`` | ``published``).
+        group: the part's heading; empty where a table has one part only.
+        columns: (dataset, what is shown of it: ``received`` | ``trained`` | ``published`` | ...).
         rows: title and entries.
     """
 
+    group: str
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, tuple[Entry, ...]], ...]
 
@@ -50,8 +54,11 @@ def number(value: float, digits: int, half: float | None) -> str:
 
 def accuracy(cell: Mapping, model: str, target: float | None) -> Entry:
     """Percent at the best validation point, mean over seeds ± 95 % interval."""
-    test = cell["test"][model]
-    return Entry(number(100 * test["mean"], 1, None if test["ci95"] is None else 100 * test["ci95"]), round(100 * test["mean"], 1))
+    return percent(cell["test"][model])
+
+
+def percent(scores: Mapping) -> Entry:
+    return Entry(number(100 * scores["mean"], 1, None if scores["ci95"] is None else 100 * scores["ci95"]), round(100 * scores["mean"], 1))
 
 
 def trips(cell: Mapping, model: str, target: float | None) -> Entry:
@@ -67,7 +74,26 @@ def trips(cell: Mapping, model: str, target: float | None) -> Entry:
     return Entry(f"{mean} ({counts['reached']}/{len(cell['seeds'])}; {censored})", -censored if counts["reached"] else None)
 
 
-MEASURES: dict[str, Callable[[Mapping, str, float | None], Entry]] = {"accuracy": accuracy, "trips": trips}
+def seconds(cell: Mapping, model: str, target: float | None) -> Entry:
+    """Seconds of training and evaluation per round and seed."""
+    each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
+    return Entry(f"{each:.3g}", -each)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a table shows: an entry of ours for each of ``kinds``, and whether means over datasets make sense."""
+
+    entry: Callable[[Mapping, str, float | None], Entry]
+    kinds: tuple[str, ...] = tuple(MODELS)
+    with_mean: bool = False
+
+
+MEASURES = {
+    "accuracy": Measure(accuracy, with_mean=True),
+    "trips": Measure(trips),
+    "seconds": Measure(seconds, ("ours",)),
+}
 
 
 def printed(cell: Published | None) -> str:
@@ -76,7 +102,7 @@ def printed(cell: Published | None) -> str:
     return cell.text if cell.reached is None else f"{cell.text} ({cell.reached}/5)"
 
 
-def mean_entry(table: Table, row: Sequence[Mapping | None], model: str) -> Entry:
+def mean_entry(row: Sequence[Mapping | None], model: str) -> Entry:
     """Unweighted mean over the datasets of the table, where all were run."""
     if any(cell is None for cell in row):
         return Entry()
@@ -89,40 +115,52 @@ def printed_mean(row: Sequence[Published | None]) -> str:
     return "" if any(cell is None for cell in row) else f"{sum(float(cell.mean) for cell in row) / len(row):.1f}"
 
 
-def grid(
-    table: Table,
-    planned: Mapping[tuple[str, str], Cell],
-    stored: Mapping[str, Mapping],
-    published: Mapping[tuple[str, str, str], Published],
-    targets: Mapping[str, float],
-) -> Grid:
-    """The table's numbers; the best of ours is marked in every column, separately for received and trained models.
+def sent(cell: Mapping) -> str:
+    """Megabytes that a client uploads in a trip, on average."""
+    return f"{cell['bytes']['upload'] / cell['client_trips']['total'] / 1e6:.3g}"
+
+
+def grids(table: Table, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> list[Grid]:
+    """The table's numbers, a grid for each group of columns; the best of ours is marked in every column.
 
     Args:
-        planned: cells by (row key, dataset).
+        planned: cells by (row key, column key).
         stored: results by configuration hash.
-        published: printed cells by (table, dataset, method).
         targets: validation accuracy by dataset, for tables of trips.
     """
-    measure, with_mean = MEASURES[table.measure], table.measure == "accuracy" and len(table.datasets) > 1
-    names = (*table.datasets, MEAN) if with_mean else table.datasets
-    columns = tuple((dataset, kind) for dataset in names for kind in (*MODELS, "published"))
+    groups = dict.fromkeys(column.group for column in table.columns)
+    return [grid(table, group, planned, stored, published, targets) for group in groups]
+
+
+def grid(table: Table, group: str, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> Grid:
+    """One of :func:`grids`."""
+    measure, shown = MEASURES[table.measure], [column for column in table.columns if column.group == group]
+    with_mean = measure.with_mean and len(shown) > 1
+    heads = [(column.dataset, kind) for column in shown for kind in (*measure.kinds, "published", *["MB"] * table.with_bytes)]
+    heads += [(MEAN, kind) for kind in (*measure.kinds, "published")] * with_mean
     rows = []
     for row in table.rows:
-        found = [stored.get(planned[row.key, dataset].digest) for dataset in table.datasets]
-        theirs = [published.get((table.key, dataset, row.published)) for dataset in table.datasets]
+        found = [stored.get(planned[row.key, column.key].digest) for column in shown]
+        theirs = [look_up(published, table, row, column) for column in shown]
         entries = []
-        for dataset, cell, their in zip(table.datasets, found, theirs, strict=True):
-            ours = [Entry() if cell is None else measure(cell, model, targets.get(dataset)) for model in MODELS]
-            entries += [*ours, Entry(printed(their))]
+        for column, cell, their in zip(shown, found, theirs, strict=True):
+            target = targets.get(column.dataset)
+            entries += [Entry() if cell is None else measure.entry(cell, kind, target) for kind in measure.kinds]
+            entries += [Entry(printed(their)), *[Entry("" if cell is None else sent(cell))] * table.with_bytes]
         if with_mean:
-            entries += [*(mean_entry(table, found, model) for model in MODELS), Entry(printed_mean(theirs))]
+            entries += [*(mean_entry(found, kind) for kind in measure.kinds), Entry(printed_mean(theirs))]
         rows.append((row.title, tuple(entries)))
-    top = [max((row[i].rank for _, row in rows if row[i].rank is not None), default=None) for i in range(len(columns))]
+    top = [max((row[i].rank for _, row in rows if row[i].rank is not None), default=None) for i in range(len(heads))]
     marked = tuple(
         (title, tuple(replace(e, best=e.rank is not None and e.rank == top[i]) for i, e in enumerate(row))) for title, row in rows
     )
-    return Grid(columns, marked)
+    return Grid(group, tuple(heads), marked)
+
+
+def look_up(published: Printed, table: Table, row: Row, column: Column) -> Published | None:
+    """What the paper prints in this cell."""
+    place = table.place(row, column)
+    return None if place is None else published.find(place)
 
 
 # ---- what is said below a table
@@ -131,7 +169,12 @@ WHICH = (
     "*received* is the model that a client gets from the server, *trained* what it makes of it in its local epoch; *published* is the "
     "paper's number, which does not say which of the two it is."
 )
+SENT = "*MB* is what a client uploads (without a server: sends to its neighbours) in a trip, in megabytes, on average."
 READING = {
+    "seconds": (
+        "Ours: seconds per round and seed, training and both evaluations, as measured while the table was made; several runs may have "
+        "shared the machine."
+    ),
     "accuracy": (
         "Ours: test accuracy at the evaluation point with the best validation accuracy of the whole federation (earliest of equals), "
         "clients weighted by test nodes, mean over seeds ± half-width of the 95 % t-interval. "
@@ -168,55 +211,54 @@ def provenance(cells: Sequence[Mapping]) -> list[str]:
     ]
 
 
-def missing(
-    table: Table, planned: Mapping[tuple[str, str], Cell], stored: Mapping[str, Mapping], costs: Costs, work: tuple[int, int]
-) -> list[str]:
+def missing(table: Table, planned: Planned, stored: Stored, costs: Costs) -> list[str]:
     """The cells that were not run, a line for every row that has some, with what they would cost."""
     lines = []
     for row in table.rows:
-        absent = [dataset for dataset in table.datasets if planned[row.key, dataset].digest not in stored]
+        cells = [planned[row.key, column.key] for column in table.columns]
+        absent = [cell for cell in cells if cell.digest not in stored]
         if not absent:
             continue
-        if not planned[row.key, absent[0]].digest:
+        if not absent[0].digest:
             lines.append(f"{row.title}: not available (no algorithm={row.algorithm})")
             continue
-        each = [f"{dataset} ({duration(costs.seconds(row.algorithm, dataset, *work))})" for dataset in absent]
-        lines.append(f"{row.title}: {', '.join(each)}")
+        lines.append(f"{row.title}: {'; '.join(f'{cell.column.key} ({duration(costs.of(cell))})' for cell in absent)}")
     return lines
 
 
 def notes(
     paper: Paper,
     table: Table,
-    planned: Mapping[tuple[str, str], Cell],
-    stored: Mapping[str, Mapping],
+    planned: Planned,
+    stored: Stored,
     costs: Costs,
     targets: Mapping[str, float],
-    work: tuple[int, int],
     changed: Sequence[str],
 ) -> tuple[list[str], list[str]]:
     """The paragraphs below the table, and the lines that name what was not run."""
     used = [stored[cell.digest] for cell in planned.values() if cell.digest in stored]
-    paragraphs = [READING[table.measure]]
+    paragraphs = [READING[table.measure], *[SENT] * table.with_bytes]
     if table.measure == "trips":
         paragraphs.append("Targets: " + ", ".join(f"{name} {targets[name]:g}" for name in table.datasets if name in targets) + ".")
     if changed:
         paragraphs.append(f"Not the paper's setting: {' '.join(changed)}.")
     paragraphs += provenance(used)
     paragraphs.append(f"Made by: make reproduce-tables PAPER={paper.name} TABLE={table.key}")
-    return paragraphs, missing(table, planned, stored, costs, work)
+    return paragraphs, missing(table, planned, stored, costs)
 
 
 # ---- formats
 
 
-def markdown(title: str, table: Grid, paragraphs: Sequence[str], absent: Sequence[str]) -> str:
-    """A heading, the table with the best in bold, and the notes."""
-    head = ["method", *(f"{dataset} {kind}" for dataset, kind in table.columns)]
-    lines = [f"# {title}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    for name, row in table.rows:
-        shown = (f"**{entry.text}**" if entry.best else entry.text for entry in row)
-        lines.append("| " + " | ".join((name, *shown)) + " |")
+def markdown(title: str, parts: Sequence[Grid], paragraphs: Sequence[str], absent: Sequence[str]) -> str:
+    """A heading, the table with the best in bold, a part for each group, and the notes."""
+    lines = [f"# {title}"]
+    for part in parts:
+        head = ["method", *(f"{dataset} {kind}" for dataset, kind in part.columns)]
+        lines += [*(["", f"## {part.group}"] if part.group else []), "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+        for name, row in part.rows:
+            shown = (f"**{entry.text}**" if entry.best else entry.text for entry in row)
+            lines.append("| " + " | ".join((name, *shown)) + " |")
     for paragraph in paragraphs:
         lines += ["", paragraph]
     if absent:
@@ -238,47 +280,45 @@ def escape(text: str) -> str:
     return "".join(ESCAPES.get(letter, letter) for letter in text)
 
 
-def latex(title: str, table: Grid, paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
-    """A ``table*`` with booktabs' rules; the notes are its caption and comments."""
-    datasets = list(dict.fromkeys(dataset for dataset, _ in table.columns))
-    kinds = len(MODELS) + 1
-    lines = [r"% needs \usepackage{booktabs,graphicx}", r"\begin{table*}", r"\centering", rf"\caption{{{escape(title)}.}}"]
-    lines += [rf"\label{{{label}}}", r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
-    lines.append("".join(rf" & \multicolumn{{{kinds}}}{{c}}{{{escape(dataset)}}}" for dataset in datasets) + r" \\")
-    lines.append("method" + "".join(f" & {kind}" for _, kind in table.columns) + r" \\")
-    lines.append(r"\midrule")
-    for name, row in table.rows:
-        shown = (rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text) for entry in row)
-        lines.append(" & ".join((escape(name), *shown)) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]
+def latex(title: str, parts: Sequence[Grid], paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
+    """A ``table*`` with booktabs' rules for each group; the notes are comments."""
+    lines = [r"% needs \usepackage{booktabs,graphicx}"]
+    for number, part in enumerate(parts):
+        caption, name = (f"{title}, {part.group}", f"{label}-{number + 1}") if part.group else (title, label)
+        widths: dict[str, int] = {}
+        for dataset, _ in part.columns:
+            widths[dataset] = widths.get(dataset, 0) + 1
+        lines += [r"\begin{table*}", r"\centering", rf"\caption{{{escape(caption)}.}}", rf"\label{{{name}}}"]
+        lines += [r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{l{'c' * len(part.columns)}}}", r"\toprule"]
+        lines.append("".join(rf" & \multicolumn{{{width}}}{{c}}{{{escape(dataset)}}}" for dataset, width in widths.items()) + r" \\")
+        lines.append("method" + "".join(f" & {kind}" for _, kind in part.columns) + r" \\")
+        lines.append(r"\midrule")
+        for title_, row in part.rows:
+            shown = (rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text) for entry in row)
+            lines.append(" & ".join((escape(title_), *shown)) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]
     comments = [*paragraphs, *(["Not run:", *absent] if absent else [])]
     return "\n".join([*lines, *(f"% {line}" for line in comments)]) + "\n"
 
 
 TIDY = (
-    "table", "dataset", "row", "title", "model", "mean", "ci95", "std", "reached", "censored_mean", "seeds", "target", "published_mean",
-    "published_spread", "published_reached", "upload_bytes", "download_bytes", "virtual_time", "seconds", "device", "finished", "commit",
-    "config_hash",
+    "table", "dataset", "group", "num_clients", "row", "title", "model", "mean", "ci95", "std", "reached", "censored_mean", "seeds",
+    "target", "published_mean", "published_spread", "published_reached", "upload_bytes", "download_bytes", "busiest_bytes", "trips",
+    "virtual_time", "seconds", "device", "finished", "commit", "config_hash",
 )  # fmt: skip
 
 
-def tidy(
-    table: Table,
-    planned: Mapping[tuple[str, str], Cell],
-    stored: Mapping[str, Mapping],
-    published: Mapping[tuple[str, str, str], Published],
-    targets: Mapping[str, float],
-) -> str:
-    """One line per row, dataset and model, unrounded (accuracies as fractions, the published ones as printed); no ours where not run."""
+def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> str:
+    """One line per row, column and model, unrounded (accuracies as fractions, the published ones as printed); no ours where not run."""
     out = io.StringIO()
     writer = csv.DictWriter(out, TIDY, lineterminator="\n")
     writer.writeheader()
     for row in table.rows:
-        for dataset in table.datasets:
-            cell, their = stored.get(planned[row.key, dataset].digest), published.get((table.key, dataset, row.published))
+        for column in table.columns:
+            cell, their = stored.get(planned[row.key, column.key].digest), look_up(published, table, row, column)
             for model in MODELS:
-                line = {"table": table.key, "dataset": dataset, "row": row.key, "title": row.title, "model": model}
-                line["target"] = targets.get(dataset) if table.measure == "trips" else None
+                line = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key, "title": row.title}
+                line |= {"model": model, "target": targets.get(column.dataset) if table.measure == "trips" else None}
                 if their is not None:
                     line |= {"published_mean": their.mean, "published_spread": their.spread, "published_reached": their.reached}
                 if cell is not None:
@@ -293,6 +333,9 @@ def values(table: Table, cell: Mapping, model: str, target: float | None) -> dic
     return {
         **(of_trips if table.measure == "trips" else cell["test"][model]),
         "seeds": " ".join(map(str, cell["seeds"])),
+        "num_clients": cell.get("num_clients"),
+        "trips": cell["client_trips"]["total"],
+        "busiest_bytes": cell["bytes"].get("busiest"),
         "upload_bytes": cell["bytes"]["upload"],
         "download_bytes": cell["bytes"]["download"],
         "virtual_time": cell["virtual_time"],
@@ -309,27 +352,25 @@ def write_table(
     paper: Paper,
     table: Table,
     cells: Sequence[Cell],
-    stored: Mapping[str, Mapping],
-    published: Mapping[tuple[str, str, str], Published],
-    targets: Mapping[str, float],
-    work: tuple[int, int],
+    stored: Stored,
+    published: Printed,
     changed: Sequence[str] = (),
 ) -> list[Path]:
     """Write ``<folder>/table<key>.{md,csv,tex}``.
 
     Args:
         cells: the plan; those of other tables are passed over.
-        work: seeds and trips of a run, for the estimated costs.
         changed: overrides by which the runs differ from the paper's setting.
     """
-    planned = {(cell.row.key, cell.dataset): cell for cell in cells if cell.table == table.key}
-    numbers = grid(table, planned, stored, published, targets)
-    paragraphs, absent = notes(paper, table, planned, stored, Costs(paper, stored.values()), targets, work, changed)
+    planned = {(cell.row.key, cell.column.key): cell for cell in cells if cell.table == table.key}
+    targets = published.targets(table.key)
+    parts = grids(table, planned, stored, published, targets)
+    paragraphs, absent = notes(paper, table, planned, stored, Costs(paper, stored.values()), targets, changed)
     title = f"{paper.title}, table {table.key}: {table.title}"
     texts = {
-        "md": markdown(title, numbers, paragraphs, absent),
+        "md": markdown(title, parts, paragraphs, absent),
         "csv": tidy(table, planned, stored, published, targets),
-        "tex": latex(title, numbers, paragraphs, absent, f"tab:{paper.name}-{table.key}"),
+        "tex": latex(title, parts, paragraphs, absent, f"tab:{paper.name}-{table.key}"),
     }
     paths = [folder / f"table{table.key}.{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):

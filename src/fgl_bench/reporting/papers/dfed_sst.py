@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_bench.reporting.plan import Paper, Row, Table
+from fgl_bench.reporting.plan import Column, Paper, Row, Table, columns
 
 LOCAL = Row("local", "Local", "local")
 MAJORITY = Row("majority", "Majority class", "majority")
@@ -33,20 +33,32 @@ ABLATIONS = {
 ABLATED = tuple(Row(f"dfed_sst_{key}", f"DFed-SST, {title}", "dfed_sst", changes) for key, (title, changes) in ABLATIONS.items())
 
 DATASETS = ("cora", "citeseer", "pubmed", "photo", "computers", "cs", "physics")
+PICTURED = columns(("cora", "citeseer"))
 
 
-def _table(key: str, title: str, datasets: tuple[str, ...]) -> Table:
-    return Table(key, f"dfed_sst/table{key}", title, "accuracy", datasets, ALL)
+def _clients(count: int) -> tuple[Column, ...]:
+    return columns(DATASETS, f"{count} clients", (f"num_clients={count}",), num_clients=str(count))
+
+
+def _table(key: str, title: str, shown: tuple[Column, ...]) -> Table:
+    return Table(key, f"dfed_sst/table{key}", title, "accuracy", shown, ALL, with_bytes=True)
 
 
 PAPER = Paper(
     name="dfed_sst",
     title="DFed-SST",
     tables=(
-        _table("2", "test accuracy in %, METIS splits of 10 clients", DATASETS),
-        _table("3", "test accuracy in %, random topology sparsity 0.1, METIS splits of 10 clients", DATASETS),
-        _table("4", "test accuracy in %, random label sparsity 0.1, METIS splits of 10 clients", DATASETS),
-        Table("figure5", "dfed_sst/table2", "ablation, METIS splits of 10 clients", "curves", ("cora", "citeseer"), (DFED_SST, *ABLATED)),
+        _table("2", "test accuracy in %, METIS splits", (*_clients(10), *_clients(20))),
+        _table("3", "test accuracy in %, random topology sparsity 0.1, METIS splits of 10 clients", columns(DATASETS)),
+        _table("4", "test accuracy in %, random label sparsity 0.1, METIS splits of 10 clients", columns(DATASETS)),
+        Table(
+            "figure5",
+            "dfed_sst/table2",
+            "ablation, METIS splits of 10 clients",
+            "curves",
+            columns(("cora", "citeseer")),
+            (DFED_SST, *ABLATED),
+        ),
     ),
     first=("local", "majority", "fedavg", "dfed_sst", "dfed_sst_self", "gossip", "d_psgd"),
     # Nodes and undirected edges: the cost of a data set that was never run is guessed from them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_bench.reporting.plan import Paper, Row, Table
+from fgl_bench.reporting.plan import Paper, Row, Table, columns
 
 AS_PRINTED = "FedSA-GCL, LSC as printed"
 TEMPERATURE = ("algorithm.lsc_temperature=20",)
@@ -43,7 +43,7 @@ EFFICIENCY = ("cora", "pubmed", "cs", "physics")
 
 def _table(key: str, title: str, measure: str, datasets: tuple[str, ...], rows: tuple[Row, ...]) -> Table:
     name = key if key.startswith("figure") else f"table{key}"
-    return Table(key, f"fedsa_gcl/{name}", title, measure, datasets, rows)
+    return Table(key, f"fedsa_gcl/{name}", title, measure, columns(datasets), rows)
 
 
 PAPER = Paper(
