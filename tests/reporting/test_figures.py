@@ -63,3 +63,15 @@ def test_two_runs_give_the_same_files(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     first, second = (figures.save(figures.curves({"cora": {"A": run}}, "t"), tmp_path / name) for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_bars_show_both_models_in_percent() -> None:
+    test = {"received": {"mean": 0.5, "ci95": 0.01}, "trained": {"mean": 0.75, "ci95": None}}
+    figure = figures.bars({"cora": {"full": test}, "pubmed": {}}, "title")
+    [axis] = figure.axes
+    assert sorted(bar.get_width() for bar in axis.patches) == [50.0, 75.0]
+
+
+def test_simple_bars_leave_a_gap_where_a_line_has_no_number() -> None:
+    first, second = figures.simple_bars({"cora": {"a": 1.0, "b": 2.0}, "pubmed": {"b": 3.0}}, "seconds", "title").axes
+    assert [bar.get_width() for bar in first.patches] == [1.0, 2.0] and [bar.get_width() for bar in second.patches] == [0.0, 3.0]

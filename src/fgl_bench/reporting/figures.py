@@ -51,13 +51,18 @@ def read_curve(run: Path, column: str) -> tuple[np.ndarray, np.ndarray]:
     return table.index.to_numpy(), table.to_numpy().T
 
 
-def similarities(run: Path) -> dict[int, np.ndarray]:
-    """The similarity matrices ``[S, C, C]`` that a run kept, by trip count; empty where its method compares no clients."""
-    path, prefix = run / "mixing.npz", "similarity_"
+def kept_matrices(run: Path, prefix: str) -> dict[int, np.ndarray]:
+    """The matrices ``[S, C, C]`` that a run kept under ``<prefix><trips>``, by trip count."""
+    path = run / "mixing.npz"
     if not path.is_file():
         return {}
-    with np.load(path) as file:
+    with np.load(path, allow_pickle=False) as file:
         return {int(name.removeprefix(prefix)): file[name] for name in sorted(file.files) if name.startswith(prefix)}
+
+
+def similarities(run: Path) -> dict[int, np.ndarray]:
+    """The similarity matrices ``[S, C, C]`` that a run kept, by trip count; empty where its method compares no clients."""
+    return kept_matrices(run, "similarity_")
 
 
 def curves(panels: Mapping[str, Mapping[str, Path]], title: str) -> Figure:
@@ -166,6 +171,45 @@ def label_distributions(counts: Mapping[str, Mapping[str, np.ndarray]], title: s
             line[0].set_ylabel("class")
         for axis in axes[-1]:
             axis.set_xlabel("client")
+        figure.suptitle(title)
+    return figure
+
+
+def bars(tests: Mapping[str, Mapping[str, Mapping]], title: str) -> Figure:
+    """Test accuracy with 95 % intervals: a column per dataset, a bar per line, received and trained models side by side.
+
+    Args:
+        tests: the ``test`` part of stored results by line and dataset.
+    """
+    tests = {dataset: lines for dataset, lines in tests.items() if lines}
+    with plt.rc_context(STYLE):
+        tallest = max(len(lines) for lines in tests.values())
+        size = (4.6 * len(tests), 0.45 * tallest + 1.2)
+        figure, axes = plt.subplots(1, len(tests), figsize=size, squeeze=False, sharey=True, layout="constrained")
+        for axis, (dataset, lines) in zip(axes[0], tests.items(), strict=True):
+            place = np.arange(len(lines))[::-1]
+            for model, colour, shift in zip(MODELS, (COLOURS[2], COLOURS[6]), (0.19, -0.19), strict=True):
+                mean = [100 * test[model]["mean"] for test in lines.values()]
+                half = [100 * (test[model]["ci95"] or 0) for test in lines.values()]
+                axis.barh(place + shift, mean, 0.36, xerr=half, color=colour, label=model, error_kw={"linewidth": 0.8})
+            axis.set(title=dataset, xlabel="test accuracy in %", yticks=place, yticklabels=list(lines))
+            low = min(test[model]["mean"] for test in lines.values() for model in MODELS)
+            axis.set_xlim(left=max(0, 100 * low - 8))
+        axes[0][0].legend(loc="lower right", fontsize=8)
+        figure.suptitle(title)
+    return figure
+
+
+def simple_bars(values: Mapping[str, Mapping[str, float]], what: str, title: str) -> Figure:
+    """One number for every line, a column per dataset."""
+    names = list(dict.fromkeys(name for lines in values.values() for name in lines))
+    with plt.rc_context(STYLE):
+        size = (3.0 * len(values) + 1.5, 0.3 * len(names) + 1.2)
+        figure, axes = plt.subplots(1, len(values), figsize=size, squeeze=False, sharey=True, layout="constrained")
+        place = np.arange(len(names))[::-1]
+        for axis, (dataset, lines) in zip(axes[0], values.items(), strict=True):
+            axis.barh(place, [lines.get(name, 0) for name in names], 0.7, color=COLOURS[6])
+            axis.set(title=dataset, xlabel=what, yticks=place, yticklabels=names)
         figure.suptitle(title)
     return figure
 
