@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test lint bench reproduce-tables figures wheel-check clean
+.PHONY: help setup quickstart test lint bench reproduce-tables figures report audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,16 +34,24 @@ lint: $(READY) ## check style
 bench: $(READY) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
 
-# PAPER, and comma-separated TABLE, DATASETS, METHODS, CLIENTS, SEEDS narrow what is run; DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan.
-PAPER ?= fedsa_gcl
+# PAPER (all of them by default), and comma-separated TABLE, DATASETS, METHODS, CLIENTS narrow what is run; SEEDS is how many (5), or which ([0]);
+# DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan run by run.
+PAPER ?= all
 DATA  := if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi;
-reproduce-tables: $(READY) ## run what a paper's tables lack, then write results/tables/PAPER (see docs/reproduction.md)
+reproduce-tables: $(READY) ## run what the papers' tables lack, then write results/tables (see docs/reproduction.md)
 	$(DATA) $(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
 	  $(if $(METHODS),--methods $(METHODS)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(ARGS)
 
-figures: $(READY) ## draw a paper's figures from the runs into results/figures/PAPER
-	$(DATA) $(PY) scripts/make_figures.py --paper $(PAPER) $(ARGS)
+figures: $(READY) ## draw the papers' figures from the runs and cells into results/figures
+	$(DATA) for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/reporting/papers/[!_]*.py))),$(PAPER)); do \
+	  $(PY) scripts/make_figures.py --paper $$paper $(ARGS) || exit 1; done
+
+report: $(READY) ## write results/report.html: every table beside the papers', one page that needs no server
+	$(PY) scripts/make_report.py $(ARGS)
+
+audit: $(READY) ## work out anew what the papers say about their tables: docs/audit.md
+	$(PY) scripts/audit_papers.py $(ARGS)
 
 wheel-check: $(READY) ## build the wheel, install it elsewhere and run it from outside the checkout
 	$(PY) -m pytest tests/test_packaging.py $(ARGS)

@@ -3,19 +3,24 @@
     python scripts/make_figures.py --paper fedsa_gcl
 
 Lines and heatmaps whose runs are not there are left out, and a figure without any is not drawn; label distributions need nothing
-but the data sets.
+but the data sets, ranks and bytes nothing but the cells.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from itertools import chain
 from pathlib import Path
 
 from fgl_bench.errors import UserError
+from fgl_bench.reporting import diagrams
 from fgl_bench.reporting.drawings.base import Sources, draw, drawings
 from fgl_bench.reporting.figures import save
-from fgl_bench.reporting.plan import load_paper
+from fgl_bench.reporting.plan import load_paper, papers
+from fgl_bench.reporting.published import read_published
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
@@ -24,7 +29,8 @@ def main() -> None:
         paper = load_paper(options.paper)
         datasets = tuple(options.datasets or dict.fromkeys(name for table in paper.tables for name in table.datasets))
         sources = Sources(paper, datasets, options.results, options.data_dir, tuple(options.extra))
-        for name, figure in draw(sources):
+        own = draw(sources) if paper.name in drawings() else ()
+        for name, figure in chain(own, diagrams.draw(paper, options.results, read_published(options.published / f"{paper.name}.csv"))):
             paths = save(figure, options.results / "figures" / options.paper / name)
             print("written:", ", ".join(str(path) for path in paths), flush=True)
     except UserError as error:
@@ -33,9 +39,10 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    result.add_argument("--paper", default="fedsa_gcl", choices=drawings())
+    result.add_argument("--paper", default="fedsa_gcl", choices=papers())
     result.add_argument("--datasets", nargs="+", default=[], help="of the convergence figures and the label distributions")
     result.add_argument("--results", type=Path, default=Path("results"), help="holds runs/ and cells/; figures/ is written")
+    result.add_argument("--published", type=Path, default=ROOT / "results" / "published", help="holds the papers' numbers")
     result.add_argument("--data-dir", help="default: $FGL_BENCH_DATA, or data")
     result.add_argument("--set", dest="extra", nargs="+", default=[], metavar="KEY=VALUE", help="as given to reproduce_tables.py")
     return result

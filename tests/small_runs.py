@@ -24,12 +24,14 @@ DEFAULTS = {
     "dtype": "float64",
     "agg_weight": "train",
     "local_epochs": 1,
+    "batch_nodes": None,
     "lr": 0.01,
     "weight_decay": 5e-4,
     "opt_state": "persist",
     "participation": 1.0,
     "eval_every": None,
     "mixing_at": (),
+    "metrics": (),
 }
 
 
@@ -68,6 +70,7 @@ def simulate(
     **settings: Any,
 ) -> Recorded:
     """Run ``algorithm`` on all federations (seeds) together, float64 and without dropout unless told otherwise."""
+    federations = [algorithm.federate(federation) for federation in federations]
     cfg = SimpleNamespace(**{**DEFAULTS, **settings})
     model = model or GCN(hidden=4, layers=2, dropout=0.0)
     budget = rounds * federations[0].num_clients if trips is None else trips
@@ -84,7 +87,7 @@ def simulate(
     scenario.run(sim)
     scores = sim.log.read()
     histories = [
-        History.of(f.seed, points, scores, scored_nodes(f.clients, f.metric)) for f, points in zip(federations, sim.points, strict=True)
+        History.of(f.seed, points, scores, scored_nodes(f.scored, f.metric)) for f, points in zip(federations, sim.points, strict=True)
     ]
     return Recorded(sim, histories, recorded)
 

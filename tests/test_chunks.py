@@ -28,3 +28,26 @@ def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
             for model in ("received", "trained"):
                 np.testing.assert_array_equal(whole.scores[model], chunked.scores[model])
             np.testing.assert_array_equal(whole.trips, chunked.trips)
+
+
+@pytest.mark.parametrize("model", ["sgc", "sign", "gamlp"])
+@pytest.mark.parametrize("mode", ["lazy", "precomputed"])
+@pytest.mark.parametrize("batch_nodes", ["null", 4])
+def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nodes, tmp_path):
+    changes = {**bench_speed.QUICK, "dtype": "float64", "model": model, "model.propagation": mode, "batch_nodes": batch_nodes}
+    job = {
+        "algorithm": "fedavg", "dataset": "csbm_cora", "clients": 6, "seeds": [0, 1], "rounds": 3, "device": "cpu", "cache_dir": str(tmp_path),
+    }  # fmt: skip
+    cfg, device, _, federations = bench_jobs.prepared({**job, "changes": changes})
+    network = fgl_bench.run.network(cfg, federations, device)
+    need = fgl_bench.run.needed(cfg, federations, device, network)
+    assert network.propagation == mode and (need.derived > 0) == (mode == "precomputed")
+    outcomes = []
+    for replicas in (None, 1, 2):
+        cfg.memory_budget_gb = need.program(1, replicas) / 1e9 + 1e-9
+        assert fgl_bench.run.chunks(cfg, federations, device)[1].replicas == replicas
+        outcomes.append(fgl_bench.run.simulate(cfg, federations, device, RunProgress("test", 1, False)))
+    for other in outcomes[1:]:
+        for whole, chunked in zip(outcomes[0].histories, other.histories, strict=True):
+            for kind in ("received", "trained"):
+                np.testing.assert_array_equal(whole.scores[kind], chunked.scores[kind])

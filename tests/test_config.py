@@ -99,7 +99,7 @@ def test_classes_and_yamls_are_twins(group: str) -> None:
 def test_a_yaml_is_called_like_its_module(group: str) -> None:
     for path in (CONF / group).glob("*.yaml"):
         target = yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"]
-        assert target.split(".")[-2] == path.stem, f"{path.name} is of {target}"
+        assert target.split(".")[-2].rstrip("_") == path.stem, f"{path.name} is of {target}"
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -152,6 +152,7 @@ def test_default_budget_is_two_thousand_trips() -> None:
     ("override", "key"),
     [
         ("local_epochs=0", "local_epochs=0"),
+        ("batch_nodes=0", "batch_nodes=0"),
         ("participation=0", "participation"),
         ("participation=1.01", "participation"),
         ("lr=0", "lr"),
@@ -172,6 +173,20 @@ def test_values_out_of_range_are_refused_by_name(override: str, key: str, tmp_pa
     with pytest.raises(UserError, match=re.escape(key)) as caught:
         validate(composed(f"results_dir={tmp_path}", override))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("model=gcn", "algorithm=fedavg"), "model=gcn needs a node's neighbours at run time"),
+        (("model=sgc", "algorithm=moon"), "the local objective of algorithm=moon needs all nodes of a client"),
+    ],
+)
+def test_mini_batches_of_nodes_are_refused_where_a_node_needs_others(overrides: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=re.escape(message)) as caught:
+        validate(composed(f"results_dir={tmp_path}", "batch_nodes=8", *overrides))
+    assert str(caught.value).startswith("batch_nodes=8: ") and "batch_nodes=null" in str(caught.value)
+    validate(composed(f"results_dir={tmp_path}", "batch_nodes=8", "model=gamlp", "algorithm=fedavg"))
 
 
 def test_default_configuration_is_valid(tmp_path: Path) -> None:
@@ -243,9 +258,14 @@ def finished_run(folder: Path) -> Path:
 
 FAKE_WANDB = """
 runs = []
+class Table:
+    def __init__(self, columns, data):
+        self.columns, self.data = columns, data
 class Run:
     def __init__(self, **settings):
         self.settings, self.rows, self.summary, self.done = settings, [], {}, False
+    def define_metric(self, name, step_metric):
+        assert step_metric == "trip"
     def log(self, row):
         self.rows.append(row)
     def finish(self):
@@ -267,7 +287,8 @@ def test_wandb_gets_one_run_per_seed_once(tmp_path: Path, monkeypatch: pytest.Mo
     runs = importlib.import_module("wandb").runs
     monkeypatch.delitem(sys.modules, "wandb")
     assert [(run.settings["group"], run.settings["id"]) for run in runs] == [("abc", "abc-3"), ("abc", "abc-7")]
-    assert runs[0].rows == [{"trip": 20.0, "val": 0.5}, {"trip": 40.0, "val": 0.625}] and runs[1].rows == [{"trip": 20.0}]
+    assert runs[0].rows[:-1] == [{"trip": 20.0, "val": 0.5}, {"trip": 40.0, "val": 0.625}] and runs[1].rows[:-1] == [{"trip": 20.0}]
+    assert runs[1].rows[-1]["scores"].data == [["received", "test", 0.75], ["trained", "test", 1.0]]
     assert runs[1].summary == {"test/received": 0.75, "test/trained": 1.0}
     assert all(run.done for run in runs)
 

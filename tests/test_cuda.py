@@ -13,6 +13,7 @@ from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.engine.dropout import Dropout, step_key
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
+from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from fgl_bench.run import simulation
 from tests.engine.graphs import federation, make_client
@@ -24,7 +25,7 @@ cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reas
 METHODS = {"fedavg": lambda: FedAvg(), "fedgta": lambda: FedGTA(**GTA)}
 SETTINGS = {
     "dtype": "float64", "agg_weight": "train", "local_epochs": 2, "lr": 0.01, "weight_decay": 5e-4, "opt_state": "persist",
-    "participation": 1.0, "eval_every": None, "mixing_at": (),
+    "batch_nodes": None, "participation": 1.0, "eval_every": None, "mixing_at": (), "metrics": (),
 }  # fmt: skip
 
 
@@ -33,10 +34,10 @@ class Settings:
         vars(self).update(SETTINGS | changes)
 
 
-def made(device, algorithm, scenario, *, rounds=4, chunk=None, dropout=0.0, dense=False, **changes):
+def made(device, algorithm, scenario, *, rounds=4, chunk=None, dropout=0.0, dense=False, model=None, **changes):
     """A simulation of two seeds of five clients."""
     parts = [federation([make_client(8 + 3 * i, seed=s, sparse=not dense) for i in range(5)], seed=s) for s in (0, 1)]
-    model = GCN(hidden=8, layers=2, dropout=dropout)
+    model = model or GCN(hidden=8, layers=2, dropout=dropout)
     sim = simulation(Settings(**changes), parts, model, algorithm, torch.device(device), rounds, rounds * 5, chunk, scenario.drops_uploads)
     return sim, parts
 
@@ -150,3 +151,11 @@ def test_no_round_reads_a_tensor_on_the_host(method, chunk, opt_state, monkeypat
     entered = []
     with_guard(sim, scenario, lambda: entered.append(1) or NoWaiting())
     assert entered and copies and not any(copies), "what the device needs of the host was copied before"
+
+
+@pytest.mark.parametrize("batch_nodes", [None, 2])
+@pytest.mark.parametrize("mode", ["lazy", "precomputed"])
+def test_no_round_of_a_decoupled_backbone_reads_a_tensor_on_the_host(mode, batch_nodes):
+    scenario = synchronous()
+    sim, _ = made("cpu", FedAvg(), scenario, rounds=6, model=GAMLP(mode, 2, 4, 2, 0.5), batch_nodes=batch_nodes)
+    with_guard(sim, scenario, NoWaiting)

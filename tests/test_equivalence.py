@@ -17,7 +17,10 @@ from tests.reference.small import small_federation
 from tests.small_runs import counts, simulate, synchronous
 from tests.small_runs import semi_async as stragglers
 
-GTA = {"steps": 5, "alpha": 0.5, "temperature": 20.0, "orders": 10, "moments": "hybrid", "threshold": 0.5, "propagation": "official"}
+GTA = {
+    "steps": 5, "alpha": 0.5, "temperature": 20.0, "orders": 10, "moments": "hybrid", "threshold": 0.5, "propagation": "official",
+    "weights": "confidence",
+}  # fmt: skip
 SAGCL = {
     "threshold": 0.5, "buffer": 2, "steps": 5, "keep": 0.5, "staleness_exponent": 0.5, "staleness": "one_plus", "lsc_temperature": None,
     "weights": "lsc", "clustercast": True, "push": "most_similar", "merge": "at_begin", "clusters": "sfm", "orders": 10,

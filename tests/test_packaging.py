@@ -60,7 +60,11 @@ def test_wheel_holds_every_module_and_every_yaml_once(wheel: Path) -> None:
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     yamls = {f"fgl_bench/conf/{path.relative_to(ROOT / 'conf').as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")}
     assert modules | yamls <= set(names) and len(names) == len(set(names))
-    assert {name.split("/")[0] for name in names} == {"fgl_bench", next(n for n in names if n.endswith("/METADATA")).split("/")[0]}
+    information = next(name for name in names if name.endswith("/METADATA")).split("/")[0]
+    assert {name.split("/")[0] for name in names} == {"fgl_bench", "hydra_plugins", information}
+    other = [path for pattern in ("page/*.*", "searches/*.yaml") for path in (ROOT / "src").rglob(pattern)]
+    kept = {path.relative_to(ROOT / "src").as_posix() for path in other}
+    assert len(kept) > 3 and kept <= set(names), "a file that the code reads is not in the wheel"
 
 
 def test_installed_command_works_outside_the_checkout(installed: Path, tmp_path: Path) -> None:

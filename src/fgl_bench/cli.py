@@ -22,6 +22,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from fgl_bench import tracking
+from fgl_bench.commands import COMMANDS
+from fgl_bench.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config import build, expand_paths, validate
 from fgl_bench.schema import config_folder, register_all
 from fgl_bench.wording import GROUPS, choices, explain
@@ -56,6 +58,8 @@ def main() -> None:
     if {"--help", "-h"} & set(sys.argv[1:]):
         print(help_text(sys.argv[1:]))
         return
+    if sys.argv[1:] and sys.argv[1] in COMMANDS:
+        sys.exit(command_of(sys.argv[1], sys.argv[2:]))
     sys.argv[1:] = keys_of_swept_groups(options_first(sys.argv[1:]))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, instead of being printed by Hydra
     sys.path.append(os.getcwd())  # for algorithm._target_=my_module.MyMethod with my_module.py in the current folder
@@ -87,6 +91,22 @@ def main() -> None:
     for error in untold:
         complain(error)
     sys.exit(1 if failures else 0)
+
+
+def command_of(name: str, arguments: list[str]) -> int:
+    """Run one of ``commands.py``; returns the exit status."""
+    try:
+        COMMANDS[name](arguments)
+        return 0
+    except KeyboardInterrupt:
+        print("fgl-bench: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # fgl-bench ls | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        complain(error)
+        return 1
 
 
 def options_first(arguments: list[str]) -> list[str]:
@@ -146,7 +166,7 @@ def kept(finished: list[Path]) -> str:
 def help_text(arguments: list[str]) -> str:
     """What ``--help`` prints: usage, the groups with their choices, the top-level keys with the comments of config.yaml."""
     folders = [Path(arguments[i + 1]) for i, text in enumerate(arguments[:-1]) if text in ("--config-dir", "-cd")]
-    lines = [USAGE, "Groups (GROUP=CHOICE); what a choice can set is shown by --cfg job"]
+    lines = [USAGE, COMMANDS_USAGE, "Groups (GROUP=CHOICE); what a choice can set is shown by --cfg job"]
     for group in GROUPS:
         lines += wrapped(f"  {group:<18} ", ", ".join(choices(group, folders)) or "(none yet)")
     lines += ["", "Keys (KEY=VALUE); those of a choice are set as algorithm.mu=0.1, split.ratios=[0.2,0.4,0.4], model.hidden=128"]

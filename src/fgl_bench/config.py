@@ -30,7 +30,9 @@ CHOICES = {
     "agg_weight": ("train", "nodes"),
     "eval_weight": ("test", "nodes"),
     "dtype": ("float32", "float64"),
+    "out_of_core": ("auto", True, False),
 }
+METRICS = ("accuracy", "auc", "auc_ovr", "macro_f1", "micro_f1")
 RESERVED = ("_target_", "_partial_", "_recursive_", "_convert_", "_args_")
 
 
@@ -41,6 +43,7 @@ class Settings:
     seeds: list[int] = MISSING
     num_clients: int = MISSING
     local_epochs: int = MISSING
+    batch_nodes: Optional[int] = MISSING  # noqa: UP045
     rounds: Optional[int] = MISSING  # noqa: UP045 (OmegaConf reads Optional on every version it supports)
     trips: Optional[int] = MISSING  # noqa: UP045
     participation: float = MISSING
@@ -50,6 +53,7 @@ class Settings:
     agg_weight: str = MISSING
     eval_weight: str = MISSING
     eval_every: Optional[int] = MISSING  # noqa: UP045
+    metrics: list[str] = MISSING
     targets: list[float] = MISSING
     mixing_at: list[int] = MISSING
     device: str = MISSING
@@ -57,6 +61,7 @@ class Settings:
     threads: Optional[int] = MISSING  # noqa: UP045
     memory_budget_gb: Optional[float] = MISSING  # noqa: UP045
     seeds_per_chunk: Optional[int] = MISSING  # noqa: UP045
+    out_of_core: Any = MISSING
     data_dir: str = MISSING
     results_dir: str = MISSING
     cache_dir: str = MISSING
@@ -100,11 +105,13 @@ def validate(cfg: DictConfig) -> None:
     for key, allowed in CHOICES.items():
         require(cfg[key] in allowed, key, cfg[key], "one of " + one_of(allowed))
     resolve_budget(cfg)
+    require(set(cfg.metrics) <= set(METRICS), "metrics", cfg.metrics, "a list of " + one_of(METRICS))
     check_ratios(cfg)
     check_device(cfg.device)
     check_writable(cfg.results_dir)
     classes = {group: check_node(OmegaConf.select(cfg, group)) for group in GROUPS}
     check_scenario(cfg, classes["algorithm"])
+    check_batch_nodes(cfg, classes["model"], classes["algorithm"])
 
 
 def check_numbers(cfg: DictConfig) -> None:
@@ -115,7 +122,7 @@ def check_numbers(cfg: DictConfig) -> None:
     require(min(seeds) >= 0, "seeds", seeds, "non-negative integers")
     for key in ("num_clients", "local_epochs"):
         require(cfg[key] >= 1, key, cfg[key], "an integer of at least 1")
-    for key in ("rounds", "trips", "eval_every", "threads", "seeds_per_chunk"):
+    for key in ("batch_nodes", "rounds", "trips", "eval_every", "threads", "seeds_per_chunk"):
         require(cfg[key] is None or cfg[key] >= 1, key, cfg[key], "null or an integer of at least 1")
     require(0 < cfg.participation <= 1, "participation", cfg.participation, "above 0 and at most 1")
     require(0 < cfg.lr < math.inf, "lr", cfg.lr, "a number above 0")
@@ -197,15 +204,38 @@ def check_scenario(cfg: DictConfig, method: Any) -> None:
         raise UserError(f"scenario={chosen}: algorithm={label(cfg, 'algorithm')} supports only scenario={one_of(supported)}")
 
 
+def check_batch_nodes(cfg: DictConfig, backbone: Any, method: Any) -> None:
+    """batch_nodes needs a backbone and a method that treat nodes one by one; raises UserError."""
+    if cfg.batch_nodes is None:
+        return
+    if getattr(backbone, "needs_neighbours", True):
+        raise UserError(
+            f"batch_nodes={cfg.batch_nodes}: model={label(cfg, 'model')} needs a node's neighbours at run time; "
+            "use batch_nodes=null, or a model without propagation between its layers (mlp, sgc, s2gc, sign, gbp, gamlp)"
+        )
+    if not getattr(method, "node_batches", True):
+        raise UserError(
+            f"batch_nodes={cfg.batch_nodes}: the local objective of algorithm={label(cfg, 'algorithm')} needs all nodes of a client; "
+            "use batch_nodes=null"
+        )
+
+
 def label(cfg: DictConfig, group: str) -> str:
     """The name under which a group's choice is reported (``fedprox``, ``cora``, ``semi_async``).
 
     That is its ``name`` key where it has one, else the choice made on the command line, else (a configuration made by hand, or an
-    overridden ``_target_``) the module's name for a class of this package and the class's own for another.
+    overridden ``_target_``) the module's name for a class of this package and the class's own for another. A method with
+    another one inside is called by both: ``fedsage_plus+fedgta``.
 
     Args:
         group: one of ``GROUPS``; ``scenario/sparsity`` is understood too.
     """
+    inner = OmegaConf.select(cfg, group.replace("/", ".")).get("strategy")
+    return chosen(cfg, group) + (f"+{class_label(inner, group)}" if is_object(inner) else "")
+
+
+def chosen(cfg: DictConfig, group: str) -> str:
+    """:func:`label` of the group's own object."""
     from hydra.core.hydra_config import HydraConfig
 
     node = OmegaConf.select(cfg, group.replace("/", "."))
@@ -219,13 +249,18 @@ def label(cfg: DictConfig, group: str) -> str:
         choice = hydra.runtime.choices.get(group.replace(".", "/"))
         if isinstance(choice, str) and not overridden:
             return choice
+    return class_label(node, group)
+
+
+def class_label(node: DictConfig, group: str) -> str:
+    """What an object of the group is called by its class alone."""
     module, _, cls = str(node.get("_target_")).rpartition(".")
     leaf = re.split(r"[./]", group)[-1]
     if not module.startswith("fgl_bench."):
         return cls.lower()
     if leaf in ("sparsity", "tracker"):  # several classes in one module: NoSparsity, LabelSparsity, Wandb
         return re.sub("^no$", "none", cls.lower().removesuffix(leaf))
-    return module.rpartition(".")[2]
+    return module.rpartition(".")[2].rstrip("_")  # global_
 
 
 def key_of(node: DictConfig) -> str:
@@ -236,6 +271,11 @@ def own_keys(node: DictConfig, cls: Any) -> list[str]:
     """The keys of ``node`` that are arguments of ``cls``: not Hydra's, nor a nested group that the class does not take."""
     nested = () if "sparsity" in getattr(cls, "__dataclass_fields__", {}) else ("sparsity",) * (key_of(node) == "scenario")
     return [str(key) for key in node if key not in (*RESERVED, *nested)]
+
+
+def is_object(value: Any) -> bool:
+    """Whether a key's value describes an object (``algorithm.strategy``)."""
+    return OmegaConf.is_dict(value) and "_target_" in value
 
 
 def check_node(node: DictConfig) -> Any:
@@ -271,6 +311,9 @@ def check_node(node: DictConfig) -> Any:
         OmegaConf.merge(OmegaConf.structured(make_schema(cls.__name__, fields)), {name: node[name] for name in given})
     except ValidationError as error:
         raise UserError(f"{key}.{error.full_key}: {wrong_type(error)}") from error
+    for name in given:
+        if is_object(node[name]):
+            check_node(node[name])
     for name, allowed in class_choices(cls).items():
         if name in given:
             require(node[name] in allowed, f"{key}.{name}", node[name], "one of " + one_of(allowed))
@@ -280,14 +323,15 @@ def check_node(node: DictConfig) -> Any:
 def build(node: DictConfig, **extra: Any) -> Any:
     """The object that a group's node describes: ``_target_`` called with the node's keys and ``extra``.
 
-    Lists and dictionaries arrive as plain Python ones.
+    Lists and dictionaries arrive as plain Python ones, a value that describes an object itself as that object.
 
     Raises:
         UserError: a key that does not fit the class, or whatever the class itself refuses, with the group's key in front.
     """
     cls = check_node(node)
     values = {name: node[name] for name in own_keys(node, cls)}
-    plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()}
+    objects = {name: build(value) for name, value in values.items() if is_object(value)}
+    plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()} | objects
     try:
         return cls(**plain, **extra)
     except (ValueError, TypeError) as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,27 +18,34 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.config import build, label, resolve_budget
 from fgl_bench.data.federation import Federation, build_federations
+from fgl_bench.data.served import Served
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.memory import Need, Plan, available_bytes, keep_freed_memory, plan, seed_bytes
+from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.workers import side_by_side
-from fgl_bench.evaluation.history import History
-from fgl_bench.evaluation.metrics import METRICS, scored_nodes
-from fgl_bench.evaluation.summary import MODELS, test_scores, trips_to_target
+from fgl_bench.errors import UserError
+from fgl_bench.evaluation.history import History, Point
+from fgl_bench.evaluation.members import scoring
+from fgl_bench.evaluation.metrics import scored_nodes, scores
+from fgl_bench.evaluation.summary import MODELS, other_scores, spread, test_scores, trips_to_target, unscored
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.console import show
+from fgl_bench.reporting.pictures import label_counts
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.reporting.store import (
     SCHEMA_VERSION,
+    Untrusted,
     code_state,
     config_hash,
     history_rows,
     identity,
-    is_complete,
+    read_summary,
     run_folder,
     versions,
     write_run,
 )
+from fgl_bench.scenarios.base import participants
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.seeding import derive_seed
 
@@ -47,11 +54,16 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass
 class Outcome:
-    """What simulating all seeds gave: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count."""
+    """What simulating all seeds gave: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count.
+
+    Besides, for methods that say so: costs by name, for every seed, and bytes between clients ``[S, C, C]``.
+    """
 
     histories: list[History]
     mixing: dict[int, np.ndarray]
     similarity: dict[int, np.ndarray]
+    costs: dict[str, list[float]] = field(default_factory=dict)
+    exchanged: np.ndarray | None = None
 
 
 def run(cfg: DictConfig) -> Path:
@@ -63,8 +75,9 @@ def run(cfg: DictConfig) -> Path:
     folder = run_folder(
         Path(cfg.results_dir), names["dataset"], names["split"], cfg.num_clients, names["scenario"], names["algorithm"], digest
     )
-    if is_complete(folder) and not cfg.overwrite:
-        show(json.loads((folder / "summary.json").read_text(encoding="utf-8")), folder, again=True)
+    earlier = stored(folder)
+    if earlier is not None and not cfg.overwrite:
+        show(earlier, folder, again=True)
         return folder
 
     device = pick_device(cfg.device)
@@ -87,10 +100,20 @@ def run(cfg: DictConfig) -> Path:
         summary,
         history_rows(outcome.histories, weights),
         {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
-        | {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()},
+        | {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
+        | ({} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}),
     )
     show(summary, folder, again=False)
     return folder
+
+
+def stored(folder: Path) -> dict | None:
+    """The summary of the complete run in ``folder``; None, and a warning where there is something else, if there is none."""
+    try:
+        return read_summary(folder)
+    except Untrusted as reason:
+        print(f"warning: {folder} is not used: {reason}; what is there will be kept under another name", file=sys.stderr)
+        return None
 
 
 def pick_device(name: str) -> torch.device:
@@ -101,36 +124,78 @@ def pick_device(name: str) -> torch.device:
 
 
 def prepare(cfg: DictConfig) -> list[Federation]:
-    """The federations of all seeds."""
+    """The federations of all seeds; with ``out_of_core=auto`` in files where their features would take a third of the memory."""
+    dataset, on_disk = build(cfg.dataset), cfg.out_of_core
+    if on_disk == "auto":
+        on_disk = 3 * dataset.feature_bytes() > (cfg.memory_budget_gb or available_bytes(torch.device("cpu")) / 1e9) * 1e9
     return build_federations(
-        build(cfg.dataset),
+        dataset,
         build(cfg.split),
         build(cfg.scenario.sparsity),
         num_clients=cfg.num_clients,
         seeds=list(cfg.seeds),
         data_dir=cfg.data_dir,
         cache_dir=cfg.cache_dir,
+        out_of_core=on_disk,
     )
+
+
+def reported(cfg: DictConfig, federation: Federation) -> list[str]:
+    """The dataset's metric, which models are selected by, and those of ``metrics``."""
+    return [federation.metric, *(name for name in cfg.metrics if name != federation.metric)]
+
+
+def history(cfg: DictConfig, federation: Federation, points: list[Point], log: np.ndarray, prelude: int) -> History:
+    """The evaluation points of one seed with all metrics."""
+    first, *others = ((name, scored_nodes(federation.scored, name)) for name in reported(cfg, federation))
+    return History.of(federation.seed, points, log, first[1], prelude, dict(others))
+
+
+def budget(cfg: DictConfig, device: torch.device) -> int:
+    """Bytes that programs may take."""
+    return int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
+
+
+def network(cfg: DictConfig, federations: Sequence[Federation], device: torch.device) -> Backbone:
+    """The configured backbone, settled for these federations and the budget of memory."""
+    rounds, _ = resolve_budget(cfg)
+
+    def fits(model: Backbone) -> bool:
+        return needed(cfg, federations, device, model).program(1, 1) <= budget(cfg, device)
+
+    first, steps = federations[0], rounds * cfg.local_epochs
+    return build(cfg.model).settle(first.observed, first.num_classes, device, steps, cfg.batch_nodes, fits)
+
+
+def needed(cfg: DictConfig, federations: Sequence[Federation], device: torch.device, model: Backbone) -> Need:
+    """The memory that one seed needs with this backbone."""
+    method: Algorithm = build(cfg.algorithm)
+    model, first = method.backbone(model), federations[0]
+    layout, widths = model.layout(first.num_features, first.num_classes), model.activations(first.num_features, first.num_classes)
+    stacks, copies = build(cfg.scenario).keeps(cfg.participation, method)
+    stacks += method.stacks + (2 if method.trains else 0)  # Adam's two moments
+    itemsize, operators = DTYPES[cfg.dtype].itemsize, model.operators + method.operators
+    return seed_bytes(federations, layout, widths, stacks, itemsize, device, operators, copies, model.copies())
 
 
 def chunks(cfg: DictConfig, federations: Sequence[Federation], device: torch.device) -> tuple[Need, Plan]:
     """The memory that one seed needs, and how many seeds and clients to train together."""
-    method: Algorithm = build(cfg.algorithm)
-    layout = method.backbone(build(cfg.model)).layout(federations[0].num_features, federations[0].num_classes)
-    budget = int(cfg.memory_budget_gb * 1e9) if cfg.memory_budget_gb else available_bytes(device)
-    widths = [shape[-1] for shape in layout.shapes.values()]
-    stacks, copies = build(cfg.scenario).keeps(cfg.participation, method)
-    stacks += method.stacks + (2 if method.trains else 0)  # Adam's two moments
-    need = seed_bytes(federations, layout, widths, stacks, DTYPES[cfg.dtype].itemsize, device, 1 + method.operators, copies)
-    return need, plan(federations, layout, widths, need, device, budget, cfg.seeds_per_chunk)
+    model = network(cfg, federations, device)
+    need, first = needed(cfg, federations, device, model), federations[0]
+    model = build(cfg.algorithm).backbone(model)
+    layout, widths = model.layout(first.num_features, first.num_classes), model.activations(first.num_features, first.num_classes)
+    return need, plan(federations, layout, widths, need, device, budget(cfg, device), cfg.seeds_per_chunk)
 
 
-def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.device, progress: RunProgress) -> Outcome:
+def simulate(
+    cfg: DictConfig, federations: Sequence[Federation], device: torch.device, progress: RunProgress, chunking: Plan | None = None
+) -> Outcome:
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
     rounds, trips = resolve_budget(cfg)
-    model: Backbone = build(cfg.model)
-    scenario = build(cfg.scenario)
-    _, chunking = chunks(cfg, federations, device)
+    scenario, method = build(cfg.scenario), build(cfg.algorithm)
+    federations = [method.federate(federation) for federation in federations]
+    model = network(cfg, federations, device)
+    chunking = chunking or chunks(cfg, federations, device)[1]
     keep_freed_memory()
     parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
 
@@ -140,13 +205,12 @@ def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.d
             sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
             sim.progress = partial(progress, number)
             scenario.run(sim)
-            scores = sim.log.read()
+            log = sim.log.read()
             histories = [
-                History.of(federation.seed, points, scores, scored_nodes(federation.clients, federation.metric), sim.algorithm.prelude())
-                for federation, points in zip(part, sim.points, strict=True)
+                history(cfg, federation, points, log, sim.algorithm.prelude()) for federation, points in zip(part, sim.points, strict=True)
             ]
             kept = ({at: matrix.cpu().numpy() for at, matrix in found.items()} for found in (sim.mixing, sim.similarity))
-            return Outcome(histories, *kept)
+            return Outcome(histories, *kept, sim.algorithm.costs(), sim.algorithm.exchanged())
 
         return simulate_part
 
@@ -155,6 +219,8 @@ def simulate(cfg: DictConfig, federations: Sequence[Federation], device: torch.d
         [history for outcome in outcomes for history in outcome.histories],
         {at: np.concatenate([outcome.mixing[at] for outcome in outcomes]) for at in outcomes[0].mixing},
         {at: np.concatenate([outcome.similarity[at] for outcome in outcomes]) for at in outcomes[0].similarity},
+        {name: [value for outcome in outcomes for value in outcome.costs[name]] for name in outcomes[0].costs},
+        None if outcomes[0].exchanged is None else np.concatenate([outcome.exchanged for outcome in outcomes]),
     )
 
 
@@ -180,7 +246,10 @@ def simulation(
     batch = Batch([client for f in federations for client in f.observed], dtype, device)
     same = all(f.observed is f.clients for f in federations)
     evaluation = batch if same else Batch([client for f in federations for client in f.clients], dtype, device)
+    batch.per_federation = evaluation.per_federation = clients
     model = algorithm.backbone(model)
+    if cfg.batch_nodes is not None and model.needs_neighbours:  # what the method has put around the backbone does
+        raise UserError(f"batch_nodes={cfg.batch_nodes}: the method's own network needs a node's neighbours; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     rows = []
     for seed in seeds:
@@ -190,24 +259,42 @@ def simulation(
     sizes = batch.num_train if cfg.agg_weight == "train" else batch.num_nodes
     weights = torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), clients)
     full = cfg.participation == 1 and not drops_uploads
-    setting = Setting(seeds, clients, federations[0].num_classes, model, layout, batch, weights, cfg.local_epochs, cfg.lr, full)
+    server = Batch([f.server for f in federations], dtype, device) if isinstance(federations[0], Served) else None
+    setting = Setting(
+        seeds,
+        clients,
+        federations[0].num_classes,
+        model,
+        layout,
+        batch,
+        weights,
+        cfg.local_epochs,
+        cfg.lr,
+        full,
+        tuple(f.cross_edges for f in federations),
+        server,
+    )
+    check_labels(algorithm, federations[0])
     algorithm.prepare(setting)
     initial = algorithm.initialise(initial)
     streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
-    trainer = Trainer(
+    trainer = (Trainer if server is None else partial(ServedTrainer, server, weights))(
         algorithm,
         model,
         layout,
         batch,
         evaluation,
-        METRICS[federations[0].metric],
+        scoring(scores(reported(cfg, federations[0])), federations, device),
         torch.tensor(streams, dtype=torch.int64, device=device),
         local_epochs=cfg.local_epochs,
         lr=cfg.lr,
         weight_decay=cfg.weight_decay,
         reset_optimiser=cfg.opt_state == "reset",
         chunk=chunk,
+        batch_nodes=cfg.batch_nodes,
     )
+    members = len(federations[0].scored)
+    pooled = members != clients
     return Simulation(
         algorithm,
         setting,
@@ -215,10 +302,19 @@ def simulation(
         initial,
         rounds,
         trips,
-        cfg.eval_every or clients,
+        cfg.eval_every or members,
         cfg.participation,
-        mixing_at=tuple(cfg.mixing_at),
+        mixing_at=() if pooled else tuple(cfg.mixing_at),
+        stands_for=participants(cfg.participation, members) if pooled else 1,
+        metrics=len(reported(cfg, federations[0])),
     )
+
+
+def check_labels(algorithm: Algorithm, federation: Federation) -> None:
+    """Whether the method is defined for the dataset's labels; raises UserError."""
+    if federation.clients[0].labels.ndim > 1 and not algorithm.multilabel:
+        name = type(algorithm).__name__.lower()
+        raise UserError(f"algorithm={name}: needs one class a node; dataset={federation.dataset} has several labels a node")
 
 
 def summarise(
@@ -250,11 +346,14 @@ def summarise(
         "metric": federations[0].metric,
         "selection": "best validation score of the whole federation, earliest of equals",
         "test": {model: test_scores(histories, model, weights) for model in MODELS},
+        "unscored_clients": unscored(histories),
+        **({"metrics": other_scores(histories, weights)} if histories[0].others else {}),
         "client_trips": {
             "total": int(histories[0].trips[-1]),
             "to_target": {f"{target:g}": trips_to_target(histories, target, budget, weights) for target in cfg.targets},
         },
         "bytes": moved(histories),
+        **({"costs": {name: spread(each) | {"per_seed": each} for name, each in outcome.costs.items()}} if outcome.costs else {}),
         "virtual_time": float(np.mean([h.time[-1] for h in histories])),
         "staleness": staleness(histories),
         "seconds": seconds,
@@ -272,6 +371,7 @@ def summarise(
             "features": federations[0].num_features,
             "classes": federations[0].num_classes,
         },
+        "label_counts": label_counts([client.labels for client in federations[0].clients], federations[0].num_classes),
     }  # fmt: skip
 
 

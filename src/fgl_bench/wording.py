@@ -17,7 +17,9 @@ from fgl_bench.schema import config_folder
 
 GROUPS = ("algorithm", "dataset", "split", "model", "scenario", "scenario/sparsity", "tracker", "experiment")
 MOST_LINES = 6
+STRATEGY = "algorithm@algorithm.strategy"
 TECHNICAL = re.compile(r"^\s*(full_key|object_type|reference_type|ref_type)\s*[:=]")
+LAUNCHERS = {"hydra/launcher/joblib": "joblib", "hydra/launcher/submitit_local": "slurm", "hydra/launcher/submitit_slurm": "slurm"}
 KINDS = {"Float": "a number", "Integer": "an integer", "Boolean": "true or false", "String": "a string", "bool": "true or false"}
 
 
@@ -56,6 +58,8 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 def missing_choice(error: MissingConfigException) -> str:
     """``dataset=nope: there is no such dataset; allowed: ...``."""
     path = str(error.missing_cfg_file or "")
+    if path in LAUNCHERS:
+        return f"hydra/launcher: {path.rpartition('/')[2]} is not installed: pip install 'fgl-bench[{LAUNCHERS[path]}]'"
     group = max((group for group in GROUPS if path.startswith(f"{group}/")), key=len, default="")
     name = path[len(group) + 1 :]
     return f"{group}={name}: there is no such {group}{suggest(name, error.options or choices(group))}" if group else plain(error)
@@ -101,6 +105,10 @@ def unreadable(error: OverrideParseException) -> str:
 
 def plain(error: BaseException) -> str:
     """The error's own words and its causes', without OmegaConf's technical lines, cut to a few lines."""
+    if f"Could not override '{STRATEGY}'" in str(error):
+        paths = [config_folder() / "algorithm" / f"{name}.yaml" for name in choices("algorithm")]
+        takers = [path.stem for path in paths if path.is_file() and "/algorithm@strategy" in path.read_text(encoding="utf-8")]
+        return f"{STRATEGY}: this algorithm takes no strategy; allowed with {', '.join(takers)}"
     lines = [line.strip() for part in causes(error) for line in str(part).splitlines() if line.strip() and not TECHNICAL.match(line)]
     return "\n".join(dict.fromkeys(lines[:MOST_LINES]))
 

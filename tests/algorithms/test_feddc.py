@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from fgl_bench.algorithms.feddc import FedDC
 from fgl_bench.algorithms.scaffold import Scaffold
 from fgl_bench.errors import UserError
+from fgl_bench.models.sgc import SGC
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
 from tests.algorithms.stateful import assert_follows, same_rows, use_sgd, watch_states
@@ -122,7 +124,7 @@ def test_the_added_gradient_by_hand():
     algorithm = method(alpha=0.4, clip=None)
     algorithm.correction = torch.tensor([[[0.2 * 1.5 + 0.25 - 0.75]]])  # alpha_i = 0.2, h = 1.5, a = 0.5, a_i = 0.75
     algorithm._alpha = torch.tensor([[[0.2]]])
-    batch = type("Batch", (), {"size": 1})()
+    batch = type("Batch", (), {"size": 1, "num_train": np.ones(1)})()
     step = type("Step", (), {"epoch": 0, "batch": batch, "theta": torch.tensor([[3.0]]), "received": torch.tensor([[3.0]])})()
     first = algorithm.correct_gradient(step, torch.tensor([[1.0]])).clone()
     assert first.item() == pytest.approx(1.0 + 0.2 * (3 - (3 - 1.5)) + 0.5 / 2 - 0.75)
@@ -161,3 +163,8 @@ def test_batching_changes_nothing(participation):
 def test_a_clip_of_zero_is_refused():
     with pytest.raises(UserError, match="algorithm.clip=0"):
         run(method(clip=0.0))
+
+
+def test_clients_that_have_gone_through_their_mini_batches_add_nothing():
+    """Chunks decide how long a client waits for those with more mini-batches; its state must not depend on it."""
+    assert_batching_changes_nothing(method, synchronous, model=SGC("lazy", 2), batch_nodes=2)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.local import Local
+from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, trips_of, watch
 from tests.engine.graphs import federation, make_client, permuted
 from tests.reference.small import small_federation
@@ -139,3 +141,58 @@ def test_bytes_by_hand():
     assert history.download.tolist() == [4 * n * MODEL_SCALARS for n in (0, 5, 10, 15, 20)]
     raw = run(method(moments="raw", orders=6)).histories[0]
     assert raw.upload[-1] == 4 * 20 * (MODEL_SCALARS + 6 * 3 + 1)
+
+
+# ---- ablations
+
+
+def test_without_moments_everybody_is_one_cluster():
+    algorithm = method(moments="none")
+    calls = watch(algorithm, "mix")
+    result = run(algorithm)
+    assert_same_trips(result, run(method(threshold=-1.0)), fewest=40)
+    for (reports, _), mixing in calls:
+        assert set(reports) == {"confidence"}
+        torch.testing.assert_close(mixing.matrix().sum(-1), torch.ones(2, 5, dtype=torch.float64), **TIGHT)
+    assert result.sim.similarity == {} and calls
+
+
+@pytest.mark.parametrize(("weights", "counts"), [("samples", [1.0, 3.0, 2.0, 2.0]), ("uniform", [1.0, 1.0, 1.0, 1.0])])
+def test_without_confidence_clusters_stay_and_members_count_by(weights, counts):
+    algorithm = method(threshold=0.5, weights=weights)
+    algorithm.setting = SimpleNamespace(full_participation=True, weights=torch.tensor([[1.0, 3.0, 2.0, 2.0]], dtype=torch.float64))
+    moments = torch.tensor([DIRECTIONS], dtype=torch.float64)
+    matrix = algorithm.mix({"moments": moments}, torch.ones(1, 4, dtype=torch.bool)).matrix()[0]
+    share = counts[0] / (counts[0] + counts[1])
+    torch.testing.assert_close(matrix[:2, :2], torch.tensor([[share, 1 - share]] * 2, dtype=torch.float64))
+    assert torch.equal(matrix[2:], torch.eye(4, dtype=torch.float64)[2:])
+
+
+def test_without_either_part_it_is_fedavg():
+    bare = run(method(moments="none", weights="samples"))
+    assert_same_trips(bare, run(FedAvg()), exact=True, fewest=40)
+    assert bare.histories[0].upload.tolist() == run(FedAvg()).histories[0].upload.tolist()
+
+
+def test_bytes_of_the_ablations():
+    assert run(method(moments="none")).histories[0].upload[-1] == 4 * 20 * (MODEL_SCALARS + 1)
+    assert run(method(weights="samples")).histories[0].upload[-1] == 4 * 20 * (MODEL_SCALARS + 60)
+
+
+@pytest.mark.parametrize("changes", [{}, {"moments": "none"}, {"weights": "samples"}])
+def test_who_is_absent_keeps_its_model(changes):
+    algorithm = method(threshold=0.9, **changes)
+    calls = watch(algorithm, "mix")
+    run(algorithm, participation=0.4, rounds=6)
+    for (_, arrived), mixing in calls:
+        matrix, eye = mixing.matrix(), torch.eye(5, dtype=torch.float64)
+        assert (arrived.sum(1) == 2).all()
+        torch.testing.assert_close(matrix[~arrived], eye.expand(2, 5, 5)[~arrived])
+        # Nobody hears from an absent client.
+        assert (matrix * (arrived[:, :, None] & ~arrived[:, None])).sum() == 0
+    assert len(calls) == 6
+
+
+@pytest.mark.parametrize("changes", [{"moments": "none"}, {"weights": "uniform"}])
+def test_batching_changes_nothing(changes):
+    assert_batching_changes_nothing(lambda: method(**changes), synchronous, participation=0.5)

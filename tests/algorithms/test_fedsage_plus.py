@@ -17,6 +17,7 @@ from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.noise import normal
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
+from fgl_bench.models.gin import GIN
 from fgl_bench.models.graphsage import GraphSAGE
 from tests.algorithms.comparing import UniformAverage, assert_same_trips, watch
 from tests.engine.graphs import federation, from_edges, make_client
@@ -26,6 +27,7 @@ from tests.small_runs import simulate, synchronous
 KEYS = {
     "max_neighbours": 3, "gen_rounds": 2, "hidden_share": 0.5, "latent": 5, "encoder_hidden": 4, "gen_hidden": [6, 7], "gen_dropout": 0.0,
     "gen_lr": None, "gen_weight_decay": 0.0, "degree_weight": 0.9, "feature_weight": 1.1, "class_weight": 0.8, "weighting": "uniform",
+    "hide": "auto", "strategy": None,
 }  # fmt: skip
 SAGE = GraphSAGE(hidden=4, layers=2, dropout=0.0)
 MODEL = 2 * 6 * 4 + 4 + 2 * 4 * 3 + 3
@@ -247,7 +249,7 @@ def test_the_classifier_takes_the_objectives_gradient():
 # ---- mended graphs
 
 
-@pytest.mark.parametrize("model", [SAGE, GCN(hidden=4, layers=3, dropout=0.0)])
+@pytest.mark.parametrize("model", [SAGE, GCN(hidden=4, layers=3, dropout=0.0), GIN(4, 2, 0.0, "batch", "mlp")])
 @pytest.mark.parametrize("sparse", [True, False])
 def test_graphs_being_mended_are_the_mended_graphs(model, sparse):
     """The differentiable view, the mended batch and its parts agree, on real nodes, with the graph written out."""

@@ -12,7 +12,7 @@ from torch_geometric.nn import GCNConv
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedtad import FedTAD, PseudoGraph, generate, reliability, return_probabilities, spread
-from fgl_bench.engine.batch import adjacency, gcn_operator, mean_operator
+from fgl_bench.engine.batch import adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.noise import normal
 from fgl_bench.errors import UserError
@@ -112,7 +112,10 @@ def test_pseudo_graphs_join_the_most_similar_rows_both_ways():
         degree = expected.sum(1)
         h = torch.randn(2 * 3, 9, 2, dtype=torch.float64)
         symmetric = expected / (degree[:, None] * degree[None]).sqrt()
-        for build, matrix in ((gcn_operator, symmetric), (mean_operator, expected / degree[:, None]), (adjacency, expected)):
+        alone = expected - torch.eye(9)
+        scale = alone.sum(1).clamp(min=1).rsqrt()
+        wanted = {gcn_operator: symmetric, mean_operator: expected / degree[:, None], adjacency: expected}
+        for build, matrix in {**wanted, plain_operator: scale[:, None] * alone * scale}.items():
             torch.testing.assert_close((graph.operator(build) @ h)[3 * s + 1], matrix @ h[3 * s + 1])
 
 

@@ -19,7 +19,9 @@ import scipy.sparse as sp
 from fgl_bench.errors import UserError
 from tests.data.graphs import configured, need
 
-DOWNLOADABLE = ["cora", "photo", "physics", "tolokers", "chameleon_filtered", "dblp", "citeseer_full", "actor", "cornell5", "ogbn_arxiv"]
+DOWNLOADABLE = [
+    "cora", "photo", "physics", "tolokers", "chameleon_filtered", "dblp", "citeseer_full", "actor", "cornell5", "ogbn_arxiv", "flickr",
+]  # fmt: skip
 NOT_DOWNLOADABLE = ["facebook_page_page", "github_social", "deezer_europe", "twitch"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.memory import Need, activation_bytes, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
+from fgl_bench.engine.propagation import Hops, identity
 from tests.engine.graphs import federation, make_client
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -62,6 +65,26 @@ def test_the_graphs_of_a_batch_are_as_large_as_estimated(sparse, sizes):
     assert batch.training_nodes.index.numel()
     measured = sum(tensors(batch, {}).values())
     assert graph_bytes(clients, 1, 4, CPU) == pytest.approx(measured, rel=0.05)
+
+
+@pytest.mark.parametrize("sizes", [(40, 60, 50), (60, 60)])
+def test_hops_made_beforehand_are_as_large_as_estimated_and_chunks_are_views(sizes):
+    clients = [make_client(size, 0.05, features=400) for size in sizes]
+    batch, hops = Batch(clients, torch.float32, CPU), Hops(identity(3))
+    whole = batch.derived(hops)
+    assert sum(tensors(whole, {}).values()) == len(sizes) * max(sizes) * 4 * 400 * 4
+    need = seed_bytes([federation(clients)], LAYOUT, WIDTHS, STACKS, ITEM, CPU, copies=2, derived=4)
+    assert need.derived == 3 * whole.values.numel() * 4
+    assert need.program(1) - seed_bytes([federation(clients)], LAYOUT, WIDTHS, STACKS, ITEM, CPU, copies=2).program(1) == need.derived
+    part = batch.select([1]).derived(hops)
+    assert part.values.untyped_storage().data_ptr() == whole.values.untyped_storage().data_ptr()
+
+
+def test_seeds_with_one_partition_share_what_is_made_beforehand():
+    client = make_client(20)
+    seeds = [replace(client, train=client.val, val=client.train), client]  # other masks, the same features and edges
+    batch = Batch(seeds, torch.float32, CPU)
+    assert batch.derived(Hops(identity(2))).values.shape[0] == 1
 
 
 def test_everything_at_once_where_it_fits():

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.metrics.pairwise import cosine_similarity
 
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.mixing import Mixing, cosine, normalise
+from fgl_bench.engine.mixing import Blockwise, Mixing, cosine, normalise
 
 LAYOUT = ParameterLayout({"base": (2, 2), "head": (3,)}, inputs=("base",))
 weights = hnp.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 5)), elements=st.floats(0, 1e6))
@@ -146,3 +146,32 @@ def test_weights_in_double_precision_mix_single_precision_models():
     result = Mixing(m).apply(models, torch.zeros_like(models), LAYOUT)
     assert result.dtype == torch.float32
     torch.testing.assert_close(result.double(), naive(m, models.double()), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("receivers", [None, torch.tensor([[True, False, True], [True, True, True]])])
+def test_every_block_has_its_own_matrix_and_what_lies_in_none_stays(receivers):
+    """Columns of one parameter mixed by two matrices, a rank-one one for the bias, nothing for the rest."""
+    layout = ParameterLayout({"weight": (4, 2), "bias": (3,), "own": (5,)})
+    draw = torch.Generator().manual_seed(0)
+    models, received = (torch.randn(2, 3, layout.size, dtype=torch.float64, generator=draw) for _ in range(2))
+    first, second = (torch.softmax(torch.randn(2, 3, 3, dtype=torch.float64, generator=draw), -1) for _ in range(2))
+    common = torch.softmax(torch.randn(2, 1, 3, dtype=torch.float64, generator=draw), -1)
+    blocks = (
+        (first, lambda theta, layout: layout.view(theta, "weight")[:, :, 0]),
+        (second, lambda theta, layout: layout.view(theta, "weight")[:, :, 1:]),
+        (common, lambda theta, layout: layout.view(theta, "bias")),
+    )
+    before, kept = models.clone(), received.clone()
+    mixed = Blockwise(first, receivers, blocks=blocks).apply(models, received, layout)
+    assert torch.equal(models, before)
+    for s in range(2):
+        for i in range(3):
+            row = {name: view[0] for name, view in layout.views(mixed[s, i][None]).items()}
+            if receivers is not None and not receivers[s, i]:
+                assert torch.equal(mixed[s, i], kept[s, i])
+                continue
+            sources = [{name: view[0] for name, view in layout.views(before[s, j][None]).items()} for j in range(3)]
+            torch.testing.assert_close(row["weight"][:, 0], sum(first[s, i, j] * sources[j]["weight"][:, 0] for j in range(3)))
+            torch.testing.assert_close(row["weight"][:, 1], sum(second[s, i, j] * sources[j]["weight"][:, 1] for j in range(3)))
+            torch.testing.assert_close(row["bias"], sum(common[s, 0, j] * sources[j]["bias"] for j in range(3)))
+            assert torch.equal(row["own"], sources[i]["own"])

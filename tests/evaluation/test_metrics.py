@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.evaluation.metrics import accuracy, auc, scored_nodes
-from tests.engine.graphs import from_edges, make_client
+from fgl_bench.evaluation.summary import unscored
+from tests.engine.graphs import federation, from_edges, make_client
+from tests.small_runs import simulate, synchronous
 
 
 def masked(labels, val, test):
@@ -84,3 +88,26 @@ def test_auc_of_a_perfect_and_of_an_indifferent_classifier():
     batch, sizes = batch_of(client), scored_nodes([client], "auc")[0].tolist()
     assert auc(scores_of(client.labels.tolist()), batch)[0].tolist() == sizes
     assert auc(scores_of([0.5] * 40), batch)[0].tolist() == [size / 2 for size in sizes]
+
+
+def test_auc_of_a_whole_run_is_scikit_learns_and_one_class_clients_are_left_out():
+    """In single precision, where ties are made by rounding; the last client's test nodes are of one class."""
+    clients = [make_client(size, classes=2, seed=size) for size in (40, 25, 30)]
+    labels = np.where(clients[2].test, 1, clients[2].labels)
+    clients[2] = replace(clients[2], labels=labels)
+    run = simulate([federation(clients, classes=2, metric="auc")], Local(), synchronous(), rounds=3, dtype="float32")
+    history, (scored,) = run.histories[0], [scored_nodes(clients, "auc")]
+    assert scored[:2].all() and scored[2, 1] == 0
+    model, batch, layout = run.sim.setting.model, run.sim.setting.batch, run.sim.setting.layout
+    views = layout.views(torch.stack([trips[-1][1] for trips in run.trips]))
+    logits = model.forward(views, batch, model.first(views, batch), no_dropout).logits.double().numpy()
+    each = history.each("trained")[-1]
+    for i, client in enumerate(clients):
+        for j, mask in enumerate((client.val, client.test)):
+            if scored[i, j]:
+                expected = roc_auc_score(client.labels[mask], (logits[i, :, 1] - logits[i, :, 0])[: client.num_nodes][mask])
+                assert each[i, j] == pytest.approx(expected, abs=1e-6)
+            else:
+                assert np.isnan(each[i, j])
+    assert unscored([history])["test"] == [1]
+    assert history.pooled("trained")[-1, 1] == pytest.approx((each[:2, 1] * scored[:2, 1]).sum() / scored[:2, 1].sum())

@@ -110,3 +110,14 @@ def test_points_of_a_prelude_are_not_selected():
     assert trips_to(run, "received", 0.9) is None and trips_to(run, "received", 0.2) == int(run.trips[2])
     run.prelude = 10**6
     assert best(run, "received") == 0, "a run that ends within its prelude is still scored"
+
+
+def test_clients_without_a_score_are_counted_by_seed():
+    """As ``scored_nodes`` says: with AUC a client whose nodes are of one class has none."""
+    first = history([[[4, 0], [0, 3], [1, 1]]], [[5, 0], [0, 4], [2, 2]])
+    second = history([[[4, 2], [1, 0], [1, 1]]], [[5, 3], [2, 0], [2, 2]], seed=1)
+    assert summary.unscored([first, second]) == {"val": [1, 0], "test": [1, 1]}
+    got = summary.test_scores([first, second], "received")
+    assert got["per_seed"] == pytest.approx([4 / 6, 3 / 5]), "weighted by the nodes of those that have a score"
+    assert got["macro"]["mean"] == pytest.approx((0.625 + (2 / 3 + 1 / 2) / 2) / 2)
+    assert got["per_client"][0][0] is None and got["per_client"][1][1] is None

@@ -13,6 +13,8 @@ from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.gcn import GCN
 from tests.engine.graphs import make_client, permuted
+from tests.models.checking import assert_equals_plain, awkward_clients, random_models
+from tests.reference.decoupled import gcn_matrix
 from tests.reference.models import GCN as PlainGCN
 from tests.reference.models import initial_parameters, write_parameters
 
@@ -116,3 +118,29 @@ def test_initial_parameters_are_glorot_uniform_with_zero_biases():
         assert not torch.equal(first[name], other[name])
         assert 0.9 * bound < first[name].abs().max() <= bound
         assert first[name].std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_linear_head_follows_convolutions_that_are_all_hidden(layers):
+    # FED-PUB's network: convolution, ReLU, dropout, convolution, ReLU, dropout, linear layer.
+    clients, model = awkward_clients(), GCN(HIDDEN, layers, 0.0, "linear")
+
+    def plain(parameters, x, edges):
+        matrix = gcn_matrix(edges, len(x))
+        for layer in range(layers):
+            x = functional.relu(matrix @ (x @ parameters[f"conv{layer}.weight"]) + parameters[f"conv{layer}.bias"])
+        return x @ parameters["head.weight"] + parameters["head.bias"]
+
+    assert_equals_plain(model, plain, clients)
+    layout, seen = model.layout(FEATURES, CLASSES), []
+    output = run(model, Batch(clients, torch.float64, "cpu"), random_models(layout, 4), layout, lambda x: seen.append(x) or x)[1]
+    assert len(seen) == layers and output.hidden is seen[-1], "every convolution is followed by dropout"
+
+
+def test_the_linear_head_is_drawn_as_a_linear_layer():
+    model = GCN(64, 2, 0.5, "linear")
+    layout = model.layout(300, 7)
+    assert layout.shapes["conv1.weight"] == (64, 64) and layout.shapes["head.weight"] == (64, 7)
+    initial = model.initialise(layout, torch.Generator().manual_seed(0))
+    assert 0.9 / 8 < initial["head.weight"].abs().max() <= 1 / 8 and 0 < initial["head.bias"].abs().max() <= 1 / 8
+    assert initial["conv0.weight"].abs().max() > 1 / 8 and not initial["conv1.bias"].any()

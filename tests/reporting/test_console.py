@@ -77,3 +77,12 @@ def test_showing_says_whether_the_run_is_new(tmp_path, capsys):
     assert capsys.readouterr().out.endswith(f"written: {tmp_path}\n")
     show(summary(), tmp_path, again=True)
     assert f"complete already (overwrite=true repeats it): {tmp_path}" in capsys.readouterr().out
+
+
+def test_clients_without_a_score_are_mentioned():
+    made = summary()
+    assert "in no mean" not in table(made)
+    made["unscored_clients"] = {"val": [4, 4], "test": [0, 2]}
+    assert "2 client(s) have no test nodes, and count in no mean;" in table(made)
+    made["metric"] = "auc"
+    assert "2 client(s) have no test nodes, or of one class only, and count in no mean;" in table(made)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.plan import load_paper, papers
 
 ROOT = Path(__file__).parents[2]
-TINY = ("--tables", "3", "--methods", "local", "--seeds", "0", "--set", "num_clients=4")
+TINY = ("--paper", "fedsa_gcl", "--tables", "3", "--methods", "local", "--seeds", "[0]", "--set", "num_clients=4")
 
 
-def call(folder: Path, *arguments: str) -> subprocess.Popen:
+def call(folder: Path, *arguments: str, start: tuple[str, ...] = TINY) -> subprocess.Popen:
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("FGL_BENCH", "HYDRA"))}
     env = {**clean, "PYTHONPATH": str(ROOT / "src"), "FGL_BENCH_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, str(ROOT / "scripts/reproduce_tables.py"), *TINY, *arguments]
+    line = [sys.executable, str(ROOT / "scripts/reproduce_tables.py"), *start, *arguments]
     return subprocess.Popen(
         line, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )  # fmt: skip
@@ -34,6 +39,15 @@ def finished(folder: Path, *arguments: str) -> tuple[int, str]:
     return process.returncode, output
 
 
+@cache
+def script():
+    place = importlib.util.spec_from_file_location("reproduce_tables", ROOT / "scripts/reproduce_tables.py")
+    module = importlib.util.module_from_spec(place)
+    sys.modules[place.name] = module  # dataclasses look their module up
+    place.loader.exec_module(module)
+    return module
+
+
 def numbers(table: str) -> list[str]:
     """The lines of the table itself."""
     return [line for line in table.splitlines() if line.startswith("|")]
@@ -43,8 +57,8 @@ def numbers(table: str) -> list[str]:
 def test_missing_runs_are_made_once_and_a_failing_one_stops_nothing(tmp_path: Path) -> None:
     status, output = finished(tmp_path, "trips=8", "--datasets", "cora,csbm", "--data-dir", "nowhere", "--jobs", "2")
     assert status == 1, output
-    assert output.count("failed: table 3, cora, local") == 2 and "nowhere/Cora" in output
-    assert "done: table 3, csbm, local" in output
+    assert output.count("failed: fedsa_gcl: table 3, cora, local") == 2 and "nowhere/Cora" in output
+    assert "done: fedsa_gcl: table 3, csbm, local" in output
 
     results = tmp_path / "results"
     stored = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((results / "cells/fedsa_gcl").glob("*.json"))]
@@ -83,18 +97,72 @@ def test_an_end_signal_ends_the_run_under_way_and_writes_the_tables(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--tables", "9"), "TABLE=9: unknown; allowed: 3, 2"),
+        (("--paper", "fedsa_gcl", "--tables", "9"), "TABLE=9: unknown; allowed: 3, 2"),
+        (("--paper", "fedsa_glc"), "PAPER=fedsa_glc: no tables of that paper"),
         (("--datasets", "cora,corra"), "DATASETS=corra: unknown"),
         (("--methods", "fedaveraging"), "METHODS=fedaveraging: unknown"),
     ],
 )
 def test_unknown_names_are_refused(arguments: tuple[str, ...], said: str) -> None:
-    place = importlib.util.spec_from_file_location("reproduce_tables", ROOT / "scripts/reproduce_tables.py")
-    script = importlib.util.module_from_spec(place)
-    sys.modules[place.name] = script  # dataclasses look their module up
-    place.loader.exec_module(script)
     with pytest.raises(UserError, match=said):
-        script.Reproduction(script.parser().parse_args(arguments))
+        script().Reproduction(script().parser().parse_args(arguments))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="another system does not end children with their parent")
+def test_killed_outright_it_leaves_nothing_running_and_goes_on(tmp_path: Path) -> None:
+    process = call(tmp_path, "trips=400000", "--datasets", "csbm")
+    for line in process.stdout:
+        if line.startswith("start:"):
+            break
+    process.kill()
+    process.wait(20)
+    process.stdout.close()
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+        except ProcessLookupError:
+            break
+    else:
+        pytest.fail("the run goes on without its parent")
+    status, output = finished(tmp_path, "trips=8", "--datasets", "csbm")
+    assert status == 0 and "done: fedsa_gcl: table 3, csbm, local" in output, output
+
+
+@pytest.mark.slow
+def test_all_papers_are_planned_at_once(tmp_path: Path) -> None:
+    process = call(tmp_path, "--paper", "all", "--datasets", "cora", "--data-dir", "nowhere", "--list", start=TINY[2:6])
+    output, _ = process.communicate(timeout=250)
+    assert process.returncode == 0, output
+    with_local = [name for name in papers() if any(r.key == "local" for t in load_paper(name).tables if t.key == "3" for r in t.rows)]
+    planned = re.findall(r"^(\w+): (\d+) run\(s\) complete, (\d+) to make", output, flags=re.MULTILINE)
+    assert {"fedsa_gcl", "dfed_sst"} <= set(with_local) <= {name for name, *_ in planned} and all(done == "0" for _, done, _ in planned)
+    assert "more need dataset=cora, which is absent (nowhere/Cora/raw/ind.cora.x)" in output
+    assert "fedsa_gcl: table 3, cora, local: cost unknown, needs dataset=cora" in output
+    assert "dfed_sst: table 3, cora, local: cost unknown, needs dataset=cora" in output
+    assert not list(tmp_path.rglob("summary.json"))
+
+
+@pytest.mark.slow
+def test_of_an_absent_dataset_one_run_is_tried_and_the_others_are_left_out(tmp_path: Path) -> None:
+    status, output = finished(tmp_path, "trips=8", "--methods", "fedavg,majority", "--datasets", "cora,csbm", "--data-dir", "nowhere")
+    assert status == 1, output
+    assert output.count("start:") == 3 and "left out: 1 more run(s) that need dataset=cora" in output
+    assert output.index("csbm, fedavg") < output.index("start: fedsa_gcl: table 3, cora"), "what can be run comes first"
+    assert re.search(r"^failed: fedsa_gcl: table 3, cora, \w+: .*ind.cora.x not found", output, flags=re.MULTILINE), "no reason at the end"
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("5", "01234"), ("1", "0"), ("[5]", "5"), ("0,3", "03"), ("[0]", "0")])
+def test_seeds_are_how_many_or_which(text: str, seeds: str) -> None:
+    assert script().seed_list(text) == list(seeds)
+
+
+@pytest.mark.parametrize("text", ["0", "", "a", "-1", "1,x"])
+def test_what_are_no_seeds_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="how many seeds"):
+        script().seed_list(text)
 
 
 def test_the_list_says_commands_and_runs_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,17 +14,22 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting.store import (
     PRESENTATION,
     SCHEMA_VERSION,
+    Untrusted,
     config_hash,
     history_rows,
     identity,
     is_complete,
+    read_summary,
     run_folder,
+    untrusted,
     versions,
     write_run,
 )
 from tests.evaluation.test_history import history
 
-SUMMARY = {"schema_version": SCHEMA_VERSION, "test": {"received": {"mean": 0.5}}}
+WHAT = {"lr": 0.01}
+HASH = config_hash(WHAT)
+SUMMARY = {"schema_version": SCHEMA_VERSION, "test": {"received": {"mean": 0.5}}, "config": WHAT, "config_hash": HASH}
 ROWS = [{"seed": 0, "trip": 0}, {"seed": 0, "trip": 20}]
 CONFIG = {
     "algorithm": {"_target_": "x.Y", "mu": 0.1}, "dataset": {"name": "cora"}, "seeds": [0, 1], "lr": 0.01, "rounds": None, "trips": None,
@@ -46,7 +52,7 @@ def everything(folder):
 
 
 def test_a_run_is_written_whole_and_read_back(tmp_path):
-    folder = tmp_path / "cora" / "metis-20" / "hash"
+    folder = tmp_path / "cora" / "metis-20" / HASH
     assert not is_complete(folder)
     write(folder)
     assert is_complete(folder)
@@ -55,57 +61,104 @@ def test_a_run_is_written_whole_and_read_back(tmp_path):
     assert [row["trip"] for row in csv.DictReader((folder / "history.csv").read_text().splitlines())] == ["0", "20"]
     with np.load(folder / "mixing.npz") as arrays:
         np.testing.assert_array_equal(arrays["trips_20"], np.eye(2)[None])
-    assert everything(folder.parent) == ["hash", *(f"hash/{name}" for name in everything(folder))], "no temporary folder is left"
+    assert everything(folder.parent) == [HASH, *(f"{HASH}/{name}" for name in everything(folder))], "no temporary folder is left"
 
 
 def test_without_matrices_there_is_no_file_for_them(tmp_path):
-    write(tmp_path / "run", arrays={})
-    assert "mixing.npz" not in everything(tmp_path / "run")
+    write(tmp_path / HASH, arrays={})
+    assert "mixing.npz" not in everything(tmp_path / HASH)
 
 
 @pytest.mark.parametrize("summary", [{"value": float("nan")}, {"value": float("inf")}, {"value": object()}])
 def test_a_failure_leaves_nothing_behind(tmp_path, summary):
     with pytest.raises((ValueError, TypeError)):
-        write(tmp_path / "deep" / "run", summary)
+        write(tmp_path / "deep" / HASH, summary)
     assert everything(tmp_path) == ["deep"]
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError])
 def test_an_interruption_leaves_the_earlier_run_as_it_was(tmp_path, monkeypatch, interruption):
-    write(tmp_path / "run")
-    before = {name: (tmp_path / "run" / name).read_bytes() for name in everything(tmp_path / "run")}
+    write(tmp_path / HASH)
+    before = {name: (tmp_path / HASH / name).read_bytes() for name in everything(tmp_path / HASH)}
 
     def interrupted(*args, **kwargs):
         raise interruption
 
     monkeypatch.setattr(json, "dumps", interrupted)
     with pytest.raises(interruption):
-        write(tmp_path / "run", {"schema_version": 99})
-    assert everything(tmp_path) == ["run", *(f"run/{name}" for name in before)]
-    assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}
+        write(tmp_path / HASH, {"schema_version": 99})
+    assert everything(tmp_path) == [HASH, *(f"{HASH}/{name}" for name in before)]
+    assert before == {name: (tmp_path / HASH / name).read_bytes() for name in before}
 
 
 def test_a_repeated_run_replaces_every_file(tmp_path):
-    write(tmp_path / "run")
-    write(tmp_path / "run", {**SUMMARY, "more": 1}, arrays={}, config="lr: 1\n")
-    assert everything(tmp_path / "run") == ["config.yaml", "history.csv", "summary.json"]
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["more"] == 1
+    write(tmp_path / HASH)
+    write(tmp_path / HASH, {**SUMMARY, "more": 1}, arrays={}, config="lr: 1\n")
+    assert everything(tmp_path / HASH) == ["config.yaml", "history.csv", "summary.json"]
+    assert json.loads((tmp_path / HASH / "summary.json").read_text())["more"] == 1
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[]", "null", '{"schema_version": 0}', "{}"])
-def test_only_a_readable_summary_of_this_schema_makes_a_run_complete(tmp_path, text):
-    write(tmp_path / "run")
-    if text is None:
-        (tmp_path / "run" / "summary.json").unlink()
+DAMAGE = {
+    "no summary": (None, "no summary.json"),
+    "empty": ("", "not readable as json"),
+    "truncated": (json.dumps(SUMMARY)[:-9], "not readable as json"),
+    "a list": ("[]", "no summary of a run"),
+    "another program's": ('{"result": 1}', "no summary of a run"),
+    "an older schema": (json.dumps({**SUMMARY, "schema_version": 0}), "schema_version 0"),
+    "a changed configuration": (json.dumps({**SUMMARY, "config": {"lr": 1}}), f"does not have the hash {HASH}"),
+    "another run's": (json.dumps({**SUMMARY, "config": {"lr": 1}, "config_hash": config_hash({"lr": 1})}), f"not {HASH}"),
+    "not text": (b"\xff\xfe\x00", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_what_is_no_run_is_not_trusted_reported_and_kept_when_the_run_is_made(tmp_path, kind):
+    content, reason = DAMAGE[kind]
+    folder = tmp_path / "cora" / "metis-20" / "sync" / "fedavg" / HASH
+    write(folder)
+    if content is None:
+        (folder / "summary.json").unlink()
     else:
-        (tmp_path / "run" / "summary.json").write_text(text)
-    assert not is_complete(tmp_path / "run")
+        (folder / "summary.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    damaged = {name: (folder / name).read_bytes() for name in everything(folder)}
+    assert not is_complete(folder)
+    with pytest.raises(Untrusted, match=reason):
+        read_summary(folder)
+    assert list(untrusted(tmp_path)) == [folder] and reason in untrusted(tmp_path)[folder]
+
+    write(folder)
+    assert read_summary(folder) == SUMMARY
+    [kept] = folder.parent.glob(f"{HASH}.kept-*")
+    assert {name: (kept / name).read_bytes() for name in everything(kept)} == damaged
+    assert sorted(folder.parent.iterdir()) == [folder, kept]
+
+
+def test_a_run_without_its_history_is_not_complete(tmp_path):
+    write(tmp_path / HASH)
+    (tmp_path / HASH / "history.csv").unlink()
+    assert not is_complete(tmp_path / HASH)
+
+
+def test_a_file_in_the_place_of_a_run_is_kept(tmp_path):
+    (tmp_path / HASH).write_text("mine", encoding="utf-8")
+    write(tmp_path / HASH)
+    assert is_complete(tmp_path / HASH)
+    [kept] = tmp_path.glob(f"{HASH}.kept-*")
+    assert (kept / HASH).read_text(encoding="utf-8") == "mine"
+
+
+def test_several_writers_of_the_same_run_leave_one_whole_run(tmp_path):
+    """As many workers of a sweep may do; every rename either wins or replaces a complete run."""
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(write, tmp_path / HASH) for _ in range(24)]
+    assert [job.exception() for job in done] == [None] * 24
+    assert read_summary(tmp_path / HASH) == SUMMARY and [path.name for path in tmp_path.iterdir()] == [HASH]
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"^results_dir: cannot write .*file"):
-        write(tmp_path / "file" / "run")
+        write(tmp_path / "file" / HASH)
 
 
 def test_the_hash_ignores_where_and_how():

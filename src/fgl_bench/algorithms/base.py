@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages
+from fgl_bench.engine.losses import node_losses
 from fgl_bench.errors import UserError
 
 if TYPE_CHECKING:
+    from fgl_bench.data.graph import Federation
     from fgl_bench.engine.batch import Batch
     from fgl_bench.engine.layout import ParameterLayout
     from fgl_bench.engine.mixing import Mixing
-    from fgl_bench.engine.training import LocalStep, Score, Trips
+    from fgl_bench.engine.training import LocalStep, Score, Trainer, Trips
     from fgl_bench.models.base import Backbone, Parameters
 
 
@@ -32,6 +33,8 @@ class Setting:
         num_clients: C.
         model, layout: what :meth:`Algorithm.backbone` made of the configured model, and its parameters.
         batch: the observed graphs of all B = S * C replicas.
+        cross_edges: of every seed, ``[2, K]`` global ids, the edges between clients.
+        server: what the servers of the S seeds hold (``split.test=server``), else None.
         weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes, or all nodes with ``agg_weight=nodes``).
     """
 
@@ -45,6 +48,8 @@ class Setting:
     local_epochs: int
     lr: float
     full_participation: bool = True
+    cross_edges: tuple[np.ndarray, ...] = ()
+    server: Batch | None = None
 
 
 class Traffic(NamedTuple):
@@ -155,6 +160,19 @@ class Exchange(NamedTuple):
     sent: Tensor
 
 
+class Stage(NamedTuple):
+    """A new network in the middle of a run.
+
+    Attributes:
+        model, layout: what clients train from now on, with fresh optimisers.
+        models: ``[B, P']``, what each of them begins with.
+    """
+
+    model: Backbone
+    layout: ParameterLayout
+    models: Tensor
+
+
 @dataclass
 class Algorithm:
     """FedAvg-shaped base of every method; a subclass's fields are its hyper-parameters.
@@ -166,6 +184,9 @@ class Algorithm:
         trains: whether clients take gradient steps at all.
         remembers: whether a semi-asynchronous server keeps every client's last upload.
         begins_afresh: whether the clients' optimisers begin afresh in every trip, whatever ``opt_state`` says.
+        lock_step: whether clients exchange while they train: all train in one program, by :meth:`train`.
+        multilabel: whether nodes may have several labels; not where the method reads labels as classes or logits as a distribution.
+        node_batches: whether the local objective makes sense on a part of a client's training nodes (``batch_nodes``).
         stacks: flat rows ``[P]`` that the method itself keeps for every replica (for the estimate of memory).
         operators: n x n matrices that it multiplies with besides the backbone's (likewise).
     """
@@ -174,10 +195,17 @@ class Algorithm:
     trains: ClassVar[bool] = True
     remembers: ClassVar[bool] = False
     begins_afresh: ClassVar[bool] = False
+    node_batches: ClassVar[bool] = True
+    lock_step: ClassVar[bool] = False
+    multilabel: ClassVar[bool] = True
     stacks: ClassVar[int] = 0
     operators: ClassVar[int] = 0
 
     # ---- every scenario
+
+    def federate(self, federation: Federation) -> Federation:
+        """The federation that is batched and trained; another one than the given where clients do not stay apart."""
+        return federation
 
     def backbone(self, model: Backbone) -> Backbone:
         """The network that clients train: ``model``, or one around it, for a method with parameters besides the backbone's."""
@@ -206,7 +234,7 @@ class Algorithm:
         """
         train, penalty = step.batch.training_nodes, self.local_penalty(step)
         logits = step.output.logits.flatten(0, 1).index_select(0, train.index)
-        loss = torch.dot(F.cross_entropy(logits, train.labels, reduction="none"), train.weights)
+        loss = torch.dot(node_losses(logits, train.labels), train.weights)
         return loss if penalty is None else loss + penalty.sum()
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
@@ -241,6 +269,21 @@ class Algorithm:
         model = {"model": self.setting.layout.count}
         return Traffic(upload=model, download=model)
 
+    def train(self, trainer: Trainer, trips: Trips) -> None:
+        """The local training of all clients together, for a method in ``lock_step``: changes ``trips.trained`` in place."""
+        raise NotImplementedError  # abstract
+
+    def observe(self, logits: Tensor) -> None:
+        """What the servers' models ``[S, N, Y]`` answer before every round, where the servers hold nodes (``split.test=server``)."""
+
+    def costs(self) -> dict[str, list[float]]:
+        """What a finished run has cost besides bytes, by name, for every seed."""
+        return {}
+
+    def exchanged(self) -> np.ndarray | None:
+        """Bytes ``[S, C, C]`` that client i (row) was sent by client j in a finished run; None where only models and a server's are."""
+        return None
+
     # ---- synchronous rounds
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
@@ -271,6 +314,14 @@ class Algorithm:
 
     def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
         """Called before round ``number``: the graphs that all clients train and are evaluated on from then on; None keeps both."""
+        return None
+
+    def stage(self, number: int, received: Tensor) -> Stage | None:
+        """Called before round ``number`` with what clients received last, ``[B, P]``: another network from then on; None keeps it.
+
+        Models are scored with the network that they belong to: what was received last with the one before, the same round's trained
+        models with the new one. Rounds, trips and the selection of the best point go on as they were.
+        """
         return None
 
     # ---- decentralised rounds

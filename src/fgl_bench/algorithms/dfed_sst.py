@@ -66,6 +66,7 @@ class DFedSST(Algorithm):
         selection: the most ``similar``, or ``random`` partners (ablation).
     """
 
+    multilabel: ClassVar[bool] = False
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
 
     refresh: int

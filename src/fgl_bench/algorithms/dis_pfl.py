@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
+from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.noise import uniform as draws
 from fgl_bench.engine.training import LocalStep, Trips
 from fgl_bench.errors import UserError
@@ -99,7 +99,7 @@ class DisPFL(Algorithm):
         batch, train = trips.batch, trips.batch.training_nodes
         parameters = {name: view.detach().requires_grad_() for name, view in trips.layout.views(trips.trained).items()}
         logits = trips.model.forward(parameters, batch, trips.model.first(parameters, batch), no_dropout).logits
-        loss = torch.dot(F.cross_entropy(logits.flatten(0, 1)[train.index], train.labels, reduction="none"), train.weights)
+        loss = torch.dot(node_losses(logits.flatten(0, 1)[train.index], train.labels), train.weights)
         gradients = torch.autograd.grad(loss, list(parameters.values()))
         return {"gradient": trips.layout.collect(dict(zip(parameters, gradients, strict=True)))}
 

@@ -66,7 +66,9 @@ class FedDC(Algorithm):
             gradient.addcmul_(of_replicas(self._alpha, step.batch), step.theta - step.received)
         if self.clip is not None:
             gradient.mul_((self.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1.0))
-        self._sum = self._sum.add_(gradient) if step.epoch else gradient
+        # Who has gone through all its mini-batches takes no step any more.
+        taken = gradient if step.batch.num_train.all() else gradient * step.batch.train.any(1, keepdim=True)
+        self._sum = self._sum.add_(taken) if step.epoch else taken
         return gradient
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
@@ -93,4 +95,4 @@ class FedDC(Algorithm):
 
 
 SCALINGS = {"size": lambda sizes: sizes / sizes.mean(1, keepdim=True).clamp(min=1e-12), "none": torch.ones_like}
-CONTROLS = {"mean_gradient": lambda method, trips: method._sum / method.setting.local_epochs, "literal": displacement}
+CONTROLS = {"mean_gradient": lambda method, trips: method._sum / trips.steps, "literal": displacement}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from fgl_bench.engine.batch import Batch, gcn_operator, plain_operator
 from fgl_bench.engine.mixing import Mixing, cosine, normalise
 from fgl_bench.engine.training import Trips
 
-MOMENTS = {"hybrid": ("raw", "central"), "raw": ("raw",), "central": ("central",)}
+MOMENTS = {"hybrid": ("raw", "central"), "raw": ("raw",), "central": ("central",), "none": ()}
 
 
 @dataclass
@@ -27,52 +27,67 @@ class FedGTA(Algorithm):
 
     Resolutions: label propagation of the official code (training rows start from the truth, which is added again after
     every step; ``propagation=paper`` is eq. 3, without labels); moments of the last step only; H_j, not the printed H_i, in
-    the numerator of eq. 7; client i is always a member of its own cluster.
+    the numerator of eq. 7; client i is always a member of its own cluster; of the clients of a round only, and an absent one keeps
+    its model. The paper does not say what stands in for a part that its table 6 leaves out: here, all participants are one cluster
+    (``moments=none``), members are weighed as in FedAvg (``weights=samples``). What is not used is neither computed nor sent;
+    without both parts the method is FedAvg.
 
     Attributes:
         steps: propagation steps k.
         alpha: weight of the neighbours in the propagation (official code) or of the start (paper's eq. 3).
         temperature: of the softmax before the confidence.
         orders: highest moment P.
-        moments: ``hybrid`` (raw and central), ``raw`` or ``central``.
+        moments: ``hybrid`` (raw and central), ``raw``, ``central``, or ``none`` (ablation).
         threshold: cosine above which two clients are similar.
         propagation: ``official``, ``paper`` or ``openfgl`` (zero start on unlabelled nodes, no self loops, clamped to [0, 1]).
+        weights: of a cluster's members: ``confidence``, or ``samples`` (n_j) or ``uniform`` (ablation).
     """
+
+    multilabel: ClassVar[bool] = False
 
     steps: int
     alpha: float
     temperature: float
     orders: int
-    moments: Literal["hybrid", "raw", "central"]
+    moments: Literal["hybrid", "raw", "central", "none"]
     threshold: float
     propagation: Literal["official", "paper", "openfgl"]
+    weights: Literal["confidence", "samples", "uniform"]
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
+        kinds, confident = MOMENTS[self.moments], self.weights == "confidence"
+        if not kinds and not confident:
+            return {}
         batch, soft = trips.batch, torch.softmax(trips.output.logits, -1)
-        spread = PROPAGATIONS[self.propagation](self, soft, batch)
-        sharp, flat = (with_truth(torch.softmax(spread / temperature, -1), batch) for temperature in (1.0, self.temperature))
-        moments = hybrid_moments(sharp, batch, self.orders)
-        return {
-            "moments": torch.cat([moments[name] for name in MOMENTS[self.moments]], 1),
-            "confidence": smoothing_confidence(flat, batch),
-        }
+        spread, reports = PROPAGATIONS[self.propagation](self, soft, batch), {}
+        if kinds:
+            moments = hybrid_moments(with_truth(torch.softmax(spread, -1), batch), batch, self.orders)
+            reports["moments"] = torch.cat([moments[name] for name in kinds], 1)
+        if confident:
+            reports["confidence"] = smoothing_confidence(with_truth(torch.softmax(spread / self.temperature, -1), batch), batch)
+        return reports
 
-    def similarity(self, reports: dict[str, Tensor]) -> Tensor:
-        return cosine(reports["moments"])
+    def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
+        return cosine(reports["moments"]) if "moments" in reports else None
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        weights, receivers = WEIGHTS[self.weights](self, reports), None if self.setting.full_participation else arrived
+        similarity = self.similarity(reports)
+        if similarity is None:
+            return Mixing(normalise(weights, arrived)[:, None], receivers)
         clients = arrived.shape[1]
-        similar = self.similarity(reports) >= self.threshold
-        cluster = similar | torch.eye(clients, dtype=torch.bool, device=arrived.device)
+        cluster = (similarity >= self.threshold) | torch.eye(clients, dtype=torch.bool, device=arrived.device)
         # Only this round's participants are mixed, and only they receive.
         cluster = cluster & arrived[:, None, :]
-        weights = normalise(reports["confidence"][:, None].expand(-1, clients, -1), cluster)
-        return Mixing(weights, receivers=None if self.setting.full_participation else arrived)
+        return Mixing(normalise(weights[:, None].expand(-1, clients, -1), cluster), receivers)
 
     def traffic(self) -> Traffic:
-        size = len(MOMENTS[self.moments]) * self.orders * self.setting.num_classes
-        model = {"model": self.setting.layout.count}
-        return Traffic(upload={**model, "moments": size, "confidence": 1}, download=model)
+        model, parts = {"model": self.setting.layout.count}, {}
+        if MOMENTS[self.moments]:
+            parts["moments"] = len(MOMENTS[self.moments]) * self.orders * self.setting.num_classes
+        if self.weights == "confidence":
+            parts["confidence"] = 1
+        return Traffic(upload={**model, **parts}, download=model)
 
 
 def _official(method: FedGTA, soft: Tensor, batch: Batch) -> Tensor:
@@ -92,3 +107,8 @@ def _openfgl(method: FedGTA, soft: Tensor, batch: Batch) -> Tensor:
 
 
 PROPAGATIONS = {"official": _official, "paper": _paper, "openfgl": _openfgl}
+WEIGHTS = {
+    "confidence": lambda method, reports: reports["confidence"],
+    "samples": lambda method, reports: method.setting.weights,
+    "uniform": lambda method, reports: torch.ones_like(method.setting.weights),
+}

@@ -56,6 +56,7 @@ class FedSAGCL(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
+    multilabel: ClassVar[bool] = False
     remembers: ClassVar[bool] = True
     operators: ClassVar[int] = 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NoReturn
+from typing import ClassVar, Literal, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,16 +12,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fgl_bench.algorithms._composition import Composed
 from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.adam import Adam
-from fgl_bench.engine.batch import Batch, DenseBlocks, Operator, adjacency, gcn_operator, mean_operator
+from fgl_bench.engine.batch import Batch, DenseBlocks, Operator, adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.engine.training import LocalStep
+from fgl_bench.engine.training import LocalStep, Trips
 from fgl_bench.errors import UserError
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.seeding import derive_seed, generator
@@ -30,7 +32,17 @@ GROUP = 1 << 26  # generated numbers in one program; more clients than that take
 
 
 @dataclass
-class FedSagePlus(Algorithm):
+class _Weighted(FedAvg):
+    """Averaging of the participants, alike (``uniform``) or by size (``samples``)."""
+
+    weighting: Literal["uniform", "samples"]
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        return Mixing(normalise(WEIGHTINGS[self.weighting](self, arrived), arrived)[:, None])
+
+
+@dataclass
+class FedSagePlus(Composed):
     """FedAvg on graphs mended with generated neighbours (Zhang et al., NeurIPS 2021).
 
     Phase 0, ``gen_rounds`` rounds: client i hides a share of its validation nodes with all their edges and trains, on what is
@@ -49,12 +61,15 @@ class FedSagePlus(Algorithm):
     are, and its traffic counted as the paper's gradient protocol: for every other client the generator and the m latent
     inputs go up, a gradient of the generator comes down. A client without edges is nobody's partner.
     In phase 0 models are scored on the unmended graphs. One initial generator a seed, as for the classifier, with b = 1: from a
-    negative b, half of all seeds, ``n_v`` would be 0 everywhere for ever.
+    negative b, half of all seeds, ``n_v`` would be 0 everywhere for ever. A ``strategy`` begins with the mended graphs: in phase 0
+    nothing is aggregated, and what it reads of a client's graph includes the generated nodes.
 
     Attributes:
         max_neighbours: P, most neighbours generated for a node; 0 leaves out phase 0 and the mending.
         gen_rounds: rounds of phase 0.
-        hidden_share: share q of the validation nodes that are hidden.
+        hide: which nodes are hidden: of ``val`` (OpenFGL) or of ``train``; ``auto`` is val, and train in the inductive setting, where
+            training sees no others. Hidden training nodes are left out of phase 0's losses.
+        hidden_share: share q of them that are hidden.
         latent, encoder_hidden: widths d_z and h of the encoder, a 2-layer GraphSAGE.
         gen_hidden: hidden widths of the feature generator.
         gen_dropout: in the encoder and before the generator's last layer.
@@ -64,8 +79,11 @@ class FedSagePlus(Algorithm):
         weighting: of the clients in the average: ``uniform`` or ``samples``.
     """
 
+    multilabel: ClassVar[bool] = False
+
     max_neighbours: int
     gen_rounds: int
+    hide: Literal["auto", "val", "train"]
     hidden_share: float
     latent: int
     encoder_hidden: int
@@ -77,6 +95,9 @@ class FedSagePlus(Algorithm):
     feature_weight: float
     class_weight: float
     weighting: Literal["uniform", "samples"]
+
+    def own(self) -> Algorithm:
+        return _Weighted(self.weighting)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -96,8 +117,10 @@ class FedSagePlus(Algorithm):
         lr = setting.lr if self.gen_lr is None else self.gen_lr
         self.adam = Adam(batch.size, self.layout.size, lr, self.gen_weight_decay, batch.dtype, batch.device)
         self.neighbourhoods = Neighbourhoods(batch.clients, clients)
+        inductive = any(client.present is not None for client in batch.clients)
+        among = {"auto": "train" if inductive else "val"}.get(self.hide, self.hide)
         hidden = [
-            hidden_nodes(client, self.hidden_share, generator(seed, "fedsage_plus", "hidden", i))
+            hidden_nodes(client, self.hidden_share, generator(seed, "fedsage_plus", "hidden", i), among)
             for seed, part in zip(setting.seeds, np.split(np.arange(batch.size), len(setting.seeds)), strict=True)
             for i, client in enumerate(batch.clients[row] for row in part)
         ]
@@ -110,6 +133,8 @@ class FedSagePlus(Algorithm):
         self._parts: dict[tuple[int, ...], Batch] = {tuple(range(batch.size)): self.impaired}
 
     def _check(self) -> None:
+        if self.hide == "val" and self.max_neighbours and any(client.present is not None for client in self.setting.batch.clients):
+            raise UserError("algorithm.hide=val: in the inductive setting training sees no validation nodes; set algorithm.hide=train")
         limits = {"max_neighbours": (0, np.inf), "gen_rounds": (0, np.inf), "hidden_share": (0, 1), "latent": (1, np.inf)}
         for key, (least, most) in {**limits, "encoder_hidden": (1, np.inf), "gen_dropout": (0, 1)}.items():
             value = getattr(self, key)
@@ -130,33 +155,50 @@ class FedSagePlus(Algorithm):
         graphs = self.mend(batch)
         graphs = graphs, graphs if evaluation is batch else self.mend(evaluation)
         self.mended, self.setting = True, replace(self.setting, batch=graphs[0])
+        self.server.prepare(self.setting)
         del self.generators, self.adam, self.impaired, self.neighbourhoods, self._parts
         return graphs
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        if self.round < self.generating:
+        if not self.federated:
             same = torch.eye(arrived.shape[1], dtype=torch.float64, device=arrived.device).expand(len(arrived), -1, -1)
             return Mixing(same, receivers=None if self.setting.full_participation else arrived)
-        return Mixing(normalise(WEIGHTINGS[self.weighting](self, arrived), arrived)[:, None])
+        return super().mix(reports, arrived)
+
+    @property
+    def federated(self) -> bool:
+        """Whether phase 0 is over."""
+        return self.round >= self.generating
+
+    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+        return super().correct_gradient(step, gradient) if self.federated else gradient
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        return super().report(trips) if self.federated else {}
+
+    def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
+        return super().similarity(reports) if self.federated else None
+
+    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        return super().refine(received, trained, arrived) if self.federated else received
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         generating, each = min(rounds, self.generating), trips // max(rounds, 1)
         features = sum(self.layout.numel(name) for name in self.layout.shapes if name.startswith("feature"))
-        model = 4 * self.setting.layout.count * (trips - generating * each)
-        totals = []
-        for samples, partners in zip(self.samples, self.partners, strict=True):
+        model, totals = super().bytes_after(rounds - generating, trips - generating * each), []
+        for samples, partners, (up, down) in zip(self.samples, self.partners, model, strict=True):
             pairs = np.where(samples > 0, partners.sum() - partners, 0)
             sent, returned = (pairs * (features + samples * self.latent)).sum(), (pairs * features).sum()
             # Clients take part equally often, in expectation.
             share = 4 * generating * self.setting.local_epochs * each
-            totals.append((model + int(share * sent) // len(samples), model + int(share * returned) // len(samples)))
+            totals.append((up + int(share * sent) // len(samples), down + int(share * returned) // len(samples)))
         return totals
 
     # ---- phase 0
 
     def local_loss(self, step: LocalStep) -> Tensor:
         """In phase 0, moves the generators too, and returns a linear function with the joint objective's gradient."""
-        if self.round >= self.generating:
+        if self.federated:
             return super().local_loss(step)
         per_client = self.impaired.nodes * self.max_neighbours * self.impaired.features.shape[2]
         size, gradients = max(1, GROUP // per_client), []
@@ -261,15 +303,7 @@ class FedSagePlus(Algorithm):
         return mended(batch, np.concatenate(slots), made)
 
 
-def _uniform(method: FedSagePlus, arrived: Tensor) -> Tensor:
-    return arrived.double()
-
-
-def _samples(method: FedSagePlus, arrived: Tensor) -> Tensor:
-    return method.setting.weights
-
-
-WEIGHTINGS = {"uniform": _uniform, "samples": _samples}
+WEIGHTINGS = {"uniform": lambda method, arrived: arrived.double(), "samples": lambda method, arrived: method.setting.weights}
 
 
 def _padded(rows: Sequence[np.ndarray], nodes: int, fill: int) -> Tensor:
@@ -282,17 +316,17 @@ def _padded(rows: Sequence[np.ndarray], nodes: int, fill: int) -> Tensor:
 # ---- what is hidden, and what others look like
 
 
-def hidden_nodes(client: ClientGraph, share: float, draw: np.random.Generator) -> np.ndarray:
-    """``[n]`` bool: ``round(share |val|)`` of the validation nodes."""
-    hidden, val = np.zeros(client.num_nodes, dtype=bool), np.flatnonzero(client.val)
-    hidden[draw.permutation(val)[: round(share * val.size)]] = True
+def hidden_nodes(client: ClientGraph, share: float, draw: np.random.Generator, mask: str = "val") -> np.ndarray:
+    """``[n]`` bool: ``round(share |val|)`` of the validation nodes (or of those of another mask)."""
+    hidden, nodes = np.zeros(client.num_nodes, dtype=bool), np.flatnonzero(getattr(client, mask))
+    hidden[draw.permutation(nodes)[: round(share * nodes.size)]] = True
     return hidden
 
 
 def impair(client: ClientGraph, hidden: np.ndarray, most: int) -> tuple[ClientGraph, np.ndarray, np.ndarray]:
     """The client without the edges of ``hidden`` nodes; ``[n]`` hidden neighbours of every kept node; ``[n, most]`` the first of them.
 
-    Hidden nodes keep their place, cut off, so that ids stay.
+    Hidden nodes keep their place, cut off and out of the loss, so that ids stay.
     """
     row, column = client.edges
     stays, lost = ~hidden[row] & ~hidden[column], ~hidden[row] & hidden[column]
@@ -302,7 +336,7 @@ def impair(client: ClientGraph, hidden: np.ndarray, most: int) -> tuple[ClientGr
     rank = np.arange(source.size) - (np.cumsum(count) - count)[source]
     first = np.zeros((client.num_nodes, most), dtype=np.int64)
     first[source[rank < most], rank[rank < most]] = target[rank < most]
-    return replace(client, edges=np.ascontiguousarray(client.edges[:, stays])), count, first
+    return replace(client, edges=np.ascontiguousarray(client.edges[:, stays]), train=client.train & ~hidden), count, first
 
 
 class Neighbourhoods:
@@ -398,7 +432,16 @@ class _Interleaved:
         return torch.cat([(self.real @ weight)[:, :, None], made], 2).flatten(1, 2)
 
 
-class MendedGraph:
+class _Limited:
+    """What has not all that a model may ask of a batch or of an operator."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UserError(f"algorithm=fedsage_plus cannot train this model on graphs being mended, which have no {name}; try model=graphsage")
+
+
+class MendedGraph(_Limited):
     """Impaired graphs with generated neighbours that still move, for a backbone in place of a Batch; differentiable in the features.
 
     Nodes: every real one followed by its P places, ``n (1 + P)`` in all (so that the draws of a dropout do not depend on
@@ -414,6 +457,7 @@ class MendedGraph:
         self.features = _Interleaved(batch.features, features)
         degree = (batch.degree + self.slots.sum(-1))[..., None]
         self.degree = torch.cat([degree, self.slots], 2).flatten(1, 2)
+        self.valid = torch.cat([batch.valid[..., None], slots], 2).flatten(1, 2)
 
     def real(self, x: Tensor) -> Tensor:
         """The real nodes' rows, ``[k, n (1 + P), h]`` to ``[k, n, h]``."""
@@ -430,14 +474,9 @@ class MendedGraph:
             self.__getattr__(build.__name__)
         return _Operator(self, OPERATORS[build])
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise UserError(f"algorithm=fedsage_plus cannot train this model on graphs being mended, which have no {name}; try model=graphsage")
-
 
 @dataclass
-class _Operator:
+class _Operator(_Limited):
     graph: MendedGraph
     apply: Callable[[MendedGraph, Tensor], Tensor]
 
@@ -454,7 +493,12 @@ def _symmetric(graph: MendedGraph, x: Tensor) -> Tensor:
     return scale * (graph.neighbours(scale * x) + scale * x)
 
 
-OPERATORS = {mean_operator: _mean, gcn_operator: _symmetric}
+def _without_loops(graph: MendedGraph, x: Tensor) -> Tensor:
+    scale = torch.where(graph.degree > 0, graph.degree.clamp(min=1).rsqrt(), 0.0)[..., None]
+    return scale * graph.neighbours(scale * x)
+
+
+OPERATORS = {mean_operator: _mean, gcn_operator: _symmetric, plain_operator: _without_loops, adjacency: MendedGraph.neighbours}
 
 
 class MendedFeatures:
@@ -510,5 +554,6 @@ def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
         features=features,
         edges=np.ascontiguousarray(edges[:, np.lexsort((edges[1], edges[0]))]),
         labels=np.append(client.labels, np.full(real.size, -1)),
+        present=None if client.present is None else np.append(client.present, np.ones(real.size, dtype=bool)),
         **masks,
     )

@@ -52,6 +52,7 @@ class FedTAD(FedAvg):
         divergence: ``kl`` or ``l1``.
     """
 
+    multilabel: ClassVar[bool] = False
     hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)  # the generator's layers, fixed by the authors
 
     outer: int
@@ -224,7 +225,16 @@ def generate(parameters: dict[str, Tensor], noise: Tensor, labels: Tensor) -> Te
     return hidden
 
 
-class _Shared:
+class _Limited:
+    """What has not all that a model may ask of a batch or of an operator."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UserError(f"algorithm=fedtad cannot run this model on its pseudo graphs, which have no {name}; try model=gcn")
+
+
+class _Shared(_Limited):
     """One matrix ``[S, r, m]`` a seed, times the stacks of all models of that seed."""
 
     def __init__(self, values: Tensor):
@@ -248,11 +258,22 @@ def _itself(matrix: Tensor) -> Tensor:
     return matrix
 
 
+def _without_loops(matrix: Tensor) -> Tensor:
+    alone = matrix - torch.diag_embed(matrix.diagonal(dim1=1, dim2=2))
+    scale = torch.where(alone.any(-1), alone.sum(-1).clamp(min=1).rsqrt(), 0.0)
+    return scale[..., None] * alone * scale[..., None, :]
+
+
 # What the sparse operators are on a dense 0/1 adjacency that holds its self loops.
-DENSE: dict[Operator, Callable[[Tensor], Tensor]] = {gcn_operator: _symmetric, mean_operator: _mean, adjacency: _itself}
+DENSE: dict[Operator, Callable[[Tensor], Tensor]] = {
+    gcn_operator: _symmetric,
+    mean_operator: _mean,
+    adjacency: _itself,
+    plain_operator: _without_loops,
+}
 
 
-class PseudoGraph:
+class PseudoGraph(_Limited):
     """Invented nodes of every seed, for a backbone in place of a :class:`~fgl_bench.engine.batch.Batch`.
 
     Each node is joined with the k rows of highest cosine (itself among them); edges go both ways and no gradient passes
@@ -269,6 +290,7 @@ class PseudoGraph:
         matrix = torch.zeros_like(unit[..., :1]).expand(-1, -1, unit.shape[1]).contiguous().scatter_(-1, chosen, 1.0)
         self.adjacency = torch.maximum(matrix, matrix.mT)
         self.adjacency.diagonal(dim1=1, dim2=2).fill_(1.0)
+        self.valid = torch.ones(1, features.shape[1], dtype=torch.bool, device=features.device)
         self._operators: dict[Operator, _Shared] = {}
 
     def operator(self, build: Operator) -> _Shared:
@@ -277,11 +299,6 @@ class PseudoGraph:
         if build not in self._operators:
             self._operators[build] = _Shared(DENSE[build](self.adjacency))
         return self._operators[build]
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise UserError(f"algorithm=fedtad cannot run this model on its pseudo graphs, which have no {name}; try model=gcn")
 
 
 # ---- terms of the objectives

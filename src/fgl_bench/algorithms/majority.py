@@ -22,6 +22,7 @@ class Majority(Local):
     is why it is a row of every table. A client without training nodes predicts class 0.
     """
 
+    multilabel: ClassVar[bool] = False
     trains: ClassVar[bool] = False
 
     def prepare(self, setting: Setting) -> None:

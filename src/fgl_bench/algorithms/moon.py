@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ class Moon(FedAvg):
         previous: how many previous models are contrasted with.
         nodes: contrast over ``all`` nodes, or the ``train`` nodes.
     """
+
+    node_batches: ClassVar[bool] = False
 
     mu: float
     temperature: float

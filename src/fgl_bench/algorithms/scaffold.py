@@ -88,11 +88,11 @@ def keep_unable(fresh: Tensor, state: Tensor, batch: Batch) -> Tensor:
 
 def displacement(method: Algorithm, trips: Trips) -> Tensor:
     """The mean gradient ``[k, P]`` that plain SGD would have needed for the trip: ``(w - y) / (E lr)``."""
-    return (trips.received - trips.trained) / (method.setting.local_epochs * method.setting.lr)
+    return (trips.received - trips.trained) / (trips.steps * method.setting.lr)
 
 
 CONTROLS = {
-    "mean_gradient": lambda method, trips: method._sum / method.setting.local_epochs,
+    "mean_gradient": lambda method, trips: method._sum / trips.steps,
     "option_ii_literal": lambda method, trips: displacement(method, trips) - of_replicas(method.correction, trips.batch),
 }
 WEIGHTINGS = {"uniform": torch.ones_like, "samples": lambda sizes: sizes}

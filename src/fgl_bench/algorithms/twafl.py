@@ -57,7 +57,8 @@ class TWAFL(Algorithm):
         layers = list(dict.fromkeys(_layer(name) for name in setting.layout.shapes))
         if not 0 <= self.deep_layers < len(layers):
             raise UserError(
-                f"algorithm.deep_layers={self.deep_layers} leaves no shallow layer; allowed for this model: 0 to {len(layers) - 1}"
+                f"algorithm=twafl: algorithm.deep_layers={self.deep_layers} leaves no shallow layer; "
+                f"allowed for this model: 0 to {len(layers) - 1}"
             )
         deep = layers[len(layers) - self.deep_layers :]
         self._shallow = tuple(name for name in setting.layout.shapes if _layer(name) not in deep)

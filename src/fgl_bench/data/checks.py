@@ -10,7 +10,7 @@ import numpy as np
 from fgl_bench.data.graph import Graph
 from fgl_bench.errors import UserError
 
-METRICS = ("accuracy", "auc")
+METRICS = ("accuracy", "auc", "auc_ovr", "macro_f1", "micro_f1")
 
 
 def check_ratios(ratios: Sequence[float], key: str = "split.ratios") -> tuple[float, float, float]:
@@ -49,16 +49,30 @@ def check_choice(key: str, value: str, allowed: Collection[str]) -> None:
         raise UserError(f"{key}={value}: must be one of {', '.join(sorted(allowed))}")
 
 
+def check_stored(cache_dir: object, sparsity: object, inductive: bool = False, test: str = "clients") -> None:
+    """What a federation on disk does not go with."""
+    if cache_dir is None:
+        raise UserError("out_of_core=true: cache_dir must name the folder where the graph is kept")
+    if inductive:
+        raise UserError("out_of_core=true: split.inductive=true makes graphs anew, in memory; set out_of_core=false")
+    if test == "server":
+        raise UserError("out_of_core=true: split.test=server holds the whole graph in memory; set out_of_core=false")
+    kind = type(sparsity).__name__.removesuffix("Sparsity").lower()
+    if kind in ("topology", "feature"):
+        raise UserError(f"out_of_core=true: scenario/sparsity={kind} makes graphs anew, in memory; set out_of_core=false")
+
+
 def check_graph(graph: Graph, source: str) -> Graph:
     """``graph``, if its parts fit together; ``source`` (a file, a dataset) opens the message."""
     nodes = graph.num_nodes
     values = graph.features if isinstance(graph.features, np.ndarray) else graph.features.data
     faults = {
         "it has no nodes": nodes == 0,
-        f"{graph.labels.shape[0]} labels for {nodes} nodes": graph.labels.shape != (nodes,),
+        f"{graph.labels.shape[0]} labels for {nodes} nodes": graph.labels.shape not in ((nodes,), (nodes, graph.num_classes)),
         "a feature is not a finite number": not bool(np.isfinite(values).all()),
-        "it has no labelled node": not bool((graph.labels >= 0).any()),
-        f"a label lies outside -1..{graph.num_classes - 1}": bool(((graph.labels < -1) | (graph.labels >= graph.num_classes)).any()),
+        "it has no labelled node": not bool((graph.strata >= 0).any()),
+        f"a label lies outside -1..{graph.num_classes - 1}": bool(((graph.strata < -1) | (graph.strata >= graph.num_classes)).any()),
+        "a label is neither 0 nor 1": graph.labels.ndim > 1 and not bool(np.isin(graph.labels, (0, 1)).all()),
     }
     fault = next((text for text, wrong in faults.items() if wrong), None)
     if fault is not None:

@@ -8,13 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from fgl_bench.data.canonical import adjacency
-from fgl_bench.data.checks import check_ratios
+from fgl_bench.data.checks import check_ratios, check_stored
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import ClientGraph, Federation, Graph
+from fgl_bench.data.induction import induce_on_disk
+from fgl_bench.data.inductive import training_view
 from fgl_bench.data.masks import stratified_masks
 from fgl_bench.data.partition_cache import assignment_digest, cached_assignment
+from fgl_bench.data.served import Served, hold_out
 from fgl_bench.data.sparsity import NoSparsity, Sparsity
 from fgl_bench.data.splits.base import Split
+from fgl_bench.data.storage import Disk
 from fgl_bench.errors import UserError
 from fgl_bench.seeding import generator
 
@@ -28,6 +32,7 @@ def build_federations(
     seeds: Sequence[int],
     data_dir: str | None,
     cache_dir: str | Path | None,
+    out_of_core: bool = False,
 ) -> list[Federation]:
     """One federation for each seed; the graph is read once.
 
@@ -37,19 +42,24 @@ def build_federations(
         seeds: repetitions. What ``split.per_seed`` leaves out is drawn from seed 0 in all of them.
         data_dir: raw files, see :meth:`Dataset.load`.
         cache_dir: folder of partition files; None for none. A folder that cannot be written is no failure.
+        out_of_core: keep features and edges in files below ``cache_dir``, mapped into memory. Numbers do not depend on it.
 
     Raises:
         UserError: raw files, ``num_clients`` or ``split.ratios`` do not fit.
     """
     ratios = check_ratios(split.ratios if split.ratios is not None else dataset.ratios)
-    graph = dataset.load(data_dir)
+    if out_of_core:
+        check_stored(cache_dir, sparsity, split.inductive, split.test)
+    graph = dataset.load(data_dir, cache_dir) if out_of_core else dataset.load(data_dir)
+    if split.test == "server":
+        return [build_served(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
     drawn: dict[int, tuple[list[np.ndarray], dict[str, str], list[ClientGraph], np.ndarray]] = {}
     federations = []
     for seed in seeds:
         partition_seed = seed if "partition" in split.per_seed else 0
         if partition_seed not in drawn:
             nodes, versions = cached_assignment(split, graph, num_clients, partition_seed, cache_dir)
-            drawn[partition_seed] = (nodes, versions, *induce(graph, nodes))
+            drawn[partition_seed] = (nodes, versions, *apart(graph, nodes))
         nodes, versions, bare, cross_edges = drawn[partition_seed]
         clean = tuple(draw_masks(client, ratios, seed if "masks" in split.per_seed else 0, i) for i, client in enumerate(bare))
         if not any(client.train.any() for client in clean):
@@ -57,13 +67,16 @@ def build_federations(
         observed = clean
         if not isinstance(sparsity, NoSparsity):
             observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
+        scored = observed if sparsity.evaluation == "observed" else clean
+        if split.inductive:
+            observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))
         federations.append(
             Federation(
                 dataset=graph.name,
                 seed=seed,
                 num_classes=graph.num_classes,
                 num_features=graph.num_features,
-                clients=observed if sparsity.evaluation == "observed" else clean,
+                clients=scored,
                 observed=observed,
                 cross_edges=cross_edges,
                 partition_hash=assignment_digest(nodes),
@@ -74,10 +87,41 @@ def build_federations(
     return federations
 
 
+def build_served(
+    graph: Graph, split: Split, sparsity: Sparsity, num_clients: int | None, seed: int, ratios: tuple[float, float, float]
+) -> Served:
+    """The federation of one seed whose validation and test nodes a server holds (``split.test=server``)."""
+    axes = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
+    nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, *axes, ratios, induce)
+    observed = clean = tuple(clients)
+    if not isinstance(sparsity, NoSparsity):
+        observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
+    return Served(
+        dataset=graph.name,
+        seed=seed,
+        num_classes=graph.num_classes,
+        num_features=graph.num_features,
+        clients=clean,
+        observed=observed,
+        cross_edges=cross_edges,
+        partition_hash=assignment_digest(nodes),
+        metric=graph.metric,
+        notes={"nodes": graph.num_nodes, "edges": graph.edges.shape[1] // 2},
+        server=server,
+    )
+
+
 def draw_masks(client: ClientGraph, ratios: tuple[float, float, float], seed: int, index: int) -> ClientGraph:
     """``client`` with train, val and test masks from its own stream."""
-    train, val, test = stratified_masks(client.labels, ratios, generator(seed, "masks", index))
+    train, val, test = stratified_masks(client.strata, ratios, generator(seed, "masks", index))
     return ClientGraph(client.nodes, client.features, client.edges, client.labels, train, val, test)
+
+
+def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:
+    """:func:`induce`, in files beside the graph's where it is on disk."""
+    if graph.folder is None:
+        return induce(graph, nodes)
+    return induce_on_disk(graph, nodes, Disk(graph.folder / f"clients_{assignment_digest(nodes)[:16]}"))
 
 
 def induce(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:

@@ -16,9 +16,10 @@ import numpy as np
 
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
+from fgl_bench.data.storage import update
 
 PACKAGES = ("numpy", "scipy", "pymetis", "python-louvain", "networkx", "igraph")
-NOT_OPTIONS = ("ratios", "per_seed")
+NOT_OPTIONS = ("ratios", "per_seed", "test", "inductive")
 
 
 def assignment_digest(nodes: Sequence[np.ndarray]) -> str:
@@ -51,7 +52,7 @@ def file_name(split: Split, graph: Graph, num_clients: int | None, seed: int) ->
     method = type(split).__name__.lower()
     content = hashlib.sha256(json.dumps([type(split).__module__, method, options, graph.num_nodes], sort_keys=True).encode())
     for array in (graph.edges, graph.labels, graph.owner):
-        content.update(b"none" if array is None else array.astype("<i8").tobytes())
+        content.update(b"none") if array is None else update(content, array, "<i8")
     clients = "all" if num_clients is None else num_clients
     return f"partition_{graph.name}_{method}_{clients}_{content.hexdigest()[:16]}_{seed}.npz".replace(os.sep, "-")
 

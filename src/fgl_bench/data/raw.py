@@ -11,6 +11,7 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,35 @@ def data_root(data_dir: str | None) -> Path:
     return Path(data_dir or os.environ.get("FGL_BENCH_DATA") or "data").expanduser()
 
 
+class Found(BaseException):
+    """Raised instead of reading or downloading while :func:`absent_files` asks; ``missing`` are the files that are not there."""
+
+    def __init__(self, missing: list[Path]):
+        super().__init__(missing)
+        self.missing = missing
+
+
+_asking: ContextVar[bool] = ContextVar("asking", default=False)
+
+
+def absent_files(read: Callable[[Path], object], root: Path) -> list[Path]:
+    """The first raw files that ``read(root)`` would look for and not find; nothing is parsed or downloaded.
+
+    Args:
+        read: a dataset's method that asks for its files by the functions of this module.
+    """
+    token = _asking.set(True)
+    try:
+        read(root)
+        return []
+    except Found as found:
+        return found.missing
+    except UserError:
+        return [root]
+    finally:
+        _asking.reset(token)
+
+
 def locate(dataset: str, root: Path, files: list[str], address: Callable[[str], str] | None) -> list[Path]:
     """Paths of ``files`` (relative to ``root``), downloading what is absent.
 
@@ -42,6 +72,8 @@ def locate(dataset: str, root: Path, files: list[str], address: Callable[[str], 
     """
     paths = [root / file for file in files]
     missing = [path for path in paths if not path.is_file()]
+    if _asking.get():
+        raise Found(missing)
     if missing and address is None:
         raise UserError(f"dataset={dataset}: {missing[0]} not found, and it has no download in this form; {ELSEWHERE}")
     for path in missing:
@@ -53,6 +85,8 @@ def locate(dataset: str, root: Path, files: list[str], address: Callable[[str], 
 @contextmanager
 def downloaded(dataset: str, wanted: Path, address: Callable[[], str]) -> Iterator[Path]:
     """Downloads what ``wanted`` lacks to a temporary file, complete or not at all."""
+    if _asking.get():
+        raise Found([wanted])
     folder = next(parent for parent in wanted.absolute().parents if parent.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise UserError(f"dataset={dataset}: {wanted} not found, and {folder} cannot be written to download it; {ELSEWHERE}")
@@ -85,6 +119,8 @@ def place(dataset: str, temporary: Path, wanted: Path) -> None:
 @contextmanager
 def reading(dataset: str, path: Path) -> Iterator[None]:
     """Turns whatever a parser raises on a damaged file into one line that names the file."""
+    if _asking.get():
+        raise Found([] if path.exists() else [path])
     try:
         yield
     except (UserError, MemoryError):

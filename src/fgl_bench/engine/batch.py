@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
+from fgl_bench.data.storage import release
+from fgl_bench.engine.derived import Derived, DerivedBlocks
 from fgl_bench.engine.sparse import BlockSparse
 
 # Above this share of non-zero entries a dense product is faster. On a CPU measured with Photo and Computers (35 % filled: the
@@ -24,7 +27,7 @@ class TrainingNodes(NamedTuple):
 
     Attributes:
         index: ``[T]`` positions in the flattened ``[k * n]`` nodes.
-        labels: ``[T]``.
+        labels: ``[T]``, or ``[T, Y]``.
         weights: ``[T]``, 1 / the number of training nodes of the replica.
     """
 
@@ -37,7 +40,9 @@ Operator = Callable[[ClientGraph], sp.csr_matrix]
 
 
 def is_dense(blocks: Sequence[np.ndarray | sp.csr_matrix], device: torch.device) -> bool:
-    """Whether these clients' input features ``[n, F]`` are multiplied as dense matrices."""
+    """Whether these clients' input features ``[n, F]`` are multiplied as dense matrices; those on disk are, and are not read for it."""
+    if any(isinstance(block, np.memmap) for block in blocks):
+        return True
     filled = sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
     return filled > DENSE_ABOVE.get(device.type, 0.5) * sum(block.shape[0] * block.shape[1] for block in blocks)
 
@@ -46,6 +51,13 @@ def adjacency(client: ClientGraph) -> sp.csr_matrix:
     """A: the client's symmetric 0/1 adjacency ``[n, n]`` without loops."""
     n, (row, column) = client.num_nodes, client.edges
     return sp.csr_matrix((np.ones(row.size), (row, column)), shape=(n, n))
+
+
+def looped_operator(client: ClientGraph) -> sp.csr_matrix:
+    """A + I: every node's neighbours and itself, for attention."""
+    matrix = (adjacency(client) + sp.eye(client.num_nodes)).tocsr()
+    matrix.sort_indices()
+    return matrix
 
 
 def _symmetric(matrix: sp.csr_matrix) -> sp.csr_matrix:
@@ -79,6 +91,9 @@ class DenseBlocks:
         self.shape = tuple(values.shape)
 
     def select(self, rows: Sequence[int]) -> DenseBlocks:
+        """The replicas ``rows`` (host integers): a view where they lie next to each other, else a copy."""
+        if tuple(rows) == tuple(range(rows[0], rows[0] + len(rows))):
+            return DenseBlocks(self.values[rows[0] : rows[0] + len(rows)])
         return DenseBlocks(self.values[torch.as_tensor(rows, device=self.values.device)])
 
     def __matmul__(self, weight: Tensor) -> Tensor:
@@ -92,34 +107,46 @@ class Batch:
     Attributes:
         size, nodes: k and n, the number of replicas and of node slots.
         features: ``[k, n, F]`` input features; ``features @ weight`` is the one thing that can be done with them.
-        labels: ``[k, n]`` int64, 0 in padding.
+        labels: ``[k, n]`` int64, or ``[k, n, Y]`` of 0 and 1 in the batch's type (several labels a node); 0 in padding.
         valid, train, val, test: ``[k, n]`` bool.
         degree: ``[k, n]`` degrees without self loops.
         num_nodes, num_train: ``[k]`` host counts.
         replicas: ``[k]`` int64, which replicas of the whole run these are.
+        on_disk: whether the clients lie in files. Features, operators and derived features are then read or made for this batch when
+            they are first asked for, so that of a batch of which only parts (:meth:`select`) are used no more than a part is held.
+        per_federation: how many clients, one after the other, make up a federation (None: not known).
     """
+
+    per_federation: int | None = None
+
+    on_disk: bool = False
 
     def __init__(self, clients: Sequence[ClientGraph], dtype: torch.dtype, device: torch.device | str):
         device = torch.device(device)
         self.clients, self.dtype, self.device = tuple(clients), dtype, device
         self.size, self.nodes = len(clients), max(client.num_nodes for client in clients)
-        self.features = self._stack_features()
-        self.labels = self._stack([np.maximum(client.labels, 0) for client in clients], torch.int64)
-        self.valid = self._stack([np.ones(client.num_nodes, bool) for client in clients], torch.bool)
+        self.on_disk = clients[0].folder is not None
+        if not self.on_disk:
+            self.features = self._own = self._stack_features()
+        kind = torch.int64 if clients[0].labels.ndim == 1 else dtype
+        self.labels = self._stack([np.maximum(client.labels, 0) for client in clients], kind)
+        present = [np.ones(c.num_nodes, bool) if c.present is None else c.present for c in clients]
+        self.valid = self._stack(present, torch.bool)
         self.train, self.val, self.test = (
             self._stack([getattr(client, mask) for client in clients], torch.bool) for mask in ("train", "val", "test")
         )
         self.degree = self._stack([np.bincount(client.edges[0], minlength=client.num_nodes) for client in clients], dtype)
-        self.num_nodes = np.array([client.num_nodes for client in clients])
+        self.num_nodes = np.array([int(mask.sum()) for mask in present])
         self.num_train = np.array([int(client.train.sum()) for client in clients])
         self.replicas = torch.arange(self.size, device=device)
         self._operators: dict[Operator, BlockSparse] = {}
+        self._derived: dict[Derived, DerivedBlocks] = {}
         self._parent: tuple[Batch, tuple[int, ...]] | None = None
 
     def _stack(self, arrays: Sequence[np.ndarray], dtype: torch.dtype) -> Tensor:
-        out = np.zeros((self.size, self.nodes), dtype=arrays[0].dtype)
+        out = np.zeros((self.size, self.nodes, *arrays[0].shape[1:]), dtype=arrays[0].dtype)
         for i, array in enumerate(arrays):
-            out[i, : array.size] = array
+            out[i, : len(array)] = array
         return torch.from_numpy(out).to(self.device, dtype)
 
     def _stack_features(self) -> BlockSparse | DenseBlocks:
@@ -128,15 +155,21 @@ class Batch:
             return BlockSparse.stack([sp.csr_matrix(b) for b in blocks], self.nodes, blocks[0].shape[1], self.dtype, self.device)
         out = torch.zeros(self.size, self.nodes, blocks[0].shape[1], dtype=self.dtype)
         for i, block in enumerate(blocks):
-            out[i, : block.shape[0]] = torch.from_numpy(block.toarray() if sp.issparse(block) else np.asarray(block))
+            np.copyto(out[i, : block.shape[0]].numpy(), block.toarray() if sp.issparse(block) else block)
+            release(block)
         return DenseBlocks(out.to(self.device))
+
+    @cached_property
+    def features(self) -> BlockSparse | DenseBlocks:
+        self._own = self._stack_features()
+        return self._own
 
     @cached_property
     def training_nodes(self) -> TrainingNodes:
         """Where the loss is taken."""
         index = self.train.flatten().nonzero()[:, 0]
         each = 1 / self.train.sum(1).clamp(min=1).to(self.dtype)
-        return TrainingNodes(index, self.labels.flatten()[index], each[index // self.nodes])
+        return TrainingNodes(index, self.labels.flatten(0, 1)[index], each[index // self.nodes])
 
     def operator(self, build: Operator) -> BlockSparse:
         """The block-diagonal matrix that ``build`` makes of every client graph, made once."""
@@ -149,16 +182,49 @@ class Batch:
                 self._operators[build] = parent.operator(build).select(rows)
         return self._operators[build]
 
+    @property
+    def pristine(self) -> bool:
+        """Whether the features are the clients' own; a method may have put others in their place."""
+        return self._parent[0].pristine if self._parent else "features" not in self.__dict__ or self.features is self._own
+
+    def derived(self, build: Derived) -> DerivedBlocks:
+        """The dense matrices that ``build`` makes of every client's graph and the features held here, made once."""
+        if build not in self._derived:
+            if self._parent is None:
+                clients = self.clients if self.pristine else [self._held(i) for i in range(self.size)]
+                clients = build.among(clients, self.per_federation)
+                self._derived[build] = DerivedBlocks.of(build, clients, self.nodes, self.dtype, self.device)
+            else:
+                parent, rows = self._parent
+                self._derived[build] = parent.derived(build).select(rows)
+        return self._derived[build]
+
+    def _held(self, i: int) -> ClientGraph:
+        """Client i with the features that stand in the place of its own."""
+        unit = torch.eye(self.features.shape[2], dtype=self.dtype, device=self.device)[None]
+        features = (self.features.select([i]) @ unit)[0].detach().cpu().numpy()
+        return replace(self.clients[i], features=features[: self.clients[i].num_nodes])
+
+    def unload(self) -> None:
+        """Let go of what was read or made of clients on disk; it is read again when it is asked for. In memory: nothing."""
+        if self.on_disk and self.pristine:
+            self.__dict__.pop("features", None)
+            self.__dict__.pop("_own", None)
+            self._operators.clear()
+            self._derived.clear()
+
     def select(self, rows: Sequence[int]) -> Batch:
         """The replicas ``rows`` (host integers) as a batch of their own; padding stays, so numbers stay."""
         rows = tuple(int(i) for i in rows)
         part = object.__new__(Batch)
         part.clients = tuple(self.clients[i] for i in rows)
         part.dtype, part.device, part.size, part.nodes = self.dtype, self.device, len(rows), self.nodes
-        part.features = self.features.select(rows)
+        part.on_disk = self.on_disk and self.pristine
+        if not part.on_disk:
+            part.features = self.features.select(rows)
         index = torch.as_tensor(rows, device=self.device)
         for name in ("labels", "valid", "train", "val", "test", "degree", "replicas"):
             setattr(part, name, getattr(self, name)[index])
         part.num_nodes, part.num_train = self.num_nodes[list(rows)], self.num_train[list(rows)]
-        part._operators, part._parent = {}, (self, rows)
+        part._operators, part._derived, part._parent = {}, {}, None if part.on_disk else (self, rows)
         return part

@@ -38,6 +38,11 @@ def uniform16(key: Tensor, nodes: int, units: int) -> Tensor:
     return draws.view(torch.int16)[..., :units]
 
 
+def draws64(key: Tensor, nodes: int) -> Tensor:
+    """Independent 64-bit draws ``[k, nodes]`` from one key ``[k]`` a replica; those of a node do not depend on ``nodes``."""
+    return mix(mix(key)[:, None] + torch.arange(nodes, device=key.device) * _GOLDEN)
+
+
 class Dropout:
     """Inverted dropout for stacked activations.
 
@@ -47,20 +52,20 @@ class Dropout:
     """
 
     def __init__(self, rate: float, key: Tensor):
-        self.threshold = round(rate * 65536) - 32768
-        self.scale = 65536 / (32768 - self.threshold) if self.threshold < 32768 else 0.0
-        self.key = key
+        self.rate, self.key = rate, key
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """``[k, n, h]`` to the same shape; every call of one step draws a new mask."""
-        if self.threshold == -32768:
+    def __call__(self, x: Tensor, rate: float | None = None) -> Tensor:
+        """``[k, n, h]`` to the same shape; every call of one step draws a new mask. ``rate`` stands in for the usual one."""
+        threshold = round((self.rate if rate is None else rate) * 65536) - 32768
+        if threshold == -32768:
             return x
+        scale = 65536 / (32768 - threshold) if threshold < 32768 else 0.0
         self.key = self.key + _GOLDEN
         draws = uniform16(mix(self.key), x.shape[1], x.shape[2])
-        return x * ((draws >= self.threshold).to(x.dtype) * self.scale)
+        return x * ((draws >= threshold).to(x.dtype) * scale)
 
 
-def no_dropout(x: Tensor) -> Tensor:
+def no_dropout(x: Tensor, rate: float | None = None) -> Tensor:
     """Evaluation mode."""
     return x
 

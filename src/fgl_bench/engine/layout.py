@@ -97,3 +97,8 @@ def glorot(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Glorot-uniform weights ``[in, out]``, as PyG's linear layers draw them."""
     bound = math.sqrt(6.0 / (shape[-2] + shape[-1]))
     return torch.empty(shape, dtype=torch.float64).uniform_(-bound, bound, generator=generator)
+
+
+def uniform(shape: tuple[int, ...], fan: int, generator: torch.Generator) -> Tensor:
+    """Numbers within 1/sqrt(fan), as PyTorch's linear layers with ``fan`` inputs draw weights and biases."""
+    return torch.empty(shape, dtype=torch.float64).uniform_(-(fan**-0.5), fan**-0.5, generator=generator)

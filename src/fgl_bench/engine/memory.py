@@ -39,20 +39,22 @@ class Need:
         clients: C.
         kept: flat rows that one replica keeps whether or not it is being trained.
         step: one replica while it is trained: gradient, activations, dropout masks.
-        graphs: features, operators, labels and masks of all C clients.
+        graphs: features, operators, labels and masks of all C clients; of clients on disk labels and masks, the rest is in ``step``.
+        derived: dense features made beforehand of all C clients, of which chunks are views.
     """
 
     clients: int
     kept: int
     step: int
     graphs: int
+    derived: int = 0
 
     def program(self, seeds: int, replicas: int | None = None) -> int:
         """Bytes of ``seeds`` seeds in one program that trains ``replicas`` at once (None: all).
 
         Chunks hold their graphs once more: a chunk is cut out once and comes again every round.
         """
-        kept = seeds * (self.clients * self.kept + self.graphs)
+        kept = seeds * (self.clients * self.kept + self.graphs + self.derived)
         if replicas is None:
             return kept + seeds * self.clients * self.step
         return kept + seeds * self.graphs + replicas * self.step
@@ -86,9 +88,21 @@ def graph_bytes(clients: Sequence[ClientGraph], operators: int, itemsize: int, d
         filled = sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
         total = sparse_bytes(filled, count, nodes, features, itemsize)
     edges = sum(client.edges.shape[1] + client.num_nodes for client in clients)
-    total += operators * sparse_bytes(edges, count, nodes, nodes, itemsize)
-    labels_and_masks = 8 + 4 + itemsize
-    return total + count * nodes * labels_and_masks + sum(int(client.train.sum()) for client in clients) * (16 + itemsize)
+    return total + operators * sparse_bytes(edges, count, nodes, nodes, itemsize) + label_bytes(clients, itemsize)
+
+
+def label_bytes(clients: Sequence[ClientGraph], itemsize: int) -> int:
+    """Bytes of labels, masks and degrees of all clients, padded, and of where the loss is taken."""
+    count, nodes, labels = len(clients), max(client.num_nodes for client in clients), clients[0].labels
+    each = 8 if labels.ndim == 1 else labels.shape[1] * itemsize
+    return count * nodes * (each + 4 + itemsize) + sum(int(client.train.sum()) for client in clients) * (8 + each + itemsize)
+
+
+def loaded_bytes(clients: Sequence[ClientGraph], operators: int, derived: int, itemsize: int) -> int:
+    """Bytes that one client on disk takes while it is in a chunk: features or what is derived of them, and operators."""
+    nodes, edges = max(client.num_nodes for client in clients), max(client.edges.shape[1] for client in clients)
+    features = nodes * clients[0].features.shape[1] * itemsize * max(1, derived)
+    return features + operators * sparse_bytes(edges + nodes, 1, nodes, nodes, itemsize)
 
 
 def seed_bytes(
@@ -100,6 +114,7 @@ def seed_bytes(
     device: torch.device,
     operators: int = 1,
     copies: int = 0,
+    derived: int = 0,
 ) -> Need:
     """What the largest of the seeds takes.
 
@@ -108,15 +123,24 @@ def seed_bytes(
         stacks: flat rows per replica that stay: models of the scenario, moments, the method's own.
         operators: n x n matrices that the backbone and the method multiply with.
         copies: of the graphs that are kept besides, cut out for subsets of the clients.
+        derived: dense ``[n, F]`` matrices made of every client's features beforehand.
     """
     clients = federations[0].num_clients
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
     sizes: dict[int, int] = {}
+    sets, on_disk = 1, federations[0].observed[0].folder is not None
     for federation in federations:
-        for graphs in {id(g): g for g in (federation.observed, federation.clients)}.values():
-            sizes[federation.seed] = sizes.get(federation.seed, 0) + graph_bytes(graphs, operators, itemsize, device)
+        each = {id(g): g for g in (federation.observed, federation.clients)}.values()
+        sets = max(sets, len(each))
+        for graphs in each:
+            held = label_bytes(graphs, itemsize) if on_disk else graph_bytes(graphs, operators, itemsize, device)
+            sizes[federation.seed] = sizes.get(federation.seed, 0) + held
+    dense = sets * clients * nodes * derived * federations[0].num_features * itemsize
     step = model_bytes(layout, 1, itemsize) + activation_bytes(nodes, widths, itemsize)
-    return Need(clients, model_bytes(layout, stacks, itemsize), step, (1 + copies) * max(sizes.values()))
+    if on_disk:
+        step += max(loaded_bytes(federation.observed, operators, derived, itemsize) for federation in federations)
+        dense = 0
+    return Need(clients, model_bytes(layout, stacks, itemsize), step, (1 + copies) * max(sizes.values()), (1 + copies) * dense)
 
 
 def keep_freed_memory() -> None:

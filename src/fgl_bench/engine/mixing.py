@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,29 @@ class Mixing:
                 layout.view(own, name).copy_(layout.view(mixed.flatten(0, 1), name))
             mixed = own.view_as(models)
         return mixed if self.receivers is None else torch.where(self.receivers[..., None], mixed, received)
+
+
+@dataclass(frozen=True)
+class Blockwise(Mixing):
+    """A matrix for every block of parameters: ``theta'^(b) = M^(b) theta^(b)``; what lies in no block stays each client's own.
+
+    ``weights`` is for plots and counts, for instance the mean of the blocks' matrices.
+
+    Attributes:
+        blocks: matrices ``[S, C, C]``, or ``[S, 1, C]``, each with a function from models ``[S * C, P]`` and their layout to a
+            view of the block.
+    """
+
+    blocks: tuple[tuple[Tensor, Callable[[Tensor, ParameterLayout], Tensor]], ...] = ()
+
+    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout) -> Tensor:
+        out, shape = models.clone(memory_format=torch.contiguous_format), models.shape[:2]
+        for weights, block in self.blocks:
+            own = block(models.flatten(0, 1), layout)
+            flat = own.reshape(*shape, -1)
+            weights = weights.to(models.dtype).expand(*shape, -1)
+            block(out.flatten(0, 1), layout).copy_(_product(weights, flat, torch.empty_like(flat)).view(own.shape))
+        return out if self.receivers is None else torch.where(self.receivers[..., None], out, received)
 
 
 def _writable(x: Tensor) -> bool:

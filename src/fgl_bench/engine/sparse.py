@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -109,6 +111,41 @@ class _Product(torch.autograd.Function):
         return out.view(-1, lead + c + pad, h)[:, lead : lead + c], None
 
 
+@dataclass
+class Edges:
+    """The E entries of k sparse blocks as edges from columns to rows, in order of (block, row, column).
+
+    Attributes:
+        source: ``[E]`` positions in the flattened ``[k * c]`` columns.
+        target: ``[E]`` positions in the flattened ``[k * r]`` rows, ascending.
+        into: ``[k * r + 1]``, where each target's edges begin.
+        order: ``[E]``, the edges in order of (source, target).
+        out_of: ``[k * c + 1]``, where each source's edges begin in that order.
+        bounds: host ``[k + 1]``, where each block's edges begin.
+    """
+
+    source: Tensor
+    target: Tensor
+    into: Tensor
+    order: Tensor
+    out_of: Tensor
+    bounds: np.ndarray
+    _pieces: dict[tuple[bool, int], list[tuple[slice, slice]]] = field(default_factory=dict)
+
+    def pieces(self, by_source: bool, most: int) -> list[tuple[slice, slice]]:
+        """Edges in pieces of about ``most``, and the targets (or sources) that they go into (or out of), each whole; found once."""
+        key = (by_source, most)
+        if key not in self._pieces:
+            starts = (self.out_of if by_source else self.into).cpu().numpy()
+            self._pieces[key], node = [], 0
+            while node < len(starts) - 1:
+                end = max(node + 1, int(np.searchsorted(starts, starts[node] + most, side="right")) - 1)
+                if starts[end] > starts[node]:
+                    self._pieces[key].append((slice(int(starts[node]), int(starts[end])), slice(node, end)))
+                node = end
+        return self._pieces[key]
+
+
 class BlockSparse:
     """k sparse blocks that act on stacked dense blocks: ``y[i] = A_i x[i]``.
 
@@ -144,6 +181,16 @@ class BlockSparse:
     def nnz(self) -> int:
         return self.bags.values.numel()
 
+    @cached_property
+    def edges(self) -> Edges:
+        """Where the entries lie, for what their values do not decide (see ``engine.attention``); indices are int64."""
+        k, r, c = self.shape
+        counts, device = self.bags.counts.flatten(), self.bags.counts.device
+        target = torch.repeat_interleave(torch.arange(k * r, device=device), counts)
+        source = self.bags.columns + target // r * c
+        starts = [torch.nn.functional.pad(bags.counts.flatten().cumsum(0), (1, 0)) for bags in (self.bags, self.transposed)]
+        return Edges(source, target, starts[0], source.argsort(stable=True), starts[1], self.bags.bounds)
+
     def multiply(self, x: Tensor) -> Tensor:
         """``[k, c, h]`` to ``[k, r, h]``, outside autograd."""
         rows, stride = _as_rows(x)
@@ -152,3 +199,31 @@ class BlockSparse:
     def __matmul__(self, x: Tensor) -> Tensor:
         """``[k, c, h]`` to ``[k, r, h]``, differentiable in ``x``."""
         return _Product.apply(x, self) if x.requires_grad and torch.is_grad_enabled() else self.multiply(x)
+
+
+class SparseRows(BlockSparse):
+    """Blocks made of loose entries, for what is used once or twice; the transposed operand is made when a gradient needs it.
+
+    Args:
+        row: ``[nnz]`` host, positions in the flattened ``[k * r]`` rows, ascending.
+        column, value: ``[nnz]`` host.
+    """
+
+    def __init__(self, row: np.ndarray, column: np.ndarray, value: np.ndarray, shape: tuple[int, int, int], dtype: torch.dtype, device):
+        self.shape, self._entries = shape, (row, column, value)
+        self._made = (dtype, torch.device(device))
+        self.bags = self._bags(row, column, value, shape[1])
+
+    def _bags(self, row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> _Bags:
+        counts = np.bincount(row, minlength=self.shape[0] * rows).reshape(self.shape[0], rows)
+        bounds = np.concatenate([[0], np.cumsum(counts.sum(1))])
+        dtype, device = self._made
+        columns, values = torch.from_numpy(column.astype(np.int32)), torch.from_numpy(np.ascontiguousarray(value))
+        return _Bags(columns.to(device), values.to(device, dtype), torch.from_numpy(counts).to(device), bounds)
+
+    @cached_property
+    def transposed(self) -> _Bags:
+        (row, column, value), (_, rows, columns) = self._entries, self.shape
+        into = row // max(rows, 1) * columns + column
+        order = np.argsort(into, kind="stable")
+        return self._bags(into[order], row[order] % max(rows, 1), value[order], columns)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.losses import node_losses
+from fgl_bench.engine.minibatch import Epochs, order_key, part_key
 from fgl_bench.models.base import Backbone, Output
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class LocalStep:
     Attributes:
         rows: replica numbers (seed * C + client).
         batch: their graphs, as observed in training.
-        epoch: number of the local epoch, from 0.
+        epoch: number of the gradient step in this trip, from 0: of the local epoch, unless epochs are gone through in mini-batches.
         parameters: the current parameters ``[k, *shape]`` that gradients are taken for.
         theta, received: ``[k, P]``, the current and the received models, without gradient.
         output: the training-mode forward pass.
@@ -58,6 +60,7 @@ class Trips:
         received, trained: ``[k, P]`` models before and after the local epochs.
         received_score, trained_score: ``[k, 2]`` summed validation and test scores, where they were asked for.
         reports: what the clients upload besides the model, by name, ``[k, ...]``.
+        steps: gradient steps that each client took, ``[k, 1]`` where they differ.
     """
 
     rows: tuple[int, ...]
@@ -69,6 +72,7 @@ class Trips:
     received_score: Tensor | None = None
     trained_score: Tensor | None = None
     reports: dict[str, Tensor] = field(default_factory=dict)
+    steps: int | Tensor = 1
 
     @cached_property
     def output(self) -> Output:
@@ -85,6 +89,7 @@ class Trainer:
         batch, evaluation: the graphs of all B replicas as observed in training and as evaluated (often the same object).
         streams: ``[B]`` int64, the replicas' random streams.
         chunk: most replicas in one program; None means all. Results do not depend on it.
+        batch_nodes: training nodes per gradient step; None means all of a client's.
     """
 
     def __init__(
@@ -102,29 +107,46 @@ class Trainer:
         weight_decay: float,
         reset_optimiser: bool = False,
         chunk: int | None = None,
+        batch_nodes: int | None = None,
     ):
+        self.batch_nodes, self._epochs = batch_nodes, WeakKeyDictionary()
         self.algorithm, self.model, self.layout = algorithm, model, layout
         self.batch, self.evaluation, self.score = batch, evaluation, score
         self.streams, self.local_epochs = streams, local_epochs
         self.reset_optimiser, self.chunk = reset_optimiser or algorithm.begins_afresh, chunk or batch.size
-        # A method that trains nothing keeps no moments.
-        count = batch.size if algorithm.trains else 0
-        adam = (count, layout.size, lr, weight_decay, batch.dtype, batch.device)
-        self.adam = algorithm.optimiser(*adam) or Adam(*adam)
+        if algorithm.lock_step:
+            self.chunk = batch.size
+        self.lr, self.weight_decay = lr, weight_decay
+        self.adam = self._optimiser()
         self.trip = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
         self.everyone = tuple(range(batch.size))
         self._parts: dict[tuple[int, tuple[int, ...]], Batch] = {}
 
+    def _optimiser(self) -> Any:
+        # A method that trains nothing keeps no moments.
+        count = self.batch.size if self.algorithm.trains else 0
+        adam = (count, self.layout.size, self.lr, self.weight_decay, self.batch.dtype, self.batch.device)
+        return self.algorithm.optimiser(*adam) or Adam(*adam)
+
+    def remodel(self, model: Backbone, layout: ParameterLayout) -> None:
+        """From here on train this network, with fresh optimisers."""
+        self.model, self.layout = model, layout
+        self.adam = self._optimiser()
+
     def part(self, batch: Batch, rows: tuple[int, ...]) -> Batch:
-        """``batch`` restricted to ``rows``. The latest are kept, up to two copies of the graphs: chunks come again every round."""
+        """``batch`` restricted to ``rows``. The latest are kept, up to two copies of the graphs: chunks come again every round.
+
+        Of graphs on disk only the last part is kept.
+        """
         if rows == self.everyone:
             return batch
         key = (id(batch), rows)
         if key in self._parts:
             self._parts[key] = self._parts.pop(key)  # now the latest
         else:
-            while self._parts and sum(part.size for part in self._parts.values()) + len(rows) > 2 * batch.size:
-                self._parts.pop(next(iter(self._parts)))
+            most = len(rows) if batch.on_disk else 2 * batch.size
+            while self._parts and sum(part.size for part in self._parts.values()) + len(rows) > most:
+                self._parts.pop(next(iter(self._parts))).unload()
             self._parts[key] = batch.select(rows)
         return self._parts[key]
 
@@ -135,6 +157,11 @@ class Trainer:
 
     def chunks(self, rows: Sequence[int]) -> list[tuple[int, ...]]:
         return [tuple(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk)]
+
+    @property
+    def validation_nodes(self) -> int:
+        """Validation nodes that the scores of all replicas count."""
+        return int(self.evaluation.val.sum())
 
     def evaluate(self, models: Tensor, rows: Sequence[int] | None = None) -> Tensor:
         """Summed validation and test scores ``[k, 2]`` of ``models [k, P]`` on the replicas' evaluation graphs."""
@@ -152,7 +179,7 @@ class Trainer:
         for part in self.chunks(self.everyone):
             batch, parameters = self.part(self.batch, part), self.layout.views(models[done : done + len(part)])
             logits = self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch))
-            each = cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="none").view(batch.labels.shape)
+            each = node_losses(logits.flatten(0, 1), batch.labels.flatten(0, 1)).view(batch.train.shape)
             losses.append((each * batch.train).sum(1) / batch.train.sum(1).clamp(min=1))
             done += len(part)
         return torch.cat(losses)
@@ -187,8 +214,15 @@ class Trainer:
         trips = Trips(rows, batch, self.model, self.layout, received, trained)
         if self.reset_optimiser and self.algorithm.trains:
             self.adam.reset(rows)
-        for epoch in range(self.local_epochs if self.algorithm.trains else 0):
-            scored = self._step(trips, index, epoch, score and epoch == 0 and evaluation is batch)
+        trips.steps = self.local_epochs
+        if self.algorithm.lock_step:
+            self.algorithm.train(self, trips)
+        for epoch in range(self.local_epochs if self.algorithm.trains and not self.algorithm.lock_step else 0):
+            key = step_key(self.streams[index], self.trip[index], epoch)
+            if self.batch_nodes is not None:
+                self._epoch(trips, key, epoch)
+                continue
+            scored = self._step(trips, batch, key, epoch, score and epoch == 0 and evaluation is batch)
             trips.received_score = scored if epoch == 0 else trips.received_score
         self.trip[index] += 1
         if score:
@@ -203,18 +237,29 @@ class Trainer:
         trips.__dict__.pop("output", None)
         return trips
 
-    def _step(self, trips: Trips, index: Tensor | slice, epoch: int, score: bool) -> Tensor | None:
-        batch, theta, scored = trips.batch, trips.trained, None
+    def _epoch(self, trips: Trips, key: Tensor, epoch: int) -> None:
+        """One pass over every client's training nodes in mini-batches."""
+        batch = trips.batch
+        if batch not in self._epochs:
+            self._epochs[batch] = Epochs(batch, self.batch_nodes)
+        epochs = self._epochs[batch]
+        order = epochs.order(batch, order_key(key))
+        trips.steps = epochs.taken * self.local_epochs
+        for number in range(epochs.steps):
+            part = epochs.part(batch, order, number)
+            self._step(trips, part, part_key(key, number), epoch * epochs.steps + number, False)
+
+    def _step(self, trips: Trips, batch: Batch, key: Tensor, number: int, score: bool) -> Tensor | None:
+        """One gradient step on ``batch``, the trips' own or a mini-batch of it."""
+        theta, scored = trips.trained, None
         parameters = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
-        first = self.model.first(parameters, batch)
+        first = (self.model.first if batch is trips.batch else self.model.first_of)(parameters, batch)
         if score:
             with torch.no_grad():
                 scored = self.score(self.algorithm.predict(self.model, parameters, batch, first.detach()), batch)
-        dropout = no_dropout
-        if self.model.dropout:
-            dropout = Dropout(self.model.dropout, step_key(self.streams[index], self.trip[index], epoch))
+        dropout = Dropout(self.model.dropout, key) if self.model.drops else no_dropout
         output = self.model.forward(parameters, batch, first, dropout)
-        step = LocalStep(trips.rows, batch, self.layout, epoch, parameters, theta, trips.received, output, first)
+        step = LocalStep(trips.rows, batch, self.layout, number, parameters, theta, trips.received, output, first)
         loss = self.algorithm.local_loss(step)
         gradients = torch.autograd.grad(loss, list(parameters.values()))
         with torch.no_grad():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from torch import Tensor
@@ -19,10 +19,10 @@ class ScoreLog:
         self.size = 0
 
     def add(self, scores: Tensor) -> int:
-        """Append ``[k, 2]``; returns the position of the first row."""
+        """Append ``[k, 2]`` (always of one width); returns the position of the first row."""
         start, self.size = self.size, self.size + len(scores)
         if self._scores is None or self.size > len(self._scores):
-            grown = scores.new_empty(max(4096, 2 * self.size), 2)
+            grown = scores.new_empty(max(4096, 2 * self.size), scores.shape[1])
             if self._scores is not None:
                 grown[:start] = self._scores[:start]
             self._scores = grown
@@ -70,6 +70,7 @@ class History:
         scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores.
         sizes: ``[C, 2]`` validation and test nodes.
         busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
+        others: metrics reported besides, by name: the same scores and sizes.
         prelude: versions (rounds) before federation of the model begins; their points are recorded and not selected.
     """
 
@@ -84,19 +85,49 @@ class History:
     sizes: np.ndarray
     busiest: np.ndarray | None = None
     prelude: int = 0
+    others: dict[str, tuple[dict[str, np.ndarray], np.ndarray]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, seed: int, points: list[Point], scores: np.ndarray, sizes: np.ndarray, prelude: int = 0) -> History:
+    def of(
+        cls,
+        seed: int,
+        points: list[Point],
+        scores: np.ndarray,
+        sizes: np.ndarray,
+        prelude: int = 0,
+        others: dict[str, np.ndarray] | None = None,
+    ) -> History:
+        """The history of one seed.
+
+        Args:
+            scores: the log, whose rows hold the scores of one client or of several side by side, each client's metrics in turn.
+            sizes: ``[C, 2]`` of the first metric.
+            others: ``[C, 2]`` of the other metrics, by name.
+        """
+        others = others or {}
+        found = {
+            name: scores[np.stack([getattr(p, name) for p in points])].reshape(len(points), -1, 1 + len(others), 2)
+            for name in ("received", "trained")
+        }
         none = (np.nan, np.nan)
         return cls(
             seed,
             *(np.array([getattr(p, name) for p in points]) for name in ("trips", "version", "time", "upload", "download")),
             staleness=np.array([none if p.staleness is None else p.staleness for p in points]),
-            scores={name: scores[np.stack([getattr(p, name) for p in points])] for name in ("received", "trained")},
+            scores={name: each[:, :, 0] for name, each in found.items()},
             sizes=sizes,
             busiest=None if points[-1].busiest is None else np.array([p.busiest for p in points]),
             prelude=prelude,
+            others={
+                metric: ({name: each[:, :, i] for name, each in found.items()}, counted)
+                for i, (metric, counted) in enumerate(others.items(), 1)
+            },
         )
+
+    def of_metric(self, name: str) -> History:
+        """The same points with the scores of another metric."""
+        scores, sizes = self.others[name]
+        return replace(self, scores=scores, sizes=sizes, others={})
 
     def selectable(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:
         """Pooled validation scores ``[T]``; -inf at points of the prelude (unless the run has no others)."""

@@ -6,7 +6,7 @@ over clients the node-weighted mean.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -15,10 +15,19 @@ from torch import Tensor
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 
+Score = Callable[[Tensor, Batch], Tensor]
+
 
 def accuracy(logits: Tensor, batch: Batch) -> Tensor:
-    """Correct predictions on validation and test nodes, ``[k, n, Y]`` to ``[k, 2]`` (whole numbers)."""
-    correct = torch.argmax(logits, -1) == batch.labels
+    """Correct predictions on validation and test nodes, ``[k, n, Y]`` to ``[k, 2]`` (whole numbers).
+
+    With several labels a node the answer with the highest score is correct if it is among them (FedAAS's code).
+    """
+    answer = torch.argmax(logits, -1)
+    if batch.labels.ndim == answer.ndim:
+        correct = answer == batch.labels
+    else:
+        correct = batch.labels.gather(-1, answer[..., None])[..., 0] > 0
     return torch.stack([(correct & mask).sum(1) for mask in (batch.val, batch.test)], 1).to(logits.dtype)
 
 
@@ -29,27 +38,112 @@ def auc(logits: Tensor, batch: Batch) -> Tensor:
     :func:`scored_nodes`.
     """
     score, positive = logits[..., 1] - logits[..., 0], batch.labels == 1
-    results = []
-    for mask in (batch.val, batch.test):
-        masked = torch.where(mask, score, torch.inf)
-        ordered = masked.sort(1).values
-        below, upto = torch.searchsorted(ordered, masked), torch.searchsorted(ordered, masked, right=True)
-        rank = (below + upto + 1).double() / 2
-        wins = (mask & positive).sum(1).double()
-        losses = (mask & ~positive).sum(1).double()
-        area = ((rank * (mask & positive)).sum(1) - wins * (wins + 1) / 2) / (wins * losses).clamp(min=1)
-        results.append(torch.where(wins * losses > 0, area * (wins + losses), 0.0))
-    return torch.stack(results, 1).to(logits.dtype)
+    return _each(lambda mask: area(score, positive, mask)[0], batch).to(logits.dtype)
 
 
-METRICS = {"accuracy": accuracy, "auc": auc}
+def area(score: Tensor, positive: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Areas under ROC curves ``[...]`` of the nodes in ``mask [..., n]``, and where they are defined (elsewhere they are 0).
+
+    Ties count half: equal scores share the mean of their ranks.
+    """
+    masked = torch.where(mask, score, torch.inf)
+    ordered = masked.sort(-1).values
+    below, upto = torch.searchsorted(ordered, masked), torch.searchsorted(ordered, masked, right=True)
+    rank = (below + upto + 1).double() / 2
+    wins = (mask & positive).sum(-1).double()
+    losses = (mask & ~positive).sum(-1).double()
+    found = ((rank * (mask & positive)).sum(-1) - wins * (wins + 1) / 2) / (wins * losses).clamp(min=1)
+    return torch.where(wins * losses > 0, found, 0.0), wins * losses > 0
+
+
+def auc_ovr(logits: Tensor, batch: Batch) -> Tensor:
+    """Mean over classes of the area under the ROC curve of one class's probability against the rest, ``[k, n, Y]`` to ``[k, 2]``.
+
+    Classes without a positive or without a negative node are left out; 0 where all are (see :func:`scored_nodes`). With
+    several labels a node, the mean over labels.
+    """
+    several = batch.labels.ndim == logits.ndim
+    score = (logits if several else logits.double().softmax(-1)).transpose(1, 2).contiguous()
+    positive = _truth(logits, batch).transpose(1, 2)
+
+    def mean(mask: Tensor) -> Tensor:
+        areas, defined = area(score, positive, mask[:, None].expand_as(positive))
+        return areas.sum(1) / defined.sum(1).clamp(min=1)
+
+    return _each(mean, batch).to(logits.dtype)
+
+
+def macro_f1(logits: Tensor, batch: Batch) -> Tensor:
+    """Mean over classes of 2 TP / (2 TP + FP + FN), ``[k, n, Y]`` to ``[k, 2]``.
+
+    Over the classes that occur among a client's nodes or answers: a class that a client does not have says nothing about it (where
+    all occur, as on a server's test nodes, this is the mean over all). With several labels a node: over all labels, an answer
+    being every label with a logit above 0.
+    """
+    several = batch.labels.ndim == logits.ndim
+
+    def mean(mask: Tensor) -> Tensor:
+        hits, wrong = _confusion(logits, batch, mask)
+        occurs = hits + wrong > 0
+        count = occurs.shape[1] if several else occurs.sum(1).clamp(min=1)
+        return (2 * hits / (2 * hits + wrong).clamp(min=1)).sum(1) / count
+
+    return _each(mean, batch).to(logits.dtype)
+
+
+def micro_f1(logits: Tensor, batch: Batch) -> Tensor:
+    """2 TP / (2 TP + FP + FN) with counts summed over classes, ``[k, n, Y]`` to ``[k, 2]``; with one label a node, the accuracy."""
+
+    def pooled(mask: Tensor) -> Tensor:
+        hits, wrong = (counts.sum(1) for counts in _confusion(logits, batch, mask))
+        return 2 * hits / (2 * hits + wrong).clamp(min=1)
+
+    return _each(pooled, batch).to(logits.dtype)
+
+
+def _each(value: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
+    """``value(mask)`` ``[k]`` times the number of nodes, for validation and test nodes, ``[k, 2]``."""
+    return torch.stack([value(mask) * mask.sum(1) for mask in (batch.val, batch.test)], 1)
+
+
+def _truth(logits: Tensor, batch: Batch) -> Tensor:
+    """``[k, n, Y]`` bool."""
+    if batch.labels.ndim == logits.ndim:
+        return batch.labels > 0
+    return batch.labels[..., None] == torch.arange(logits.shape[-1], device=logits.device)
+
+
+def _confusion(logits: Tensor, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Per class ``[k, Y]``: true positives; false positives and false negatives together."""
+    truth = _truth(logits, batch) & mask[..., None]
+    if batch.labels.ndim == logits.ndim:
+        answer = (logits > 0) & mask[..., None]
+    else:
+        answer = torch.zeros_like(truth).scatter(-1, logits.argmax(-1, keepdim=True), mask[..., None])
+    return (truth & answer).sum(1).double(), (truth ^ answer).sum(1).double()
+
+
+METRICS = {"accuracy": accuracy, "auc": auc, "macro_f1": macro_f1, "micro_f1": micro_f1, "auc_ovr": auc_ovr}
+
+
+def scores(names: Sequence[str]) -> Score:
+    """The metrics ``names`` side by side, ``[k, n, Y]`` to ``[k, 2 M]``; the first is what models are selected by."""
+    chosen = [METRICS[name] for name in names]
+    if len(chosen) == 1:
+        return chosen[0]
+    return lambda logits, batch: torch.cat([score(logits, batch) for score in chosen], 1)
 
 
 def scored_nodes(clients: Sequence[ClientGraph], metric: str) -> np.ndarray:
-    """Validation and test nodes that count, ``[C, 2]``: with ``auc``, none where a client's have one class only."""
+    """Validation and test nodes that count, ``[C, 2]``: with an area under a curve, none where a client's have one class only."""
     sizes = np.zeros((len(clients), 2), dtype=np.int64)
     for i, client in enumerate(clients):
         for j, mask in enumerate((client.val, client.test)):
-            defined = metric != "auc" or np.unique(client.labels[mask]).size == 2
+            defined = not metric.startswith("auc") or _varied(client.labels[mask])
             sizes[i, j] = mask.sum() if defined else 0
     return sizes
+
+
+def _varied(labels: np.ndarray) -> bool:
+    """Whether some class has both positive and negative nodes."""
+    return len(labels) > 0 and bool((labels != labels[0]).any())

@@ -64,6 +64,27 @@ def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.n
     }
 
 
+def other_scores(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> dict[str, dict]:
+    """Test scores by the metrics besides the first, by name and model: where the first one is best on validation, and at the end."""
+    each = weights or [None] * len(histories)
+    found: dict[str, dict] = {}
+    for name in histories[0].others:
+        found[name] = {}
+        for model in MODELS:
+            pooled = [h.of_metric(name).pooled(model, w)[:, 1] for h, w in zip(histories, each, strict=True)]
+            chosen = [float(p[best(h, model, w)]) for p, h, w in zip(pooled, histories, each, strict=True)]
+            found[name][model] = {**spread(chosen), "per_seed": chosen, "last": spread([float(p[-1]) for p in pooled])}
+    return found
+
+
+def unscored(histories: Sequence[History]) -> dict[str, list[int]]:
+    """By seed, how many clients have no validation or test score: no such nodes or, for AUC, nodes of one class only.
+
+    They count in no mean.
+    """
+    return {name: [int((h.sizes[:, i] == 0).sum()) for h in histories] for i, name in enumerate(("val", "test"))}
+
+
 def trips_to_target(histories: Sequence[History], target: float, budget: int, weights: Sequence[np.ndarray] | None = None) -> dict:
     """Trips to a validation score, for both models: mean over the seeds that reached it, their number, and the censored mean.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout, glorot
+from fgl_bench.engine.minibatch import Part
 
 Parameters = Mapping[str, Tensor]
 
@@ -27,7 +29,17 @@ class Backbone:
     """A graph neural network for all replicas at once; a subclass's fields are its hyper-parameters.
 
     Parameters come as ``[k, *shape]`` stacks; the graph of replica i only ever meets the parameters of replica i.
+
+    Class attributes:
+        needs_neighbours: whether a node's logits need its neighbours at run time, so that ``batch_nodes`` makes no sense.
     """
+
+    needs_neighbours: ClassVar[bool] = True
+
+    @property
+    def drops(self) -> bool:
+        """Whether training mode draws dropout masks at all."""
+        return bool(self.dropout)
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         """Names and shapes of the parameters."""
@@ -47,6 +59,125 @@ class Backbone:
         """
         raise NotImplementedError  # abstract
 
+    def first_of(self, parameters: Parameters, part: Part) -> Tensor:
+        """:meth:`first` of a mini-batch of nodes: that of the whole batch, and rows of it; where less will do, a backbone says so."""
+        return part.take(self.first(parameters, part.whole))
+
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         """The rest of the forward pass, from what :meth:`first` returned."""
         raise NotImplementedError  # abstract
+
+    # ---- memory
+
+    def activations(self, num_features: int, num_classes: int) -> list[int]:
+        """Widths per node of the activations of one training step, for the estimate of memory."""
+        return [shape[-1] for shape in self.layout(num_features, num_classes).shapes.values()]
+
+    @property
+    def operators(self) -> int:
+        """How many sparse n x n matrices its edges take the memory of (likewise)."""
+        return 1
+
+    def copies(self) -> int:
+        """Dense ``[n, F]`` matrices that every client keeps besides its features (likewise)."""
+        return 0
+
+    def settle(
+        self,
+        clients: Sequence[ClientGraph],
+        num_classes: int,
+        device: torch.device,
+        steps: int,
+        batch_nodes: int | None,
+        fits: Callable[[Backbone], bool],
+    ) -> Backbone:
+        """This backbone with what the data decides settled; called once, before anything is laid out.
+
+        Args:
+            steps: local epochs that every client will train.
+            batch_nodes: training nodes per gradient step; None means all.
+            fits: whether a backbone's smallest program stays within the budget of memory.
+        """
+        return self
+
+
+@dataclass
+class Spectral(Backbone):
+    """A backbone that filters with ``sum_j w_j B_j``, one scalar for each of J bases: what methods that align filters look at."""
+
+    coefficients: ClassVar[str] = "filter"  # the parameter [J] behind w
+
+    @property
+    def scalar(self) -> bool:
+        """Whether there is one scalar an order indeed."""
+        return True
+
+    def weights(self, parameters: Parameters) -> Tensor:
+        """w, ``[k, J]``."""
+        return parameters[self.coefficients]
+
+    def label_basis(self, batch: Batch, labels: Tensor) -> Tensor:
+        """``B_j labels`` with ``labels [k, n, Y]`` in the place of the features, ``[k, J, n, Y]``."""
+        raise NotImplementedError  # abstract
+
+    def mean_responses(self, batch: Batch) -> Tensor:
+        """The mean over a client's nodes of the rows of ``B_j X``, ``[k, J, F]``."""
+        raise NotImplementedError  # abstract
+
+
+class Around(Backbone):
+    """A network around another one, for a method with parameters or inputs of its own; this base is the other one unchanged."""
+
+    def __init__(self, inner: Backbone):
+        self.inner = inner
+
+    @property
+    def dropout(self) -> float:
+        return self.inner.dropout
+
+    @property
+    def drops(self) -> bool:
+        return self.inner.drops
+
+    @property
+    def needs_neighbours(self) -> bool:
+        return self.inner.needs_neighbours
+
+    def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
+        return self.inner.layout(num_features, num_classes)
+
+    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        return self.inner.initialise(layout, generator)
+
+    def first(self, parameters: Parameters, batch: Batch) -> Tensor:
+        return self.inner.first(parameters, batch)
+
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+        return self.inner.forward(parameters, batch, first, dropout)
+
+    def activations(self, num_features: int, num_classes: int) -> list[int]:
+        return self.inner.activations(num_features, num_classes)
+
+    def copies(self) -> int:
+        return self.inner.copies()
+
+    @property
+    def operators(self) -> int:
+        return self.inner.operators
+
+
+def hidden_widths(hidden: int | list[int], layers: int, head: str) -> list[int]:
+    """Widths of the hidden representations of ``layers`` convolutions, the last of which gives the logits unless ``head`` is linear.
+
+    Raises:
+        ValueError: ``hidden`` is a list of another length, or not of positive numbers.
+    """
+    count = layers if head == "linear" else layers - 1
+    if layers < 1:
+        raise ValueError(f"layers={layers}: must be at least 1")
+    widths = list(hidden) if isinstance(hidden, list | tuple) else [hidden] * count
+    if len(widths) != count:
+        raise ValueError(f"hidden={widths}: layers={layers} with head={head} has {count} hidden widths; give as many, or one number")
+    if not all(isinstance(width, int) and width >= 1 for width in widths):
+        raise ValueError(f"hidden={hidden}: must be an integer of at least 1, or a list of such")
+    return widths

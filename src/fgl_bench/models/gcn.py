@@ -4,46 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, gcn_operator
-from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import linear
-from fgl_bench.models.base import Backbone, Output, Parameters
+from fgl_bench.models._decoupled import Columns
+from fgl_bench.models._first_hop import FirstHop
+from fgl_bench.models.base import Output, Parameters
 
 
 @dataclass
-class GCN(Backbone):
+class GCN(FirstHop):
     """Kipf & Welling, ICLR 2017, as OpenFGL builds it: ``H' = dropout(ReLU(S H W + b))``, the last layer plain.
 
-    No dropout on the input features; the bias is added after propagation.
+    No dropout on the input features; the bias is added after propagation. With ``head="linear"`` every convolution is a hidden
+    layer and a linear layer follows, the network of FED-PUB (Baek et al., ICML 2023) and of those that compare with it.
 
     Attributes:
         hidden: width of the hidden layers.
         layers: number of convolutions.
         dropout: probability of zeroing a hidden unit.
+        head: what gives the logits, the last convolution (``conv``) or a linear layer after it (``linear``).
+        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their first propagation made beforehand.
     """
+
+    hop = gcn_operator
 
     hidden: int
     layers: int
     dropout: float
+    head: Literal["conv", "linear"] = "conv"
+
+    def columns(self, num_classes: int) -> Columns:
+        narrow = num_classes if self.layers == 1 and self.head == "conv" else self.hidden
+        return Columns(narrow, narrow, narrow)
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
-        widths = [num_features, *[self.hidden] * (self.layers - 1), num_classes]
+        narrow, head = HEADS[self.head](self.hidden, num_classes)
+        widths = [num_features, *[self.hidden] * (self.layers - 1), narrow]
         shapes = {}
         for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
             shapes[f"conv{i}.weight"], shapes[f"conv{i}.bias"] = (wide, narrow), (narrow,)
-        return ParameterLayout(shapes, inputs=("conv0.weight",))
+        return ParameterLayout({**shapes, **head}, inputs=("conv0.weight",))
+
+    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        """Glorot-uniform convolutions with zero biases; a linear head within 1/sqrt(in), as PyTorch draws it."""
+        head = [name for name in layout.shapes if name.startswith("head.")]
+        return {**super().initialise(layout, generator), **{name: uniform(layout.shapes[name], self.hidden, generator) for name in head}}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
-        product = batch.operator(gcn_operator) @ (batch.features @ parameters["conv0.weight"])
-        return product + parameters["conv0.bias"][:, None]
+        return self.series(batch, parameters["conv0.weight"]) + parameters["conv0.bias"][:, None]
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         propagate, hidden, out = batch.operator(gcn_operator), first, first
         for i in range(1, self.layers):
             hidden = dropout(torch.relu(out))
             out = propagate @ linear(hidden, parameters[f"conv{i}.weight"]) + parameters[f"conv{i}.bias"][:, None]
+        if "head.weight" in parameters:
+            hidden = dropout(torch.relu(out))
+            out = linear(hidden, parameters["head.weight"]) + parameters["head.bias"][:, None]
         return Output(hidden, out)
+
+
+HEADS = {
+    "conv": lambda hidden, classes: (classes, {}),
+    "linear": lambda hidden, classes: (hidden, {"head.weight": (hidden, classes), "head.bias": (classes,)}),
+}

@@ -4,57 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, mean_operator
-from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import linear
-from fgl_bench.models.base import Backbone, Output, Parameters
+from fgl_bench.models._decoupled import Columns
+from fgl_bench.models._first_hop import FirstHop
+from fgl_bench.models.base import Output, Parameters, hidden_widths
 
 
 @dataclass
-class GraphSAGE(Backbone):
+class GraphSAGE(FirstHop):
     """Hamilton et al., NeurIPS 2017, as PyG's ``SAGEConv``: ``H' = dropout(ReLU(mean_N(v) H W_l + H W_r + b))``, the last layer plain.
 
     Full batch, no sampling and no L2 normalisation; the mean over no neighbours is 0. The two weights of a layer lie side
     by side in one matrix ``[in, 2 out]``, W_l first, so that the features are multiplied once.
 
     Attributes:
-        hidden: width of the hidden layers.
+        hidden: width of the hidden layers, or the widths one by one.
         layers: number of convolutions.
         dropout: probability of zeroing a hidden unit.
+        head: the last convolution gives the logits (``conv``), or a ``linear`` layer after all of them.
+        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their neighbours' means made beforehand.
     """
 
-    hidden: int
+    hop = mean_operator
+
+    hidden: int | list[int]
     layers: int
     dropout: float
+    head: Literal["conv", "linear"] = "conv"
+
+    def __post_init__(self) -> None:
+        self._widths = hidden_widths(self.hidden, self.layers, self.head)
+
+    def columns(self, num_classes: int) -> Columns:
+        narrow = [*self._widths, num_classes][0]
+        return Columns(2 * narrow, narrow, 2 * narrow)
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
-        widths = [num_features, *[self.hidden] * (self.layers - 1), num_classes]
-        shapes = {}
+        widths, shapes = [num_features, *self._widths, num_classes], {}
         for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
-            shapes[f"conv{i}.weight"], shapes[f"conv{i}.bias"] = (wide, 2 * narrow), (narrow,)
+            name, sides = (f"conv{i}", 2) if i < self.layers else ("head", 1)
+            shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (wide, sides * narrow), (narrow,)
         return ParameterLayout(shapes, inputs=("conv0.weight",))
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Weights and biases uniform within 1/sqrt(in), as PyG's linear layers inside ``SAGEConv`` draw them."""
-        parameters = {}
-        for name, shape in layout.shapes.items():
-            fan = layout.shapes[name.replace("bias", "weight")][0]
-            parameters[name] = torch.empty(shape, dtype=torch.float64).uniform_(-(fan**-0.5), fan**-0.5, generator=generator)
-        return parameters
+        fans = {name: layout.shapes[name.replace("bias", "weight")][0] for name in layout.shapes}
+        return {name: uniform(shape, fans[name], generator) for name, shape in layout.shapes.items()}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
-        return _gather(batch.features @ parameters["conv0.weight"], batch, parameters["conv0.bias"])
+        weight, bias = parameters["conv0.weight"], parameters["conv0.bias"]
+        if not self.made(batch):
+            return _gather(batch.features @ weight, batch, bias)
+        near, own = weight.chunk(2, -1)
+        return self.series(batch, near) + batch.features @ own.contiguous() + bias[:, None]
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         hidden, out = first, first
         for i in range(1, self.layers):
             hidden = dropout(torch.relu(out))
             out = _gather(linear(hidden, parameters[f"conv{i}.weight"]), batch, parameters[f"conv{i}.bias"])
-        return Output(hidden, out)
+        if self.head == "conv":
+            return Output(hidden, out)
+        hidden = dropout(torch.relu(out))
+        return Output(hidden, linear(hidden, parameters["head.weight"]) + parameters["head.bias"][:, None])
 
 
 def _gather(product: Tensor, batch: Batch, bias: Tensor) -> Tensor:

@@ -4,19 +4,49 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fgl_bench.reporting.store import SCHEMA_VERSION
+from fgl_bench.reporting.pictures import curve, matrices
+from fgl_bench.reporting.statistics import fairness
+from fgl_bench.reporting.store import Untrusted, checked
 
 DROPPED = ("per_client",)
 
 
-def compact(summary: Mapping, command: str) -> dict:
-    """``summary.json`` without the clients' own scores, and the command that made it."""
-    test = {model: {key: value for key, value in scores.items() if key not in DROPPED} for model, scores in summary["test"].items()}
-    return {**summary, "test": test, "command": command}
+def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
+    """``summary.json`` with how evenly clients fare in the place of their own scores, and the command that made it.
+
+    Args:
+        run: the run's directory, for its curves and matrices (``pictures.py``).
+    """
+    test = {
+        model: {
+            **{key: value for key, value in scores.items() if key not in DROPPED},
+            **({"fairness": fairness(scores["per_client"])} if "per_client" in scores else {}),
+        }
+        for model, scores in summary["test"].items()
+    }
+    return {**summary, "test": test, **(pictures(run) if run else {}), "command": command}
+
+
+def pictures(run: Path) -> dict:
+    """The thinned curve and matrices of a run; nothing of what cannot be read, which costs a picture and no number."""
+    found: dict = {}
+    for name, read, file in (("curve", curve, "history.csv"), ("matrices", matrices, "mixing.npz")):
+        try:
+            found[name] = read(run / file) if (run / file).is_file() else None
+        except Exception as error:  # a damaged file may raise anything
+            warn(run / file, f"{type(error).__name__}: {error}")
+    return {name: value for name, value in found.items() if value}
+
+
+def warn(path: Path, reason: str) -> None:
+    """Say on stderr that a file is not used."""
+    print(f"warning: {path} is not used: {' '.join(reason.split())[:200]}", file=sys.stderr)
 
 
 def cell_path(folder: Path, cell: Mapping) -> Path:
@@ -28,20 +58,28 @@ def cell_path(folder: Path, cell: Mapping) -> Path:
 def write_cell(folder: Path, cell: Mapping) -> Path:
     """Write one cell, whole or not at all."""
     path = cell_path(folder, cell)
-    write_whole(path, json.dumps(cell, indent=1, allow_nan=False) + "\n")
+    write_whole(path, dumped(cell))
     return path
 
 
-def read_cells(folder: Path) -> dict[str, dict]:
-    """All cells in ``folder`` by configuration hash; what is no cell of this version is passed over."""
+def dumped(cell: Mapping) -> str:
+    """Json with a line for every key, and one for every list of numbers."""
+    text = json.dumps(cell, indent=1, allow_nan=False)
+    flat = re.sub(r"\[\n[-+.\deE,\snul]*\]", lambda found: re.sub(r"\s+", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text)
+    return flat + "\n"
+
+
+def read_cells(folder: Path, problem: Callable[[Path, str], None] = warn) -> dict[str, dict]:
+    """All cells in ``folder`` by configuration hash; what is none of this version is passed over, and ``problem`` told why."""
     cells = {}
     for path in sorted(folder.glob("*.json")):
         try:
-            cell = json.loads(path.read_text(encoding="utf-8"))
-            if cell["schema_version"] == SCHEMA_VERSION:
-                cells[cell["config_hash"]] = cell
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+            cell = checked(path.read_text(encoding="utf-8"))
+            cells[cell["config_hash"]] = cell
+        except (OSError, UnicodeDecodeError) as error:
+            problem(path, str(error))
+        except Untrusted as reason:
+            problem(path, str(reason))
     return cells
 
 

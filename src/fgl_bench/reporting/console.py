@@ -46,10 +46,13 @@ def table(summary: dict) -> str:
     moved, spent = summary["bytes"], summary["seconds"]
     trips = summary["client_trips"]["total"]
     busiest = f", {amount(moved['busiest'])} through the busiest client" if "busiest" in moved else ""
+    without = max(summary.get("unscored_clients", {}).get("test", [0]))
+    why = ", or of one class only" if summary["metric"] == "auc" else ""
     lines = [
         head,
         body,
         f"test {summary['metric']} in % at the best validation point, mean over seeds ± 95 % t-interval;",
+        *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
         f"{trips} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed{busiest};",
         f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",

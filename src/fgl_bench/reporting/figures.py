@@ -113,8 +113,10 @@ def _limit(axes: np.ndarray) -> None:
         column[0].set_ylim(low - margin, high + margin)
 
 
-def heatmaps(rows: Mapping[str, Mapping[int, np.ndarray]], trips: Sequence[int], title: str) -> Figure:
-    """Client similarities: a row per method, a column per trip count; grey where a client had not reported yet.
+def heatmaps(
+    rows: Mapping[str, Mapping[int, np.ndarray]], trips: Sequence[int], title: str, what: str = "cosine similarity of clients"
+) -> Figure:
+    """Client similarities (or other numbers from 0 to 1): a row per method, a column per trip count; grey where a client had not reported.
 
     Args:
         rows: matrices ``[S, C, C]`` by trip count and method; the first seed is shown.
@@ -133,7 +135,7 @@ def heatmaps(rows: Mapping[str, Mapping[int, np.ndarray]], trips: Sequence[int],
                 axis.set_title(f"trip {at}", fontsize=9)
             line[0].set_ylabel(name)
         if picture is not None:
-            figure.colorbar(picture, ax=axes, label="cosine similarity of clients", shrink=0.8)
+            figure.colorbar(picture, ax=axes, label=what, shrink=0.8)
         figure.suptitle(title)
     return figure
 

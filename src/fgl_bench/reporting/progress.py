@@ -1,14 +1,16 @@
-"""Showing a run's progress: a live bar on a terminal, a plain line now and then elsewhere."""
+"""Showing the progress of a run, or of many: a live bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fgl_bench.reporting.plan import duration
 
 LINE_EVERY = 15.0
 BAR_EVERY = 0.5
@@ -62,3 +64,37 @@ class RunProgress(AbstractContextManager):
             left = (now - self.begin) / max(done, 1) * (self.total - done)
             line = f"{self.title}: {done}/{self.total} trips, val {100 * accuracy():.1f}%, about {left:.0f} s left"
             print(line, file=sys.stderr, flush=True)
+
+
+class Display:
+    """One bar for all runs on a terminal, above which lines go by; lines alone elsewhere."""
+
+    def __init__(self, total: int):
+        self.bar: Progress | None = None
+        self.task: TaskID | None = None
+        if sys.stdout.isatty() and total:
+            self.bar = Progress(
+                TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"), console=Console(),
+            )  # fmt: skip
+            self.task = self.bar.add_task("", total=total, left="")
+
+    def __enter__(self) -> Display:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def say(self, *lines: str) -> None:
+        if self.bar:
+            self.bar.console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(*lines, sep="\n", flush=True)
+
+    def show(self, done: int, running: Sequence[str], left: float | None) -> None:
+        """What is under way, and about how long the rest takes."""
+        if self.bar and self.task is not None:
+            self.bar.update(self.task, completed=done, description="; ".join(running)[:80], left=f"{duration(left)} left" if left else "")

@@ -21,6 +21,7 @@ class Published:
         target: validation accuracy of a trip count, a fraction; None in other tables.
         reached: runs that a trip count averages, where that could be worked out.
         where: its place, by the names of :data:`WHERE`.
+        kind: what the paper says the spread is: ``ci95``, ``std``, ``var``, ``unstated``, ``none``.
     """
 
     mean: str
@@ -28,6 +29,7 @@ class Published:
     target: float | None = None
     reached: int | None = None
     where: Mapping[str, str] | None = None
+    kind: str = "unstated"
 
     @property
     def text(self) -> str:
@@ -74,7 +76,6 @@ def read_published(path: Path) -> Printed:
                 continue
             target, reached = (re.search(rf"{name}=([\d.]+)", row["note"]) for name in ("target_accuracy", "runs_that_reached_target"))
             place = {key: row[key] for key in WHERE}
-            cells.append(
-                Published(row["mean"], row["spread"], float(target[1]) if target else None, int(reached[1]) if reached else None, place)
-            )
+            numbers = (float(target[1]) if target else None, int(reached[1]) if reached else None)
+            cells.append(Published(row["mean"], row["spread"], *numbers, place, row["spread_kind"]))
     return Printed(cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -22,7 +23,8 @@ from fgl_bench.evaluation.history import History
 SCHEMA_VERSION = 1
 # What says where and how, not what: two runs that differ in these only are the same run.
 PRESENTATION = (
-    "device", "threads", "memory_budget_gb", "seeds_per_chunk", "data_dir", "results_dir", "cache_dir", "overwrite", "progress", "tracker",
+    "device", "threads", "memory_budget_gb", "seeds_per_chunk", "out_of_core", "data_dir", "results_dir", "cache_dir", "overwrite",
+    "progress", "tracker",
 )  # fmt: skip
 PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 
@@ -43,12 +45,74 @@ def run_folder(results: Path, dataset: str, split: str, clients: int, scenario: 
     return results / dataset / f"{split}-{clients}" / scenario / algorithm / digest
 
 
-def is_complete(folder: Path) -> bool:
-    """Whether the run in ``folder`` was finished: its summary is written last and in one piece."""
+class Untrusted(Exception):
+    """A run directory or a cell that cannot be used, and why."""
+
+
+def checked(text: str, name: str | None = None) -> dict:
+    """The summary of a run or a cell, once it is known to be one and to belong to the configuration that it claims.
+
+    Args:
+        name: the hash that its place names; None where the place says nothing.
+
+    Raises:
+        Untrusted: it is damaged, of another version, or of another configuration.
+    """
     try:
-        return json.loads((folder / "summary.json").read_text(encoding="utf-8"))["schema_version"] == SCHEMA_VERSION
-    except (OSError, ValueError, KeyError, TypeError):
+        found = json.loads(text)
+    except ValueError as error:
+        raise Untrusted(f"not readable as json ({error})") from error
+    if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get("test"), dict):
+        raise Untrusted("no summary of a run")
+    if found["schema_version"] != SCHEMA_VERSION:
+        raise Untrusted(f"schema_version {found['schema_version']!r}, this version writes {SCHEMA_VERSION}")
+    digest = found.get("config_hash")
+    if isinstance(found.get("config"), dict) and config_hash(found["config"]) != digest:
+        raise Untrusted(f"its configuration does not have the hash {digest}")
+    if name is not None and digest != name:
+        raise Untrusted(f"it is the run {digest}, not {name}")
+    return found
+
+
+def read_summary(folder: Path) -> dict | None:
+    """The summary of the run in ``folder``; None where there is nothing.
+
+    Raises:
+        Untrusted: there is something, and it is no complete run of the configuration that the folder is named by.
+    """
+    try:
+        text = (folder / "summary.json").read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        if folder.exists():
+            raise Untrusted("no summary.json in it") from None
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Untrusted(f"summary.json cannot be read ({error})") from error
+    summary = checked(text, folder.name)
+    for name in ("config.yaml", "history.csv"):
+        if not (folder / name).is_file():
+            raise Untrusted(f"no {name} in it")
+    return summary
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether the run in ``folder`` was finished: its summary is written last, in one piece, and names its configuration."""
+    try:
+        return read_summary(folder) is not None
+    except Untrusted:
         return False
+
+
+def untrusted(runs: Path) -> dict[Path, str]:
+    """What lies in the place of a run below ``runs`` without being one, and why; hidden folders are runs under way."""
+    found = {}
+    for folder in sorted(runs.glob("*/*/*/*/*")):
+        if not any(part.startswith(".") for part in folder.relative_to(runs).parts):
+            try:
+                read_summary(folder)
+            except Untrusted as reason:
+                found[folder] = str(reason)
+    return found
 
 
 def versions() -> dict[str, str]:
@@ -80,11 +144,15 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
     """One row per seed and evaluation point."""
     rows = []
     for number, h in enumerate(histories):
-        pooled = {model: h.pooled(model, None if weights is None else weights[number]) for model in h.scores}
+        weight = None if weights is None else weights[number]
+        pooled = {model: h.pooled(model, weight) for model in h.scores}
+        others = {f"{model}_{name}": h.of_metric(name).pooled(model, weight)[:, 1] for name in h.others for model in h.scores}
         for t in range(len(h.trips)):
             row = {"seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6)}
             for model, score in pooled.items():
                 row |= {f"val_{model}": round(float(score[t, 0]), 6), f"test_{model}": round(float(score[t, 1]), 6)}
+            for name, score in others.items():
+                row[f"test_{name}"] = round(float(score[t]), 6)
             row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}
             if h.busiest is not None:
                 row["busiest_bytes"] = int(h.busiest[t])
@@ -96,6 +164,8 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
 
 def write_run(folder: Path, config: str, summary: dict, rows: list[dict], arrays: dict[str, np.ndarray]) -> None:
     """Write a complete run directory, or none: everything goes to a temporary sibling that is then renamed.
+
+    An earlier complete run is replaced. Whatever else is in the place is kept beside it under another name.
 
     Raises:
         UserError: the results directory cannot be written.
@@ -114,12 +184,31 @@ def write_run(folder: Path, config: str, summary: dict, rows: list[dict], arrays
             np.savez_compressed(scratch / "mixing.npz", **arrays)
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         scratch.chmod(0o777 & ~_umask())
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(scratch, folder)
+        _put(scratch, folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _put(scratch: Path, folder: Path) -> None:
+    """Rename ``scratch`` to ``folder``, whatever lies there and whoever else does the same at the same time."""
+    for _ in range(10):
+        try:
+            os.replace(scratch, folder)
+            return
+        except OSError as error:  # a folder that is not empty, or a file
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        ours = is_complete(folder)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-replaced-" if ours else f"{folder.name}.kept-", dir=folder.parent))
+        try:
+            os.replace(folder, aside if folder.is_dir() else aside / folder.name)
+        except FileNotFoundError:  # another process was faster
+            aside.rmdir()
+            continue
+        if ours:
+            shutil.rmtree(aside, ignore_errors=True)
+    raise OSError(f"{folder} is written by others all the time")
 
 
 def _umask() -> int:

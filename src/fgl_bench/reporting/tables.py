@@ -61,6 +61,16 @@ def percent(scores: Mapping) -> Entry:
     return Entry(number(100 * scores["mean"], 1, None if scores["ci95"] is None else 100 * scores["ci95"]), round(100 * scores["mean"], 1))
 
 
+def other(name: str) -> Callable[[Mapping, str, float | None], Entry]:
+    """Percent of another metric that the run reported (``metrics``), at the same point."""
+
+    def entry(cell: Mapping, model: str, target: float | None) -> Entry:
+        found = cell.get("metrics", {}).get(name)
+        return percent(found[model]) if found else Entry()
+
+    return entry
+
+
 def trips(cell: Mapping, model: str, target: float | None) -> Entry:
     """Trips to the target: mean of the seeds that got there ± interval, how many did, mean with the others at the whole budget.
 
@@ -93,6 +103,8 @@ MEASURES = {
     "accuracy": Measure(accuracy, with_mean=True),
     "trips": Measure(trips),
     "seconds": Measure(seconds, ("ours",)),
+    "macro_f1": Measure(other("macro_f1")),
+    "auc_ovr": Measure(other("auc_ovr")),
 }
 
 

@@ -62,7 +62,8 @@ class Rounds(Stragglers):
         trainer, method, setting, log = sim.trainer, sim.algorithm, sim.setting, sim.log
         seeds, clients = len(setting.seeds), setting.num_clients
         count = participants(sim.participation, clients)
-        full, every = count == clients, max(1, -(-sim.eval_every // count))
+        each = count * sim.stands_for  # client trips a round
+        full, every = count == clients, max(1, -(-sim.eval_every // each))
         schedules = [self.schedule(seed, clients) for seed in setting.seeds]
         clock = [[0.0] for _ in schedules]
         grid = np.arange(seeds * clients).reshape(seeds, clients)
@@ -83,9 +84,14 @@ class Rounds(Stragglers):
             if graphs is not None:
                 trainer.regraph(*graphs)
             now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds
+            stage = method.stage(number, received)
+            if now and (stage is not None or not full):
+                received_at[number] = log.add(trainer.evaluate(received)) + grid
+            if stage is not None:
+                trainer.remodel(stage.model, stage.layout)
+                received, trained, reports = stage.models, stage.models.clone(), {}
+                stack = (seeds, clients, received.shape[1])
             if not full:
-                if now:
-                    received_at[number] = log.add(trainer.evaluate(received)) + grid
                 chosen = self._draw(setting.seeds, number, count, clients)
                 rows = np.flatnonzero(chosen).tolist()
                 index = torch.as_tensor(rows, device=received.device)
@@ -95,7 +101,7 @@ class Rounds(Stragglers):
             out = trained if full else torch.empty_like(received[index])
             # With everybody taking part, the received models are scored by the first forward pass of the next trip.
             trips = trainer.trips(rows, received[index], out, score=now or next_ or not full)
-            if full and now:
+            if full and now and stage is None:
                 received_at[number] = log.add(trips.received_score) + grid
             if trips.trained_score is not None:
                 last = last.copy()
@@ -110,7 +116,7 @@ class Rounds(Stragglers):
             reported = {name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}
             received, matrix = self.aggregate(sim, number, reported, arrived, trained.view(stack), received.view(stack))
             received = received.flatten(0, 1)
-            done = (number + 1) * count
+            done = (number + 1) * each
             if done in sim.mixing_at:
                 sim.mixing[done] = matrix().clone()
                 similarity = method.similarity(reported)
@@ -127,7 +133,7 @@ class Rounds(Stragglers):
         for s in range(seeds):
             sim.points.append(
                 [
-                    Point(n * count, n, clock[s][n], received_at[n][s], trained_at[n][s], sent.upload, sent.download, busiest=sent.busiest)
+                    Point(n * each, n, clock[s][n], received_at[n][s], trained_at[n][s], sent.upload, sent.download, busiest=sent.busiest)
                     for n, sent in zip(numbers, moved[s], strict=True)
                 ]
             )

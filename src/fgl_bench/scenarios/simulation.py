@@ -30,6 +30,8 @@ class Simulation:
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
         similarity: trip count to ``[S, C, C]``, :meth:`Algorithm.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
+        stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
+        metrics: number of scores of every model; the first is what models are selected by.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
 
@@ -43,6 +45,8 @@ class Simulation:
     participation: float = 1.0
     progress: Callable[[int, Callable[[], float]], None] = _silent
     mixing_at: tuple[int, ...] = ()
+    stands_for: int = 1
+    metrics: int = 1
     log: ScoreLog = field(default_factory=ScoreLog)
     points: list[list[Point]] = field(default_factory=list)
     mixing: dict[int, Tensor] = field(default_factory=dict)
@@ -51,4 +55,4 @@ class Simulation:
 
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""
-        return float(self.log.read()[positions, 0].sum() / max(int(self.trainer.evaluation.val.sum()), 1))
+        return float(self.log.read()[positions][..., :: 2 * self.metrics].sum() / max(self.trainer.validation_nodes, 1))

@@ -43,7 +43,7 @@ class Sync(Rounds):
     ) -> tuple[Tensor, Callable[[], Tensor]]:
         mixing = sim.algorithm.mix(reports, arrived)
         before = received.clone() if self.drops_uploads else None
-        received = mixing.apply(trained, received, sim.setting.layout)
+        received = mixing.apply(trained, received, sim.trainer.layout)
         received = sim.algorithm.refine(received, trained, arrived)
         if before is not None:  # a seed of which nobody was in time keeps what it had
             received = torch.where(arrived.any(1)[:, None, None], received, before)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import os
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,10 @@ from fgl_bench.data.canonical import canonical_edges, canonical_features, larges
 from fgl_bench.data.checks import METRICS, check_choice, check_graph, check_ratios
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import data_root
+from fgl_bench.data.storage import Disk, name_of, update
 from fgl_bench.errors import UserError
+
+NOT_CONTENT = ("name", "ratios", "metric", "largest_component")
 
 
 @dataclass
@@ -31,19 +36,39 @@ class Dataset:
     metric: str
     largest_component: bool
 
-    def load(self, data_dir: str | None) -> Graph:
+    def load(self, data_dir: str | None, keep_in: str | Path | None = None) -> Graph:
         """The canonical graph.
 
         Args:
             data_dir: folder of raw files; None means FGL_BENCH_DATA or ``data``. It is written only to download.
+            keep_in: folder below which features and edges are kept in files of their own, mapped; None keeps them in memory.
 
         Raises:
             UserError: a raw file is absent and cannot be downloaded, or is damaged.
         """
         check_choice("dataset.metric", self.metric, METRICS)
         check_ratios(self.ratios, "dataset.ratios")
-        graph = check_graph(self.read(data_root(data_dir)), f"dataset={self.name}")
-        return largest_component(graph) if self.largest_component else graph
+        root, cache = data_root(data_dir), None if keep_in is None else Path(os.path.expanduser(keep_in))
+        if cache is not None and not self.largest_component:
+            keys = {key: value for key, value in asdict(self).items() if key not in NOT_CONTENT}
+            graph = self.stream(root, Disk(cache / f"graph_{self.name}_{name_of(type(self).__name__, keys, self.source(root))}"))
+            if graph is not None:
+                return graph
+        graph = check_graph(self.read(root), f"dataset={self.name}")
+        graph = largest_component(graph) if self.largest_component else graph
+        return graph if cache is None else stored(graph, cache)
+
+    def stream(self, root: Path, disk: Disk) -> Graph | None:
+        """The checked graph, made in ``disk`` without holding its features in memory; None where the dataset has no such way."""
+        return None
+
+    def source(self, root: Path) -> object:
+        """What :meth:`stream`'s result depends on besides the keys: raw files, say."""
+        return None
+
+    def feature_bytes(self) -> int:
+        """Size of the dense features of a dataset too large for some memories; 0 for the others."""
+        return 0
 
     def read(self, root: Path) -> Graph:
         """The whole graph from the raw files below ``root``; :meth:`graph` helps to build it."""
@@ -63,13 +88,14 @@ class Dataset:
         outside = row.size > 0 and (min(row.min(), col.min()) < 0 or max(row.max(), col.max()) >= nodes)
         if outside:
             raise UserError(f"dataset={self.name}: an edge names a node outside 0..{nodes - 1}")
-        labels = np.asarray(labels, dtype=np.int64)
+        labels = np.asarray(labels, dtype=np.int64 if np.ndim(labels) == 1 else np.float32)
+        classes = int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
         return Graph(
             name=self.name,
             features=canonical_features(features),
             edges=canonical_edges(row, col, nodes),
             labels=labels,
-            num_classes=int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes,
+            num_classes=classes if num_classes is None else num_classes,
             metric=self.metric,
             owner=owner,
         )
@@ -78,3 +104,18 @@ class Dataset:
         """``table[self.name]``, or a UserError that lists the names."""
         check_choice("dataset.name", self.name, table)
         return table[self.name]
+
+
+def stored(graph: Graph, cache: Path) -> Graph:
+    """``graph`` with dense features, edges and labels in a folder of ``cache`` named by their content."""
+    if sp.issparse(graph.features):
+        raise UserError(f"out_of_core=true: dataset={graph.name} has sparse features, which stay in memory; set out_of_core=false")
+    content = hashlib.sha256()
+    for array, dtype in ((graph.features, "<f4"), (graph.edges, "<i8"), (graph.labels, "<f4" if graph.labels.ndim > 1 else "<i8")):
+        update(content, array, dtype)
+    disk = Disk(cache / f"graph_{graph.name}_{content.hexdigest()[:16]}")
+    kept = {
+        name: disk.array(name, array.shape, array.dtype, lambda out, array=array: np.copyto(out, array))
+        for name, array in (("features", graph.features), ("edges", graph.edges), ("labels", graph.labels))
+    }
+    return replace(graph, **kept)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ import scipy.sparse as sp
 
 from fgl_bench.data.checks import check_between
 from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.graph import Graph
+from fgl_bench.data.storage import Disk, Memory, Storage, blocks, release
 from fgl_bench.errors import UserError
 from fgl_bench.seeding import generator
 
@@ -63,7 +66,32 @@ class CSBM(Dataset):
         row, col = self._edges(labels, community, generator(self.seed, "csbm", "edges"))
         draw = self._words if self.words_per_node is not None else self._gaussian
         features = draw(labels, generator(self.seed, "csbm", "features"))
-        return self.graph(features, row, col, labels, num_classes=self.num_classes)
+        return self.graph(features, row, col, self._targets(labels), num_classes=self.num_classes)
+
+    def stream(self, root: Path, disk: Disk) -> Graph | None:
+        """Dense features are drawn a block at a time and edges are brought into their form in files; words stay in memory."""
+        if self.words_per_node is not None:
+            return None
+        self._check()
+        drawn = cache(lambda: self._blocks(generator(self.seed, "csbm", "blocks")))
+        linked = cache(lambda: self._edges(*drawn(), generator(self.seed, "csbm", "edges")))
+
+        def pairs():
+            row, col = linked()
+            return ((row[part], col[part]) for part in blocks(row.size, 8 * row.itemsize))
+
+        edges = canonical_edges_on_disk(pairs, self.num_nodes, disk)
+        linked.cache_clear()
+        labels, _ = drawn()
+        features = self._gaussian(labels, generator(self.seed, "csbm", "features"), disk)
+        return Graph(self.name, features, edges, self._targets(labels), self.num_classes, self.metric)
+
+    def feature_bytes(self) -> int:
+        return 0 if self.words_per_node is not None else 4 * self.num_nodes * self.num_features
+
+    def _targets(self, labels: np.ndarray) -> np.ndarray:
+        """What is to be learned, from the classes ``[N]`` that edges and features follow."""
+        return labels
 
     def _check(self) -> None:
         check_between("dataset.num_classes", self.num_classes, 1, self.num_nodes)
@@ -147,11 +175,17 @@ class CSBM(Dataset):
         found.data[:] = 1  # a word drawn twice is in the bag once
         return found
 
-    def _gaussian(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _gaussian(self, labels: np.ndarray, rng: np.random.Generator, storage: Storage | None = None) -> np.ndarray:
         """Unit noise around class means that lie about ``feature_signal`` from the origin."""
         means = rng.standard_normal((self.num_classes, self.num_features), dtype=np.float32)
         means *= np.float32(self.feature_signal / self.num_features**0.5)
-        return means[labels] + rng.standard_normal((labels.size, self.num_features), dtype=np.float32)
+
+        def fill(out: np.ndarray) -> None:
+            for part in blocks(labels.size, means.itemsize * self.num_features):
+                out[part] = means[labels[part]] + rng.standard_normal((part.stop - part.start, self.num_features), dtype=np.float32)
+                release(out)
+
+        return (storage or Memory()).array("features", (labels.size, self.num_features), np.float32, fill)
 
 
 class _Blocks:

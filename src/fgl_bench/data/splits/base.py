@@ -21,14 +21,23 @@ class Split:
     Attributes:
         ratios: [train, val, test]; null means the dataset's.
         per_seed: what varies between repetitions, of ``partition`` and ``masks``; the other is drawn from seed 0.
+        test: who holds validation and test nodes: the ``clients`` (masks are drawn inside each), or a ``server`` with the whole
+            graph, the clients dividing the training nodes (masks are drawn over all nodes).
+        inductive: clients train on their training nodes and the edges among them alone, and are scored on all that they hold.
     """
 
     ratios: list[float] | None
     per_seed: list[str]
+    test: str
+    inductive: bool
 
     def __post_init__(self) -> None:
         if self.ratios is not None:
             check_ratios(self.ratios)
+        if self.test not in ("clients", "server"):
+            raise UserError(f"split.test={self.test}: must be one of clients, server")
+        if self.inductive and self.test == "server":
+            raise UserError("split.inductive=true: with split.test=server clients hold training nodes only anyway; set it to false")
         if not set(self.per_seed) <= set(AXES):
             raise UserError(f"split.per_seed={list(self.per_seed)}: may hold {' and '.join(AXES)} only")
 

@@ -18,5 +18,5 @@ class IID(Split):
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
         shuffled = generator(seed, "partition", "iid").permutation(graph.num_nodes)
         part = np.empty(graph.num_nodes, dtype=np.int64)
-        part[shuffled[np.argsort(graph.labels[shuffled], kind="stable")]] = np.arange(graph.num_nodes) % num_clients
+        part[shuffled[np.argsort(graph.strata[shuffled], kind="stable")]] = np.arange(graph.num_nodes) % num_clients
         return part

@@ -1,0 +1,322 @@
+"""Base of the methods whose messages cross from client to client while they train."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.dropout import Dropout, mix, no_dropout
+from fgl_bench.engine.halo import Halo, Level, Plan
+from fgl_bench.engine.losses import node_losses
+from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.sampling import gumbel, largest
+from fgl_bench.engine.training import Trainer, Trips
+from fgl_bench.errors import UserError
+from fgl_bench.models._bipartite import Convolutions, Messages, convolutions
+from fgl_bench.seeding import derive_seed
+
+
+@dataclass
+class CrossClient(FedAvg):
+    """FedAvg over mini-batches whose message passing takes in other clients' nodes (Li et al., SIGMOD 2024, sections 3 and 5).
+
+    A client's training nodes are shuffled every epoch and cut into ``batches``; all clients process batch b at the same time.
+    A node takes messages from at most ``fanout`` neighbours. The first convolution has neighbours of the same client only
+    (features never cross); in the others a remote neighbour is a row of the client's store, a copy of what the owner computed
+    with its local model over its own edges. The store begins with zeros and is never erased; a row that was never fetched is not
+    a neighbour. At a *synchronisation*, which happens in the batches b of an epoch with ``b mod interval = 0``, the nodes of
+    the batches until the next one draw their neighbours and the clients fetch the remote ones, all computed from the models as
+    they are at the start of the batch; until then the rows and the draws are used as they are. As every node is visited once an
+    epoch, this fetches nearly as many rows at any interval; with ``fetch=batch`` only the nodes of the batch at hand fetch theirs,
+    and those of the others draw among what earlier epochs have left in the store, which costs 1/interval of the rows.
+
+    What travels, via the server: models both ways and, at a synchronisation, ids (8 bytes) from the client to the owner, and
+    rows back: up once a distinct row, down once a row and client that asked.
+
+    Resolutions: batches of equal size (+-1), so that every client has the same number; the server weighs by training nodes; Adam
+    begins afresh every round. ``link_mbps`` and ``link_seconds`` only turn bytes into seconds: a round lasts as long as the busiest
+    client's transfers, and every exchange with the server has one latency each way.
+
+    Attributes:
+        batches: mini-batches of an epoch.
+        fanout: most neighbours of a node in every convolution; null takes all.
+        sampling: ``uniform``, or by ``attention``: without replacement, in proportion to the exponentials of the convolution's own scores.
+        interval: batches from one synchronisation to the next; 0: there is none, edges between clients are not used.
+        fetch: for which nodes a synchronisation fetches rows: those of all batches until the next (``interval``), or the ``batch``.
+        between: what is used of other clients between synchronisations: ``history``, or nothing (``drop``).
+        link_mbps, link_seconds: bandwidth of a client's link, in megabits a second, and its latency.
+    """
+
+    begins_afresh: ClassVar[bool] = True
+    lock_step: ClassVar[bool] = True
+    node_batches: ClassVar[bool] = False
+
+    batches: int
+    fanout: int | None
+    sampling: Literal["uniform", "attention"]
+    interval: int
+    fetch: Literal["interval", "batch"]
+    between: Literal["history", "drop"]
+    link_mbps: float
+    link_seconds: float
+
+    def __post_init__(self) -> None:
+        rules = {
+            "batches": (self.batches >= 1, "at least 1"),
+            "fanout": (self.fanout is None or self.fanout >= 1, "null or at least 1"),
+            "interval": (self.interval >= 0, "at least 1, or 0 for no exchange"),
+            "link_mbps": (self.link_mbps > 0, "above 0"),
+            "link_seconds": (self.link_seconds >= 0, "at least 0"),
+        }
+        for key, (holds, rule) in rules.items():
+            if not holds:
+                raise UserError(f"algorithm.{key}={getattr(self, key)}: must be {rule}")
+
+    # ---- what a method may choose
+
+    def intervals(self) -> list[int]:
+        """Every seed's batches between synchronisations in the coming round; 0: none."""
+        return [self.interval] * len(self.setting.seeds)
+
+    def choose(self, number: int, level: Level, allowed: Tensor, scores: Tensor | None, noise: Tensor) -> Tensor:
+        """Which edges of convolution ``number`` take part, ``[E]`` bool; loops are added by the caller.
+
+        Args:
+            allowed: ``[E]`` bool, the edges that may be chosen.
+            scores: ``[E]`` attention logits; None where sampling is uniform.
+            noise: ``[E]`` standard Gumbel draws.
+        """
+        if self.fanout is None:
+            return allowed
+        keys = noise if scores is None else scores + noise
+        # What must not be chosen forms groups of its own.
+        return allowed & largest(keys, level.edges.target * 2 + ~allowed, self.fanout)
+
+    # ---- set-up
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if setting.server is None:
+            raise UserError("algorithm: methods with edges between clients need split.test=server (split=iid or split=dirichlet)")
+        if not setting.full_participation:
+            raise UserError("participation: methods with edges between clients need participation=1 and scenario.deadline=null")
+        batch, device = setting.batch, setting.batch.device
+        self.layers: Convolutions = convolutions(setting.model)
+        if self.sampling == "attention" and not self.layers.attends:
+            raise UserError("algorithm.sampling=attention: needs a backbone with attention; use model=gat")
+        self.halo = Halo(batch.clients, setting.cross_edges, batch.dtype, device)
+        entries = max(1, self.halo.owner.size)  # what edges inside clients point at must be there
+        self.store = [torch.zeros(entries, width, dtype=batch.dtype, device=device) for width in self.layers.widths]
+        self.stamp = [torch.full((entries,), -1, dtype=torch.int64, device=device) for _ in self.layers.widths]
+        self.chosen = [torch.zeros(self.halo.target.size, dtype=torch.bool, device=device) for _ in self.layers.widths]
+        names = [(seed, client) for seed in setting.seeds for client in range(setting.num_clients)]
+        self._orders = torch.tensor([derive_seed(seed, "batches", client) for seed, client in names])
+        self._draws = torch.tensor([derive_seed(seed, "neighbours", client) for seed, client in names], device=device)
+        replica = self.halo.target // self.halo.nodes
+        first = np.searchsorted(replica, np.arange(self.halo.size))
+        self._number = self.halo.put(np.arange(replica.size) - first[replica])
+        clients = setting.num_clients
+        self._pair = self.halo.put(self.halo.holder * clients + self.halo.owner // self.halo.nodes % clients)
+        self.epochs = 0
+        self._training = np.concatenate([client.train for client in batch.clients])
+        # Of every round: [B, C] rows that a client was sent by another one and their bytes, [B, 2] bytes that a client sent and
+        # received besides the model, [S] synchronisations.
+        self.rows: list[Tensor] = []
+        self.bytes: list[Tensor] = []
+        self.moved: list[Tensor] = []
+        self.syncs: list[np.ndarray] = []
+        self.seconds = 0.0
+
+    # ---- training
+
+    def train(self, trainer: Trainer, trips: Trips) -> None:
+        begin, halo = time.perf_counter(), self.halo
+        self._open_books()
+        # By slot of its seed: how far it is to the next synchronisation.
+        interval = np.repeat(np.array(self.intervals()), halo.nodes * self.setting.num_clients)[halo.slots]
+        for _ in range(trainer.local_epochs):
+            number = self._cut()
+            for b in range(self.batches):
+                self._batch(trainer, trips, number, b, interval)
+            self.epochs += 1
+        self.seconds += time.perf_counter() - begin
+
+    def _open_books(self) -> None:
+        """New counts for a round."""
+        for kept, width in ((self.rows, self.setting.num_clients), (self.bytes, self.setting.num_clients), (self.moved, 2)):
+            kept.append(torch.zeros(self.halo.size, width, dtype=torch.int64, device=self.halo.device))
+        self.syncs.append(np.zeros(len(self.setting.seeds), dtype=np.int64))
+
+    def _cut(self) -> np.ndarray:
+        """The mini-batch of each of ``halo.slots`` in this epoch, training nodes shuffled and cut evenly; -1 for other nodes."""
+        halo, sizes = self.halo, self.setting.batch.num_train
+        draws = uniform(mix(mix(self._orders) + self.epochs), halo.nodes, 1)[..., 0].numpy().ravel()[halo.slots]
+        replica = halo.slots // halo.nodes
+        order = np.lexsort((draws, ~self._training, replica))
+        first = np.searchsorted(replica, np.arange(halo.size))
+        rank = np.empty(order.size, dtype=np.int64)
+        rank[order] = np.arange(order.size) - first[replica[order]]
+        return np.where(self._training, rank * self.batches // np.maximum(sizes, 1)[replica], -1)
+
+    def _batch(self, trainer: Trainer, trips: Trips, number: np.ndarray, b: int, interval: np.ndarray) -> None:
+        seeds = self.halo.slots[number == b]
+        plan = self.halo.plan(seeds, self.layers.depth) if seeds.size else None
+        step = self.epochs * self.batches + b
+        self._exchange(trainer.layout.views(trips.trained), plan, number, b, interval, step)
+        if plan is not None:
+            self._step(trainer, trips, plan, step)
+
+    def _exchange(self, views: dict[str, Tensor], plan: Plan | None, number: np.ndarray, b: int, interval: np.ndarray, step: int) -> None:
+        """Draw the neighbours of all nodes that are due, fetch what they need."""
+        slots, every = self.halo.slots, np.maximum(interval, 1)
+        now = (interval > 0) & (b % every == 0)
+        ahead = self.between == "history" and self.fetch == "interval"
+        due = now & (number >= b) & (number < (b + every if ahead else b + 1))
+        here, rest = number == b, (interval > 0) & ~now
+        # Nodes that draw; with remote neighbours, which are fetched.
+        draws = [(due, True, True), (here & (interval == 0), False, False)]
+        if not ahead:
+            draws.append((here & rest, self.between == "history", False))
+        for mask, remote, fetch in draws:
+            if not mask.any():
+                continue
+            wanted = slots[mask]
+            draw = plan if plan is not None and np.array_equal(wanted, plan.slots) else self.halo.plan(wanted, self.layers.depth)
+            self._draw(views, draw, remote, step)
+            if fetch:
+                self._fetch(views, draw, step)
+        first = np.searchsorted(slots, np.arange(len(self.setting.seeds)) * self.setting.num_clients * self.halo.nodes)
+        self.syncs[-1] += now[first]
+
+    @torch.no_grad()
+    def _draw(self, views: dict[str, Tensor], plan: Plan, remote: bool, step: int) -> None:
+        """Choose among the edges of every convolution but the first and keep the choice."""
+
+        def keep(number: int, level: Level, sent: Messages | None) -> Tensor:
+            if number == 0:
+                return torch.ones_like(level.loop)
+            allowed = ~level.loop if remote else ~(level.loop | level.remote)
+            scores = sent.scores.mean(0) if self.sampling == "attention" and self.fanout is not None else None
+            kept = self.choose(number, level, allowed, scores, self._noise(level, number, step))
+            self.chosen[number - 1][level.number] = kept | level.loop
+            return kept & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
+
+        if self.sampling == "attention" and self.fanout is not None:
+            self.layers.forward(plan, views, self._stored, keep, no_dropout)
+        else:
+            for number, level in enumerate(plan.levels[1:], 1):
+                keep(number, level, None)
+
+    @torch.no_grad()
+    def _fetch(self, views: dict[str, Tensor], plan: Plan, step: int) -> None:
+        """Owners answer with their models as they are; only rows that were asked for are written and counted."""
+        for number, level in enumerate(plan.levels[1:], 1):
+            if not level.held.size:
+                continue
+            owners, inverse = np.unique(self.halo.owner[level.held], return_inverse=True)
+            answer = self.halo.plan(owners, number)
+            rows = self.layers.activate(self.layers.forward(answer, views, self._stored, self._known, no_dropout)).flatten(0, 1)
+            held = self.halo.put(level.held)
+            asked = self._asked(number, level)[held]
+            kept = self.store[number - 1][held]
+            self.store[number - 1][held] = torch.where(asked[:, None], rows[self.halo.put(answer.place[inverse])], kept)
+            self.stamp[number - 1][held] = torch.where(asked, step, self.stamp[number - 1][held])
+            sent = torch.zeros(owners.size, dtype=torch.int64, device=held.device)
+            sent.scatter_reduce_(0, self.halo.put(inverse), asked.long(), "amax")
+            self._count(level.held, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
+
+    def _count(self, held: np.ndarray, asked: Tensor, owners: np.ndarray, sent: Tensor, size: int) -> None:
+        """Ids to the server and on to the owners, rows of ``size`` bytes to the server and on to those who asked."""
+        halo, (rows, moved) = self.halo, (self.rows[-1], self.moved[-1])
+        holder, owner = halo.put(halo.holder[held]), halo.put(halo.owner[held] // halo.nodes)
+        pair = self._pair[halo.put(held)]
+        rows.view(-1).index_add_(0, pair, asked)
+        self.bytes[-1].view(-1).index_add_(0, pair, (8 + size) * asked)
+        moved[:, 0].index_add_(0, holder, 8 * asked).index_add_(0, halo.put(owners // halo.nodes), size * sent)
+        moved[:, 1].index_add_(0, owner, 8 * asked).index_add_(0, holder, size * asked)
+
+    def _asked(self, number: int, level: Level) -> Tensor:
+        """``[R]`` bool, the entries behind the chosen edges of ``level``."""
+        used = (self.chosen[number - 1][level.number] & level.remote).to(torch.int8)
+        asked = torch.zeros(len(self.stamp[number - 1]), dtype=torch.int8, device=used.device)
+        return asked.scatter_reduce_(0, level.entry, used, "amax") > 0
+
+    def _known(self, number: int, level: Level, sent: Messages) -> Tensor:
+        """All edges inside a client, and those whose row has been fetched."""
+        if number == 0:
+            return torch.ones_like(level.loop)
+        return ~level.remote | (self.stamp[number - 1][level.entry] >= 0)
+
+    def _stored(self, number: int, level: Level) -> Tensor:
+        return self.store[number - 1][level.entries]
+
+    def _noise(self, level: Level, number: int, step: int) -> Tensor:
+        """``[E]``, a function of the seed, the client, the step, the convolution and the edge."""
+        key = mix(mix(mix(self._draws) + step) + number)[level.edges.target // level.shape[1]]
+        return gumbel(key, self._number[level.number], self.store[0].dtype)
+
+    def _step(self, trainer: Trainer, trips: Trips, plan: Plan, step: int) -> None:
+        parameters = {name: view.detach().requires_grad_() for name, view in trainer.layout.views(trips.trained).items()}
+
+        def keep(number: int, level: Level, sent: Messages) -> Tensor:
+            if number == 0:
+                scores = sent.scores.detach().mean(0) if self.sampling == "attention" and self.fanout is not None else None
+                return self.choose(0, level, ~level.loop, scores, self._noise(level, 0, step)) | level.loop
+            return self.chosen[number - 1][level.number] & self._known(number, level, sent)
+
+        model = self.setting.model
+        dropout = Dropout(model.dropout, mix(mix(self._draws) + step) ^ 1) if model.drops else no_dropout
+        logits = self.layers.head(parameters, self.layers.forward(plan, parameters, self._stored, keep, dropout))
+        k, r = plan.valid.shape
+        each = node_losses(logits.flatten(0, 1), plan.labels.flatten(0, 1)).view(k, r) * plan.valid
+        loss = (each.sum(1) / plan.valid.sum(1).clamp(min=1)).sum()
+        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        with torch.no_grad():
+            flat = trainer.layout.collect(dict(zip(parameters, gradients, strict=True)))
+            counts = np.bincount(plan.slots // self.halo.nodes, minlength=self.halo.size)
+            able = None if counts.all() else np.flatnonzero(counts).tolist()
+            trainer.adam.step(trips.trained, flat, trips.rows, able)
+
+    # ---- costs
+
+    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
+        up, down, _ = self.traffic().bytes
+        sums = self.embedding_bytes()[:rounds].sum((0, 2))
+        return [(trips * up + int(sent), trips * down + int(received)) for sent, received in sums]
+
+    def embedding_bytes(self) -> np.ndarray:
+        """Bytes that every client has sent and received in every round besides models, ``[rounds, S, C, 2]``."""
+        shape = (-1, len(self.setting.seeds), self.setting.num_clients, 2)
+        return torch.stack(self.moved).cpu().numpy().reshape(shape) if self.moved else np.zeros((0, *shape[1:]), dtype=np.int64)
+
+    def exchanged(self) -> np.ndarray | None:
+        """Bytes by edge of the client graph; ids go the other way and are counted with the rows that answer them."""
+        if not self.bytes:
+            return None
+        return torch.stack(self.bytes).sum(0).cpu().numpy().reshape(len(self.setting.seeds), -1, self.setting.num_clients)
+
+    def costs(self) -> dict[str, list[float]]:
+        """By seed: rows fetched, bytes of the embeddings, synchronisations, seconds on the wire and measured seconds of computing."""
+        if not self.rows:
+            return {}
+        moved, seeds = self.embedding_bytes(), len(self.setting.seeds)
+        syncs = np.stack(self.syncs)
+        rows = torch.stack(self.rows).sum(2).cpu().numpy().reshape(len(self.rows), seeds, -1)
+        up, down, _ = self.traffic().bytes
+        busiest = (moved.sum(3) + up + down).max(2)
+        wire = busiest * 8e-6 / self.link_mbps + 2 * self.link_seconds * (1 + syncs)
+        return {
+            "rows": rows.sum((0, 2)).tolist(),
+            "embedding_upload": moved[..., 0].sum((0, 2)).tolist(),
+            "embedding_download": moved[..., 1].sum((0, 2)).tolist(),
+            "synchronisations": syncs.sum(0).tolist(),
+            "communication_seconds": wire.sum(0).tolist(),
+            "computation_seconds": [self.seconds / seeds] * seeds,
+        }

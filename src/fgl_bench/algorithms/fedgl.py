@@ -1,0 +1,289 @@
+"""FedGL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.algorithms._composition import Composed
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.engine.batch import Batch, Operator
+from fgl_bench.engine.mixing import Mixing
+from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.errors import UserError
+
+BLOCK = 1 << 24  # similarities held at a time
+
+
+@dataclass
+class FedGL(Composed):
+    """FedAvg with global pseudo labels and a global pseudo graph (Chen et al., Information Sciences 657, 2024).
+
+    After training client i uploads its predictions p_i(v) for all its nodes. For every node v of the whole graph the server fuses
+    those of the clients that hold it, ``q_v = sum_i r_i thr(p_i(v)) / sum_i r_i``, where thr drops entries below
+    ``confidence`` and r_i is the client's share of the round's training nodes; where anything is left, the pseudo label of v is the
+    largest entry of q_v. In the next trips the objective is
+    ``CE(training nodes) + weight CE(pseudo-labelled other nodes, pseudo labels)``, each a mean, the second 0 without such nodes.
+
+    With ``pseudo_graph`` (beta) above 0 the hidden representations e_v are uploaded and fused alike: the ``neighbours`` largest of
+    ``max(e_v . e_u, 0)`` in every row, scaled to sum one, a diagonal of one, then ``D^-1/2 S D^-1/2``. A client propagates, in
+    training and evaluation, with its operator plus beta times the rows and columns of S that belong to its nodes.
+
+    Resolutions (only OpenFGL's port could be read): pseudo labels of the last refresh, not of the first for ever; no invented label where
+    there is none; beta S is added to the backbone's own operator, not to the raw adjacency. A node that nobody uploaded in a
+    round keeps what was fused before. Labels and masks are never part of what is fused, but through the model.
+
+    Attributes:
+        weight: of the pseudo labels in the objective (lambda_s).
+        confidence: probability below which an entry does not count (pi); above 1 there are no pseudo labels.
+        fusion: r_i: ``samples``, or ``uniform``.
+        refresh: rounds between two fusions.
+        pseudo_graph: beta; 0 leaves the pseudo graph out.
+        neighbours: entries kept in a row of it.
+    """
+
+    own_operators: ClassVar[int] = 1
+
+    weight: float
+    confidence: float
+    fusion: Literal["samples", "uniform"]
+    refresh: int
+    pseudo_graph: float
+    neighbours: int
+
+    @property
+    def operators(self) -> int:
+        return super().operators + self.own_operators
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        for key, least in (("weight", 0), ("refresh", 1), ("pseudo_graph", 0), ("neighbours", 1)):
+            if getattr(self, key) < least:
+                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: {least} and more")
+        batch, self.round = setting.batch, 0
+        if batch.labels.ndim > 2:
+            raise UserError("algorithm=fedgl makes one pseudo label a node; this dataset has several labels a node")
+        self.union = Union(batch, len(setting.seeds))
+        self.sizes = batch.num_nodes.reshape(len(setting.seeds), -1)
+        self.fused: dict[str, Tensor] = {}
+        self.labels: Tensor | None = None  # [B, n]
+        self.entries: list[Tensor] = []  # [S] of every refresh
+        self._plain: tuple[Batch, Batch] | None = None
+        self._graph: PseudoEdges | None = None
+
+    # ---- what is sent up
+
+    @property
+    def refreshes(self) -> bool:
+        """Whether the round in progress ends with a fusion."""
+        return self.round % self.refresh == 0
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        reports = super().report(trips)
+        if self.weight and self.refreshes:
+            reports["predictions"] = torch.softmax(trips.output.logits, -1)
+        if self.pseudo_graph and self.refreshes:
+            reports["representations"] = trips.output.hidden
+        return reports
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        if self.refreshes:
+            weights = FUSIONS[self.fusion](self.setting.weights) * arrived
+            if self.weight:
+                seen = reports["predictions"]
+                self._label(self._fuse("predictions", torch.where(seen >= self.confidence, seen, 0.0), weights))
+            if self.pseudo_graph:
+                self._graph = self._edges(self._fuse("representations", reports["representations"], weights))
+        self.round += 1
+        return super().mix(reports, arrived)
+
+    def _fuse(self, name: str, values: Tensor, weights: Tensor) -> Tensor:
+        """Weighted means over the holders of every node, ``[S, C, n, w]`` to ``[S, N, w]``; the former ones where nobody sent any."""
+        weights = weights.to(values.dtype)[..., None, None].expand(*values.shape[:3], 1)
+        total = self.union.gather(weights)
+        mean = self.union.gather(weights * values) / torch.where(total > 0, total, 1.0)
+        self.fused[name] = torch.where(total > 0, mean, self.fused[name]) if name in self.fused else mean
+        return self.fused[name]
+
+    # ---- pseudo labels
+
+    def _label(self, fused: Tensor) -> None:
+        """Hand every client the labels of its nodes; which of them enter its loss."""
+        batch = self.setting.batch
+        self.labels = self.union.scatter(fused.argmax(-1))
+        known = self.union.scatter(fused.sum(-1) > 0) & batch.valid & ~batch.train
+        self.share = known.to(batch.dtype) / known.sum(1, keepdim=True).clamp(min=1)
+
+    def local_penalty(self, step: LocalStep) -> Tensor | None:
+        penalty = super().local_penalty(step)
+        if not self.weight or self.labels is None:
+            return penalty
+        labels, share = (part[step.batch.replicas] for part in (self.labels, self.share))
+        each = F.cross_entropy(step.output.logits.flatten(0, 1), labels.flatten(), reduction="none").view(labels.shape)
+        term = self.weight * (each * share).sum(1)
+        return term if penalty is None else penalty + term
+
+    # ---- pseudo graph
+
+    def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Any, Any] | None:
+        if self._plain is None:
+            self._plain = batch, evaluation
+        if self._graph is None:
+            return None
+        batch, evaluation = self._plain
+        graph, self._graph = self._graph, None
+        extended = Extended(batch, graph)
+        return extended, extended if evaluation is batch else Extended(evaluation, graph)
+
+    def _edges(self, fused: Tensor) -> PseudoEdges:
+        """S restricted to every client's nodes, times beta."""
+        near, value = nearest(fused, min(self.neighbours, fused.shape[1]))
+        graph = self.union.restrict(near, self.pseudo_graph * value)
+        self.entries.append((graph.value != 0).flatten(1).sum(1).view(len(self.sizes), -1).sum(1))
+        return graph
+
+    # ---- what travels
+
+    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
+        """The strategy's; node ids once; predictions and representations up, labels and masks (and edges) down after a fusion.
+
+        Clients take part equally often, in expectation.
+        """
+        totals, clients = super().bytes_after(rounds, trips), self.sizes.shape[1]
+        ups, downs = -(-rounds // self.refresh), -(-max(rounds - 1, 0) // self.refresh)
+        share = trips / max(rounds, 1) / clients
+        a_node = (self.setting.num_classes if self.weight else 0) + (self._width() if self.pseudo_graph else 0)
+        # The row of an edge is that of its node; its column and its value travel.
+        edges = torch.stack(self.entries).cpu().numpy()[:downs].sum(0) if self.entries else np.zeros(len(self.sizes))
+        found = []
+        for (up, down), nodes, more in zip(totals, self.sizes.sum(1), edges, strict=True):
+            once = nodes if a_node and rounds else 0
+            labels = 2 * nodes if self.weight else 0
+            found.append((up + int(4 * (once + share * ups * nodes * a_node)), down + int(4 * share * (downs * labels + 2 * more))))
+        return found
+
+    def _width(self) -> int:
+        return self.fused["representations"].shape[2] if "representations" in self.fused else 0
+
+
+FUSIONS = {"samples": lambda sizes: sizes, "uniform": torch.ones_like}
+
+
+def nearest(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The pseudo graph of ``rows [S, N, h]``: columns and values ``[S, N, count + 1]`` of its entries, the diagonal last."""
+    seeds, nodes, _ = rows.shape
+    size = max(1, BLOCK // (seeds * nodes))
+    parts = [torch.relu(rows[:, i : i + size] @ rows.mT).topk(count) for i in range(0, nodes, size)]
+    column, value = torch.cat([part.indices for part in parts], 1), torch.cat([part.values for part in parts], 1)
+    value = value / value.sum(-1, keepdim=True).clamp(min=1e-12)
+    itself = torch.arange(nodes, device=rows.device)[:, None].expand(seeds, -1, 1)
+    value = torch.cat([torch.where(column == itself, 0.0, value), torch.ones_like(value[..., :1])], 2)
+    column = torch.cat([column, itself], 2)
+    scale = value.sum(-1).rsqrt()
+    return column, scale[..., None] * value * scale.gather(1, column.flatten(1)).view_as(column)
+
+
+class PseudoEdges(NamedTuple):
+    """Entries of k matrices ``[n, n]``, row by row: columns (int64) and values, ``[k, n, m]``."""
+
+    column: Tensor
+    value: Tensor
+
+    def select(self, index: Tensor) -> PseudoEdges:
+        return PseudoEdges(self.column[index], self.value[index])
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """``[k, n, h]`` to the same, differentiable in ``x``."""
+        k, n, m = self.column.shape
+        start = torch.arange(k, device=x.device)[:, None, None] * n
+        rows = (self.column + start).view(k * n, m)
+        weights = self.value.view(k * n, m).to(x.dtype)
+        return F.embedding_bag(rows, x.reshape(k * n, -1), mode="sum", per_sample_weights=weights).view(k, n, -1)
+
+
+class Union:
+    """Which places of clients are the same node of the whole graph, for every seed.
+
+    Attributes:
+        place: ``[S, C, n]`` number of the node in a place, N in padding and where no node is.
+    """
+
+    def __init__(self, batch: Batch, seeds: int):
+        self.seeds, self.clients = seeds, batch.size // seeds
+        held = [c.nodes if c.present is None else np.where(c.present, c.nodes, -1) for c in batch.clients]
+        ids = [np.unique(np.concatenate(held[s * self.clients : (s + 1) * self.clients])) for s in range(seeds)]
+        ids = [found[found >= 0] for found in ids]
+        self.nodes = max(found.size for found in ids)
+        place = np.full((batch.size, batch.nodes), self.nodes, dtype=np.int64)
+        slot = np.full((batch.size, self.nodes + 1), -1, dtype=np.int64)
+        for row, nodes in enumerate(held):
+            here = np.flatnonzero(nodes >= 0)
+            place[row, here] = np.searchsorted(ids[row // self.clients], nodes[here])
+            slot[row, place[row, here]] = here
+        self.place, self.slot = (torch.from_numpy(part).to(batch.device) for part in (place, slot))
+        flat = place.reshape(seeds, -1)
+        blocks = []
+        for row in flat:
+            (there,) = np.nonzero(row < self.nodes)
+            blocks.append(sp.csr_matrix((np.ones(there.size), (row[there], there)), shape=(self.nodes, row.size)))
+        self.holders = BlockSparse.stack(blocks, self.nodes, flat.shape[1], batch.dtype, batch.device)
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Sums over the holders of every node, ``[S, C, n, w]`` to ``[S, N, w]``."""
+        return self.holders.multiply(values.flatten(1, 2))
+
+    def scatter(self, values: Tensor) -> Tensor:
+        """To every place its node's value, ``[S, N]`` to ``[B, n]``; 0 (False) where there is no node."""
+        padded = torch.cat([values, torch.zeros_like(values[:, :1])], 1)
+        return padded.gather(1, self.place.view(self.seeds, -1)).view_as(self.place)
+
+    def restrict(self, column: Tensor, value: Tensor) -> PseudoEdges:
+        """The entries between nodes of one client, of matrices ``[N, N]`` given by columns and values ``[S, N, m]``."""
+        m = column.shape[2]
+        index = self.place.clamp(max=self.nodes - 1).view(self.seeds, -1, 1).expand(-1, -1, m)
+        column, value = (part.gather(1, index).view(*self.place.shape, m) for part in (column, value))
+        local = self.slot.gather(1, column.flatten(1)).view_as(column)
+        inside = (local >= 0) & (self.place < self.nodes)[..., None]
+        return PseudoEdges(local.clamp(min=0), torch.where(inside, value, 0.0))
+
+
+class Extended:
+    """The graphs of a batch with pseudo edges, for the trainer and a backbone in its place: every operator has beta S added.
+
+    Not a :class:`Batch`, so that backbones propagate at every step and do not use what was made of the graphs beforehand.
+    """
+
+    def __init__(self, batch: Batch, graph: PseudoEdges):
+        self._batch, self._graph = batch, graph
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "derived":
+            raise AttributeError(name)
+        return getattr(self._batch, name)
+
+    def operator(self, build: Operator) -> _Sum:
+        return _Sum(self._batch.operator(build), self._graph)
+
+    def select(self, rows: Any) -> Extended:
+        part = self._batch.select(rows)
+        return Extended(part, self._graph.select(torch.as_tensor(rows, device=part.device)))
+
+
+class _Sum:
+    def __init__(self, own: BlockSparse, graph: PseudoEdges):
+        self.own, self.graph = own, graph
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return self.own @ x + self.graph @ x
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UserError("algorithm.pseudo_graph: this model needs more of a graph than products with it; try model=gcn")

@@ -1,0 +1,193 @@
+"""FedGNN, adapted to node classification."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.scaffold import of_replicas
+from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.batch import Batch, gcn_operator
+from fgl_bench.engine.dropout import step_key
+from fgl_bench.engine.linear import linear
+from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.engine.training import LocalStep
+from fgl_bench.errors import UserError
+from fgl_bench.models.base import Around, Backbone, Output, Parameters
+from fgl_bench.models.gcn import GCN
+from fgl_bench.seeding import derive_seed
+
+
+@dataclass
+class FedGNN(FedAvg):
+    """FedAvg on subgraphs expanded by embeddings of nodes with the same neighbourhood elsewhere (after Wu et al., arXiv 2102.04925, 2021).
+
+    The original recommends items to users; this is the node-classification baseline of FED-PUB, FedIIH and FedSSA, of which only a
+    sentence is public (``fedgnn (adapted)``). With the model it received every client computes the output r_v of the first
+    convolution for its nodes and sends it with a key, the hash of the sorted global ids of v's neighbours. A matching service returns
+    r_u of up to ``matches`` nodes u of other clients with the same key and another id. They enter the second convolution as further
+    neighbours, without gradients: ``1 / sqrt(d'_v d'_u)`` with ``d' = degree + 1 + number received``.
+
+    Without overlap no two clients know the same neighbour: the method is FedAvg then, to the last bit. Resolutions: d' stands in all
+    weights of the second convolution, also between own nodes; where more than ``matches`` fit, those of the first clients, by
+    global id; nodes without neighbours have no key. With ``ldp`` clients train on gradients clipped to ``[-clip, clip]`` with Laplace noise
+    of scale ``2 lr clip / (sqrt(training nodes) epsilon)``, the original's protection; its pseudo-interacted items have no counterpart.
+
+    Attributes:
+        matches: m, most embeddings that a node receives; 0 is FedAvg.
+        expand_every: rounds between exchanges of embeddings.
+        ldp: local differential privacy of gradients.
+        clip, epsilon: its delta and epsilon.
+    """
+
+    stacks: ClassVar[int] = 1
+    operators: ClassVar[int] = 1
+
+    matches: int
+    expand_every: int
+    ldp: bool
+    clip: float
+    epsilon: float
+
+    def backbone(self, model: Backbone) -> Backbone:
+        if not isinstance(model, GCN) or model.layers < 2:
+            raise UserError("algorithm=fedgnn needs a second graph convolution to put neighbours into; use model=gcn with model.layers >= 2")
+        return Expanded(model)
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        for key, least in (("matches", 0), ("expand_every", 1)):
+            if getattr(self, key) < least:
+                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: {least} or more")
+        if self.ldp and not (self.clip > 0 and self.epsilon > 0):
+            raise UserError(f"algorithm.clip={self.clip}, epsilon={self.epsilon}: both must be above 0")
+        batch, clients = setting.batch, setting.num_clients
+        self.number, self.network = 0, setting.model
+        streams = [derive_seed(seed, "fedgnn", client) for seed in setting.seeds for client in range(clients)]
+        self.streams = torch.tensor(streams, device=batch.device).view(len(setting.seeds), clients)
+        groups = [batch.clients[i : i + clients] for i in range(0, batch.size, clients)]
+        matrices = [matching(group, batch.nodes, self.matches) for group in groups]
+        # Embeddings that every client sends and receives in one exchange, by seed.
+        self.sent = [sum(client.num_nodes for client in group) for group in groups]
+        self.got = [matrix.nnz for matrix in matrices]
+        counts = np.stack([np.diff(matrix.indptr) for matrix in matrices])
+        count = torch.from_numpy(counts).to(batch.device, batch.dtype).view(batch.size, batch.nodes)
+        self.network.expand(count, any(self.got))
+        size = clients * batch.nodes
+        self.service = BlockSparse.stack(matrices, size, size, batch.dtype, batch.device) if any(self.got) else None
+
+    def initialise(self, initial: Tensor) -> Tensor:
+        self._exchange(initial, None)
+        return initial
+
+    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        if (self.number + 1) % self.expand_every == 0:
+            self._exchange(received.flatten(0, 1), arrived.any(1))
+        return received
+
+    @torch.no_grad()
+    def _exchange(self, models: Tensor, seeds: Tensor | None) -> None:
+        """Everybody's messages from the models ``[B, P]`` that clients hold; those of the seeds ``[S]`` bool (None: all) are replaced."""
+        if self.service is None:
+            return
+        setting, network = self.setting, self.network
+        batch, parameters = setting.batch, setting.layout.views(models)
+        own = torch.relu(network.first(parameters, batch)) * network.scale(batch)[..., None]
+        messages = self.service.multiply(own.view(len(setting.seeds), -1, own.shape[2])).view_as(own)
+        if seeds is not None:
+            there = seeds.repeat_interleave(setting.num_clients)[:, None, None]
+            messages = torch.where(there, messages, network.messages)
+        network.messages = messages
+
+    def regraph(self, number: int, batch: Batch, evaluation: Batch) -> None:
+        self.number = number
+
+    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+        if not self.ldp:
+            return gradient
+        batch, layout = step.batch, step.layout
+        key = step_key(of_replicas(self.streams, batch), torch.tensor(self.number), step.epoch)
+        draws = uniform(key, 1, layout.size)[:, 0] - 0.5
+        nodes = batch.train.sum(1, keepdim=True).clamp(min=1)
+        scale = 2 * self.setting.lr * self.clip / (nodes.double().sqrt() * self.epsilon)
+        noise = (-scale * draws.sign() * torch.log1p(-2 * draws.abs())).to(gradient.dtype)
+        for name in layout.shapes:
+            layout.view(gradient, name).clamp_(-self.clip, self.clip).add_(layout.view(noise, name))
+        return gradient
+
+    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
+        # Clients take part equally often, in expectation; a key is one number.
+        exchanges = -(-rounds // self.expand_every)
+        share, width = exchanges * (trips // max(rounds, 1)), self.network.inner.hidden
+        models = super().bytes_after(rounds, trips)
+        extra = [(4 * sent * (1 + width), 4 * got * width) for sent, got in zip(self.sent, self.got, strict=True)]
+        clients = self.setting.num_clients
+        return [(up + share * a // clients, down + share * b // clients) for (up, down), (a, b) in zip(models, extra, strict=True)]
+
+
+class Expanded(Around):
+    """A GCN whose second convolution hears messages from outside."""
+
+    inner: GCN
+    messages: Tensor | None = None
+
+    def expand(self, count: Tensor, heard: bool) -> None:
+        """``count [B, n]``: messages that every node receives; whether there are any at all."""
+        self.count, self.heard = count, heard
+
+    def scale(self, batch: Batch) -> Tensor:
+        """``1 / sqrt(d')``, ``[k, n]``."""
+        return (batch.degree + 1 + self.count[batch.replicas]).rsqrt()
+
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+        if not self.heard:
+            return self.inner.forward(parameters, batch, first, dropout)
+        propagate, scale = batch.operator(gcn_operator), self.scale(batch)[..., None]
+        # Exactly one where nothing is received.
+        ratio = (1 + self.count[batch.replicas] / (batch.degree + 1)).rsqrt()[..., None]
+        hidden, weight = dropout(torch.relu(first)), parameters["conv1.weight"]
+        out = ratio * (propagate @ (ratio * linear(hidden, weight))) + linear(scale * self.messages[batch.replicas], weight)
+        out = out + parameters["conv1.bias"][:, None]
+        for i in range(2, self.inner.layers):
+            hidden = dropout(torch.relu(out))
+            out = propagate @ linear(hidden, parameters[f"conv{i}.weight"]) + parameters[f"conv{i}.bias"][:, None]
+        if "head.weight" in parameters:
+            hidden = dropout(torch.relu(out))
+            out = linear(hidden, parameters["head.weight"]) + parameters["head.bias"][:, None]
+        return Output(hidden, out)
+
+
+def matching(clients: Sequence[ClientGraph], nodes: int, most: int) -> sp.csr_matrix:
+    """Who hears whom, ``[C * nodes, C * nodes]`` 0/1: node v of client i (row ``i * nodes + v``) up to ``most`` others."""
+    holders: dict[bytes, list[tuple[int, int, int]]] = defaultdict(list)
+    keys = {}
+    for i, client in enumerate(clients):
+        matrix = sp.csr_matrix((np.ones(client.edges.shape[1]), tuple(client.edges)), shape=(client.num_nodes,) * 2)
+        for v in np.flatnonzero(np.diff(matrix.indptr)):
+            near = np.sort(client.nodes[matrix.indices[matrix.indptr[v] : matrix.indptr[v + 1]]])
+            keys[i, v] = near.astype(np.int64).tobytes()
+            holders[keys[i, v]].append((i, int(client.nodes[v]), int(v)))
+    rows, columns = [], []
+    for (i, v), key in keys.items() if most else ():
+        found = 0
+        for j, name, u in holders[key]:
+            if found == most:
+                break
+            if j != i and name != clients[i].nodes[v]:
+                rows.append(i * nodes + v)
+                columns.append(j * nodes + u)
+                found += 1
+    size = len(clients) * nodes
+    matrix = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(size, size))
+    matrix.sort_indices()
+    return matrix

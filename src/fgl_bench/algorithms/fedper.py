@@ -1,0 +1,53 @@
+"""FedPer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.mixing import Mixing
+from fgl_bench.errors import UserError
+
+
+@dataclass
+class FedPer(FedAvg):
+    """FedAvg of the first layers; the last ones are each client's own (Arivazhagan et al., arXiv 1912.00818, 2019).
+
+    ``M_ij = n_j / n`` for the base, the identity for the head. Both are trained in every local step, from a common initial model;
+    the head that a client answers with is the one it trained last.
+
+    Attributes:
+        personal_layers: K_P, how many of the last layers are personal; 0 is FedAvg, all of them local training.
+    """
+
+    personal_layers: int
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        layers = layer_names(setting.layout)
+        if not 0 <= self.personal_layers <= len(layers):
+            raise UserError(f"algorithm.personal_layers={self.personal_layers}: allowed for this model: 0 to {len(layers)}")
+        base = layers[: len(layers) - self.personal_layers]
+        self.shared = tuple(name for name in setting.layout.shapes if layer_of(name) in base)
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        everything = len(self.shared) == len(self.setting.layout.shapes)
+        return replace(super().mix(reports, arrived), shared=None if everything else self.shared)
+
+    def traffic(self) -> Traffic:
+        base = {"base": sum(self.setting.layout.numel(name) for name in self.shared)}
+        return Traffic(upload=base, download=base)
+
+
+def layer_of(name: str) -> str:
+    """``conv0.weight`` belongs to ``conv0``."""
+    return name.rpartition(".")[0] or name
+
+
+def layer_names(layout: ParameterLayout) -> list[str]:
+    """The layers in the order of the network, from the input on."""
+    return list(dict.fromkeys(layer_of(name) for name in layout.shapes))

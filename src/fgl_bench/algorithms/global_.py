@@ -1,0 +1,39 @@
+"""Centralised training, the upper reference (the file's name: ``global`` is a word of Python's own)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fgl_bench.algorithms.local import Local
+from fgl_bench.data.graph import Federation
+from fgl_bench.data.pooling import pool
+from fgl_bench.data.served import Served
+from fgl_bench.errors import UserError
+
+
+@dataclass
+class Global(Local):
+    """One model trained on the nodes of all clients at once, on their training nodes together; nothing travels.
+
+    The federation becomes one client before anything is batched, so that a run has S replicas and not S * C. Scores are still
+    kept client by client, on the graph that was trained on. Rounds are counted as those of a federation: a round of
+    ``local_epochs`` steps stands for as many client trips as clients would take part in it.
+
+    Resolutions: nodes that no client holds (overlapping splits) are left out; a node that is a training node of any client is scored
+    nowhere. Under topology sparsity the edges between clients are all there; in the inductive setting those between training
+    nodes are. The received model of a round is the one that the last round trained.
+
+    Attributes:
+        graph: ``full``, with the edges between clients, or ``disjoint``: the clients' graphs side by side, which tells
+            what the missing edges cost.
+    """
+
+    scenarios: ClassVar[tuple[str, ...]] = ("sync",)
+
+    graph: Literal["full", "disjoint"]
+
+    def federate(self, federation: Federation) -> Federation:
+        if isinstance(federation, Served):
+            raise UserError("algorithm=global: with split.test=server use algorithm=fedlocal with num_clients=1")
+        return pool(federation, self.graph == "full")

@@ -1,0 +1,123 @@
+"""The commands beside the run itself: ``fgl-bench ls``, ``show``, ``cp``, ``check`` and ``tune``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fgl_bench.errors import UserError
+from fgl_bench.schema import config_folder
+from fgl_bench.wording import GROUPS, choices, suggest
+
+USAGE = """\
+Commands (instead of KEY=VALUE)
+  ls [GROUP]                    the groups; the choices of one, each with the first line of its file
+  show GROUP/CHOICE             a choice's file: its keys, their values and what they mean
+  cp GROUP/CHOICE FOLDER        a copy to change, FOLDER/GROUP/my_CHOICE.yaml: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
+  check FILE.py [KEY=VALUE...]  whether a method of your own keeps what every method must keep; a choice's name works too
+  tune SPACE [KEY=VALUE...]     search hyper-parameters on validation; SPACE is a file, or one of those that `tune` alone lists
+"""
+
+
+def file_of(name: str) -> tuple[str, str, Path]:
+    """(group, choice, file) of ``algorithm/fedprox``, ``algorithm=fedprox`` or, where only one group has it, ``fedprox``.
+
+    Raises:
+        UserError: there is no such choice, or several groups have it.
+    """
+    name = name.removesuffix(".yaml").replace("=", "/", 1)
+    fitting = [group for group in GROUPS if name.startswith(f"{group}/") and name[len(group) + 1 :] in choices(group)]
+    if fitting:
+        group = max(fitting, key=len)
+        return group, name[len(group) + 1 :], config_folder() / f"{name}.yaml"
+    groups = [group for group in GROUPS if name in choices(group)]
+    if len(groups) > 1:
+        raise UserError(f"{name}: in several groups; write {' or '.join(f'{group}/{name}' for group in groups)}")
+    if not groups:
+        known = [f"{group}/{choice}" for group in GROUPS for choice in choices(group)]
+        group = name.rpartition("/")[0]
+        near = [text for text in known if text.startswith(f"{group}/")] if group in GROUPS else []
+        raise UserError(f"{name}: there is no such choice{suggest(name, near)}" if near else f"{name}: no such choice; see fgl-bench ls")
+    return groups[0], name, config_folder() / groups[0] / f"{name}.yaml"
+
+
+def about(path: Path) -> str:
+    """What the first comment of a yaml says, a paper's preset's second line where the first only opens its package."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        found = re.match(r"#\s*(?!@package)(.+)", line)
+        if found:
+            return found[1].strip()
+        if line and not line.startswith("#"):
+            break
+    return ""
+
+
+def ls(arguments: Sequence[str]) -> None:
+    """Print the groups, or the choices of one."""
+    if not arguments:
+        for group in GROUPS:
+            names = choices(group)
+            print(f"{group:<18} {len(names):>3}  {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}")
+        return
+    for group in arguments:
+        group = group.rstrip("/").replace(".", "/")
+        if group not in GROUPS:
+            raise UserError(f"{group}: there is no such group{suggest(group, GROUPS)}")
+        names = choices(group)
+        width = max(map(len, names), default=0)
+        for name in names:
+            print(f"{name:<{width}}  {about(config_folder() / group / f'{name}.yaml')}".rstrip())
+
+
+def show(arguments: Sequence[str]) -> None:
+    """Print the files of choices."""
+    if not arguments:
+        raise UserError("show what? such as fgl-bench show algorithm/fedprox; fgl-bench ls lists all")
+    for name in arguments:
+        _, _, path = file_of(name)
+        sys.stdout.write(path.read_text(encoding="utf-8"))
+
+
+def cp(arguments: Sequence[str]) -> None:
+    """Copy a choice's file to where a person can change it; never over another file."""
+    if len(arguments) != 2:
+        raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
+    group, choice, path = file_of(arguments[0])
+    target = Path(arguments[1]).expanduser()
+    if target.suffix != ".yaml":
+        *parts, last = choice.split("/")
+        target = target.joinpath(group, *parts, f"my_{last}.yaml")
+    if target.exists():
+        raise UserError(f"{target} is there already; give another name")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("x", encoding="utf-8") as file:
+            file.write(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror})") from error
+    print(f"written: {target}")
+    base = target.as_posix().removesuffix(".yaml")
+    if f"{group}/" in base:
+        folder, _, name = base.rpartition(f"{group}/")
+        print(f"run it with: fgl-bench --config-dir {folder.rstrip('/') or '.'} {group}={name}")
+
+
+def check(arguments: Sequence[str]) -> None:
+    """Run the contract tests on a method; exit status 1 where one is broken."""
+    if not arguments or "=" in arguments[0]:
+        raise UserError("check what? such as fgl-bench check my_method.py, or fgl-bench check fedavg")
+    from fgl_bench.contract import examine
+
+    sys.exit(examine(arguments[0], list(arguments[1:])))
+
+
+def tune(arguments: Sequence[str]) -> None:
+    """Search hyper-parameters."""
+    from fgl_bench.tuning import search
+
+    search(list(arguments))
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {"ls": ls, "show": show, "cp": cp, "check": check, "tune": tune}

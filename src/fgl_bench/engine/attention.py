@@ -1,0 +1,210 @@
+"""Attention over the edges of all replicas: scores per edge, a softmax over every target's edges, the weighted sum of sources.
+
+Edges are the entries of a :class:`~fgl_bench.engine.sparse.BlockSparse` of r targets and c sources a replica (a square one for
+message passing inside a graph, any other for bipartite graphs); its values do not matter. Scores are ``[H, E]``, head
+by head, edges in the order of :attr:`BlockSparse.edges`. A target without edges, such as padding, gets zeros.
+
+Nothing of E rows times the width of a representation is ever held: sums over edges are bag reductions in both
+directions, and the scores of GATv2, which need such rows by nature, are made a block of targets at a time and made again in
+backward. Every sum is taken target by target or source by source, in a fixed order that does not depend on which
+replicas share a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.engine.sparse import BlockSparse, Edges
+
+BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers of a block of edge rows; on a CPU they stay in the cache
+
+
+def additive_scores(graph: BlockSparse, source: Tensor, target: Tensor, slope: float) -> Tensor:
+    """``LeakyReLU(source_u + target_v)`` of every edge (Veličković et al., ICLR 2018, eq. 3).
+
+    Args:
+        source, target: ``[k, c, H]`` and ``[k, r, H]``.
+        slope: of the LeakyReLU below zero.
+
+    Returns:
+        ``[H, E]``.
+    """
+    return _Additive.apply(_head_major(source), _head_major(target), graph.edges, slope)
+
+
+def dynamic_scores(graph: BlockSparse, source: Tensor, target: Tensor, weight: Tensor, slope: float) -> Tensor:
+    """``a . LeakyReLU(source_u + target_v)`` of every edge (GATv2; Brody, Alon & Yahav, ICLR 2022, eq. 7).
+
+    Args:
+        source, target: ``[k, c, H * d]`` and ``[k, r, H * d]``.
+        weight: a, ``[k, H, d]``.
+
+    Returns:
+        ``[H, E]``.
+    """
+    return _Dynamic.apply(source.flatten(0, 1), target.flatten(0, 1), weight, graph.edges, slope)
+
+
+def attend(graph: BlockSparse, values: Tensor, scores: Tensor, keep: Tensor | None = None) -> Tensor:
+    """The sum over every target's edges of softmax(scores) times the sources' values.
+
+    Args:
+        values: ``[k, c, H * d]``.
+        scores: ``[H, E]``.
+        keep: ``[H, E]`` factors of the attention (dropout's zeros and scale), after the softmax.
+
+    Returns:
+        ``[k, r, H * d]``.
+    """
+    k, r, _ = graph.shape
+    return _Attend.apply(values.flatten(0, 1), scores, keep, graph.edges, k * r).view(k, r, -1)
+
+
+def per_edge(graph: BlockSparse, heads: int, dropout: Callable[[Tensor], Tensor]) -> Tensor:
+    """Dropout factors ``[H, E]``: ``dropout`` on ones; an edge's draw depends on its place within its replica only."""
+    edges, (k, r, _) = graph.edges, graph.shape
+    counts = np.diff(edges.bounds)
+    most = int(counts.max(initial=0))
+    starts = torch.from_numpy(np.arange(k) * most - edges.bounds[:-1]).to(edges.target.device)
+    ones = torch.ones(k, most, heads, device=graph.bags.values.device, dtype=graph.bags.values.dtype)
+    place = torch.arange(edges.target.numel(), device=edges.target.device) + starts[edges.target // r]
+    return dropout(ones).flatten(0, 1).index_select(0, place).mT.contiguous()
+
+
+def softmax(scores: Tensor, edges: Edges, targets: int) -> Tensor:
+    """``[H, E]`` to the same, summing to one over the edges into each of so many targets; outside autograd."""
+    heads = len(scores)
+    index = edges.target.expand(heads, -1)
+    largest = scores.new_full((heads, targets), -torch.inf).scatter_reduce_(1, index, scores, "amax")
+    power = torch.exp(scores - largest.index_select(1, edges.target))
+    return power / _sums(power, edges.into).index_select(1, edges.target)
+
+
+def _head_major(x: Tensor) -> Tensor:
+    """``[k, n, H]`` to ``[H, k * n]``."""
+    return x.flatten(0, 1).mT
+
+
+def _sums(values: Tensor, starts: Tensor) -> Tensor:
+    """``[H, E]`` summed over consecutive edges, ``[H, len(starts) - 1]``."""
+    heads, count = values.shape
+    if not count:
+        return values.new_zeros(heads, starts.numel() - 1)
+    # A clone, since a single column counts as contiguous whatever its strides, and then takes a slow path.
+    return _row_sums(values.mT.clone(memory_format=torch.contiguous_format), starts).mT
+
+
+def _bags(index: Tensor, rows: Tensor, starts: Tensor, weights: Tensor) -> Tensor:
+    """``sum_e weights[h, e] rows[index[e], h]`` over consecutive edges: ``[n, H, d]`` rows to ``[H, len(starts) - 1, d]``."""
+    heads, count = weights.shape
+    if not count:
+        return rows.new_zeros(heads, starts.numel() - 1, rows.shape[2])
+    lead = torch.arange(heads, device=index.device)[:, None]
+    narrow = torch.int32 if max(rows.shape[0] * heads, weights.numel()) < 2**31 else torch.int64
+    index = (index * heads + lead).flatten().to(narrow)
+    ends = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_tensor([heads * count])]).to(narrow)
+    out = F.embedding_bag(index, rows.flatten(0, 1), ends, mode="sum", per_sample_weights=weights.flatten(), include_last_offset=True)
+    return out.view(heads, -1, rows.shape[2])
+
+
+class _Additive(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, source: Tensor, target: Tensor, edges: Edges, slope: float) -> Tensor:
+        total = source.index_select(1, edges.source) + target.index_select(1, edges.target)
+        ctx.edges, ctx.slope = edges, slope
+        ctx.save_for_backward(total > 0)
+        return torch.where(total > 0, total, slope * total)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (positive,), edges = ctx.saved_tensors, ctx.edges
+        gradient = torch.where(positive, gradient, ctx.slope * gradient)
+        return _sums(gradient.index_select(1, edges.order), edges.out_of), _sums(gradient, edges.into), None, None
+
+
+class _Attend(torch.autograd.Function):
+    """With alpha = softmax(s) and ``y_v = sum_e alpha_e m_e x_u``: ``ds_e = alpha_e (m_e <dy_v, x_u> - <dy_v, y_v>)``."""
+
+    @staticmethod
+    def forward(ctx, values: Tensor, scores: Tensor, keep: Tensor | None, edges: Edges, targets: int) -> Tensor:
+        heads = len(scores)
+        alpha = softmax(scores, edges, targets)
+        weights = alpha if keep is None else alpha * keep
+        rows = values.unflatten(1, (heads, -1))
+        # The kernel for the gradient of the weights is reached through autograd only.
+        with torch.enable_grad():
+            tracked = weights.detach().requires_grad_()
+            out = _bags(edges.source, rows.detach().contiguous(), edges.into, tracked)
+        ctx.edges, ctx.heads, ctx.keep, ctx.graph = edges, heads, keep, (tracked, out)
+        ctx.save_for_backward(alpha)
+        return _node_major(out.detach())
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        (alpha,), edges, (weights, out) = ctx.saved_tensors, ctx.edges, ctx.graph
+        rows = gradient.unflatten(1, (ctx.heads, -1)).contiguous()
+        order = edges.order
+        back = _bags(edges.target.index_select(0, order), rows, edges.out_of, weights.detach().index_select(1, order))
+        by_head = rows.transpose(0, 1).contiguous()
+        each = torch.autograd.grad(out, weights, by_head, retain_graph=True)[0] if weights.numel() else torch.zeros_like(weights)
+        each = each if ctx.keep is None else each * ctx.keep
+        mean = (by_head * out.detach()).sum(-1)
+        return _node_major(back), alpha * (each - mean.index_select(1, edges.target)), None, None, None
+
+
+def _node_major(x: Tensor) -> Tensor:
+    """``[H, n, d]`` to ``[n, H * d]``."""
+    return x.transpose(0, 1).flatten(1)
+
+
+class _Dynamic(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, source: Tensor, target: Tensor, weight: Tensor, edges: Edges, slope: float) -> Tensor:
+        ctx.edges, ctx.slope, (k, heads, _) = edges, slope, weight.shape
+        ctx.save_for_backward(source, target, weight)
+        flat, per, scores = weight.flatten(1), target.shape[0] // k, source.new_empty(edges.source.numel(), heads)
+        for part, _ in edges.pieces(False, _at_once(source.device, target.shape[1])):
+            u, v = edges.source[part], edges.target[part]
+            total = source.index_select(0, u).add_(target.index_select(0, v))
+            rows = F.leaky_relu(total, slope, inplace=True).mul_(flat.index_select(0, v // per))
+            scores[part] = rows.unflatten(1, (heads, -1)).sum(-1)
+        return scores.mT.contiguous()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        source, target, weight = ctx.saved_tensors
+        edges, (k, _, d), width = ctx.edges, weight.shape, target.shape[1]
+        flat, per, gradient = weight.flatten(1), target.shape[0] // k, gradient.mT
+        to_source, to_target, to_weight = torch.zeros_like(source), torch.zeros_like(target), torch.zeros_like(target)
+
+        most = _at_once(source.device, width)
+
+        def rows(u: Tensor, v: Tensor, each: Tensor) -> tuple[Tensor, Tensor]:
+            total = source.index_select(0, u).add_(target.index_select(0, v))
+            slopes = total.gt(0).to(total.dtype).mul_(1 - ctx.slope).add_(ctx.slope).mul_(each.repeat_interleave(d, 1))
+            return slopes * flat.index_select(0, v // per), total.mul_(slopes)
+
+        for part, nodes in edges.pieces(False, most):
+            moved, weighed = rows(edges.source[part], edges.target[part], gradient[part])
+            starts = edges.into[nodes.start : nodes.stop + 1] - part.start
+            to_target[nodes], to_weight[nodes] = _row_sums(moved, starts), _row_sums(weighed, starts)
+        for part, nodes in edges.pieces(True, most):
+            at = edges.order[part]
+            moved, _ = rows(*(x.index_select(0, at) for x in (edges.source, edges.target, gradient)))
+            to_source[nodes] = _row_sums(moved, edges.out_of[nodes.start : nodes.stop + 1] - part.start)
+        return to_source, to_target, to_weight.view(k, per, width).sum(1).view_as(weight), None, None
+
+
+def _row_sums(rows: Tensor, starts: Tensor) -> Tensor:
+    """``[E, h]`` summed over consecutive rows."""
+    index = torch.arange(len(rows), device=rows.device)
+    return F.embedding_bag(index, rows, starts, mode="sum", include_last_offset=True)
+
+
+def _at_once(device: torch.device, width: int) -> int:
+    return max(1, BLOCK.get(device.type, 1 << 26) // width)

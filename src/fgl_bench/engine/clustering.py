@@ -1,0 +1,72 @@
+"""k-means of many small sets of points at once, from their inner products."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tensor:
+    """The best of R k-means clusterings of every set of C points.
+
+    Centres start as k-means++ places them (Arthur & Vassilvitskii, SODA 2007). Nothing but inner products is used, so points may
+    live anywhere they are defined, such as projectors on the Grassmann manifold. There are fewer than K clusters where there are
+    fewer different points; a cluster that loses its last point stays empty. The result is a function of the arguments.
+
+    Args:
+        gram: ``[..., C, C]`` inner products.
+        there: ``[..., C]`` bool, the points that are to be clustered.
+        draws: ``[..., R, K]`` from [0, 1), for the first centres of R attempts at K clusters.
+        iterations: assignments after the first.
+
+    Returns:
+        ``[..., C, K]`` bool, which cluster every point is in; no cluster for a point that is not there.
+    """
+    gram = gram[..., None, :, :]
+    there = there[..., None, :]
+    square = gram.diagonal(dim1=-2, dim2=-1)
+    apart = (square[..., None] + square[..., None, :] - 2 * gram).clamp(min=0)
+    start = _plus_plus(apart, square.abs().amax(-1, keepdim=True), there, draws)
+    member = _nearest(start, there)
+    for _ in range(iterations):
+        size = member.sum(-2, dtype=gram.dtype)
+        mean = member / size[..., None, :].clamp(min=1)
+        cross = gram @ mean
+        within = (mean * cross).sum(-2)
+        distance = square[..., None] - 2 * cross + within[..., None, :]
+        distance = torch.where(size[..., None, :] > 0, distance, torch.inf)
+        member = _nearest(distance, there)
+    size = member.sum(-2, dtype=gram.dtype)
+    mean = member / size[..., None, :].clamp(min=1)
+    inertia = (square * there).sum(-1) - (member * (gram @ mean)).sum((-2, -1))
+    best = inertia.argmin(-1)[..., None, None, None].expand(*inertia.shape[:-1], 1, *member.shape[-2:])
+    return member.gather(-3, best).squeeze(-3)
+
+
+def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Tensor:
+    """Squared distances ``[..., R, C, K]`` to the first centres; infinite where no different point is left to be one."""
+    chance = there.expand(*draws.shape[:-1], there.shape[-1]).to(apart.dtype)
+    nearest, found = torch.full_like(chance, torch.inf), []
+    for draw in draws.unbind(-1):
+        total = chance.cumsum(-1)
+        pick = (total > draw[..., None] * total[..., -1:]).to(torch.uint8).argmax(-1)
+        index = pick[..., None, None].expand(*pick.shape, apart.shape[-1], 1)
+        distance = apart.expand(*pick.shape, *apart.shape[-2:]).gather(-1, index)[..., 0]
+        distance = torch.where(total[..., -1:] > 0, distance, torch.inf)
+        found.append(distance)
+        nearest = torch.minimum(nearest, distance)
+        # Points that coincide up to rounding are no second centre.
+        chance = torch.where(there & (nearest > 1e-12 * scale) & torch.isfinite(nearest), nearest, 0.0)
+    return torch.stack(found, -1)
+
+
+def _nearest(distance: Tensor, there: Tensor) -> Tensor:
+    """``[..., C, K]`` bool: every point's nearest centre, the first of equals."""
+    index = distance.argmin(-1, keepdim=True)
+    return torch.zeros_like(distance, dtype=torch.bool).scatter(-1, index, True) & there[..., None]
+
+
+def together(member: Tensor) -> Tensor:
+    """``[..., C, K]`` to ``[..., C, C]`` bool, whether two points are in one cluster."""
+    member = member.double()
+    return (member @ member.mT) > 0

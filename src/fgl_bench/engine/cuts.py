@@ -1,0 +1,48 @@
+"""Splitting a group of clients in two: the global minimum cut, and distances between short series (host arrays)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def minimum_cut(weights: np.ndarray) -> np.ndarray:
+    """One side ``[n]`` (bool, without node 0) of a minimum cut of the complete graph with these edge weights (Stoer & Wagner, JACM 1997).
+
+    Args:
+        weights: ``[n, n]`` symmetric, non-negative, n at least 2; the diagonal does not matter. Of equal cuts the first found.
+    """
+    graph = np.array(weights, dtype=np.float64)
+    np.fill_diagonal(graph, 0.0)
+    n = len(graph)
+    merged = np.eye(n, dtype=bool)  # row v: the nodes that have been merged into v
+    left = np.arange(n)
+    best, side = np.inf, merged[-1]
+    while left.size > 1:
+        inside, last = [left[0]], left[0]
+        tied = graph[left[0]].copy()  # how strongly each node is tied to those inside
+        for _ in range(left.size - 1):
+            outside = left[~np.isin(left, inside)]
+            before, last = last, outside[np.argmax(tied[outside])]
+            inside.append(last)
+            tied = tied + graph[last]
+        cut = graph[last, left].sum()
+        if cut < best:
+            best, side = cut, merged[last].copy()
+        graph[before] += graph[last]
+        graph[:, before] += graph[:, last]
+        graph[before, before] = 0.0
+        merged[before] |= merged[last]
+        left = left[left != last]
+    return ~side if side[0] else side
+
+
+def warping_distances(series: np.ndarray) -> np.ndarray:
+    """Dynamic-time-warping distances ``[n, n]`` between series ``[n, d]``: the root of the least sum of squares along a monotone path."""
+    n, length = series.shape
+    cost = (series[:, None, :, None] - series[None, :, None, :]) ** 2
+    total = np.full((length + 1, length + 1, n, n), np.inf)
+    total[0, 0] = 0.0
+    for a in range(length):
+        for b in range(length):
+            total[a + 1, b + 1] = cost[:, :, a, b] + np.minimum(np.minimum(total[a, b], total[a, b + 1]), total[a + 1, b])
+    return np.sqrt(total[length, length])

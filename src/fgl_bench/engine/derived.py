@@ -1,0 +1,128 @@
+"""Features that follow from a client's graph alone (propagated, spectral bases), made once and kept dense beside the batch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgl_bench.data.graph import ClientGraph
+from fgl_bench.data.storage import Disk, name_of, release
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What to make of a client; a subclass's fields are its options. Instances with equal fields are one cache entry.
+
+    Class attributes or properties:
+        copies: L, how many matrices ``[n, F]`` it makes.
+    """
+
+    @property
+    def copies(self) -> int:
+        raise NotImplementedError  # abstract
+
+    def sources(self, client: ClientGraph) -> tuple[object, ...]:
+        """The arrays (and floats) that the result depends on: clients that share them (one partition, several seeds) share the result."""
+        return client.features, client.edges
+
+    def among(self, clients: Sequence[ClientGraph], per_federation: int | None) -> Sequence[ClientGraph]:
+        """The clients as :meth:`sources` and :meth:`fill` are to see them, for what depends on a client's whole federation.
+
+        Args:
+            per_federation: how many clients, one after the other, make up a federation; None where the batch is not of whole ones.
+        """
+        return clients
+
+    def fill(self, client: ClientGraph, out: np.ndarray) -> None:
+        """Write the L matrices of ``client`` to ``out [L, n, F]``, zeros of the run's type."""
+        raise NotImplementedError  # abstract
+
+
+def fill(build: Derived, client: ClientGraph, out: np.ndarray) -> None:
+    """``build.fill``; for a client on disk it is done once and the result lies beside the client's files, one file a client."""
+    if client.folder is None:
+        build.fill(client, out)
+        return
+    others = [source for source in build.sources(client) if not isinstance(source, np.memmap)]
+    held = [source if isinstance(source, float) else digest(source) for source in others]
+    folder = client.folder / f"{type(build).__name__.lower()}_{name_of(repr(build), out.dtype.str, held)}"
+    name = f"from_node_{client.nodes[0]}_with_{client.edges.shape[1]}_edges"
+    made = Disk(folder).array(name, out.shape, out.dtype, lambda new: build.fill(client, new))
+    out[:] = made
+    for array in (made, client.features, client.edges):
+        release(array)
+
+
+def digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+class DerivedBlocks:
+    """The derived matrices of k replicas, of U <= k different clients.
+
+    Attributes:
+        values: ``[U, L, n, F]``, zero in padding.
+        owner: host ``[k]``, which of the U clients each replica is.
+        shape: (k, L, n, F).
+    """
+
+    def __init__(self, values: Tensor, owner: Sequence[int]):
+        self.values, self.owner = values, np.asarray(owner)
+        self.shape = (len(owner), *values.shape[1:])
+
+    @classmethod
+    def of(cls, build: Derived, clients: Sequence[ClientGraph], nodes: int, dtype: torch.dtype, device: torch.device) -> DerivedBlocks:
+        """Made on the host, client by client, in place; padded to ``nodes``."""
+        found: dict[tuple[int, ...], int] = {}
+        keys = [tuple(s if isinstance(s, float) else id(s) for s in build.sources(client)) for client in clients]
+        owner = [found.setdefault(key, len(found)) for key in keys]
+        values = torch.zeros(len(found), build.copies, nodes, clients[0].features.shape[1], dtype=dtype)
+        for number in range(len(found)):
+            client = clients[owner.index(number)]
+            fill(build, client, values[number, :, : client.num_nodes].numpy())
+        return cls(values.to(device), owner)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return torch.as_tensor(self.owner, device=self.values.device)
+
+    @cached_property
+    def _times(self) -> int:
+        """S where the owners are 0..U-1 in order, S times over; else 0."""
+        times = len(self.owner) // len(self.values)
+        return times if np.array_equal(self.owner, np.tile(np.arange(len(self.values)), times)) else 0
+
+    def select(self, rows: Sequence[int]) -> DerivedBlocks:
+        """The replicas ``rows`` (host integers): a view where their clients lie next to each other, else a copy."""
+        wanted, owner = np.unique(self.owner[list(rows)], return_inverse=True)
+        if wanted[-1] - wanted[0] + 1 == len(wanted):
+            values = self.values[int(wanted[0]) : int(wanted[-1]) + 1]
+        else:
+            values = self.values[torch.as_tensor(wanted, device=self.values.device)]
+        found = DerivedBlocks(values, owner)
+        return found if found._times else DerivedBlocks(found.stacked(), range(len(owner)))
+
+    def stacked(self) -> Tensor:
+        """``[k, L, n, F]``; a copy only where replicas share a client."""
+        return self.values if self._times == 1 else self.values[self._rows]
+
+    def take(self, index: Tensor) -> DerivedBlocks:
+        """The rows ``index [k, m]`` of every replica, as blocks of m nodes."""
+        k, m = index.shape
+        return DerivedBlocks(self.values.transpose(1, 2)[self._rows[:, None].expand(k, m), index].transpose(1, 2), range(k))
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        """``[k, L, F, h]`` to ``[k, L, n, h]``, each matrix with its own weight."""
+        (k, copies, nodes, width), times, h = self.shape, self._times, weight.shape[3]
+        if times > 1:  # replicas of one client: its matrix is read once, against all their weights
+            weight = weight.unflatten(0, (times, -1)).permute(1, 2, 3, 0, 4).flatten(3)
+            out = torch.bmm(self.values.flatten(0, 1), weight.flatten(0, 1))
+            return out.view(-1, copies, nodes, times, h).permute(3, 0, 1, 2, 4).flatten(0, 1)
+        values = self.stacked()
+        return torch.bmm(values.reshape(k * copies, nodes, width), weight.reshape(k * copies, width, h)).view(k, copies, nodes, h)

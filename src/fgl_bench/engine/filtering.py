@@ -1,0 +1,101 @@
+"""Learned sums of precomputed matrices, times a weight: the first layer of a network behind a filter with scalar coefficients."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.derived import Derived, DerivedBlocks
+
+
+class _Filtered(torch.autograd.Function):
+    """``(sum_j c_j B_j) W``: summing first reads every B once and multiplies once, where ``sum_j c_j (B_j W)`` multiplies J times.
+
+    Inside, replicas of one client lie side by side (``[U, S]`` for U clients and S replicas of each), so that B is read once for
+    all of them.
+    """
+
+    @staticmethod
+    def forward(ctx, coefficients: Tensor, weight: Tensor, blocks: DerivedBlocks, batch: Batch, build: Derived) -> Tensor:
+        values, times = _shared(blocks)
+        summed = _sum(values, _gather(coefficients, times))
+        ctx.save_for_backward(summed, weight)
+        ctx.values, ctx.times, ctx.batch, ctx.build = values, times, batch, build
+        return _scatter(torch.bmm(summed, _gather(weight, times)), times)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (summed, weight), values, times, batch = ctx.saved_tensors, ctx.values, ctx.times, ctx.batch
+        if times == 1 and not gradient.is_cuda and not _reaches(gradient, ~batch.train):
+            # Most objectives look at training nodes alone: the other rows of B need not be read.
+            values, index, there = _training_rows(batch, ctx.build)
+            gradient = torch.take_along_dim(gradient, index[..., None], 1) * there[..., None]
+            summed = torch.take_along_dim(summed, index[..., None], 1)
+        gradient = _gather(gradient, times)
+        to_weight = _scatter(torch.bmm(summed.mT, gradient), times)
+        spread = torch.bmm(gradient, _gather(weight, times).mT)
+        unique, copies, nodes, width = values.shape
+        to_coefficients = torch.bmm(spread.view(unique, -1, nodes * width), values.view(unique, copies, nodes * width).mT)
+        return _scatter(to_coefficients.flatten(0, 1), times), to_weight, None, None, None
+
+
+def filtered(batch: Batch, build: Derived, coefficients: Tensor, weight: Tensor) -> Tensor:
+    """``(sum_j c_j B_j) W`` of every replica, with B what ``build`` makes of its client.
+
+    Args:
+        coefficients: c, ``[k, J]``.
+        weight: W, ``[k, F, h]``.
+
+    Returns:
+        ``[k, n, h]``.
+    """
+    return _Filtered.apply(coefficients, weight, batch.derived(build), batch, build)
+
+
+def combined(batch: Batch, build: Derived, coefficients: Tensor, dropout=None) -> Tensor:
+    """``sum_j c_j dropout(B_j)`` of every replica, ``[k, J]`` to ``[k, n, F]``, by plain automatic differentiation."""
+    values = batch.derived(build).stacked()
+    if dropout is None:
+        k, copies, nodes, width = values.shape
+        return torch.bmm(coefficients[:, None], values.view(k, copies, nodes * width)).view(k, nodes, width)
+    return sum(coefficients[:, j, None, None] * dropout(values[:, j]) for j in range(values.shape[1]))
+
+
+def _shared(blocks: DerivedBlocks) -> tuple[Tensor, int]:
+    """``[U, J, n, F]``, and how many replicas every client has; a copy where they do not lie in seed-major order."""
+    times = blocks._times
+    if times:
+        return blocks.values, times
+    if not hasattr(blocks, "_copy"):
+        blocks._copy = blocks.stacked()
+    return blocks._copy, 1
+
+
+def _gather(x: Tensor, times: int) -> Tensor:
+    """``[S * U, ...]`` to ``[U * S, ...]``."""
+    return x if times == 1 else x.unflatten(0, (times, -1)).transpose(0, 1).flatten(0, 1)
+
+
+def _scatter(x: Tensor, times: int) -> Tensor:
+    return x if times == 1 else x.unflatten(0, (-1, times)).transpose(0, 1).flatten(0, 1)
+
+
+def _sum(values: Tensor, coefficients: Tensor) -> Tensor:
+    unique, copies, nodes, width = values.shape
+    return torch.bmm(coefficients.view(unique, -1, copies), values.view(unique, copies, nodes * width)).view(-1, nodes, width)
+
+
+def _reaches(gradient: Tensor, nodes: Tensor) -> bool:
+    """Whether any row of ``gradient [k, n, h]`` among these ``nodes [k, n]`` is not zero."""
+    return bool((gradient.ne(0).any(-1) & nodes).any())
+
+
+def _training_rows(batch: Batch, build: Derived) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows of B at training nodes ``[k, J, t, F]``, where they are ``[k, t]`` and which are real ``[k, t]``; made once a batch."""
+    kept = batch.__dict__.setdefault("_training_rows", {})
+    if build not in kept:
+        most = max(1, int(batch.num_train.max()))
+        order = batch.train.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+        kept[build] = (batch.derived(build).take(order).values.contiguous(), order, torch.take_along_dim(batch.train, order, 1))
+    return kept[build]

@@ -1,0 +1,42 @@
+"""Column spaces as points of the Grassmann manifold."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def orthonormal(matrix: Tensor, tolerance: float = 1e-5) -> Tensor:
+    """An orthonormal basis of every matrix's column space, ``[..., F, J]`` to the same, with zero columns beyond the rank.
+
+    Gram-Schmidt with column pivoting and a second orthogonalisation, which reveals the rank: once the longest remaining column is
+    shorter than ``tolerance`` times the longest column, the rest is taken for rounding.
+    """
+    rest = matrix.clone()
+    longest = rest.norm(dim=-2).amax(-1, keepdim=True)
+    basis = torch.zeros_like(matrix)
+    for j in range(min(matrix.shape[-2:])):
+        size, pick = rest.norm(dim=-2).max(-1, keepdim=True)
+        column = rest.gather(-1, pick[..., None, :].expand(*rest.shape[:-1], 1))[..., 0]
+        column = column - (basis @ (basis.mT @ column[..., None]))[..., 0]
+        counts = (size > tolerance * longest) & (longest > 0)
+        column = torch.where(counts, column / column.norm(dim=-1, keepdim=True).clamp(min=1e-300), 0.0)
+        basis[..., j] = column
+        rest = rest - column[..., None] * (column[..., None, :] @ rest)
+    return basis
+
+
+def overlaps(bases: Tensor) -> Tensor:
+    """``|Q_i^T Q_j|_F^2`` of all pairs, ``[..., C, F, J]`` to ``[..., C, C]``: the inner products of the projectors Q Q^T."""
+    *lead, count, _, width = bases.shape
+    rows = bases.mT.flatten(-3, -2)
+    return (rows @ rows.mT).square().view(*lead, count, width, count, width).sum((-3, -1))
+
+
+def chordal_distances(inner: Tensor) -> Tensor:
+    """Chordal distances ``[..., C, C]`` from :func:`overlaps`: the root of the summed squared sines of the principal angles.
+
+    For spaces of different dimension the angles are those of the smaller one.
+    """
+    rank = inner.diagonal(dim1=-2, dim2=-1)
+    return (torch.minimum(rank[..., None], rank[..., None, :]) - inner).clamp(min=0).sqrt()

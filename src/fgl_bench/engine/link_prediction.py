@@ -1,0 +1,86 @@
+"""Edges and random non-edges of all replicas, for decoders that predict edges."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.noise import uniform
+
+
+class UndirectedEdges(NamedTuple):
+    """The undirected edges of k replicas, each once.
+
+    Attributes:
+        ends: ``[k, m, 2]`` int64 nodes u < v, in order; n in padding.
+        count: ``[k]`` int64 edges.
+        nodes: ``[k]`` int64 nodes.
+    """
+
+    ends: Tensor
+    count: Tensor
+    nodes: Tensor
+
+    @classmethod
+    def of(cls, batch: Batch) -> UndirectedEdges:
+        each = [client.edges[:, client.edges[0] < client.edges[1]] for client in batch.clients]
+        ends = np.full((batch.size, max(1, *(edges.shape[1] for edges in each)), 2), batch.nodes, dtype=np.int64)
+        for row, edges in zip(ends, each, strict=True):
+            row[: edges.shape[1]] = edges.T
+        sizes = [[edges.shape[1] for edges in each], [client.num_nodes for client in batch.clients]]
+        return cls(torch.from_numpy(ends).to(batch.device), *torch.tensor(sizes, device=batch.device))
+
+    def select(self, rows: Tensor) -> UndirectedEdges:
+        return UndirectedEdges(*(part[rows] for part in self))
+
+
+def drawn_pairs(edges: UndirectedEdges, most: int, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Edges and as many non-edges, no more than ``most`` of each: a client with more edges draws them, with replacement.
+
+    Non-edges are pairs of different nodes; the few that turn out to be edges are dropped, not drawn again.
+
+    Args:
+        key: ``[k]`` int64; draws depend on nothing else but the replica's own edges.
+
+    Returns:
+        Pairs ``[k, m, 2]`` and which of them count ``[k, m]``, of edges and of non-edges.
+    """
+    (k, longest, _), nodes = edges.ends.shape, edges.nodes[:, None, None]
+    size = min(longest, most)
+    draws = uniform(key, size, 3)
+    place = torch.arange(size, device=key.device).expand(k, -1)
+    count = edges.count[:, None]
+    chosen = torch.where(count > most, (draws[..., 0] * count).long(), place)
+    real = place < count
+    positive = torch.take_along_dim(edges.ends, chosen[..., None], 1)
+    negative = (draws[..., 1:] * nodes).long().sort(-1).values
+    return positive, real, negative, real & (negative[..., 0] != negative[..., 1]) & ~_among(edges.ends, negative)
+
+
+def _among(ends: Tensor, pairs: Tensor) -> Tensor:
+    """Whether each of ``pairs [k, m, 2]`` is one of ``ends [k, e, 2]``, which are in order."""
+    known, wanted = (x[..., 0] * 2**31 + x[..., 1] for x in (ends, pairs))
+    place = torch.searchsorted(known, wanted).clamp(max=known.shape[1] - 1)
+    return known.gather(1, place) == wanted
+
+
+def reconstruction(z: Tensor, edges: UndirectedEdges, most: int, key: Tensor) -> Tensor:
+    """Mean cross-entropy of ``sigmoid(z_u . z_v)`` over edges plus that over drawn non-edges, ``[k, n, d]`` to ``[k]``.
+
+    0 for a replica without edges.
+    """
+    k, n, _ = z.shape
+    positive, real, negative, unreal = drawn_pairs(edges, most, key)
+    start = torch.arange(k, device=z.device)[:, None] * n
+    flat, losses = z.flatten(0, 1), []
+    for pairs, counts, sign in ((positive, real, -1.0), (negative, unreal, 1.0)):
+        u, v = ((pairs[..., end].clamp(max=n - 1) + start).flatten() for end in (0, 1))
+        inner = (flat.index_select(0, u) * flat.index_select(0, v)).sum(-1).view(k, -1)
+        counts = counts.to(z.dtype)
+        losses.append((F.softplus(sign * inner) * counts).sum(1) / counts.sum(1).clamp(min=1))
+    return losses[0] + losses[1]

@@ -1,0 +1,76 @@
+"""Trips in a federation whose validation and test nodes a server holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.training import Trainer, Trips
+
+
+class ServedTrainer(Trainer):
+    """Scores models on the servers' graphs, once a seed; all clients of a seed share the score.
+
+    * *received* is the server's model: the mean of what its clients receive, weighted by their sizes (their common model where
+      they receive the same).
+    * *trained* is one client's trained model, another client's every round: scoring all of them would cost C passes over the
+      whole graph.
+
+    Args:
+        server: the graphs of the S servers.
+        weights: ``[S, C]`` sizes of the clients.
+    """
+
+    def __init__(self, server: Batch, weights: Tensor, *args, **settings):
+        super().__init__(*args, **settings)
+        self.server, self.seeds = server, len(weights)
+        self.shares = (weights / weights.sum(1, keepdim=True)).to(server.dtype)
+        self._round = 0
+
+    @property
+    def validation_nodes(self) -> int:
+        return int(self.server.val.sum()) * self.shares.shape[1]
+
+    def served(self, models: Tensor) -> Tensor:
+        """The servers' models ``[S, P]`` from what all clients receive, ``[B, P]``."""
+        stacked = models.unflatten(0, self.shares.shape)
+        if stacked.stride(1) == 0:
+            return stacked[:, 0]
+        return torch.stack([share @ each for share, each in zip(self.shares, stacked, strict=True)])
+
+    def evaluate(self, models: Tensor, rows: Sequence[int] | None = None) -> Tensor:
+        """Scores ``[k, 2]``, the same for all clients of a seed; ``rows`` None stands for all clients."""
+        if rows is not None:
+            return super().evaluate(models, rows)
+        return self._expand(self.score(self.logits(self.served(models)), self.server), self.everyone)
+
+    @torch.no_grad()
+    def logits(self, models: Tensor) -> Tensor:
+        """Answers ``[S, N, Y]`` of ``models [S, P]`` for the servers' nodes."""
+        parameters = self.layout.views(models)
+        return self.algorithm.predict(self.model, parameters, self.server, self.model.first(parameters, self.server))
+
+    def _expand(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
+        """``[S, 2]`` to ``[k, 2]``."""
+        index = torch.tensor([row // self.shares.shape[1] for row in rows], device=scores.device)
+        return scores.index_select(0, index)
+
+    def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True) -> Trips:
+        answers = self.logits(self.served(received)) if rows is None else None
+        if answers is not None:
+            self.algorithm.observe(answers)
+        trips = super().trips(rows, received, out, score=False)
+        if score:
+            if answers is not None:
+                trips.received_score = self._expand(self.score(answers, self.server), trips.rows)
+            trips.trained_score = self._expand(self.score(self.logits(self._probe(trips)), self.server), trips.rows)
+        self._round += 1
+        return trips
+
+    def _probe(self, trips: Trips) -> Tensor:
+        """One trained model of every seed, ``[S, P]``."""
+        each = len(trips.rows) // self.seeds
+        return trips.trained.unflatten(0, (self.seeds, each))[:, self._round % each]

@@ -1,0 +1,55 @@
+"""Scores of a pooled federation, client by client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgl_bench.data.federation import Federation
+from fgl_bench.data.pooling import Pooled
+from fgl_bench.engine.batch import Batch
+
+Score = Callable[[Tensor, Batch], Tensor]
+
+
+class _Nodes(NamedTuple):
+    """What a score reads of the members' nodes: ``[k * C, n]`` (labels of several kinds a node: ``[k * C, n, Y]``)."""
+
+    labels: Tensor
+    val: Tensor
+    test: Tensor
+
+
+class ByMember:
+    """A score of every member from the predictions for all of them, ``[S, N, Y]`` to ``[S, 2 C]``: validation, test, and so on in turn."""
+
+    def __init__(self, score: Score, federations: Sequence[Pooled], device: torch.device):
+        self.score, self.count = score, len(federations[0].members)
+        most = max(member.num_nodes for f in federations for member in f.members)
+        stack = {name: [] for name in ("place", "labels", "val", "test")}
+        for federation in federations:
+            (whole,) = federation.clients
+            for member in federation.members:
+                place = np.searchsorted(whole.nodes, member.nodes)
+                for name, values in {"place": place, **{n: getattr(member, n) for n in ("labels", "val", "test")}}.items():
+                    padded = np.zeros((most, *values.shape[1:]), dtype=values.dtype)
+                    padded[: member.num_nodes] = np.maximum(values, 0) if name == "labels" else values
+                    stack[name].append(padded)
+        shape = (len(federations), self.count)
+        made = {name: torch.from_numpy(np.stack(rows)).to(device).unflatten(0, shape) for name, rows in stack.items()}
+        self.place, self.nodes = made.pop("place"), _Nodes(**made)
+
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
+        rows = batch.replicas
+        place = self.place[rows].flatten(1)
+        apart = logits.gather(1, place[..., None].expand(-1, -1, logits.shape[2])).unflatten(1, self.place.shape[1:])
+        return self.score(apart.flatten(0, 1), _Nodes(*(part[rows].flatten(0, 1) for part in self.nodes))).view(len(rows), -1)
+
+
+def scoring(score: Score, federations: Sequence[Federation], device: torch.device) -> Score:
+    """``score``, member by member where the federations are pooled."""
+    return ByMember(score, federations, device) if isinstance(federations[0], Pooled) else score

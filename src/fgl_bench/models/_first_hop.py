@@ -1,0 +1,30 @@
+"""What the message-passing backbones share whose first layer is linear in the propagated features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from fgl_bench.engine.batch import Operator
+from fgl_bench.engine.propagation import Hops, OneHop
+from fgl_bench.models._decoupled import Decoupled
+
+
+@dataclass
+class FirstHop(Decoupled):
+    """``A (X W) = (A X) W``: the first and widest propagation can be made beforehand, since no dropout comes before it.
+
+    For dense features that takes one product of the first layer away; sparse ones would be filled, and ``auto`` leaves them alone
+    unless counting says otherwise.
+
+    Class attributes:
+        hop: A.
+    """
+
+    needs_neighbours: ClassVar[bool] = True
+    hop: ClassVar[Operator]
+
+    propagation: Literal["auto", "precomputed", "lazy"] = field(default="auto", kw_only=True)
+
+    def hops_made(self) -> Hops:
+        return OneHop(by=type(self).hop)

@@ -1,0 +1,88 @@
+"""BernNet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.batch import Batch, plain_operator
+from fgl_bench.engine.layout import ParameterLayout, uniform
+from fgl_bench.engine.linear import linear
+from fgl_bench.engine.spectral import bernstein_in_chebyshev, chebyshev_filter, chebyshev_terms, mean_terms
+from fgl_bench.models.base import Output, Parameters, Spectral
+
+
+@dataclass
+class BernNet(Spectral):
+    """He et al., NeurIPS 2021: an MLP, then ``sum_k ReLU(theta_k) 2^-K binom(K, k) (2I - L)^(K - k) L^k`` on its outputs.
+
+    The MLP has one hidden layer, with dropout behind it and (``filter_dropout``) before the filter. The Bernstein polynomials
+    are expanded in Chebyshev polynomials of P once, so that a filter takes K sparse products as wide as the classes, not the
+    K + K (K + 1) / 2 of the definition. A coefficient below zero gets no gradient, as in the authors' code; all begin at 1,
+    where the filter is the identity.
+
+    Resolutions: no dropout on the input features, where the authors have it; one learning rate and weight decay for all
+    parameters, where their coefficients have their own and no decay.
+
+    Attributes:
+        orders: K.
+        hidden: width of the hidden layer.
+        dropout: probability of zeroing a hidden unit.
+        filter_dropout: of zeroing an entry that is about to be filtered.
+    """
+
+    orders: int
+    hidden: int
+    dropout: float
+    filter_dropout: float
+
+    def __post_init__(self) -> None:
+        if self.orders < 0 or self.hidden < 1:
+            raise ValueError(f"orders={self.orders}, hidden={self.hidden}: at least 0 and 1")
+
+    @property
+    def drops(self) -> bool:
+        return bool(self.dropout or self.filter_dropout)
+
+    def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
+        shapes = {
+            "lin0.weight": (num_features, self.hidden), "lin0.bias": (self.hidden,), "lin1.weight": (self.hidden, num_classes),
+            "lin1.bias": (num_classes,), self.coefficients: (self.orders + 1,),
+        }  # fmt: skip
+        return ParameterLayout(shapes, inputs=("lin0.weight",))
+
+    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        """Linear layers as PyTorch's, coefficients 1."""
+        parameters = {self.coefficients: torch.ones(self.orders + 1, dtype=torch.float64)}
+        for name, shape in layout.shapes.items():
+            if name != self.coefficients:
+                parameters[name] = uniform(shape, layout.shapes[name.replace("bias", "weight")][0], generator)
+        return parameters
+
+    def weights(self, parameters: Parameters) -> Tensor:
+        return torch.relu(parameters[self.coefficients])
+
+    def first(self, parameters: Parameters, batch: Batch) -> Tensor:
+        return batch.features @ parameters["lin0.weight"] + parameters["lin0.bias"][:, None]
+
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+        hidden = dropout(torch.relu(first))
+        scores = linear(hidden, parameters["lin1.weight"]) + parameters["lin1.bias"][:, None]
+        if self.filter_dropout:
+            scores = dropout(scores, self.filter_dropout)
+        coefficients = self.weights(parameters) @ self._expansion(scores)
+        return Output(hidden, chebyshev_filter(batch.operator(plain_operator), coefficients, scores))
+
+    def _expansion(self, like: Tensor) -> Tensor:
+        return torch.from_numpy(bernstein_in_chebyshev(self.orders)).to(like.device, like.dtype)
+
+    def label_basis(self, batch: Batch, labels: Tensor) -> Tensor:
+        terms = chebyshev_terms(batch.operator(plain_operator), labels, self.orders + 1)
+        return torch.einsum("jt,ktny->kjny", self._expansion(labels), terms)
+
+    def mean_responses(self, batch: Batch) -> Tensor:
+        means = mean_terms(batch, self.orders + 1)
+        return self._expansion(means) @ means

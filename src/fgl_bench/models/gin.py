@@ -1,0 +1,118 @@
+"""Graph isomorphism network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.batch import Batch, adjacency
+from fgl_bench.engine.layout import ParameterLayout, uniform
+from fgl_bench.engine.linear import linear
+from fgl_bench.models._decoupled import Columns
+from fgl_bench.models._first_hop import FirstHop
+from fgl_bench.models.base import Output, Parameters, hidden_widths
+
+EPSILON = 1e-5  # added to variances, as PyTorch's BatchNorm1d
+
+
+@dataclass
+class GIN(FirstHop):
+    """Xu et al., ICLR 2019, as OpenFGL builds it, without its pooling: ``H' = dropout(ReLU(BN(MLP((1 + eps) H + A H))))``.
+
+    The MLP is Linear(in, 2h), BN, ReLU, Linear(2h, h); eps is trained and starts at 0. After the last convolution comes
+    the classifier that OpenFGL has after pooling: Linear(h, h), BN, ReLU, dropout, Linear(h, Y) (``head=mlp``), or one linear layer.
+
+    Batch normalisation: every forward pass, in training and in evaluation, takes mean and variance over the client's nodes in the
+    graph at hand. Running statistics would be state beside the parameters that every aggregation rule had to have an opinion on
+    (averaging them across clients of different labels is known to harm, leaving them out breaks received models); a full-batch
+    client has all its nodes at hand anyway. Scale and shift are parameters and are aggregated like any other. A client of one
+    node is normalised to its shift. ``norm=none`` leaves normalisation and its parameters out.
+
+    Attributes:
+        hidden: width h of the hidden layers, or the widths one by one.
+        layers: number of convolutions.
+        dropout: probability of zeroing a hidden unit.
+        norm: ``batch`` or ``none``.
+        head: ``mlp`` or ``linear``.
+        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their neighbours' sums made beforehand.
+    """
+
+    hop = adjacency
+
+    hidden: int | list[int]
+    layers: int
+    dropout: float
+    norm: Literal["batch", "none"]
+    head: Literal["mlp", "linear"]
+
+    def __post_init__(self) -> None:
+        self._widths = hidden_widths(self.hidden, self.layers, "linear")
+
+    def columns(self, num_classes: int) -> Columns:
+        return Columns(2 * self._widths[0], 2 * self._widths[0], 4 * self._widths[0])
+
+    def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
+        shapes: dict[str, tuple[int, ...]] = {}
+        wide = num_features
+        for i, narrow in enumerate(self._widths):
+            shapes |= {f"conv{i}.weight": (wide, 2 * narrow), f"conv{i}.bias": (2 * narrow,), f"conv{i}.epsilon": (1,)}
+            shapes |= self._norm(f"conv{i}.inner", 2 * narrow)
+            shapes |= {f"conv{i}.out_weight": (2 * narrow, narrow), f"conv{i}.out_bias": (narrow,)}
+            shapes |= self._norm(f"conv{i}.out", narrow)
+            wide = narrow
+        if self.head == "mlp":
+            shapes |= {"middle.weight": (wide, wide), "middle.bias": (wide,), **self._norm("middle.out", wide)}
+        return ParameterLayout({**shapes, "head.weight": (wide, num_classes), "head.bias": (num_classes,)}, inputs=("conv0.weight",))
+
+    def _norm(self, name: str, width: int) -> dict[str, tuple[int, ...]]:
+        return {f"{name}_scale": (width,), f"{name}_shift": (width,)} if self.norm == "batch" else {}
+
+    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        """Linear layers uniform within 1/sqrt(in), scales 1, shifts and eps 0: PyTorch's defaults."""
+        found = {}
+        for name, shape in layout.shapes.items():
+            if name.endswith("scale"):
+                found[name] = torch.ones(shape, dtype=torch.float64)
+            elif name.endswith(("shift", "epsilon")):
+                found[name] = torch.zeros(shape, dtype=torch.float64)
+            else:
+                found[name] = uniform(shape, layout.shapes[name.replace("bias", "weight")][0], generator)
+        return found
+
+    def first(self, parameters: Parameters, batch: Batch) -> Tensor:
+        weight, own = parameters["conv0.weight"], 1 + parameters["conv0.epsilon"][:, None]
+        product = batch.features @ weight
+        near = self.series(batch, weight) if self.made(batch) else batch.operator(adjacency) @ product
+        return self._rest(0, own * product + near, parameters, batch)
+
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+        hidden = dropout(first)
+        for i in range(1, self.layers):
+            # Propagated before the product, which widens.
+            near = (1 + parameters[f"conv{i}.epsilon"][:, None]) * hidden + batch.operator(adjacency) @ hidden
+            hidden = dropout(self._rest(i, linear(near, parameters[f"conv{i}.weight"]), parameters, batch))
+        if self.head == "mlp":
+            middle = linear(hidden, parameters["middle.weight"]) + parameters["middle.bias"][:, None]
+            hidden = dropout(torch.relu(_normalise(middle, "middle.out", parameters, batch)))
+        return Output(hidden, linear(hidden, parameters["head.weight"]) + parameters["head.bias"][:, None])
+
+    def _rest(self, layer: int, x: Tensor, parameters: Parameters, batch: Batch) -> Tensor:
+        """The layer after its first product."""
+        x = torch.relu(_normalise(x + parameters[f"conv{layer}.bias"][:, None], f"conv{layer}.inner", parameters, batch))
+        x = linear(x, parameters[f"conv{layer}.out_weight"]) + parameters[f"conv{layer}.out_bias"][:, None]
+        return torch.relu(_normalise(x, f"conv{layer}.out", parameters, batch))
+
+
+def _normalise(x: Tensor, name: str, parameters: Parameters, batch: Batch) -> Tensor:
+    """``x [k, n, h]`` with mean 0 and variance 1 over every client's own nodes, scaled and shifted; as it is without parameters."""
+    if f"{name}_scale" not in parameters:
+        return x
+    valid = batch.valid.to(x.dtype)
+    share = (valid / valid.sum(1, keepdim=True))[:, None]
+    centred = x - share @ x
+    variance = share @ centred.square()
+    return centred * ((variance + EPSILON).rsqrt() * parameters[f"{name}_scale"][:, None]) + parameters[f"{name}_shift"][:, None]

@@ -1,0 +1,199 @@
+"""What the papers' tables lack: tests, ranks with a critical difference, agreement with the printed numbers, fairness over clients.
+
+Plain numbers in, plain numbers out; ``analysis.py`` takes them from cells. Larger scores are better throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.05
+Verdict = Literal["within", "higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A method against the best one of its column, by seed.
+
+    Attributes:
+        difference: best minus this one, mean over the seeds.
+        p: two-sided paired t-test.
+        adjusted: after Holm's correction for the comparisons of the column.
+    """
+
+    name: str
+    difference: float
+    p: float
+    adjusted: float
+
+    @property
+    def worse(self) -> bool:
+        return self.adjusted < LEVEL
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Average ranks (1 is best) over the columns of a table.
+
+    Attributes:
+        ranks: by method, best first.
+        columns: how many were ranked.
+        friedman: p-value of Friedman's test that all methods are alike; None where it is not defined.
+        difference: Nemenyi's critical difference at 5 %: ranks closer than that are not told apart.
+        groups: largest runs of methods, by name, that are not told apart.
+    """
+
+    ranks: Mapping[str, float]
+    columns: int
+    friedman: float | None
+    difference: float
+    groups: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Kendall's tau-b of two rankings of the same methods."""
+
+    tau: float
+    p: float
+    methods: int
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's step-down adjusted p-values, in the order given: running maximum of (m - i) p_(i), at most 1."""
+    adjusted, reached = [0.0] * len(p), 0.0
+    for position, index in enumerate(np.argsort(p, kind="stable")):
+        reached = max(reached, (len(p) - position) * p[index])
+        adjusted[index] = min(reached, 1.0)
+    return adjusted
+
+
+def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """Mean of a - b and its two-sided p-value; 1 where all pairs are equal, 0 where all differ by the same, NaN for one pair."""
+    difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    mean, count = float(difference.mean()), difference.size
+    if count < 2:
+        return mean, math.nan
+    error = float(difference.std(ddof=1)) / math.sqrt(count)
+    if error <= 1e-12 * max(1.0, abs(mean)):  # equal but for rounding
+        return mean, 1.0 if abs(mean) <= 1e-12 else 0.0
+    return mean, float(2 * stats.t.sf(abs(mean) / error, count - 1))
+
+
+def against_best(scores: Mapping[str, Sequence[float]]) -> tuple[str, list[Comparison]]:
+    """The method with the best mean, and every other one against it.
+
+    Args:
+        scores: by method, one value per seed, the same seeds in the same order.
+    """
+    best = max(scores, key=lambda name: float(np.mean(scores[name])))
+    others = [name for name in scores if name != best]
+    tested = [paired_t(scores[best], scores[name]) for name in others]
+    known = [i for i, (_, p) in enumerate(tested) if not math.isnan(p)]
+    adjusted = dict(zip(known, holm([tested[i][1] for i in known]), strict=True))
+    return best, [Comparison(name, *tested[i], adjusted.get(i, math.nan)) for i, name in enumerate(others)]
+
+
+def critical_difference(methods: int, columns: int) -> float:
+    """Nemenyi's: q sqrt(k (k + 1) / (6 N)), q the studentised range at 5 % over sqrt(2)."""
+    q = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf) / math.sqrt(2)
+    return float(q * math.sqrt(methods * (methods + 1) / (6 * columns)))
+
+
+def average_ranks(scores: Mapping[str, Sequence[float]]) -> Ranks | None:
+    """Ranks over columns, equal scores sharing their mean rank; None for fewer than two methods or columns.
+
+    Args:
+        scores: by method, one value per column.
+    """
+    names = list(scores)
+    table = np.array([scores[name] for name in names], dtype=np.float64)  # [methods, columns]
+    if table.ndim < 2 or min(table.shape) < 2:
+        return None
+    ranks = stats.rankdata(-table, axis=0).mean(1)
+    order = sorted(range(len(names)), key=lambda i: (ranks[i], i))
+    difference = critical_difference(*table.shape)
+    varies = len(names) > 2 and any(len(set(column)) > 1 for column in table.T)
+    friedman = float(stats.friedmanchisquare(*table).pvalue) if varies else None
+    sorted_ranks = [float(ranks[i]) for i in order]
+    return Ranks(
+        {names[i]: float(ranks[i]) for i in order},
+        table.shape[1],
+        friedman,
+        difference,
+        tuple(tuple(names[i] for i in order[a:b]) for a, b in alike(sorted_ranks, difference)),
+    )
+
+
+def alike(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
+    """The largest ranges ``[a, b)`` of at least two sorted ranks whose ends differ by at most ``difference``."""
+    found: list[tuple[int, int]] = []
+    for start in range(len(ranks)):
+        end = start + sum(rank - ranks[start] <= difference for rank in ranks[start:])
+        if end - start > 1 and (not found or end > found[-1][1]):
+            found.append((start, end))
+    return found
+
+
+def agreement(ours: Sequence[float], theirs: Sequence[float]) -> Agreement | None:
+    """Whether two lists of scores rank the same methods alike; None for fewer than three methods or where one list is constant."""
+    if len(ours) < 3 or len(set(ours)) < 2 or len(set(theirs)) < 2:
+        return None
+    result = stats.kendalltau(ours, theirs)
+    return Agreement(float(result.statistic), float(result.pvalue), len(ours))
+
+
+def half_width(spread: float, kind: str, runs: int) -> float:
+    """Half of the 95 % interval that a printed spread stands for.
+
+    ``ci95`` is one already; all others (``std``, ``var``, ``unstated``) are taken for standard deviations of ``runs`` runs.
+    """
+    return spread if kind == "ci95" else float(stats.t.ppf(0.975, runs - 1)) * spread / math.sqrt(runs)
+
+
+def verdict(ours: float, our_half: float | None, theirs: float, their_half: float | None) -> Verdict:
+    """``within`` where the two 95 % intervals overlap (an unknown half-width counts as none), else on which side ours is."""
+    if abs(ours - theirs) <= (our_half or 0.0) + (their_half or 0.0) + 1e-9:
+        return "within"
+    return "higher" if ours > theirs else "lower"
+
+
+def counted(verdicts: Sequence[Verdict]) -> dict[Verdict, int]:
+    """How often each verdict was given, zeros too."""
+    counts = Counter(verdicts)
+    return {name: counts[name] for name in ("within", "higher", "lower")}
+
+
+def fairness(per_client: Sequence[Sequence[float | None]]) -> dict[str, float | None]:
+    """How evenly the clients fare: means over the seeds of the worst and best client, the lowest tenth and the standard deviation.
+
+    Args:
+        per_client: ``[S][C]`` scores; None for a client without test nodes.
+    """
+    seeds = [np.array([v for v in clients if v is not None], dtype=np.float64) for clients in per_client]
+    seeds = [clients for clients in seeds if clients.size]
+    measures = {
+        "worst": np.min,
+        "tenth": lambda clients: np.quantile(clients, 0.1),
+        "median": np.median,
+        "best": np.max,
+        "std": lambda clients: clients.std(ddof=1) if clients.size > 1 else 0.0,
+    }
+    return {name: float(np.mean([f(clients) for clients in seeds])) if seeds else None for name, f in measures.items()}
+
+
+def pareto(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """The methods that no other beats in one of (cost, score) without losing in the other, cheapest first."""
+
+    def beaten(name: str) -> bool:
+        cost, score = points[name]
+        return any(c <= cost and s >= score and (c < cost or s > score) for other, (c, s) in points.items() if other != name)
+
+    return sorted((name for name in points if not beaten(name)), key=lambda name: (points[name][0], -points[name][1], name))

@@ -1,0 +1,265 @@
+"""AdaFGL: FedAvg, then heads against a naive client; where the stages meet; what travels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from fgl_bench.algorithms._propagation_heads import HEADS, alike, attention
+from fgl_bench.algorithms.adafgl import AdaFGL, propagated_accuracy
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.batch import Batch, adjacency, gcn_operator
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.errors import UserError
+from fgl_bench.models.gcn import GCN
+from fgl_bench.models.graphsage import GraphSAGE
+from tests.algorithms.batching import assert_batching_changes_nothing
+from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
+from tests.algorithms.leaks import assert_hidden_labels_do_not_matter
+from tests.engine.graphs import from_edges
+from tests.reference.small import small_federation
+from tests.small_runs import counts, simulate, synchronous
+
+KEYS = {
+    "federated_rounds": 2, "label_steps": 4, "label_alpha": 0.5, "hops": 2, "blend": 0.5, "beta": 0.3, "width": 4, "head_dropout": 0.0,
+    "softmaxes": "single", "fusion": "soft", "max_nodes": 100,
+}  # fmt: skip
+
+
+def method(**changes):
+    return AdaFGL(**{**KEYS, **changes})
+
+
+def run(made, seeds=(0, 1), **settings):
+    return simulate([small_federation(seed) for seed in seeds], made, synchronous(), **{"rounds": 5, **settings})
+
+
+def personal(**changes):
+    """A method in its personal stage, its run, and random heads ``[10, P']``."""
+    made = method(**changes)
+    result = run(made, rounds=3)
+    layout = result.sim.trainer.layout
+    theta = torch.randn(10, layout.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 2
+    return made, result, layout, theta
+
+
+# ---- two stages
+
+
+def test_the_first_stage_is_fedavg_bit_for_bit():
+    model = GCN(4, 2, 0.5)
+    ours, plain = run(method(federated_rounds=3), model=model, rounds=5), run(FedAvg(), model=model, rounds=3)
+    assert_same_trips(ours, plain, exact=True, fewest=30)
+    for s in (0, 1):
+        for number in range(4):
+            for kind in ("received", "trained"):
+                assert counts(ours.histories[s], kind, number) == counts(plain.histories[s], kind, number)
+
+
+def test_without_a_personal_stage_everything_is_fedavg():
+    ours, plain = run(method(federated_rounds=5)), run(FedAvg())
+    assert_same_trips(ours, plain, exact=True, fewest=50)
+    assert ours.histories[0].download.tolist() == plain.histories[0].download.tolist()
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+def test_in_the_second_stage_clients_keep_to_themselves(participation):
+    """A client begins where it ended, and does not notice when another one's labels change."""
+    result = run(method(federated_rounds=1), participation=participation, rounds=6)
+    for trips in result.trips:
+        later = [pair for pair in trips if len(pair[0]) == result.sim.trainer.layout.size]
+        assert all(torch.equal(after[0], before[1]) for before, after in zip(later, later[1:], strict=False))
+    honest = small_federation(0)
+    first = replace(honest.clients[0], labels=(honest.clients[0].labels + 1) % 3)
+    other = replace(honest, clients=(first, *honest.clients[1:]), observed=(first, *honest.clients[1:]))
+    a, b = (simulate([f], method(federated_rounds=0), synchronous(), rounds=4) for f in (honest, other))
+    for i in range(5):
+        assert all(torch.equal(x[1], y[1]) for x, y in zip(a.trips[i], b.trips[i], strict=True)) == (i > 0)
+
+
+def test_where_the_stages_meet_the_received_model_is_the_global_one():
+    ours, plain = run(method(), rounds=4), run(FedAvg(), rounds=2)
+    for s in (0, 1):
+        assert counts(ours.histories[s], "received", 2) == counts(plain.histories[s], "received", 2)
+        assert counts(ours.histories[s], "trained", 2) == counts(plain.histories[s], "trained", 2)
+        # From then on a client receives what it trained.
+        for number in (3, 4):
+            assert counts(ours.histories[s], "received", number) == counts(ours.histories[s], "trained", number)
+        assert ours.histories[s].trips.tolist() == [0, 5, 10, 15, 20]
+
+
+def test_bytes_are_fedavgs_and_the_last_model():
+    model = 4 * 5 * MODEL_SCALARS
+    history = run(method()).histories[0]
+    assert history.upload.tolist() == [0, model, 2 * model, 2 * model, 2 * model, 2 * model]
+    assert history.download.tolist() == [0, model, 2 * model, 3 * model, 3 * model, 3 * model]
+    history = run(method(federated_rounds=0)).histories[0]
+    assert not history.upload.any() and not history.download.any()
+
+
+# ---- homophily
+
+
+def test_label_propagation_by_hand():
+    """A path 0-1-2 of classes 0, 0, 1 and an isolated node: sources 0 and 3, held out 1 and 2."""
+    client = from_edges([(0, 1), (1, 2)], [0, 0, 1, 1], train=[0, 1, 2, 3])
+    batch, source = Batch([client], torch.float64, "cpu"), torch.tensor([[True, False, False, True]])
+    truth = np.eye(2)[[0, 0, 1, 1]] * np.array([1, 0, 0, 1])[:, None]
+    labels = start = np.where(truth.sum(1, keepdims=True) > 0, truth, 0.5)
+    for _ in range(3):
+        labels = 0.5 * gcn_operator(client) @ labels + 0.5 * start + truth
+    assert (labels[1] > labels[1, ::-1])[0] and (labels[2] > labels[2, ::-1])[0], "class 0 spreads along the path"
+    assert propagated_accuracy(batch, source, 2, 3, 0.5).tolist() == [0.5]
+    assert propagated_accuracy(batch, torch.ones(1, 4, dtype=torch.bool), 2, 3, 0.5).tolist() == [0.5], "nobody held out"
+    easy = replace(client, labels=np.array([0, 0, 0, 1]))
+    assert propagated_accuracy(Batch([easy], torch.float64, "cpu"), source, 2, 3, 0.5).tolist() == [1.0]
+
+
+def test_confidence_uses_training_labels_only_and_lies_in_the_unit_interval():
+    made = method()
+    run(made, rounds=1)
+    found = made.confidence()
+    assert ((found >= 0) & (found <= 1)).all() and found[4] == 0.5 and len(found.unique()) > 2
+
+
+# ---- the heads
+
+
+def scaled(raw):
+    mean, most = raw.mean(), raw.max()
+    out = torch.empty_like(raw)
+    for u in range(len(raw)):
+        for v in range(len(raw)):
+            r = raw[u, v] - mean
+            out[u, v] = r / (most - mean) if r > 0 else -(r + mean) / mean
+    return out + torch.eye(len(raw), dtype=raw.dtype)
+
+
+def naive(made, network, named, client, w):
+    """Outputs of the four heads and the answer of one client, from the formulas."""
+    n, options = client.num_nodes, made.heads.options
+    alone = Batch([client], torch.float64, "cpu")
+    p = torch.softmax(network.forward(made.frozen, alone, network.first(made.frozen, alone), no_dropout).logits[0], -1)
+    seen = p.softmax(-1) if made.softmaxes == "double" else p
+    similar = (functional.cosine_similarity(seen[:, None], seen[None], dim=-1) > 0.999).double() * (1 - torch.eye(n).double())
+    graph = made.blend * torch.from_numpy(adjacency(client).toarray()) + (1 - made.blend) * similar + torch.eye(n).double()
+    spread = torch.diag(graph.sum(1) ** -0.5) @ graph @ torch.diag(graph.sum(1) ** -0.5)
+    x = torch.from_numpy(client.features.toarray() if hasattr(client.features, "toarray") else client.features).double()
+    xs, h = [x], options.width
+    for _ in range(made.hops):
+        xs.append(spread @ xs[-1])
+    blocks = named["input.weight"][:, h:].unflatten(1, (made.hops + 1, 3, h))
+    bias, z = named["input.bias"].view(4, h), {}
+    starts = {"raw": x @ named["input.weight"][:, :h] + bias[0]}
+    for i, name in enumerate(("homo", "smooth", "message")):
+        stacked = torch.cat([blocks[:, k, i] for k in range(made.hops + 1)])
+        starts[name] = torch.cat(xs, 1) @ stacked + bias[i + 1]
+    for name in HEADS:
+        z[name] = starts[name]
+        for layer in range(1 if name == "homo" else 2):
+            slope, weight, bias = (named[f"{name}{layer}.{part}"] for part in ("slope", "weight", "bias"))
+            z[name] = functional.prelu(z[name], slope) @ weight + bias
+    message = z["message"]
+    pairs = scaled(made.beta * similar + (1 - made.beta) * functional.cosine_similarity(message[:, None], message[None], dim=-1))
+    slope = named["pairs.slope"]
+    towards, away = (torch.softmax(functional.prelu(sign * pairs, slope) @ message, 1) for sign in (1, -1))
+    z["message"] = (towards - away + message) / 2
+    homo = (z["homo"].softmax(1) + p) / 2
+    others = (z["raw"].softmax(1) + z["smooth"].softmax(1) + z["message"].softmax(1)) / 3
+    return p, z, w * homo + (1 - w) * others
+
+
+@pytest.mark.parametrize("changes", [{}, {"beta": 0.0, "softmaxes": "double", "hops": 0}, {"blend": 0.05, "beta": 1.0}])
+def test_heads_and_loss_equal_the_formulas_client_by_client(changes):
+    made, result, layout, theta = personal(**changes)
+    sim, network = result.sim, GCN(4, 2, 0.0)
+    batch = sim.trainer.batch
+    parameters = {name: view.detach().requires_grad_() for name, view in layout.views(theta).items()}
+    heads = sim.trainer.model
+    output = heads.forward(parameters, batch, heads.first(parameters, batch), no_dropout)
+    step = type("Step", (), {"batch": batch, "output": output})()
+    gradients = torch.autograd.grad(made.local_loss(step), list(parameters.values()), allow_unused=True, materialize_grads=True)
+    assert sim.trainer.lr and len(batch.clients) == 10
+    for i, client in enumerate(batch.clients):
+        n = client.num_nodes
+        made.frozen = sim.setting.layout.views(heads.network.models[i : i + 1])
+        named = {name: view[i].detach().requires_grad_() for name, view in layout.views(theta).items()}
+        p, z, answer = naive(made, network, named, client, heads.confidence[i])
+        torch.testing.assert_close(output.hidden[i, :n], torch.cat([z[name] for name in HEADS], 1), rtol=1e-8, atol=1e-9)
+        torch.testing.assert_close(output.logits[i, :n].exp(), answer, rtol=1e-8, atol=1e-9)
+        if not client.train.any():
+            continue
+        train, labels = torch.from_numpy(client.train), torch.from_numpy(client.labels)
+        loss = (z["homo"] - p).square().mean() + sum(functional.cross_entropy(z[name][train], labels[train]) for name in HEADS)
+        wanted = torch.autograd.grad(loss, list(named.values()), allow_unused=True, materialize_grads=True)
+        for gradient, other in zip(gradients, wanted, strict=True):
+            torch.testing.assert_close(gradient[i], other, rtol=1e-6, atol=1e-8)
+
+
+def test_full_homophily_leaves_the_other_heads_out():
+    made, result, layout, theta = personal()
+    heads, batch = result.sim.trainer.model, result.sim.trainer.batch
+    heads._known.clear()
+    heads.confidence = torch.ones(10, dtype=torch.float64)
+    answers = []
+    for factor in (1.0, 3.0):
+        changed = {n: v * (1.0 if n.startswith(("homo", "input")) else factor) for n, v in layout.views(theta).items()}
+        answers.append(heads.forward(changed, batch, heads.first(changed, batch), no_dropout).logits)
+    torch.testing.assert_close(*answers, **TIGHT)
+
+
+def test_the_hard_switch_takes_one_side():
+    made, result, layout, theta = personal(fusion="hard")
+    heads, batch = result.sim.trainer.model, result.sim.trainer.batch
+    heads.confidence = torch.tensor([0.95, 0.89] * 5, dtype=torch.float64)
+    heads._known.clear()
+    views = layout.views(theta)
+    output = heads.forward(views, batch, heads.first(views, batch), no_dropout)
+    z = output.hidden.unflatten(2, (4, -1)).softmax(-1)
+    for i in range(10):
+        homo = (z[i, :, 0] + heads.knowledge(batch).prediction[i]) / 2
+        torch.testing.assert_close(output.logits[i].exp(), homo if i % 2 == 0 else z[i, :, 1:].mean(1), **TIGHT)
+
+
+def test_degenerate_pairs_are_finite():
+    """All alike: mean and maximum coincide; a single node; no node at all."""
+    rows = torch.ones(3, 4, 2, dtype=torch.float64)
+    valid = torch.tensor([[True] * 4, [True] + [False] * 3, [False] * 4])
+    found = attention(rows, alike(rows, valid), valid, 0.0)
+    assert torch.isfinite(found).all() and (found[0].diagonal() == found[0, 0, 0]).all() and (found[2] == 0).all()
+    assert (found[1, 1:] == 0).all() and alike(rows, valid)[0].sum() == 12 and alike(rows, valid)[1].sum() == 0
+    assert math.isclose(found[0, 0, 1].item(), -1.0)
+
+
+# ---- runs
+
+
+def test_the_personal_loss_falls():
+    made, losses = method(federated_rounds=1), []
+    loss = made.local_loss
+    made.local_loss = lambda step: losses.append((made.personal, loss(step))) or losses[-1][1]
+    run(made, rounds=30)
+    personal = [value.item() for stage, value in losses if stage]
+    assert len(personal) == 29 and np.mean(personal[-3:]) < 0.6 * np.mean(personal[:3])
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_batching_changes_nothing(participation):
+    settings = {"participation": participation, "rounds": 5, "local_epochs": 1}
+    assert_batching_changes_nothing(lambda: method(head_dropout=0.5), synchronous, **settings)
+
+
+@pytest.mark.parametrize("model", [GCN(4, 2, 0.5), GraphSAGE(4, 2, 0.5)])
+def test_hidden_labels_do_not_matter(model):
+    assert_hidden_labels_do_not_matter(method, synchronous, model=model)
+
+
+@pytest.mark.parametrize("changes", [{"federated_rounds": -1}, {"blend": 1.5}, {"max_nodes": 5}, {"width": 0}])
+def test_impossible_keys_are_refused(changes):
+    with pytest.raises(UserError, match=next(iter(changes))):
+        run(method(**changes))

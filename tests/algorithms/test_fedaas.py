@@ -1,0 +1,347 @@
+"""FedAAS: against a plain loop, against a forward pass on the whole graph, and what it promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.nn import GATv2Conv
+
+from fgl_bench.algorithms.fedaas import FedAAS
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.halo import Halo
+from fgl_bench.errors import UserError
+from fgl_bench.models.gat import GAT
+from fgl_bench.models.gcn import GCN
+from fgl_bench.models.graphsage import GraphSAGE
+from tests.algorithms.comparing import TIGHT
+from tests.reference.cross_client import Loop, small_graph, small_served
+from tests.small_runs import simulate, synchronous
+
+KEYS = {
+    "batches": 4, "fanout": 3, "sampling": "attention", "interval": 4, "fetch": "interval", "between": "history", "adaptive": False,
+    "min_interval": 2, "loss_source": "val", "rule": "paper", "link_mbps": 100.0, "link_seconds": 0.05,
+}  # fmt: skip
+
+
+def fedaas(**changes):
+    return FedAAS(**{**KEYS, **changes})
+
+
+def gat(**changes):
+    keys = {"hidden": [5, 4], "layers": 2, "dropout": 0.0, "version": "v2", "heads": 1, "output_heads": 1, "act": "relu"}
+    return GAT(**{**keys, "attn_dropout": 0.0, "head": "linear", **changes})
+
+
+def run(federations, method, **changes):
+    return simulate(federations, method, synchronous(), **{"model": gat(), "rounds": 2, "weight_decay": 0.0, **changes})
+
+
+def everything(method, theta):
+    """The top convolution of every training node after one fetch of everything, ``[slots, h]``, with the edges it took."""
+    halo, layout = method.halo, method.setting.layout
+    plan, views, seen = halo.plan(halo.slots, 2), layout.views(theta), {}
+    method._open_books()
+    method._draw(views, plan, True, 0)
+    method._fetch(views, plan, 0)
+
+    def keep(number, level, sent):
+        if number == 0:
+            return torch.ones_like(level.loop)
+        return method.chosen[0][level.number] & method._known(number, level, sent)
+
+    out = method.layers.forward(plan, views, method._stored, keep, no_dropout, lambda *level: seen.update({level[0]: level[1:]}))
+    return out.flatten(0, 1)[plan.place], plan, seen
+
+
+@pytest.mark.parametrize("interval", [0, 1, 3, 4])
+def test_equals_the_plain_loop(interval):
+    federation = small_served()
+    method = fedaas(fanout=None, sampling="uniform", interval=interval)
+    recorded = run([federation], method, rounds=2, lr=0.02)
+    ids = np.concatenate([client.nodes for client in federation.observed])
+
+    def order(epoch):
+        method.epochs = epoch
+        return dict(zip(ids.tolist(), method._cut().tolist(), strict=True))
+
+    loop = Loop(federation, recorded.named(recorded.trips[0][0][0]), order, batches=4, interval=interval, lr=0.02)
+    for number in range(2):
+        for k, expected in enumerate(loop.round(number)):
+            found = recorded.named(recorded.trips[k][number][1])
+            for name, value in expected.items():
+                torch.testing.assert_close(found[name], value, **TIGHT)
+    assert sum(int(rows.sum()) for rows in method.rows) == sum(loop.fetched)
+
+
+def test_fetched_once_and_without_sampling_it_is_the_forward_pass_on_the_whole_graph():
+    federation = small_served(drop=0.4)
+    method = fedaas(fanout=None, sampling="uniform", interval=1)
+    recorded = run([federation], method, rounds=0)
+    theta = recorded.sim.initial
+    found, plan, _ = everything(method, theta)
+    named = recorded.named(theta[0])
+    ids = np.concatenate([client.nodes for client in federation.observed])
+    features = torch.tensor(np.concatenate([client.features for client in federation.observed])).double()
+    inner = np.concatenate([client.nodes[client.edges] for client in federation.observed], 1)
+    place = np.full(ids.max() + 1, -1)
+    place[ids] = np.arange(ids.size)
+
+    def convolution(number, edges, x):
+        own = {name.partition(".")[2]: value for name, value in named.items() if name.startswith(f"conv{number}.")}
+        wide, narrow = own["weight"].shape[0], own["weight"].shape[1] // 2
+        layer = GATv2Conv(wide, narrow).double()
+        for lin, weight, shift in zip((layer.lin_l, layer.lin_r), own["weight"].chunk(2, 1), own["shift"].chunk(2), strict=True):
+            lin.weight.data, lin.bias.data = weight.T.contiguous(), shift
+        layer.att.data, layer.bias.data = own["attention"][None], own["bias"]
+        return layer(x, torch.tensor(place[edges][::-1].copy()))
+
+    hidden = torch.relu(convolution(0, inner, features))
+    expected = convolution(1, np.concatenate([inner, federation.cross_edges], 1), hidden)
+    torch.testing.assert_close(found, expected.detach(), **TIGHT)
+    np.testing.assert_array_equal(plan.slots, method.halo.slots)
+
+
+def test_with_one_client_nothing_is_remote_and_nothing_travels_but_the_model():
+    method = fedaas(interval=1)
+    recorded = run([small_served(clients=1)], method)
+    assert method.halo.owner.size == 0 and not method.embedding_bytes().any()
+    up, down, _ = method.traffic().bytes
+    assert (recorded.histories[0].upload[-1], recorded.histories[0].download[-1]) == (2 * up, 2 * down)
+
+
+def test_features_never_cross():
+    """The first convolution's sources are the replica's own rows; what crosses has the width of a hidden layer."""
+    federation = small_served()
+    method = fedaas()
+    recorded = run([federation], method, rounds=1)
+    _, plan, seen = everything(method, recorded.sim.initial)
+    first, messages = seen[0]
+    assert first.entries.shape[1] == 0 and not first.remote.any() and first.shape[2] == first.own
+    nodes = method.halo.nodes
+    assert set(plan.sources.tolist()) <= set(method.halo.slots.tolist())
+    for edge, number in zip(first.edges.target.tolist(), first.number.tolist(), strict=True):
+        assert method.halo.source[number] // nodes == method.halo.target[number] // nodes == edge // first.shape[1]
+    assert [store.shape[1] for store in method.store] == [5] and federation.num_features == 6
+    second, _ = seen[1]
+    assert second.remote.any()
+
+
+def test_a_client_learns_nothing_from_remote_features_without_a_synchronisation():
+    federation = small_served()
+    other = small_served()
+    for client in other.observed[1:]:
+        client.features[:] = 7.0
+    with_them, without = (run([f], fedaas(interval=0), rounds=1) for f in (federation, other))
+    assert torch.equal(with_them.trips[0][0][1], without.trips[0][0][1])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 8), st.sampled_from(["attention", "uniform"]))
+def test_probabilities_sum_to_one_and_samples_keep_the_limit(seed, fanout, sampling):
+    federation = small_served(seed % 7, drop=0.2)
+    method = fedaas(fanout=fanout, sampling=sampling)
+    recorded = run([federation], method, rounds=0)
+    torch.manual_seed(seed)
+    theta = torch.randn_like(recorded.sim.initial[:1]).expand_as(recorded.sim.initial).contiguous()
+    _, plan, seen = everything(method, theta)
+    level, messages = seen[1]
+    target = level.edges.target
+    chosen = method.chosen[0][level.number]
+    assert chosen[level.loop].all()
+    k, r, _ = level.shape
+    near = torch.bincount(target[~level.loop], minlength=k * r)
+    drawn = torch.bincount(target[chosen & ~level.loop], minlength=k * r)
+    assert torch.equal(drawn, near.clamp(max=fanout))
+    probabilities = torch.zeros(k * r, dtype=torch.float64)
+    scores = messages.scores[0]
+    largest = torch.full((k * r,), -torch.inf, dtype=torch.float64).scatter_reduce(0, target, scores, "amax")
+    power = torch.exp(scores - largest[target]) * ~level.loop
+    total = probabilities.index_add(0, target, power)
+    some = near > 0
+    sums = torch.zeros(k * r, dtype=torch.float64).index_add(0, target, power / total[target].clamp(min=1e-300))
+    torch.testing.assert_close(sums[some], torch.ones_like(sums[some]))
+
+
+def test_bytes_are_a_hand_count():
+    """Two clients, one edge between them and every node due: one id of 8 bytes and one row of 5 numbers, twice."""
+    graph = small_graph()
+    federation = small_served(clients=2, drop=0.0, graph=graph)
+    method = fedaas(fanout=None, sampling="uniform", interval=4)
+    recorded = run([federation], method, rounds=3)
+    ends = federation.cross_edges
+    entries = len({(a in federation.observed[0].nodes, b) for a, b in ends.T.tolist()})
+    owners = len(set(ends[1].tolist()))
+    model = 4 * recorded.sim.setting.layout.count
+    history = recorded.histories[0]
+    assert entries > owners // 2 > 0
+    np.testing.assert_array_equal(history.upload, np.arange(4) * (2 * model + 8 * entries + 4 * 5 * owners))
+    np.testing.assert_array_equal(history.download, np.arange(4) * (2 * model + 8 * entries + 4 * 5 * entries))
+    rows = torch.stack(method.rows)
+    assert rows.shape == (3, 2, 2) and int(rows.sum()) == 3 * entries
+    assert not rows[:, [0, 1], [0, 1]].any()
+
+
+def test_fetching_for_the_batch_at_hand_alone_costs_a_share_of_the_rows():
+    federation, rows = small_served(), {}
+    for fetch in ("interval", "batch"):
+        for interval in (1, 4):
+            method = fedaas(fanout=None, sampling="uniform", interval=interval, fetch=fetch)
+            run([federation], method, rounds=4)
+            rows[fetch, interval] = int(torch.stack(method.rows).sum())
+    assert rows["batch", 1] == rows["interval", 1] >= rows["interval", 4] > 2.5 * rows["batch", 4] > 0
+
+
+def test_without_synchronisation_only_models_travel():
+    recorded = run([small_served()], fedaas(interval=0), rounds=3)
+    model = 4 * recorded.sim.setting.layout.count
+    assert recorded.histories[0].upload[-1] == recorded.histories[0].download[-1] == 3 * 4 * model
+
+
+def test_synchronisations_of_a_round():
+    for interval, expected in ((0, 0), (1, 4), (2, 2), (3, 2), (4, 1)):
+        method = fedaas(interval=interval)
+        run([small_served()], method, rounds=2)
+        assert [int(each) for each in np.concatenate(method.syncs)] == [expected] * 2
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 1000))
+def test_the_error_of_the_history_falls_with_the_interval(seed):
+    """Mean distance between rows in use and what their owners would answer at that moment; zero if every batch fetches."""
+    federation, errors = small_served(seed, drop=0.3), []
+    for interval in (1, 2, 4):
+        method, distances = fedaas(fanout=None, sampling="uniform", interval=interval), []
+        step = method._step
+
+        def watched(trainer, trips, plan, number, method=method, distances=distances, step=step):
+            level = plan.levels[1]
+            owners, inverse = np.unique(method.halo.owner[level.held], return_inverse=True)
+            fresh = method.halo.plan(owners, 1)
+            with torch.no_grad():
+                views = trainer.layout.views(trips.trained)
+                rows = torch.relu(method.layers.forward(fresh, views, method._stored, method._known, no_dropout)).flatten(0, 1)
+            distances.append((rows[fresh.place[inverse]] - method.store[0][level.held]).norm(dim=1).mean())
+            step(trainer, trips, plan, number)
+
+        method._step = watched
+        run([federation], method, rounds=1, lr=0.05)
+        errors.append(float(torch.stack(distances).mean()))
+    assert errors[0] < 1e-12 < errors[1] < errors[2]
+
+
+def test_with_frozen_models_the_interval_does_not_matter():
+    federation, answers = small_served(), {}
+    for interval in (1, 2, 4):
+        method = fedaas(fanout=None, sampling="uniform", interval=interval)
+        recorded = run([federation], method, rounds=0)
+        sim, said = recorded.sim, answers.setdefault(interval, [])
+        head = method.layers.head
+        method.layers.head = lambda parameters, out, head=head, said=said: (said.append(head(parameters, out)), said[-1])[1]
+        sim.trainer.adam.step = lambda *_: None
+        sim.trainer.trips(None, sim.initial, sim.initial.clone())
+    assert len(answers[1]) == 4
+    for other in (2, 4):
+        for one, two in zip(answers[1], answers[other], strict=True):
+            torch.testing.assert_close(one, two, **TIGHT)
+
+
+def adapted(losses, **changes):
+    method = fedaas(interval=10, adaptive=True, batches=10, **changes)
+    method.setting = type("Setting", (), {"seeds": (0,)})
+    method.losses, method.taus, found = [], [], []
+    for loss in losses:
+        method.losses.append([loss])
+        found += method.intervals()
+    return found
+
+
+def test_the_interval_follows_the_loss():
+    assert adapted([2.0, 2.0, 0.5, 8.0, 1e-9]) == [10, 10, 5, 10, 2]
+    assert adapted([0.0, 1.0]) == [10, 10]
+
+
+@given(st.lists(st.floats(1e-3, 10), min_size=2, max_size=20))
+def test_falling_losses_never_raise_the_interval(losses):
+    found = adapted(sorted(losses, reverse=True))
+    assert all(a >= b for a, b in zip(found, found[1:], strict=False)) and min(found) >= 2
+
+
+def test_the_released_codes_rule_waits_for_a_loss_that_does_not_fall():
+    assert adapted([2.0, 1.0, 1.5, 1.4, 1.4], rule="authors") == [10, 10, 8, 8, 7]
+
+
+def test_the_loss_is_that_of_the_servers_validation_nodes():
+    federation = small_served()
+    method = fedaas(adaptive=True)
+    recorded = run([federation], method, rounds=1)
+    named = recorded.named(recorded.sim.initial[0])
+    server, trainer = federation.server, recorded.sim.trainer
+    logits = trainer.logits(recorded.sim.initial[:1])[0]
+    expected = torch.nn.functional.cross_entropy(logits[server.val], torch.tensor(server.labels[server.val]))
+    assert named and method.losses[0][0] == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("model", [gat(dropout=0.3), gat(version="v1", heads=2, hidden=[6, 4]), GraphSAGE([5, 4], 2, 0.3, "linear")])
+def test_a_seed_alone_is_the_seed_in_the_batch(model):
+    federations = [small_served(seed) for seed in (0, 1, 2)]
+    changes = {"sampling": "uniform"} if isinstance(model, GraphSAGE) else {"adaptive": True}
+    together, again = (run(federations, fedaas(interval=2, **changes), model=model, rounds=3) for _ in range(2))
+    alone = run(federations[2:], fedaas(interval=2, **changes), model=model, rounds=3)
+    for a, b in zip(together.trips, again.trips, strict=True):
+        assert torch.equal(a[-1][1], b[-1][1])
+    for a, b in zip(together.trips[8:], alone.trips, strict=True):
+        for one, other in zip(a, b, strict=True):
+            torch.testing.assert_close(one[1], other[1], **TIGHT)
+
+
+def test_received_is_the_global_model_on_the_whole_graph():
+    federation = small_served()
+    recorded = run([federation], fedaas(), rounds=2)
+    trainer, server = recorded.sim.trainer, federation.server
+    trained = torch.stack([trips[-1][1] for trips in recorded.trips])
+    sizes = torch.tensor([client.num_nodes for client in federation.observed]).double()
+    logits = trainer.logits((sizes / sizes.sum() @ trained)[None])[0]
+    correct = logits.argmax(1).numpy() == server.labels
+    history = recorded.histories[0]
+    assert history.pooled("received")[-1].tolist() == pytest.approx([correct[server.val].mean(), correct[server.test].mean()])
+
+
+def test_three_convolutions_exchange_two_layers():
+    method = fedaas(interval=2)
+    recorded = run([small_served()], method, model=gat(hidden=[5, 4, 3], layers=3))
+    assert [store.shape[1] for store in method.store] == [5, 4] and recorded.histories[0].upload[-1] > 0
+    assert all((stamp >= 0).any() for stamp in method.stamp)
+
+
+def test_what_it_cannot_do_is_said():
+    federation = small_served()
+    for changes, error in (
+        ({"model": GCN(4, 2, 0.0)}, "model=gat or model=graphsage"),
+        ({"model": GraphSAGE([5, 4], 2, 0.0, "linear")}, "needs a backbone with attention"),
+        ({"participation": 0.5}, "participation=1"),
+    ):
+        with pytest.raises(UserError, match=error):
+            run([federation], fedaas(), **changes)
+    with pytest.raises(UserError, match="algorithm.min_interval=5"):
+        fedaas(adaptive=True, min_interval=5)
+    with pytest.raises(UserError, match="algorithm.fanout=0"):
+        fedaas(fanout=0)
+    from tests.reference.small import small_federation
+
+    with pytest.raises(UserError, match="split.test=server"):
+        run([small_federation()], fedaas())
+
+
+def test_entries_are_one_per_holder_and_remote_neighbour():
+    federations = [small_served(seed) for seed in (0, 1)]
+    clients = [client for f in federations for client in f.observed]
+    halo = Halo(clients, [f.cross_edges for f in federations], torch.float64, torch.device("cpu"))
+    expected = set()
+    for s, federation in enumerate(federations):
+        owner = {node: (4 * s + k, i) for k, c in enumerate(federation.observed) for i, node in enumerate(c.nodes.tolist())}
+        expected |= {(owner[a][0], owner[b][0] * halo.nodes + owner[b][1]) for a, b in federation.cross_edges.T.tolist()}
+    assert set(zip(halo.holder.tolist(), halo.owner.tolist(), strict=True)) == expected
+    assert len(expected) == halo.owner.size

@@ -1,0 +1,128 @@
+"""DisenGCN: projection, routing and their gradients against a loop over nodes, edges and factors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.batch import Batch, adjacency
+from fgl_bench.engine.dropout import Dropout, no_dropout
+from fgl_bench.engine.routing import route, unit
+from fgl_bench.models.disengcn import DisenGCN
+from tests.algorithms.batching import assert_batching_changes_nothing
+from tests.engine.graphs import from_edges, make_client
+from tests.small_runs import synchronous
+
+
+def model(**changes):
+    keys = {"factors": 3, "width": 2, "layers": 2, "iterations": 3, "temperature": 0.7, "dropout": 0.0}
+    return DisenGCN(**{**keys, **changes})
+
+
+def scaled(x):
+    return x / x.norm() if x.norm() > 1e-12 else x
+
+
+def naive_layer(x, edges, iterations, temperature):
+    """``x [n, K, d]``, node by node."""
+    n, factors, _ = x.shape
+    z = [[scaled(x[v, k]) for k in range(factors)] for v in range(n)]
+    c = [list(row) for row in z]
+    for _ in range(iterations):
+        new = []
+        for v in range(n):
+            sums = list(z[v])
+            for u, target in edges.T.tolist():
+                if target == v:
+                    p = torch.softmax(torch.stack([z[u][k] @ c[v][k] for k in range(factors)]) / temperature, 0)
+                    sums = [sums[k] + p[k] * z[u][k] for k in range(factors)]
+            new.append([scaled(row) for row in sums])
+        c = new
+    return torch.stack([torch.stack(row) for row in c])
+
+
+def naive(made, named, client):
+    def leaky(x):
+        return torch.where(x > 0, x, 0.01 * x)
+
+    hidden = leaky(torch.from_numpy(client.features.toarray()) @ named["projection.weight"] + named["projection.bias"])
+    for _ in range(made.layers):
+        layer = naive_layer(hidden.unflatten(1, (made.factors, made.width)), client.edges, made.iterations, made.temperature)
+        hidden = leaky(layer.flatten(1))
+    return hidden, hidden @ named["classifier.weight"] + named["classifier.bias"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"factors": 1}, {"iterations": 1, "layers": 1}])
+def test_equals_the_loop_forward_and_backward(changes):
+    clients = [make_client(1), make_client(5, edges=0.0), make_client(7)]
+    made, batch = model(**changes), Batch(clients, torch.float64, "cpu")
+    layout = made.layout(5, 3)
+    theta = torch.stack([layout.pack(made.initialise(layout, torch.Generator().manual_seed(i))) for i in range(3)])
+    parameters = {name: view.detach().requires_grad_() for name, view in layout.views(theta).items()}
+    output = made.forward(parameters, batch, made.first(parameters, batch), no_dropout)
+    weights = torch.rand(output.logits.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gradients = torch.autograd.grad((output.logits * weights * batch.valid[..., None]).sum(), list(parameters.values()))
+    for i, client in enumerate(clients):
+        n = client.num_nodes
+        named = {name: view[i].detach().requires_grad_() for name, view in parameters.items()}
+        hidden, logits = naive(made, named, client)
+        torch.testing.assert_close(output.hidden[i, :n], hidden, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(output.logits[i, :n], logits, rtol=1e-9, atol=1e-11)
+        wanted = torch.autograd.grad((logits * weights[i, :n]).sum(), list(named.values()))
+        for gradient, other in zip(gradients, wanted, strict=True):
+            torch.testing.assert_close(gradient[i], other, rtol=1e-8, atol=1e-10)
+
+
+def test_the_gradient_of_routing_is_the_numerical_one():
+    batch = Batch([make_client(6, seed=2), make_client(4, seed=3)], torch.float64, "cpu")
+    x = torch.randn(2, 6, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: route(batch.operator(adjacency), unit(x), 3, 0.7), (x,))
+
+
+def test_routing_sends_an_edge_to_the_factor_in_which_its_ends_agree():
+    """Nodes 0 and 1 agree in factor 0 and are opposite in factor 1: at a low temperature the edge counts in factor 0 only."""
+    z = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]]], dtype=torch.float64)[None]
+    graph = Batch([from_edges([(0, 1)], [0, 1])], torch.float64, "cpu").operator(adjacency)
+    torch.testing.assert_close(route(graph, z, 4, 1e-3), z)
+    # With equal shares, what is opposite would cancel out half.
+    mixed = route(graph, z * torch.tensor([1.0, 0.0])[:, None], 4, 1.0)
+    torch.testing.assert_close(mixed[0, :, 0], z[0, :, 0])
+    assert (mixed[0, :, 1] == 0).all()
+
+
+def test_rows_of_zeros_have_no_direction_and_no_gradient():
+    x = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    unit(x).sum().backward()
+    assert (x.grad == 0).all()
+    graph = Batch([from_edges([(0, 1)], [0, 1])], torch.float64, "cpu").operator(adjacency)
+    z = torch.zeros(1, 2, 2, 3, dtype=torch.float64, requires_grad=True)
+    out = route(graph, z, 2, 1.0)
+    out.sum().backward()
+    assert (out == 0).all() and torch.isfinite(z.grad).all()
+
+
+def test_every_slice_of_a_layer_has_length_one():
+    made, batch = model(), Batch([make_client(9)], torch.float64, "cpu")
+    hidden = torch.randn(1, 9, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    lengths = made.convolve(hidden, batch).unflatten(2, (3, 2)).norm(dim=-1)
+    torch.testing.assert_close(lengths, torch.ones_like(lengths))
+
+
+def test_dropout_draws_after_the_projection_and_after_every_layer():
+    made, batch = model(dropout=0.5), Batch([make_client(9)], torch.float64, "cpu")
+    layout = made.layout(5, 3)
+    parameters = layout.views(layout.pack(made.initialise(layout, torch.Generator().manual_seed(0)))[None])
+    dropout, calls = Dropout(0.5, torch.tensor([3])), []
+    made.forward(parameters, batch, made.first(parameters, batch), lambda x: calls.append(x.shape) or dropout(x))
+    assert calls == [(1, 9, 6)] * 3
+
+
+def test_batching_changes_nothing():
+    assert_batching_changes_nothing(FedAvg, synchronous, model=model(dropout=0.35), rounds=3)
+
+
+@pytest.mark.parametrize("changes", [{"factors": 0}, {"iterations": 0}, {"temperature": 0.0}])
+def test_impossible_keys_are_refused(changes):
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        model(**changes)

@@ -1,0 +1,214 @@
+"""UniFilter equals a network written for one client from the formulas of its basis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.spectral import agreeing_edges
+from fgl_bench.errors import UserError
+from fgl_bench.models.unifilter import UniFilter
+from tests.algorithms.batching import assert_batching_changes_nothing
+from tests.engine.graphs import from_edges, make_client, permuted
+from tests.models.stacking import CLASSES, FEATURES, assert_equals_plain, awkward_clients, dense_propagation, features_of, random_rows
+from tests.small_runs import synchronous
+
+KEYS = {
+    "orders": 3, "tau": 0.4, "hidden": 4, "layers": 2, "dropout": 0.0, "input_dropout": 0.0, "basis_dropout": 0.0, "basis": "exact",
+    "homophily": "client",
+}  # fmt: skip
+
+
+def model(**changes):
+    return UniFilter(**{**KEYS, **changes})
+
+
+def naive_homophily(client):
+    pairs = [(u, v) for u, v in client.edges.T if client.train[u] and client.train[v]]
+    return sum(client.labels[u] == client.labels[v] for u, v in pairs) / len(pairs) if pairs else 0.5
+
+
+def naive_basis(client, orders, tau, code=False):
+    """b_0 .. b_K of one client, column by column, with Gram-Schmidt against all earlier vectors."""
+    matrix, x = dense_propagation(client), features_of(client)
+    cosine = max(math.cos(math.pi / 2 * (1 - naive_homophily(client))), 1e-3)
+    out = torch.zeros(orders + 1, *x.shape, dtype=torch.float64)
+    for column in range(x.shape[1]):
+        signal = x[:, column]
+        out[0, :, column] = signal
+        if not signal.any():
+            continue
+        v, u, power, mixed = [signal / signal.norm()], [signal / signal.norm()], signal, signal
+        for k in range(1, orders + 1):
+            new = matrix @ v[-1]
+            for _ in range(3):
+                for old in v:
+                    new = new - (old @ new) * old
+            v.append(new / new.norm() if new.norm() > 1e-6 else torch.zeros_like(new))
+            mean = sum(u) / k
+            along = (mean @ (mixed if code else u[-1])) / cosine
+            step = max(float(along**2 - ((k - 1) * cosine + 1) / k), 0.0) ** 0.5
+            turned = mean + step * v[-1]
+            u.append(turned / turned.norm())
+            power = matrix @ power
+            mixed = tau * power + (1 - tau) * u[-1]
+            out[k, :, column] = mixed
+    return out
+
+
+def plain(orders, tau, layers, code=False, residual=False):
+    def forward(client, own):
+        h = torch.einsum("k,knf->nf", own["filter"], naive_basis(client, orders, tau, code))
+        for i in range(layers):
+            h = torch.relu(h) if i else h
+            weight = own[f"mlp{i}.weight"]
+            h = h @ weight + (h if residual and weight.shape[0] == weight.shape[1] else 0)
+        return h
+
+    return forward
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("basis", ["exact", "code"])
+def test_equals_a_network_for_one_client_forward_and_backward(sparse, layers, basis):
+    made = model(layers=layers, basis=basis)
+    assert_equals_plain(made, awkward_clients(sparse), plain(3, 0.4, layers, basis == "code"))
+
+
+def test_layers_of_equal_widths_add_their_input():
+    assert_equals_plain(model(layers=3), awkward_clients(), plain(3, 0.4, 3, residual=True))
+    assert_equals_plain(model(layers=2, hidden=FEATURES), awkward_clients(), plain(3, 0.4, 2, residual=True))
+
+
+def logits(made, client, theta, dropout=no_dropout):
+    layout, batch = made.layout(FEATURES, CLASSES), Batch([client], torch.float64, "cpu")
+    parameters = layout.views(theta)
+    return made.forward(parameters, batch, made.first(parameters, batch), dropout).logits[0]
+
+
+def test_tau_1_is_the_monomial_basis_and_isolated_nodes_have_no_hops():
+    made, client = model(tau=1.0), awkward_clients()[-1]
+    values = Batch([client], torch.float64, "cpu").derived(made.build).stacked()[0]
+    matrix, x = dense_propagation(client), features_of(client)
+    for k in range(4):
+        torch.testing.assert_close(values[k], torch.linalg.matrix_power(matrix, k) @ x)
+    assert not values[1:, 0].any()
+
+
+def test_with_the_signal_alone_it_is_an_mlp():
+    made, client = model(), make_client(9)
+    theta = random_rows(made.layout(FEATURES, CLASSES), 1)
+    views = made.layout(FEATURES, CLASSES).views(theta)
+    views["filter"].copy_(torch.tensor([[1.0, 0, 0, 0]]))
+    expected = torch.relu(features_of(client) @ views["mlp0.weight"][0]) @ views["mlp1.weight"][0]
+    torch.testing.assert_close(logits(made, client, theta), expected)
+
+
+def test_the_basis_knows_training_labels_only():
+    made, client = model(), make_client(12, seed=5)
+    other = replace(client, labels=np.where(client.train, client.labels, (client.labels + 1) % CLASSES))
+    theta = random_rows(made.layout(FEATURES, CLASSES), 1)
+    assert torch.equal(logits(made, client, theta), logits(made, other, theta))
+    edges = [(0, 1), (1, 2)]
+    alike, unlike = (from_edges(edges, labels, train=[0, 1], features=np.eye(3, FEATURES)) for labels in ([0, 0, 1], [0, 1, 1]))
+    assert not torch.equal(logits(made, alike, theta), logits(made, unlike, theta))
+
+
+def test_renumbering_nodes_renumbers_the_logits():
+    made, client = model(), make_client(12)
+    theta, order = random_rows(made.layout(FEATURES, CLASSES), 1), np.random.default_rng(0).permutation(12)
+    torch.testing.assert_close(logits(made, permuted(client, order), theta), logits(made, client, theta)[order])
+
+
+def test_replicas_of_one_client_share_its_basis():
+    clients = [make_client(7, seed=i) for i in range(3)]
+    twins = [replace(client, train=client.train.copy()) for client in clients]
+    made, batch = model(), Batch([*clients, *twins], torch.float64, "cpu")
+    assert batch.derived(made.build).values.shape[0] == 3
+    layout = made.layout(FEATURES, CLASSES)
+    theta = random_rows(layout, 6)
+
+    def results(batch, rows):
+        parameters = {name: view.detach().requires_grad_() for name, view in layout.views(theta[rows]).items()}
+        out = made.forward(parameters, batch, made.first(parameters, batch), no_dropout).logits
+        return [out, *torch.autograd.grad(out.square().sum(), list(parameters.values()))]
+
+    whole = results(batch, range(6))
+    apart = [results(Batch([client], torch.float64, "cpu"), [i]) for i, client in enumerate([*clients, *twins])]
+    odd = results(batch.select([1, 2, 3]), [1, 2, 3])  # neither all clients nor one of each
+    for values, *singles in zip(whole, *apart, strict=True):
+        torch.testing.assert_close(values, torch.cat(singles))
+    for values, others in zip(whole, odd, strict=True):
+        torch.testing.assert_close(values[[1, 2, 3]], others)
+
+
+def test_dropout_is_where_it_is_said_to_be():
+    made, client = model(dropout=0.5, input_dropout=0.3, basis_dropout=0.2), make_client(9)
+    seen = []
+
+    def spy(x, rate=None):
+        seen.append((tuple(x.shape), rate))
+        return x
+
+    theta = random_rows(made.layout(FEATURES, CLASSES), 1)
+    torch.testing.assert_close(logits(made, client, theta, spy), logits(made, client, theta))
+    assert seen == [((1, 9, FEATURES), 0.2)] * 4 + [((1, 9, FEATURES), 0.3), ((1, 9, 4), None)]
+
+
+@pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"dropout": 0.5, "input_dropout": 0.3, "basis_dropout": 0.2}])
+def test_batching_changes_nothing(rates):
+    assert_batching_changes_nothing(FedAvg, synchronous, model=model(**rates))
+
+
+def test_initial_parameters():
+    made = model(orders=10, hidden=64)
+    layout = made.layout(300, 7)
+    assert layout.count == 300 * 64 + 64 * 7 + 11
+    first, again = (made.initialise(layout, torch.Generator().manual_seed(0)) for _ in range(2))
+    assert all(torch.equal(first[name], again[name]) for name in layout.shapes)
+    assert torch.equal(first["filter"], torch.full((11,), 1 / 11, dtype=torch.float64))
+    assert 0.9 * 64**-0.5 < first["mlp0.weight"].abs().max() <= 64**-0.5
+    assert 0.9 * 7**-0.5 < first["mlp1.weight"].abs().max() <= 7**-0.5
+
+
+@pytest.mark.parametrize("changes", [{"orders": -1}, {"tau": 1.5}, {"layers": 0}, {"hidden": 0}])
+def test_impossible_sizes_are_refused(changes):
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        model(**changes)
+
+
+def test_global_homophily_is_that_of_all_clients_of_a_federation():
+    """With as many clients in two federations: each has its own. Chunks keep what the whole batch decided."""
+    clients = [make_client(14, seed=seed) for seed in range(6)]
+    made, batch = model(homophily="global"), Batch(clients, torch.float64, "cpu")
+    batch.per_federation = 3
+    shared = made.build.among(clients, 3)
+    for start in (0, 3):
+        counts = np.sum([agreeing_edges(client) for client in clients[start : start + 3]], axis=0)
+        expected = math.cos(math.pi / 2 * (1 - counts[0] / counts[1]))
+        assert [made.build.cosine(client) for client in shared[start : start + 3]] == pytest.approx([expected] * 3)
+    assert len({made.build.cosine(client) for client in shared}) == 2
+    own = batch.derived(model().build).stacked()
+    assert not torch.allclose(batch.derived(made.build).stacked(), own)
+    torch.testing.assert_close(batch.select([4, 1]).derived(made.build).stacked(), batch.derived(made.build).stacked()[[4, 1]])
+    with pytest.raises(UserError, match=r"model\.homophily=client"):
+        Batch(clients, torch.float64, "cpu").derived(made.build)
+
+
+def test_global_homophily_in_a_run():
+    assert_batching_changes_nothing(FedAvg, synchronous, model=model(homophily="global"), rounds=2)
+
+
+def test_several_labels_a_node_are_refused():
+    client = make_client(8)
+    client = replace(client, labels=np.eye(3, dtype=np.int64)[client.labels])
+    with pytest.raises(UserError, match="one label a node"):
+        model().build.among([client], 1)

@@ -1,0 +1,104 @@
+"""Compact results: what is kept of a run, and what is not believed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_bench.reporting.cells import compact, dumped, read_cells
+from fgl_bench.reporting.pictures import MOST_POINTS, curve, label_counts, matrices, packed, thinned, unpacked
+from fgl_bench.reporting.store import SCHEMA_VERSION, config_hash
+
+WHAT = {"lr": 0.01}
+CELL = {
+    "schema_version": SCHEMA_VERSION, "config": WHAT, "config_hash": config_hash(WHAT),
+    "test": {"received": {"mean": 0.5, "per_client": [[0.25, None, 0.75]]}, "trained": {"mean": 0.5, "per_client": [[0.5, 0.5, 0.5]]}},
+}  # fmt: skip
+
+
+@given(st.integers(1, 5000))
+def test_thinning_keeps_both_ends_and_few_points(points):
+    kept = thinned(points)
+    assert kept[0] == 0 and kept[-1] == points - 1 and len(kept) <= MOST_POINTS and (np.diff(kept) > 0).all()
+    assert len(kept) == min(points, MOST_POINTS) or points > MOST_POINTS
+
+
+def test_a_curve_is_mean_and_half_width_over_the_seeds(tmp_path):
+    lines = ["seed,trip,test_received,test_trained"]
+    lines += [f"{seed},{trip},{0.5 + seed / 10},{0.6}" for seed in (0, 2) for trip in (0, 20)]
+    (tmp_path / "history.csv").write_text("\n".join(lines))
+    found = curve(tmp_path / "history.csv")
+    assert found["trips"] == [0, 20] and found["received"] == [0.6, 0.6] and found["trained_half"] == [0, 0]
+    assert found["received_half"] == pytest.approx([12.7062 * 0.1] * 2, abs=1e-4)  # std 0.1 sqrt 2 over sqrt 2, one degree of freedom
+
+
+def test_a_curve_of_one_seed_has_no_band(tmp_path):
+    (tmp_path / "history.csv").write_text("seed,trip,test_received,test_trained\n0,0,0.1,0.2\n0,5,0.3,0.4\n")
+    assert curve(tmp_path / "history.csv") == {"trips": [0, 5], "received": [0.1, 0.3], "trained": [0.2, 0.4]}
+
+
+def test_matrices_come_back_to_within_half_a_step(tmp_path):
+    rows = np.random.default_rng(0).random((3, 5, 5))
+    rows[0, 1, 2] = np.nan
+    np.savez(tmp_path / "mixing.npz", trips_20=rows / 5, similarity_100=rows, similarity_40=rows, other=rows)
+    kept = matrices(tmp_path / "mixing.npz")
+    assert {kind: list(found) for kind, found in kept.items()} == {"similarity": ["40", "100"], "mixing": ["20"]}
+    np.testing.assert_allclose(unpacked(kept["similarity"]["40"]), rows[0], atol=0.5 / 250 + 1e-6)
+    np.testing.assert_allclose(unpacked(kept["mixing"]["20"]), rows[0] / 5, atol=0.1 / 250 + 1e-6)
+    json.dumps(kept)
+
+
+def test_an_empty_matrix_packs():
+    assert unpacked(packed(np.zeros((2, 2)))).tolist() == [[0, 0], [0, 0]]
+
+
+def test_labels_are_counted_by_client():
+    assert label_counts([np.array([0, 2, 2]), np.array([1])], 3) == [[1, 0, 2], [0, 1, 0]]
+    assert label_counts([np.zeros((2, 3))], 3) is None
+
+
+def test_a_cell_keeps_fairness_and_not_the_clients():
+    found = compact(CELL, "fgl-bench")
+    assert found["test"]["received"]["fairness"]["worst"] == 0.25 and found["test"]["trained"]["fairness"]["std"] == 0
+    assert "per_client" not in found["test"]["received"] and found["command"] == "fgl-bench"
+    assert "curve" not in found and "matrices" not in found
+
+
+def test_pictures_that_cannot_be_read_cost_a_warning(tmp_path, capsys):
+    (tmp_path / "history.csv").write_text("seed,trip\n0,0\n")
+    (tmp_path / "mixing.npz").write_bytes(b"no archive")
+    assert compact(CELL, "fgl-bench", tmp_path)["test"] == compact(CELL, "fgl-bench")["test"]
+    said = capsys.readouterr().err
+    assert "history.csv is not used" in said and "mixing.npz is not used" in said
+
+
+@given(st.recursive(st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=8))
+def test_what_is_written_reads_as_it_was(value):
+    assert json.loads(dumped({"key": value, "text": "[\n1,\n 2]"})) == {"key": value, "text": "[\n1,\n 2]"}
+
+
+def test_numbers_stand_in_one_line():
+    assert dumped({"a": [1, 2.5, None], "b": ["x"]}) == '{\n "a": [1, 2.5, null],\n "b": [\n  "x"\n ]\n}\n'
+
+
+DAMAGE = {
+    "truncated.json": '{"schema_version": 1, "te',
+    "foreign.json": '{"hello": "world"}',
+    "older.json": json.dumps({**CELL, "schema_version": 0}),
+    "edited.json": json.dumps({**CELL, "config": {"lr": 0.5}}),
+}
+
+
+def test_cells_that_are_none_are_reported_passed_over_and_left(tmp_path, capsys):
+    (tmp_path / "good.json").write_text(dumped(CELL))
+    for name, text in DAMAGE.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
+    assert read_cells(tmp_path) == {CELL["config_hash"]: CELL}
+    said = capsys.readouterr().err
+    assert all(f"{name} is not used" in said for name in (*DAMAGE, "binary.json")) and len(said.splitlines()) == 5
+    assert len(list(tmp_path.iterdir())) == 6 and (tmp_path / "truncated.json").read_text() == DAMAGE["truncated.json"]

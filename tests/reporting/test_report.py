@@ -1,0 +1,209 @@
+"""The report page: what it holds, and what it does in a real browser opened from the file system."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fgl_bench.reporting.pictures import packed
+from fgl_bench.reporting.plan import Cell, Paper, Row, Table, columns
+from fgl_bench.reporting.published import Printed
+from fgl_bench.reporting.report import Source, page
+from tests.reporting.test_analysis import PUBLISHED, cell
+from tests.reporting.test_tables import CONFIG
+
+ROWS = (
+    Row("a", "Method A", "fedavg", published="a"), Row("b", "Method B </script>", "fedgta", published="b"),
+    Row("c", "Method C", "local", published="c"), Row("d", "Method D", "no_such_method"),
+)  # fmt: skip
+TABLES = (
+    Table("3", "p/table3", "accuracy in %", "accuracy", columns(("cora", "pubmed")), ROWS),
+    Table("7", "p/table7", "trips", "trips", columns(("cora",)), ROWS[:3]),
+    Table("figure4", "p/table3", "ablation", "curves", columns(("cora",)), ROWS[:2]),
+)
+TRIPS = [0, 20, 40, 60]
+PICTURES = {
+    "curve": {
+        "trips": TRIPS, "received": [0.1, 0.5, 0.7, 0.8], "received_half": [0.02] * 4,
+        "trained": [0.2, 0.6, 0.7, 0.7], "trained_half": [0.01] * 4,
+    },
+    "matrices": {"similarity": {"40": packed(np.eye(3))}, "mixing": {"20": packed(np.full((3, 3), 1 / 3))}},
+    "label_counts": [[3, 1], [0, 9], [5, 5]],
+    "scenario": "decentralized", "finished": "2026-01-02T03:04:05",
+}  # fmt: skip
+
+
+def source() -> Source:
+    seconds = {"seconds": {"total": 60.0, "train": 50.0}}
+    made = [
+        cell("a", "cora", [0.80, 0.82], [1880, 1960], **PICTURES, **seconds),
+        cell("b", "cora", [0.60, 0.62], [20, None], **PICTURES, **seconds),
+        cell("c", "cora", [0.70, 0.72], [None, None], **seconds),
+        cell("a", "pubmed", [0.50, 0.50], **seconds),
+        cell("b", "pubmed", [0.60, 0.60], **seconds),
+    ]
+    cells = [
+        Cell(t.key, row, c, (f"dataset={c.dataset}", f"algorithm={row.algorithm}"), f"{row.key}-{c.key}", Path(), CONFIG)
+        for t in TABLES
+        for row in t.rows
+        for c in t.columns
+    ]
+    return Source(Paper("p", "Paper one", TABLES, first=()), cells, {each["config_hash"]: each for each in made}, PUBLISHED)
+
+
+def two_papers() -> str:
+    other = source()
+    return page([other, Source(Paper("q", "Paper two", TABLES[:1], first=()), other.cells, {}, Printed([]))])
+
+
+def test_the_page_is_self_contained_and_holds_every_number():
+    html = two_papers()
+    assert not re.search(r"""(?:src|href)=["']?(?!["']?(?:#|data:))""", html) and "@import" not in html
+    assert html.count("</script>") == 2, "no data ends the script that holds it"
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)[1])
+    table = data["papers"][0]["tables"][0]
+    found = table["cells"]["a|cora"]
+    assert found["received"] == {"text": "81.0 ± 12.7", "rank": 81.0, "verdict": "within"} and found["published"] == "80.5 ± 0.3"
+    assert found["command"] == "fgl-bench dataset=cora algorithm=fedavg" and data["runs"][found["run"]]["curve"]["trips"] == TRIPS
+    assert table["rows"][1]["title"] == "Method B </script>" and table["cells"]["d|cora"]["available"] is False
+    assert table["statistics"]["received"]["counts"]["within"] == 3
+    assert "run" not in table["cells"]["c|pubmed"]
+    assert data["papers"][1]["tables"][0]["cells"]["a|cora"]["published"] == ""
+
+
+# ---- in a browser
+
+
+def browser_path() -> str | None:
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return os.environ.get("FGL_BENCH_CHROMIUM") or next(filter(None, found), None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: pip install 'fgl-bench[dev]'")
+    path = browser_path()
+    if path is None:
+        pytest.skip("the browser tests need Chromium: apt-get install chromium, or FGL_BENCH_CHROMIUM=PATH")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(params=["wide", "phone"])
+def opened(request, browser, tmp_path):
+    """The page as a file, with whatever went wrong in the list ``said``."""
+    (tmp_path / "report.html").write_text(two_papers(), encoding="utf-8")
+    phone = request.param == "phone"
+    context = browser.new_context(
+        viewport={"width": 360, "height": 740} if phone else {"width": 1280, "height": 900},
+        has_touch=phone,
+        color_scheme="dark" if phone else "light",
+    )
+    tab, said = context.new_page(), []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.on("request", lambda sent: None if sent.url.startswith(("file:", "data:")) else said.append(sent.url))
+    tab.goto((tmp_path / "report.html").as_uri())
+    yield tab
+    assert said == [], "an error, or a request to elsewhere"
+    context.close()
+
+
+def methods(tab) -> list[str]:
+    return tab.locator("#results tbody th").all_inner_texts()
+
+
+def test_columns_sort_and_say_so(opened):
+    assert methods(opened) == ["Method A", "Method B </script>", "Method C", "Method D"]
+    heading = opened.get_by_role("columnheader", name="cora received")
+    assert heading.get_attribute("aria-sort") == "none"
+    heading.get_by_role("button").click()
+    assert methods(opened) == ["Method A", "Method C", "Method B </script>", "Method D"]
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert opened.evaluate("document.activeElement.dataset.key") == "cora\u0000ours", "the keyboard stays where it was"
+    opened.keyboard.press("Enter")
+    assert methods(opened) == ["Method B </script>", "Method C", "Method A", "Method D"], "what was not run stays last"
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert "ascending" in opened.locator("#status").inner_text()
+    opened.get_by_role("columnheader", name="method").get_by_role("button").click()
+    assert methods(opened)[0] == "Method A" and heading.get_attribute("aria-sort") == "none"
+
+
+def test_choosing_changes_the_table_and_the_address(opened):
+    cells = opened.locator("#results tbody td")
+    assert "81.0 ± 12.7" in cells.first.inner_text()
+    opened.get_by_role("radio", name="trained").check()
+    assert "71.0 ± 12.7" in cells.first.inner_text()
+    assert opened.evaluate("document.activeElement.value") == "trained"
+    opened.get_by_role("combobox", name="Dataset").select_option("pubmed")
+    assert opened.locator("#results thead th[scope=colgroup]").all_inner_texts() == ["pubmed"]
+    opened.get_by_role("combobox", name="Table").select_option("1")
+    assert opened.locator("#heading").inner_text() == "Paper one, table 7"
+    assert opened.evaluate("location.hash") == "#p/7//trained"
+    opened.reload()
+    assert opened.locator("#heading").inner_text() == "Paper one, table 7"
+    opened.get_by_role("combobox", name="Paper").select_option("1")
+    assert opened.locator("#heading").inner_text() == "Paper two, table 3"
+    assert opened.locator("#results tbody td button").first.inner_text().startswith("not run")
+
+
+def test_curves_are_drawn_with_bands_and_can_be_left_out(opened):
+    drawn = opened.locator("#curves path.curve")
+    assert drawn.count() == 2 and opened.locator("#curves path.band").count() == 2
+    # the highest point of A is its last; svg's y grows downwards
+    points = [tuple(map(float, pair)) for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", drawn.first.get_attribute("d"))]
+    assert len(points) == len(TRIPS) and points == sorted(points) and min(y for _, y in points) == points[-1][1]
+    assert "Method A ends at 80.0" in opened.locator("#curves svg[role=img]").get_attribute("aria-label")
+    opened.get_by_role("checkbox", name="Method A").uncheck()
+    assert drawn.count() == 1
+    opened.get_by_role("combobox", name="Table").select_option("2")
+    assert opened.locator("#curves path.curve").count() >= 1
+
+
+def test_a_number_opens_its_run_and_the_keyboard_closes_it(opened):
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    number = opened.get_by_role("button", name="Method A, cora")
+    number.focus()
+    opened.keyboard.press("Enter")
+    dialog = opened.get_by_role("dialog")
+    assert dialog.get_by_role("heading", name="Method A, cora").is_visible()
+    text = dialog.inner_text()
+    for said in ("fgl-bench dataset=cora algorithm=fedavg", "within both intervals", "80.5 ± 0.3", "2026-01-02", "worst 50.0"):
+        assert said in text
+    assert dialog.locator("canvas").count() == 2 and dialog.locator("svg.network").count() == 1
+    assert dialog.locator("path.curve").count() == 2 and dialog.locator("circle title").count() == 5
+    corner = dialog.locator("canvas").first.evaluate("node => [...node.getContext('2d').getImageData(0, 0, 2, 1).data]")
+    assert corner == [253, 231, 37, 255, 68, 1, 84, 255], "similarity one and none"
+    dialog.get_by_role("button", name="Copy").click()
+    dialog.get_by_role("button", name="Copied").wait_for()
+    opened.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert opened.evaluate("document.activeElement.innerText").startswith("81.0"), "back where it was opened"
+
+
+def test_statistics_and_verdicts_are_shown(opened):
+    assert opened.locator("#counts").inner_text() == "Against the printed cells: 3 within, 0 higher, 1 lower."
+    assert opened.locator("#results .verdict.lower").count() == 1
+    assert opened.locator("#statistics tbody tr").first.locator("th, td").all_inner_texts()[:2] == ["cora", "Method A"]
+    ranks = opened.locator("#statistics svg[aria-label^='average ranks']").get_attribute("aria-label")
+    assert "Method A 1.50, Method B </script> 1.50" in ranks
+
+
+def test_nothing_is_wider_than_the_screen_and_everything_has_a_name(opened):
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    nameless = """() => [...document.querySelectorAll('button, select, input, svg[role=img], canvas')].filter(node =>
+        !(node.innerText || node.getAttribute('aria-label') || (node.labels && node.labels.length))).length"""
+    assert opened.evaluate(nameless) == 0
+    assert opened.locator("th:not([scope])").count() == 0 and opened.locator("table:not(:has(caption))").count() == 0
+    opened.keyboard.press("Tab")
+    assert opened.evaluate("document.activeElement.className") == "skip"
+    outline = opened.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "the focus is seen"
