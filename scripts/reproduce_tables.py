@@ -96,6 +96,7 @@ class Work:
 
     Attributes:
         changed: overrides by which the runs differ from the paper's setting.
+        known: what is stored of all papers, which estimates are made from.
     """
 
     paper: Paper
@@ -104,11 +105,12 @@ class Work:
     published: Printed
     changed: list[str]
     stored: dict[str, dict] = field(default_factory=dict)
+    known: dict[str, dict] = field(default_factory=dict)
     costs: Costs | None = None
 
     def cost(self, cell: Cell) -> float | None:
-        """Seconds that a run will take; None where nothing was run."""
-        self.costs = self.costs or Costs(self.paper, self.stored.values())
+        """Seconds that a run will take, from what is stored of all papers; None where nothing was run."""
+        self.costs = self.costs or Costs(self.paper, self.known.values())
         return self.costs.of(cell)
 
     def name(self, cell: Cell) -> str:
@@ -205,6 +207,8 @@ class Reproduction:
                 if found is not None:
                     work.stored[cell.digest] = found
             self.collect(work)
+        for work in self.works:
+            work.known = {digest: cell for other in self.works for digest, cell in other.stored.items()}
         todo = self.todo()
         self.show(todo)
         if self.options.list:
@@ -244,7 +248,8 @@ class Reproduction:
             folder = self.results / "runs" / cell.folder
             if cell.digest and cell.digest not in work.stored and is_complete(folder):
                 work.stored[cell.digest] = compact(read_summary(folder), cell.command, folder)
-                work.costs = None
+                for other in self.works:
+                    other.costs, other.known[cell.digest] = None, work.stored[cell.digest]
                 write_cell(self.store(work), work.stored[cell.digest])
 
     def todo(self) -> list[tuple[Work, Cell]]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import fgl_bench.planning
 import fgl_bench.run
 from fgl_bench.reporting.progress import RunProgress
 from tests.test_bench_speed import bench_jobs, bench_speed
@@ -39,8 +40,8 @@ def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nod
         "algorithm": "fedavg", "dataset": "csbm_cora", "clients": 6, "seeds": [0, 1], "rounds": 3, "device": "cpu", "cache_dir": str(tmp_path),
     }  # fmt: skip
     cfg, device, _, federations = bench_jobs.prepared({**job, "changes": changes})
-    network = fgl_bench.run.network(cfg, federations, device)
-    need = fgl_bench.run.needed(cfg, federations, device, network)
+    network = fgl_bench.planning.network(cfg, federations, device)
+    need = fgl_bench.planning.needed(cfg, federations, device, network)
     assert network.propagation == mode and (need.derived > 0) == (mode == "precomputed")
     outcomes = []
     for replicas in (None, 1, 2):

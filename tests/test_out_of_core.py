@@ -10,8 +10,9 @@ from omegaconf import OmegaConf
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.data.federation import build_federations
-from fgl_bench.engine.batch import Batch, gcn_operator
+from fgl_bench.engine.batch import Batch, gcn_operator, mean_operator
 from fgl_bench.engine.derived import Derived
+from fgl_bench.engine.propagation import OneHop
 from fgl_bench.models.gcn import GCN
 from tests.data.graphs import CONF, configured
 from tests.small_runs import simulate, synchronous
@@ -133,3 +134,8 @@ def test_a_part_on_disk_has_the_numbers_of_a_part_in_memory(tmp_path):
     for name in ("labels", "train", "valid", "degree", "replicas"):
         torch.testing.assert_close(getattr(held, name), getattr(kept, name))
     assert held.nodes == kept.nodes
+
+
+def test_one_hop_has_one_name_for_each_operator_in_every_process():
+    names = [OneHop(by=operator).key for operator in (gcn_operator, mean_operator)]
+    assert names[0] != names[1] and not any(" at 0x" in name for name in names)

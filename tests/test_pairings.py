@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 
 import fgl_bench.config
 import fgl_bench.run
-from fgl_bench.algorithms.cross_client import CrossClient
 from fgl_bench.algorithms.local import Local
 from fgl_bench.config import check_node, validate
 from fgl_bench.data.federation import Federation
@@ -29,7 +28,7 @@ CONF = config_folder()
 ALGORITHMS, MODELS = (sorted(path.stem for path in (CONF / group).glob("[!_]*.yaml")) for group in ("algorithm", "model"))
 SMALL = [
     "dataset=csbm", "dataset.num_nodes=64", "dataset.num_edges=140", "dataset.num_features=24", "dataset.words_per_node=4",
-    "dataset.num_classes=3", "num_clients=3", "split=metis", "seeds=[0]", "mixing_at=[]", "device=cpu", "progress=false",
+    "dataset.num_classes=3", "num_clients=3", "seeds=[0]", "mixing_at=[]", "device=cpu", "progress=false",
 ]  # fmt: skip
 # What makes a method's rounds cheap, or lets the run show all that the method does; the others run one round as they are.
 CHANGES = {
@@ -73,8 +72,6 @@ def algorithm_config(name: str, folder: str) -> DictConfig:
     where = [f"results_dir={folder}", f"cache_dir={folder}"]
     chosen = [f"algorithm={name}", *SMALL, f"rounds={ROUNDS.get(name, 1)}", *CHANGES.get(name, []), *where]
     cfg = compose("config", chosen)
-    if issubclass(check_node(cfg.algorithm), CrossClient):
-        cfg = compose("config", [*chosen, "split=iid", "split.test=server"])
     validate(cfg)
     return cfg
 
@@ -140,7 +137,7 @@ def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_pair_trains_or_says_why_not(algorithm, model, folder, monkeypatch):
     method = check_node(algorithm_config(algorithm, folder).algorithm)
-    usual = model_config("gat") if issubclass(method, CrossClient) else algorithm_config(algorithm, folder).model
+    usual = algorithm_config(algorithm, folder).model
     try:
         seen = run(algorithm, model, folder, monkeypatch)
     except UserError as refusal:

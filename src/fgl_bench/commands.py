@@ -15,9 +15,9 @@ USAGE = """\
 Commands (instead of KEY=VALUE)
   ls [GROUP]                    the groups; the choices of one, each with the first line of its file
   show GROUP/CHOICE             a choice's file: its keys, their values and what they mean
-  cp GROUP/CHOICE FOLDER        a copy to change, FOLDER/GROUP/my_CHOICE.yaml: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
-  check FILE.py [KEY=VALUE...]  whether a method of your own keeps what every method must keep; a choice's name works too
-  tune SPACE [KEY=VALUE...]     search hyper-parameters on validation; SPACE is a file, or one of those that `tune` alone lists
+  cp GROUP/CHOICE FOLDER        a copy to change: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
+  check FILE.py [KEY=VALUE...]  whether a method of your own keeps what every method must; a choice's name works too
+  tune SPACE [KEY=VALUE...]     search hyper-parameters on validation; SPACE is a file, or one that `tune` alone lists
 """
 
 

@@ -32,7 +32,7 @@ CHOICES = {
     "dtype": ("float32", "float64"),
     "out_of_core": ("auto", True, False),
 }
-METRICS = ("accuracy", "auc", "auc_ovr", "macro_f1", "micro_f1")
+LEAST = {"layers": 1, "hops": 0}
 RESERVED = ("_target_", "_partial_", "_recursive_", "_convert_", "_args_")
 
 
@@ -105,12 +105,14 @@ def validate(cfg: DictConfig) -> None:
     for key, allowed in CHOICES.items():
         require(cfg[key] in allowed, key, cfg[key], "one of " + one_of(allowed))
     resolve_budget(cfg)
-    require(set(cfg.metrics) <= set(METRICS), "metrics", cfg.metrics, "a list of " + one_of(METRICS))
+    check_metrics(cfg)
     check_ratios(cfg)
     check_device(cfg.device)
     check_writable(cfg.results_dir)
     classes = {group: check_node(OmegaConf.select(cfg, group)) for group in GROUPS}
+    check_model(cfg.model)
     check_scenario(cfg, classes["algorithm"])
+    check_served(cfg, classes["scenario"])
     check_batch_nodes(cfg, classes["model"], classes["algorithm"])
 
 
@@ -158,6 +160,14 @@ def resolve_budget(cfg: DictConfig) -> tuple[int, int]:
     return cfg.rounds, cfg.rounds * each if cfg.trips is None else cfg.trips
 
 
+def check_metrics(cfg: DictConfig) -> None:
+    """metrics, those that the evaluation has; raises UserError."""
+    if cfg.metrics:
+        from fgl_bench.data.checks import METRICS
+
+        require(set(cfg.metrics) <= set(METRICS), "metrics", cfg.metrics, "a list of " + one_of(METRICS))
+
+
 def check_ratios(cfg: DictConfig) -> None:
     """split.ratios, where the split has them, by the data stage's own rule."""
     ratios = OmegaConf.select(cfg, "split.ratios")
@@ -202,6 +212,24 @@ def check_scenario(cfg: DictConfig, method: Any) -> None:
     supported, chosen = tuple(getattr(method, "scenarios", ())), label(cfg, "scenario")
     if supported and chosen not in supported:
         raise UserError(f"scenario={chosen}: algorithm={label(cfg, 'algorithm')} supports only scenario={one_of(supported)}")
+
+
+def check_served(cfg: DictConfig, scenario: Any) -> None:
+    """A server with validation and test nodes needs a scenario of rounds, after which it scores its model; raises UserError."""
+    if OmegaConf.select(cfg, "split.test") == "server":
+        from fgl_bench.scenarios.base import Rounds
+
+        if not (isinstance(scenario, type) and issubclass(scenario, Rounds)):
+            raise UserError(f"split.test=server: scenario={label(cfg, 'scenario')} has no rounds after which a server scores; use sync")
+
+
+def check_model(model: DictConfig) -> None:
+    """Ranges of what most backbones have, by the names of the keys; raises UserError."""
+    for name, value in model.items():
+        if str(name).endswith("dropout") and isinstance(value, int | float):
+            require(0 <= value <= 1, f"model.{name}", value, "between 0 and 1")
+        elif name in LEAST and isinstance(value, int):
+            require(value >= LEAST[name], f"model.{name}", value, f"an integer of at least {LEAST[name]}")
 
 
 def check_batch_nodes(cfg: DictConfig, backbone: Any, method: Any) -> None:

@@ -263,3 +263,12 @@ def test_hidden_labels_do_not_matter(model):
 def test_impossible_keys_are_refused(changes):
     with pytest.raises(UserError, match=next(iter(changes))):
         run(method(**changes))
+
+
+def test_nobody_is_late_for_the_personal_stage():
+    """A deadline is for uploads; here is none, so that slow clients go on from what they trained."""
+    scenario = synchronous(slow_fraction=0.5, deadline=1.5)
+    result = simulate([small_federation(0)], method(federated_rounds=1), scenario, rounds=4)
+    for trips in result.trips:
+        for before, after in zip(trips[1:], trips[2:], strict=False):
+            assert torch.equal(after[0], before[1])

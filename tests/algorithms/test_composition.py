@@ -126,6 +126,13 @@ def test_what_cannot_be_a_strategy(name):
         gl(configured(name))
 
 
+@pytest.mark.parametrize("name", ["adafgl", "fedaas", "fedlocal", "fedcross", "fedgraph", "graphfed"])
+def test_what_would_be_nothing_but_fedavg_on_a_model_is_no_strategy(name):
+    """Stages and exchanges during training would be left out without a word."""
+    with pytest.raises(UserError, match=r"^algorithm\.strategy=\w+: it has its own \w+ and cannot stand on another method"):
+        gl(configured(name))
+
+
 def test_a_model_is_no_strategy():
     with pytest.raises(UserError, match=r"algorithm\.strategy=FedSagePlus: it has its own regraph"):
         gl(sage())

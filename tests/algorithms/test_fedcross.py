@@ -47,3 +47,12 @@ def test_every_batch_fetches_what_it_draws_and_nothing_else():
 def test_a_limit_below_one_is_refused():
     with pytest.raises(UserError, match="algorithm.fanout_remote=0"):
         fedcross(fanout_remote=0)
+
+
+@pytest.mark.parametrize("limits", [{"fanout": None, "fanout_remote": 2}, {"fanout": 1, "fanout_remote": None}])
+def test_attention_scores_whatever_is_limited(limits):
+    method, told = fedcross(sampling="attention", **limits), []
+    choose = method.choose
+    method.choose = lambda number, level, allowed, scores, noise: told.append(scores) or choose(number, level, allowed, scores, noise)
+    run([small_served()], method, rounds=1)
+    assert told and all(scores is not None for scores in told)

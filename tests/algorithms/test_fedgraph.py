@@ -98,3 +98,11 @@ def test_a_seed_alone_is_the_seed_in_the_batch():
     together, alone = run(federations, fedgraph(), rounds=3), run(federations[1:], fedgraph(), rounds=3)
     for a, b in zip(together.trips[4:], alone.trips, strict=True):
         torch.testing.assert_close(a[-1][1], b[-1][1], **TIGHT)
+
+
+def test_attention_ranks_what_the_agent_limits():
+    method, told = fedgraph(sampling="attention"), []
+    choose = method.choose
+    method.choose = lambda number, level, allowed, scores, noise: told.append(scores) or choose(number, level, allowed, scores, noise)
+    run([small_served()], method, rounds=1)
+    assert told and all(scores is not None for scores in told)

@@ -10,8 +10,12 @@ from fgl_bench.algorithms.fedper import FedPer
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.mixing import normalise
 from fgl_bench.errors import UserError
+from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
+from fgl_bench.models.mlp import MLP
+from fgl_bench.models.sign import SIGN
+from fgl_bench.models.unifilter import UniFilter
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.algorithms.leaks import assert_hidden_labels_do_not_matter
@@ -78,3 +82,22 @@ def test_batching_changes_nothing(participation):
 
 def test_hidden_labels_do_not_matter():
     assert_hidden_labels_do_not_matter(lambda: FedPer(personal_layers=1), synchronous)
+
+
+LAST = [
+    (GAMLP("auto", 2, 4, 2, 0.5), {"linear1.weight", "linear1.bias"}),
+    (SIGN("auto", 2, 4, 2, 0.5), {"linear1.weight", "linear1.bias"}),
+    (UniFilter(2, 0.5, 4, 2, 0.5, 0.0, 0.0, "exact", "client"), {"mlp1.weight"}),
+    (MLP(4, 2, 0.5), {"linear1.weight", "linear1.bias"}),
+]
+
+
+@pytest.mark.parametrize(("model", "head"), LAST, ids=lambda x: type(x).__name__)
+def test_the_personal_layer_is_the_classifier_whatever_the_network_lists_last(model, head):
+    """Weights of hops, filters and slopes stand behind the classifier in the layout, but before it in the network."""
+    method = FedPer(personal_layers=1)
+    result = run(method, model=model, rounds=2)
+    assert set(result.sim.setting.layout.shapes) - set(method.shared) == head
+    (_, trained), (received, _) = result.trips[0]
+    for name, value in result.named(received).items():
+        assert torch.equal(value, result.named(trained)[name]) == (name in head)

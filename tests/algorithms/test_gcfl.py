@@ -12,6 +12,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.gcfl import GCFL
 from fgl_bench.algorithms.gcfl_plus import GCFLPlus
 from fgl_bench.errors import UserError
+from fgl_bench.models.mlp import MLP
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, watch
 from tests.reference.small import small_federation
@@ -182,3 +183,23 @@ def test_batching_changes_nothing(make, participation):
 def test_a_series_needs_a_length():
     with pytest.raises(UserError, match=r"algorithm\.sequence=0"):
         run(plus(sequence=0))
+
+
+@pytest.mark.parametrize("chunk", [None, 4])
+def test_in_mini_batches_the_norm_is_that_of_every_clients_own_last_step(chunk):
+    """Clients have one to three mini-batches here: some sit the last ones out."""
+    algorithm, last = plus(), {}
+    step_norm, reported = algorithm.correct_gradient, watch(algorithm, "report")
+
+    def recording(step, gradient):
+        for row, size, each in zip(step.rows, step.batch.num_train, gradient, strict=True):
+            if size:
+                last[row] = each.norm()
+        return step_norm(step, gradient)
+
+    algorithm.correct_gradient = recording
+    run(algorithm, rounds=1, local_epochs=2, batch_nodes=3, model=MLP(4, 2, 0.5), chunk=chunk)
+    norms = torch.cat([reports["norm"] for _, reports in reported])
+    assert len({int(count) for count in -(-algorithm.setting.batch.num_train // 3)}) > 2
+    for row, norm in enumerate(norms):
+        assert norm == last.get(row, 0)

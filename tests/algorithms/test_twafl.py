@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fgl_bench.algorithms.fedasync import FedAsync
 from fgl_bench.algorithms.twafl import TWAFL
 from fgl_bench.errors import UserError
+from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, watch
@@ -225,3 +226,10 @@ def test_batching_changes_nothing():
 def test_keys_out_of_range_are_refused(changes, message):
     with pytest.raises(UserError, match=message):
         run(method(**changes), trips=6)
+
+
+def test_the_deep_layer_is_the_classifier_whatever_the_network_lists_last():
+    made = method(deep_layers=1)
+    run(made, trips=6, model=GAMLP("auto", 2, 4, 3, 0.0))
+    assert made._deep == ("linear2.weight", "linear2.bias")
+    assert set(made._shallow) >= {"attention.weight", "attention.bias", "slope", "linear0.weight", "linear1.bias"}

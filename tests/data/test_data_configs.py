@@ -23,7 +23,8 @@ YAMLS = [path for group in ("dataset", "split", "scenario/sparsity") for path in
 
 
 def classes(package, base):
-    modules = [import_module(f"{package.__name__}.{module.name}") for module in iter_modules(package.__path__)]
+    names = [module.name for module in iter_modules(package.__path__) if not module.name.startswith("_")]
+    modules = [import_module(f"{package.__name__}.{name}") for name in names]
     found = [kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass) if kind.__module__ == module.__name__]
     return {kind for kind in found if issubclass(kind, base) and kind is not base}
 

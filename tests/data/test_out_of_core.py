@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -164,3 +166,16 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cache_dir: .*cannot be written"):
         build(tmp_path / "file")
+
+
+def test_threads_that_want_the_same_file_make_it_once(tmp_path):
+    made, disk = [], Disk(tmp_path)
+
+    def fill(out):
+        made.append(len(out))
+        time.sleep(0.02)
+        out[:] = np.arange(len(out))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: disk.array("numbers", (9,), np.int64, fill), range(4)))
+    assert made == [9] and all(np.array_equal(array, np.arange(9)) for array in found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -116,3 +118,19 @@ def test_scaffold_divides_by_the_steps_that_a_client_took():
         if client.train.sum() % 2 == 0:  # equal batches: the mean of their means is the mean
             ours, theirs = run.sim.algorithm.variates[0, i], full.sim.algorithm.variates[0, i]
             torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-8)
+
+
+def test_parts_of_clients_with_several_labels_a_node_have_their_rows():
+    rng = np.random.default_rng(0)
+    clients = [replace(make_client(n, seed=n), labels=(rng.random((n, 3)) < 0.5).astype(np.float32)) for n in (9, 6)]
+    batch = Batch(clients, torch.float64, "cpu")
+    epochs = Epochs(batch, 2)
+    order = epochs.order(batch, torch.tensor([3, 4]))
+    seen = [0, 0]
+    for step in range(epochs.steps):
+        part = epochs.part(batch, order, step)
+        place = part.training_nodes.index
+        nodes = part.index.flatten()[place]
+        assert torch.equal(part.training_nodes.labels, batch.labels[place // part.nodes, nodes])
+        seen = [count + int((place // part.nodes == i).sum()) for i, count in enumerate(seen)]
+    assert seen == batch.num_train.tolist()

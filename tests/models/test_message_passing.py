@@ -113,6 +113,14 @@ def test_features_put_in_place_of_the_clients_own_are_not_propagated_beforehand(
     torch.testing.assert_close(logits_of(model, batch, theta, layout), logits_of(model, other, theta, layout), **EXACT)
 
 
+def test_gin_gives_numbers_for_a_client_of_whose_nodes_none_is_there():
+    client = make_client(7)
+    absent = replace(client, edges=client.edges[:, :0], present=np.zeros(7, dtype=bool))
+    model = GIN(4, 2, 0.0, "batch", "mlp")
+    layout = model.layout(FEATURES, CLASSES)
+    assert run(model, Batch([absent, client], torch.float64, "cpu"), random_models(layout, 2), layout)[1].logits.isfinite().all()
+
+
 def test_gin_normalises_over_every_clients_own_nodes():
     clients, model = [make_client(7), make_client(1), make_client(12)], GIN(4, 1, 0.0, "batch", "linear")
     layout = model.layout(FEATURES, CLASSES)

@@ -16,7 +16,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone, Parameters
 
 # A method with hooks of these does to clients' graphs or losses what only one method can do.
-EXCLUSIVE = ("federate", "regraph", "prelude", "local_loss")
+EXCLUSIVE = ("federate", "regraph", "prelude", "local_loss", "stage", "train", "observe")
 
 
 @dataclass
@@ -55,6 +55,9 @@ class Composed(Algorithm):
     @property
     def begins_afresh(self) -> bool:
         return self.server.begins_afresh
+
+    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        return self.server.node_bytes(nodes, num_classes, itemsize)
 
     def backbone(self, model: Backbone) -> Backbone:
         return self.server.backbone(model)

@@ -15,7 +15,7 @@ from fgl_bench.algorithms.base import Setting, Stage
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.topology import propagate
 from fgl_bench.engine.batch import Batch, gcn_operator
-from fgl_bench.engine.mixing import Mixing
+from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.training import LocalStep
 from fgl_bench.errors import UserError
 from fgl_bench.seeding import derive_seed, generator
@@ -68,6 +68,10 @@ class AdaFGL(FedAvg):
     fusion: Literal["soft", "hard"]
     max_nodes: int
 
+    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        # Of all pairs: the propagation and the similarities; what attention over them holds for its gradient.
+        return 2 * itemsize * nodes**2, 14 * itemsize * nodes**2
+
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         ranges = {"federated_rounds": (0, None), "label_steps": (0, None), "hops": (0, None), "width": (1, None)}
@@ -119,11 +123,7 @@ class AdaFGL(FedAvg):
         return torch.dot(each, train.weights) + (away.sum(1) / batch.valid.sum(1)).sum()
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        if not self.personal:
-            return super().mix(reports, arrived)
-        seeds, clients = arrived.shape
-        own = torch.eye(clients, dtype=torch.float64, device=arrived.device).expand(seeds, clients, clients)
-        return Mixing(own, None if self.setting.full_participation else arrived)
+        return alone(arrived) if self.personal else super().mix(reports, arrived)
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         federated = min(rounds, self.federated_rounds) * (trips // max(rounds, 1))

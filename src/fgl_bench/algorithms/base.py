@@ -207,6 +207,10 @@ class Algorithm:
         """The federation that is batched and trained; another one than the given where clients do not stay apart."""
         return federation
 
+    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        """Bytes per replica, for n padded nodes, that the method keeps, and that its reports take at their peak (for the estimate)."""
+        return 0, 0
+
     def backbone(self, model: Backbone) -> Backbone:
         """The network that clients train: ``model``, or one around it, for a method with parameters besides the backbone's."""
         return model

@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms._cross_client import CrossClient
 from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.cross_client import CrossClient
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.errors import UserError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -19,4 +20,8 @@ class FedAvg(Algorithm):
     """
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        return Mixing(normalise(self.setting.weights, arrived)[:, None])
+        return self._everybody if self.setting.full_participation else Mixing(normalise(self.setting.weights, arrived)[:, None])
+
+    @cached_property
+    def _everybody(self) -> Mixing:
+        return Mixing(normalise(self.setting.weights)[:, None])

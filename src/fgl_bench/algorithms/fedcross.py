@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.cross_client import CrossClient
+from fgl_bench.algorithms._cross_client import CrossClient
 from fgl_bench.engine.halo import Level
 from fgl_bench.engine.sampling import largest
 from fgl_bench.errors import UserError
@@ -30,6 +30,10 @@ class FedCross(CrossClient):
         super().__post_init__()
         if self.fanout_remote is not None and self.fanout_remote < 1:
             raise UserError(f"algorithm.fanout_remote={self.fanout_remote}: must be null or at least 1")
+
+    @property
+    def scored(self) -> bool:
+        return self.sampling == "attention" and not (self.fanout is None and self.fanout_remote is None)
 
     def choose(self, number: int, level: Level, allowed: Tensor, scores: Tensor | None, noise: Tensor) -> Tensor:
         near = super().choose(number, level, allowed & ~level.remote, scores, noise)

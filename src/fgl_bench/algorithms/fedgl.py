@@ -49,6 +49,7 @@ class FedGL(Composed):
         neighbours: entries kept in a row of it.
     """
 
+    multilabel: ClassVar[bool] = False
     own_operators: ClassVar[int] = 1
 
     weight: float
@@ -68,8 +69,6 @@ class FedGL(Composed):
             if getattr(self, key) < least:
                 raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: {least} and more")
         batch, self.round = setting.batch, 0
-        if batch.labels.ndim > 2:
-            raise UserError("algorithm=fedgl makes one pseudo label a node; this dataset has several labels a node")
         self.union = Union(batch, len(setting.seeds))
         self.sizes = batch.num_nodes.reshape(len(setting.seeds), -1)
         self.fused: dict[str, Tensor] = {}

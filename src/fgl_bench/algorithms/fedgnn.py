@@ -61,7 +61,9 @@ class FedGNN(FedAvg):
 
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, GCN) or model.layers < 2:
-            raise UserError("algorithm=fedgnn needs a second graph convolution to put neighbours into; use model=gcn with model.layers >= 2")
+            raise UserError(
+                "algorithm=fedgnn needs a second graph convolution to put neighbours into; use model=gcn with model.layers >= 2"
+            )
         return Expanded(model)
 
     def prepare(self, setting: Setting) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms._cross_client import CrossClient
 from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.cross_client import CrossClient
 from fgl_bench.engine.ddpg import Agents
 from fgl_bench.engine.halo import Level
 from fgl_bench.engine.mixing import Mixing, normalise
@@ -48,6 +48,10 @@ class FedGraph(CrossClient):
         super().__post_init__()
         if self.most < 1 or self.components < 1 or self.noise < 0:
             raise UserError(f"algorithm.most={self.most}, components={self.components}, noise={self.noise}: at least 1, 1 and 0")
+
+    @property
+    def scored(self) -> bool:
+        return self.sampling == "attention"
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

@@ -63,6 +63,9 @@ class FedIIH(Algorithm):
     inference: Literal["free", "learned"]
     inference_layers: int
 
+    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        return 0, (4 * itemsize * nodes**2 if self.elbo_weight else 0)  # the decoder's pairs
+
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, DisenGCN):
             raise UserError(f"algorithm=fediih needs latent factors, which {type(model).__name__} has not; allowed: model=disengcn")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.errors import UserError
 
@@ -28,11 +28,10 @@ class FedPer(FedAvg):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        layers = layer_names(setting.layout)
+        layers = setting.model.chain(setting.layout)
         if not 0 <= self.personal_layers <= len(layers):
             raise UserError(f"algorithm.personal_layers={self.personal_layers}: allowed for this model: 0 to {len(layers)}")
-        base = layers[: len(layers) - self.personal_layers]
-        self.shared = tuple(name for name in setting.layout.shapes if layer_of(name) in base)
+        self.shared = tuple(chain.from_iterable(layers[: len(layers) - self.personal_layers]))
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         everything = len(self.shared) == len(self.setting.layout.shapes)
@@ -41,13 +40,3 @@ class FedPer(FedAvg):
     def traffic(self) -> Traffic:
         base = {"base": sum(self.setting.layout.numel(name) for name in self.shared)}
         return Traffic(upload=base, download=base)
-
-
-def layer_of(name: str) -> str:
-    """``conv0.weight`` belongs to ``conv0``."""
-    return name.rpartition(".")[0] or name
-
-
-def layer_names(layout: ParameterLayout) -> list[str]:
-    """The layers in the order of the network, from the input on."""
-    return list(dict.fromkeys(layer_of(name) for name in layout.shapes))

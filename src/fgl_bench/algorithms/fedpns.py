@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fgl_bench.algorithms.cross_client import CrossClient
+from fgl_bench.algorithms._cross_client import CrossClient
 
 
 @dataclass

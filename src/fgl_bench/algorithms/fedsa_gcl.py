@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Message, Server, Traffic, Upload
 from fgl_bench.algorithms.topology import (
+    STATISTICS,
     hybrid_moments,
     labels_propagated,
     propagate,
@@ -77,6 +78,9 @@ class FedSAGCL(Algorithm):
     @property
     def merges_before_upload(self) -> bool:
         return self.merge == "before_upload"
+
+    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        return 0, STATISTICS * nodes * num_classes
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         soft = torch.softmax(trips.output.logits, -1)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NoReturn
+from typing import ClassVar, Literal
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms._composition import Composed
+from fgl_bench.algorithms._mending import MendedGraph, mended
+from fgl_bench.algorithms._neighgen import Neighbourhoods, generator_layout, hidden_nodes, impair, initial, padded
 from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.adam import Adam
-from fgl_bench.engine.batch import Batch, DenseBlocks, Operator, adjacency, gcn_operator, mean_operator, plain_operator
+from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
-from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, alone, normalise
 from fgl_bench.engine.noise import normal, uniform
-from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
 from fgl_bench.errors import UserError
 from fgl_bench.models.graphsage import GraphSAGE
@@ -112,7 +110,7 @@ class FedSagePlus(Composed):
             return
         self.streams = torch.tensor([derive_seed(seed, "fedsage_plus", i) for seed in setting.seeds for i in range(clients)])
         self.steps = torch.zeros(batch.size, dtype=torch.int64)
-        rows = [_initial(self.encoder, self.layout, seed).expand(clients, -1) for seed in setting.seeds]
+        rows = [initial(self.encoder, self.layout, seed).expand(clients, -1) for seed in setting.seeds]
         self.generators = torch.cat(rows).to(batch.device, batch.dtype).contiguous()
         lr = setting.lr if self.gen_lr is None else self.gen_lr
         self.adam = Adam(batch.size, self.layout.size, lr, self.gen_weight_decay, batch.dtype, batch.device)
@@ -127,9 +125,9 @@ class FedSagePlus(Composed):
         impaired = [impair(client, away, self.max_neighbours) for client, away in zip(batch.clients, hidden, strict=True)]
         self.impaired = Batch([graph for graph, _, _ in impaired], batch.dtype, batch.device)
         self.impaired.features = batch.features
-        self.kept = _padded([~away for away in hidden], batch.nodes, False).to(batch.device)
-        self.missing = _padded([count for _, count, _ in impaired], batch.nodes, 0)
-        self.targets = _padded([ids for _, _, ids in impaired], batch.nodes, 0).numpy()
+        self.kept = padded([~away for away in hidden], batch.nodes, False).to(batch.device)
+        self.missing = padded([count for _, count, _ in impaired], batch.nodes, 0)
+        self.targets = padded([ids for _, _, ids in impaired], batch.nodes, 0).numpy()
         self._parts: dict[tuple[int, ...], Batch] = {tuple(range(batch.size)): self.impaired}
 
     def _check(self) -> None:
@@ -160,10 +158,7 @@ class FedSagePlus(Composed):
         return graphs
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        if not self.federated:
-            same = torch.eye(arrived.shape[1], dtype=torch.float64, device=arrived.device).expand(len(arrived), -1, -1)
-            return Mixing(same, receivers=None if self.setting.full_participation else arrived)
-        return super().mix(reports, arrived)
+        return super().mix(reports, arrived) if self.federated else alone(arrived)
 
     @property
     def federated(self) -> bool:
@@ -266,7 +261,7 @@ class FedSagePlus(Composed):
     def _feature_loss(self, features: Tensor, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
         """``L_f + sum_j L_f^{ij}`` of these replicas, summed."""
         n, clients, p = batch.nodes, self.setting.num_clients, self.max_neighbours
-        train = _padded([client.train for client in batch.clients], n, False).numpy()
+        train = padded([client.train for client in batch.clients], n, False).numpy()
         missing = self.missing[rows].numpy()
         at, v = np.nonzero(train & (missing > 0))
         if not at.size:
@@ -304,256 +299,3 @@ class FedSagePlus(Composed):
 
 
 WEIGHTINGS = {"uniform": lambda method, arrived: arrived.double(), "samples": lambda method, arrived: method.setting.weights}
-
-
-def _padded(rows: Sequence[np.ndarray], nodes: int, fill: int) -> Tensor:
-    out = np.full((len(rows), nodes, *rows[0].shape[1:]), fill, dtype=rows[0].dtype)
-    for row, values in zip(out, rows, strict=True):
-        row[: len(values)] = values
-    return torch.from_numpy(out)
-
-
-# ---- what is hidden, and what others look like
-
-
-def hidden_nodes(client: ClientGraph, share: float, draw: np.random.Generator, mask: str = "val") -> np.ndarray:
-    """``[n]`` bool: ``round(share |val|)`` of the validation nodes (or of those of another mask)."""
-    hidden, nodes = np.zeros(client.num_nodes, dtype=bool), np.flatnonzero(getattr(client, mask))
-    hidden[draw.permutation(nodes)[: round(share * nodes.size)]] = True
-    return hidden
-
-
-def impair(client: ClientGraph, hidden: np.ndarray, most: int) -> tuple[ClientGraph, np.ndarray, np.ndarray]:
-    """The client without the edges of ``hidden`` nodes; ``[n]`` hidden neighbours of every kept node; ``[n, most]`` the first of them.
-
-    Hidden nodes keep their place, cut off and out of the loss, so that ids stay.
-    """
-    row, column = client.edges
-    stays, lost = ~hidden[row] & ~hidden[column], ~hidden[row] & hidden[column]
-    order = np.lexsort((column[lost], row[lost]))
-    source, target = row[lost][order], column[lost][order]
-    count = np.bincount(source, minlength=client.num_nodes)
-    rank = np.arange(source.size) - (np.cumsum(count) - count)[source]
-    first = np.zeros((client.num_nodes, most), dtype=np.int64)
-    first[source[rank < most], rank[rank < most]] = target[rank < most]
-    return replace(client, edges=np.ascontiguousarray(client.edges[:, stays]), train=client.train & ~hidden), count, first
-
-
-class Neighbourhoods:
-    """The features and neighbours of all nodes of all replicas, on the host, as targets of generated features.
-
-    Attributes:
-        offsets: ``[B]``, where each replica's nodes start.
-    """
-
-    def __init__(self, clients: Sequence[ClientGraph], per_seed: int):
-        self.per_seed = per_seed
-        sizes = np.array([client.num_nodes for client in clients])
-        self.offsets = np.cumsum(sizes) - sizes
-        self.features = sp.vstack([sp.csr_matrix(client.features, dtype=np.float64) for client in clients]).tocsr()
-        edges = np.concatenate([client.edges + offset for client, offset in zip(clients, self.offsets, strict=True)], 1)
-        edges = edges[:, np.lexsort((edges[1], edges[0]))]
-        self.columns = np.append(edges[1], 0)
-        self.degree = np.bincount(edges[0], minlength=sizes.sum())
-        self.start = np.cumsum(self.degree) - self.degree
-        self.joined = np.append(np.flatnonzero(self.degree), 0)
-        owner = np.repeat(np.arange(sizes.size), sizes)
-        self.count = np.bincount(owner[self.degree > 0], minlength=sizes.size)
-        self.first = np.cumsum(self.count) - self.count
-
-    def draw(self, seeds: np.ndarray, node: np.ndarray, neighbour: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Random neighbourhoods in every client of the seed, with replacement.
-
-        Args:
-            seeds: ``[T]``.
-            node, neighbour: uniform draws ``[T, C]`` and ``[T, C, P]``.
-
-        Returns:
-            node ids ``[T, C, P]``, and ``[T, C]`` bool, whether the client has a neighbourhood at all.
-        """
-        replicas = seeds[:, None] * self.per_seed + np.arange(self.per_seed)
-        exists = self.count[replicas] > 0
-        chosen = self.joined[np.where(exists, self.first[replicas] + (node * self.count[replicas]).astype(np.int64), 0)]
-        return self.columns[self.start[chosen][..., None] + (neighbour * self.degree[chosen][..., None]).astype(np.int64)], exists
-
-    def nearest(self, generated: Tensor, ids: np.ndarray, valid: np.ndarray) -> Tensor:
-        """``[T, C, P]``: each generated row's mean squared distance to the nearest valid target; 0 where there is none.
-
-        Args:
-            generated: ``[T, P, F]``.
-            ids, valid: ``[T, C, K]`` targets.
-        """
-        t, p, width = generated.shape
-        targets = self.features[ids.ravel()]
-        square = np.asarray(targets.multiply(targets).sum(1)).reshape(ids.shape)
-        # Each target is a sparse row that meets the generated rows of its own node only.
-        shift = np.repeat(np.arange(t).repeat(ids[0].size) * width, np.diff(targets.indptr))
-        block = sp.csr_matrix((targets.data, targets.indices + shift, targets.indptr), shape=(ids.size, t * width))
-        product = BlockSparse.stack([block], ids.size, t * width, generated.dtype, generated.device)
-        dots = (product @ generated.mT.reshape(1, t * width, p)).view(*ids.shape, p)
-        square, valid = (torch.from_numpy(x).to(generated.device) for x in (square, valid))
-        distance = (generated.square().sum(-1)[:, None, None] - 2 * dots + square[..., None].to(dots.dtype)) / width
-        distance = torch.where(valid[..., None], distance, torch.inf).min(2).values
-        return torch.where(valid.any(2)[..., None], distance, 0.0)
-
-
-# ---- the generators
-
-
-def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Sequence[int], most: int) -> ParameterLayout:
-    """Encoder, degree head and feature head."""
-    shapes = dict(encoder.layout(features, latent).shapes)
-    shapes["degree.weight"], shapes["degree.bias"] = (latent, 1), (1,)
-    widths = [latent, *hidden, most * features]
-    for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
-        shapes[f"feature{i}.weight"], shapes[f"feature{i}.bias"] = (wide, narrow), (narrow,)
-    return ParameterLayout(shapes, inputs=("conv0.weight",))
-
-
-def _initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
-    """One row ``[P]``: matrices and biases uniform within 1/sqrt(in), but for the degree's bias of 1."""
-    parameters = encoder.initialise(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator")))
-    # From a negative bias the ReLU would be dead in every node, and nothing would ever be learnt.
-    parameters["degree.bias"].fill_(1.0)
-    return layout.pack(parameters)
-
-
-# ---- mended graphs
-
-
-class _Interleaved:
-    """Every real node's features and those of its P places, ``[k, n, P, F]``, in turn."""
-
-    def __init__(self, real: BlockSparse | DenseBlocks, generated: Tensor):
-        self.real, self.generated = real, generated
-
-    def __matmul__(self, weight: Tensor) -> Tensor:
-        made = torch.bmm(self.generated.flatten(1, 2), weight).unflatten(1, self.generated.shape[1:3])
-        return torch.cat([(self.real @ weight)[:, :, None], made], 2).flatten(1, 2)
-
-
-class _Limited:
-    """What has not all that a model may ask of a batch or of an operator."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise UserError(f"algorithm=fedsage_plus cannot train this model on graphs being mended, which have no {name}; try model=graphsage")
-
-
-class MendedGraph(_Limited):
-    """Impaired graphs with generated neighbours that still move, for a backbone in place of a Batch; differentiable in the features.
-
-    Nodes: every real one followed by its P places, ``n (1 + P)`` in all (so that the draws of a dropout do not depend on
-    padding); a place is joined with its node, in both directions, where ``slots`` says so.
-
-    Args:
-        features: ``[k, n, P, F]``.
-        slots: ``[k, n, P]`` bool.
-    """
-
-    def __init__(self, batch: Batch, features: Tensor, slots: Tensor):
-        self.batch, self.slots = batch, slots.to(features.dtype)
-        self.features = _Interleaved(batch.features, features)
-        degree = (batch.degree + self.slots.sum(-1))[..., None]
-        self.degree = torch.cat([degree, self.slots], 2).flatten(1, 2)
-        self.valid = torch.cat([batch.valid[..., None], slots], 2).flatten(1, 2)
-
-    def real(self, x: Tensor) -> Tensor:
-        """The real nodes' rows, ``[k, n (1 + P), h]`` to ``[k, n, h]``."""
-        return x.unflatten(1, (self.batch.nodes, -1))[:, :, 0]
-
-    def neighbours(self, x: Tensor) -> Tensor:
-        """The sum over the neighbours, ``[k, n (1 + P), h]`` to the same."""
-        slots, made, real = self.slots[..., None], x.unflatten(1, (self.batch.nodes, -1))[:, :, 1:], self.real(x)
-        near = self.batch.operator(adjacency) @ real + (made * slots).sum(2)
-        return torch.cat([near[:, :, None], real[:, :, None] * slots], 2).flatten(1, 2)
-
-    def operator(self, build: Operator) -> _Operator:
-        if build not in OPERATORS:
-            self.__getattr__(build.__name__)
-        return _Operator(self, OPERATORS[build])
-
-
-@dataclass
-class _Operator(_Limited):
-    graph: MendedGraph
-    apply: Callable[[MendedGraph, Tensor], Tensor]
-
-    def __matmul__(self, x: Tensor) -> Tensor:
-        return self.apply(self.graph, x)
-
-
-def _mean(graph: MendedGraph, x: Tensor) -> Tensor:
-    return graph.neighbours(x) / graph.degree.clamp(min=1)[..., None]
-
-
-def _symmetric(graph: MendedGraph, x: Tensor) -> Tensor:
-    scale = (graph.degree + 1).rsqrt()[..., None]
-    return scale * (graph.neighbours(scale * x) + scale * x)
-
-
-def _without_loops(graph: MendedGraph, x: Tensor) -> Tensor:
-    scale = torch.where(graph.degree > 0, graph.degree.clamp(min=1).rsqrt(), 0.0)[..., None]
-    return scale * graph.neighbours(scale * x)
-
-
-OPERATORS = {mean_operator: _mean, gcn_operator: _symmetric, plain_operator: _without_loops, adjacency: MendedGraph.neighbours}
-
-
-class MendedFeatures:
-    """Input features of mended graphs: the real nodes' as they were, the generated ones' dense.
-
-    Args:
-        real: ``[k, n, F]``, zero in generated nodes.
-        generated: ``[k, g + 1, F]``, the last row zero.
-        place: ``[k, n]`` row of ``generated`` for every node, g for real ones.
-    """
-
-    def __init__(self, real: BlockSparse | DenseBlocks, generated: Tensor, place: Tensor):
-        self.real, self.generated, self.place, self.shape = real, generated, place, real.shape
-
-    def select(self, rows: Sequence[int]) -> MendedFeatures:
-        index = torch.as_tensor(rows, device=self.place.device)
-        return MendedFeatures(self.real.select(rows), self.generated[index], self.place[index])
-
-    def __matmul__(self, weight: Tensor) -> Tensor:
-        made = torch.bmm(self.generated, weight)
-        return self.real @ weight + made.gather(1, self.place[..., None].expand(-1, -1, made.shape[2]))
-
-
-def mended(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor]) -> Batch:
-    """``batch`` with ``slots[i, v]`` new neighbours of node v of replica i, whose features are ``generated[i]`` in order of v."""
-    clients = [_extended(client, count[: client.num_nodes]) for client, count in zip(batch.clients, slots, strict=True)]
-    most = max(len(rows) for rows in generated)
-    if not most:
-        return batch
-    result = Batch(clients, batch.dtype, batch.device)
-    dense = torch.zeros(batch.size, most + 1, batch.features.shape[2], dtype=batch.dtype, device=batch.device)
-    place = np.full((batch.size, result.nodes), most)
-    for i, (rows, client) in enumerate(zip(generated, batch.clients, strict=True)):
-        dense[i, : len(rows)] = rows
-        place[i, client.num_nodes : client.num_nodes + len(rows)] = np.arange(len(rows))
-    result.features = MendedFeatures(result.features, dense, torch.from_numpy(place).to(batch.device))
-    return result
-
-
-def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
-    """``client`` with ``count[v]`` featureless neighbours of node v after its own nodes; they have no label and no mask."""
-    real = np.repeat(np.arange(client.num_nodes), count)
-    made = client.num_nodes + np.arange(real.size)
-    edges = np.concatenate([client.edges, np.stack([real, made]), np.stack([made, real])], 1)
-    if sp.issparse(client.features):
-        features = client.features.tocsr(copy=True)
-        features.resize(client.num_nodes + real.size, features.shape[1])
-    else:
-        features = np.concatenate([client.features, np.zeros((real.size, client.features.shape[1]), client.features.dtype)])
-    masks = {name: np.append(getattr(client, name), np.zeros(real.size, dtype=bool)) for name in ("train", "val", "test")}
-    return ClientGraph(
-        nodes=np.append(client.nodes, np.full(real.size, -1)),
-        features=features,
-        edges=np.ascontiguousarray(edges[:, np.lexsort((edges[1], edges[0]))]),
-        labels=np.append(client.labels, np.full(real.size, -1)),
-        present=None if client.present is None else np.append(client.present, np.ones(real.size, dtype=bool)),
-        **masks,
-    )

@@ -44,8 +44,9 @@ class GCFLPlus(ClusteredAveraging):
         self.series = torch.full(shape, torch.nan, dtype=torch.float64, device=setting.batch.device)
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
-        if step.epoch == self.setting.local_epochs - 1:
-            self._norm = self.part(gradient).norm(dim=1)
+        norm = self.part(gradient).norm(dim=1)
+        # In mini-batches some clients sit the last ones out.
+        self._norm = torch.where(step.batch.valid.any(1), norm, self._norm) if step.epoch else norm
         return gradient
 
     def report(self, trips: Trips) -> dict[str, Tensor]:

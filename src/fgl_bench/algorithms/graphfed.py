@@ -26,7 +26,8 @@ class GraphFed(FedCross):
 
     ``theta_a = sum_b s_ab n_b theta_b / sum_b s_ab n_b`` (n_b training nodes) with ``s_ab = 1 / (1 + D_ab)``, 0 where no path joins
     the two, and ``s_aa = 1``. D_ab is the mean length of the shortest paths from nodes of a to nodes of b over the edges between a
-    and b. Clients fetch embeddings of random neighbours before every batch. The server scores the mean of the models.
+    and b. Clients fetch embeddings of random neighbours before every batch. The server scores the mean of
+    the models, weighted by n.
 
     Resolutions: the original's formulas are not public. FedAAS's authors weigh in proportion to D_ab itself, without sizes and the
     own model (``weighting=authors``), which gives the most to the furthest. Paths start at ``sources`` nodes of a client at most.

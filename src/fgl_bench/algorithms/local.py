@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Traffic
-from fgl_bench.engine.mixing import Mixing
+from fgl_bench.engine.mixing import Mixing, alone
 
 
 @dataclass
@@ -22,8 +21,7 @@ class Local(Algorithm):
     scenarios: ClassVar[tuple[str, ...]] = ("sync", "decentralized")
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        seeds, clients = arrived.shape
-        return Mixing(torch.eye(clients, dtype=torch.float64, device=arrived.device).expand(seeds, clients, clients))
+        return alone(arrived)
 
     def traffic(self) -> Traffic:
         return Traffic({}, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -54,15 +55,14 @@ class TWAFL(Algorithm):
         if self.loop < 1 or any(not 0 <= r < self.loop for r in self.exchange_rounds):
             what = f"algorithm.exchange_rounds={list(self.exchange_rounds)} does not fit algorithm.loop={self.loop}"
             raise UserError(f"{what}; allowed: rounds from 0 to loop - 1")
-        layers = list(dict.fromkeys(_layer(name) for name in setting.layout.shapes))
+        layers = setting.model.chain(setting.layout)
         if not 0 <= self.deep_layers < len(layers):
             raise UserError(
                 f"algorithm=twafl: algorithm.deep_layers={self.deep_layers} leaves no shallow layer; "
                 f"allowed for this model: 0 to {len(layers) - 1}"
             )
-        deep = layers[len(layers) - self.deep_layers :]
-        self._shallow = tuple(name for name in setting.layout.shapes if _layer(name) not in deep)
-        self._deep = tuple(name for name in setting.layout.shapes if _layer(name) in deep)
+        shallow = len(layers) - self.deep_layers
+        self._shallow, self._deep = (tuple(chain.from_iterable(part)) for part in (layers[:shallow], layers[shallow:]))
 
     def buffer_size(self) -> int:
         return 1
@@ -103,7 +103,3 @@ class TWAFL(Algorithm):
         newest = stamps[sizes > 0].max() if self.normalise else number
         weights = sizes * np.power(self.base, (stamps - newest).astype(float), where=sizes > 0, out=np.zeros_like(sizes))
         return weights / (weights.sum() if self.normalise else sizes.sum())
-
-
-def _layer(name: str) -> str:
-    return name.rpartition(".")[0]

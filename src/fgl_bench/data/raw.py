@@ -8,6 +8,8 @@ import pickle
 import shutil
 import tempfile
 import urllib.request
+import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,6 +118,21 @@ def place(dataset: str, temporary: Path, wanted: Path) -> None:
         raise UserError(f"dataset={dataset}: {wanted} cannot be written ({one_line(error)}); {ELSEWHERE}") from None
 
 
+def unpack(dataset: str, archive: Path, member: Callable[[Path], str], wanted: list[Path]) -> None:
+    """Puts the files ``wanted`` of a downloaded zip archive where they belong; ``member`` is how a file's entry in it ends."""
+    parts = [archive.with_name(path.name) for path in wanted]
+    try:
+        with zipfile.ZipFile(archive) as content:
+            for part, path in zip(parts, wanted, strict=True):
+                (entry,) = (name for name in content.namelist() if f"/{name}".endswith(member(path)))
+                with content.open(entry) as source, part.open("wb") as out:
+                    shutil.copyfileobj(source, out)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"dataset={dataset}: the downloaded archive is damaged ({one_line(error)}); try again") from None
+    for part, path in zip(parts, wanted, strict=True):
+        place(dataset, part, path)
+
+
 @contextmanager
 def reading(dataset: str, path: Path) -> Iterator[None]:
     """Turns whatever a parser raises on a damaged file into one line that names the file."""
@@ -157,18 +174,19 @@ def read_csr_graph(dataset: str, path: Path) -> tuple[sp.csr_matrix, np.ndarray,
     keys = [f"{matrix}_{part}" for matrix in ("attr", "adj") for part in CSR_PARTS]
     arrays = read_arrays(dataset, path, [*keys, "labels"])
     with reading(dataset, path):
-        features = _csr(arrays, "attr").astype(np.float32)
+        features = csr(arrays, "attr_").astype(np.float32)
         features.sum_duplicates()
         features.data[features.data > 0] = 1
-        links = _csr(arrays, "adj").tocoo()
+        links = csr(arrays, "adj_").tocoo()
         labels = arrays["labels"].astype(np.int64)
         if not features.shape[0] == links.shape[0] == links.shape[1] == labels.shape[0]:
             raise ValueError(f"{features.shape[0]} feature rows, {links.shape} adjacency, {labels.shape[0]} labels")
     return features, links.row, links.col, labels
 
 
-def _csr(arrays: dict[str, np.ndarray], name: str) -> sp.csr_matrix:
-    data, indices, indptr, shape = (arrays[f"{name}_{part}"] for part in CSR_PARTS)
+def csr(arrays: dict[str, np.ndarray], prefix: str = "") -> sp.csr_matrix:
+    """The checked matrix of the arrays ``<prefix>data`` and so on; raises ValueError."""
+    data, indices, indptr, shape = (arrays[f"{prefix}{part}"] for part in CSR_PARTS)
     matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(int(size) for size in shape))
     matrix.check_format(full_check=True)
     return matrix

@@ -16,9 +16,15 @@ EVALUATIONS = ("clean", "observed")
 
 
 class Sparsity(Protocol):
-    """Takes something away from one client's graph; ``evaluation`` says which of the two graphs is scored."""
+    """Takes something away from one client's graph.
+
+    Attributes:
+        evaluation: which of the two graphs is scored.
+        alters_graph: whether features or edges are other ones afterwards, not only masks.
+    """
 
     evaluation: str
+    alters_graph: ClassVar[bool]
 
     def apply(self, client: ClientGraph, rng: np.random.Generator) -> ClientGraph: ...
 
@@ -28,6 +34,7 @@ class NoSparsity:
     """Nothing is taken away."""
 
     evaluation: ClassVar[str] = "clean"
+    alters_graph: ClassVar[bool] = False
 
     def apply(self, client: ClientGraph, rng: np.random.Generator) -> ClientGraph:
         return client
@@ -36,6 +43,8 @@ class NoSparsity:
 @dataclass
 class _Rated:
     """A share ``rate`` is taken away; evaluation uses the ``clean`` graph or the ``observed`` one."""
+
+    alters_graph: ClassVar[bool] = True
 
     rate: float
     evaluation: str
@@ -48,6 +57,8 @@ class _Rated:
 @dataclass
 class LabelSparsity(_Rated):
     """``round(rate * |train|)`` training nodes lose their label (they leave the train mask); not per class."""
+
+    alters_graph: ClassVar[bool] = False
 
     def apply(self, client: ClientGraph, rng: np.random.Generator) -> ClientGraph:
         training = np.flatnonzero(client.train)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import mmap
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,9 @@ FORMAT = 1
 
 BLOCK_BYTES = 1 << 26
 """What is read or written at a time."""
+
+# Seeds that are trained side by side, in threads, may want the same file at the same time.
+_writing = threading.RLock()
 
 Fill = Callable[[np.ndarray], None]
 
@@ -53,17 +57,18 @@ class Disk:
 
     def array(self, name: str, shape: Sequence[int], dtype: Any, fill: Fill) -> np.ndarray:
         path, part = self.folder / f"{name}.npy", self.folder / f"{name}.{os.getpid()}.part"
-        try:
-            if not path.is_file():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._write(part, tuple(shape), np.dtype(dtype), fill)
-                os.replace(part, path)
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        except OSError as error:
-            raise UserError(f"cache_dir: {path} cannot be written or read ({error.strerror or error})") from error
-        finally:
-            with suppress(OSError):
-                part.unlink()
+        with _writing:
+            try:
+                if not path.is_file():
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    self._write(part, tuple(shape), np.dtype(dtype), fill)
+                    os.replace(part, path)
+                return np.load(path, mmap_mode="r", allow_pickle=False)
+            except OSError as error:
+                raise UserError(f"cache_dir: {path} cannot be written or read ({error.strerror or error})") from error
+            finally:
+                with suppress(OSError):
+                    part.unlink()
 
     def _write(self, part: Path, shape: tuple[int, ...], dtype: np.dtype, fill: Fill) -> None:
         out = np.lib.format.open_memmap(part, "w+", dtype, shape)  # zeros

@@ -68,9 +68,8 @@ def attend(graph: BlockSparse, values: Tensor, scores: Tensor, keep: Tensor | No
 def per_edge(graph: BlockSparse, heads: int, dropout: Callable[[Tensor], Tensor]) -> Tensor:
     """Dropout factors ``[H, E]``: ``dropout`` on ones; an edge's draw depends on its place within its replica only."""
     edges, (k, r, _) = graph.edges, graph.shape
-    counts = np.diff(edges.bounds)
-    most = int(counts.max(initial=0))
-    starts = torch.from_numpy(np.arange(k) * most - edges.bounds[:-1]).to(edges.target.device)
+    most = int(np.diff(edges.bounds).max(initial=0))
+    starts = torch.arange(k, device=edges.target.device) * most - edges.into[:-1:r]
     ones = torch.ones(k, most, heads, device=graph.bags.values.device, dtype=graph.bags.values.dtype)
     place = torch.arange(edges.target.numel(), device=edges.target.device) + starts[edges.target // r]
     return dropout(ones).flatten(0, 1).index_select(0, place).mT.contiguous()

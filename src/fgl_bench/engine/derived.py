@@ -27,6 +27,11 @@ class Derived:
     def copies(self) -> int:
         raise NotImplementedError  # abstract
 
+    @property
+    def key(self) -> str:
+        """What tells this from others, the same in every process: files are named by it."""
+        return repr(self)
+
     def sources(self, client: ClientGraph) -> tuple[object, ...]:
         """The arrays (and floats) that the result depends on: clients that share them (one partition, several seeds) share the result."""
         return client.features, client.edges
@@ -51,7 +56,7 @@ def fill(build: Derived, client: ClientGraph, out: np.ndarray) -> None:
         return
     others = [source for source in build.sources(client) if not isinstance(source, np.memmap)]
     held = [source if isinstance(source, float) else digest(source) for source in others]
-    folder = client.folder / f"{type(build).__name__.lower()}_{name_of(repr(build), out.dtype.str, held)}"
+    folder = client.folder / f"{type(build).__name__.lower()}_{name_of(build.key, out.dtype.str, held)}"
     name = f"from_node_{client.nodes[0]}_with_{client.edges.shape[1]}_edges"
     made = Disk(folder).array(name, out.shape, out.dtype, lambda new: build.fill(client, new))
     out[:] = made
@@ -70,7 +75,10 @@ class DerivedBlocks:
         values: ``[U, L, n, F]``, zero in padding.
         owner: host ``[k]``, which of the U clients each replica is.
         shape: (k, L, n, F).
+        training_rows: kept here by ``engine.filtering``.
     """
+
+    training_rows: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __init__(self, values: Tensor, owner: Sequence[int]):
         self.values, self.owner = values, np.asarray(owner)
@@ -89,11 +97,12 @@ class DerivedBlocks:
         return cls(values.to(device), owner)
 
     @cached_property
-    def _rows(self) -> Tensor:
+    def rows(self) -> Tensor:
+        """:attr:`owner` on the device."""
         return torch.as_tensor(self.owner, device=self.values.device)
 
     @cached_property
-    def _times(self) -> int:
+    def times(self) -> int:
         """S where the owners are 0..U-1 in order, S times over; else 0."""
         times = len(self.owner) // len(self.values)
         return times if np.array_equal(self.owner, np.tile(np.arange(len(self.values)), times)) else 0
@@ -106,20 +115,25 @@ class DerivedBlocks:
         else:
             values = self.values[torch.as_tensor(wanted, device=self.values.device)]
         found = DerivedBlocks(values, owner)
-        return found if found._times else DerivedBlocks(found.stacked(), range(len(owner)))
+        return found if found.times else DerivedBlocks(found.stacked(), range(len(owner)))
 
     def stacked(self) -> Tensor:
         """``[k, L, n, F]``; a copy only where replicas share a client."""
-        return self.values if self._times == 1 else self.values[self._rows]
+        return self.values if self.times == 1 else self.values[self.rows]
+
+    @cached_property
+    def copied(self) -> Tensor:
+        """:meth:`stacked`, made once."""
+        return self.stacked()
 
     def take(self, index: Tensor) -> DerivedBlocks:
         """The rows ``index [k, m]`` of every replica, as blocks of m nodes."""
         k, m = index.shape
-        return DerivedBlocks(self.values.transpose(1, 2)[self._rows[:, None].expand(k, m), index].transpose(1, 2), range(k))
+        return DerivedBlocks(self.values.transpose(1, 2)[self.rows[:, None].expand(k, m), index].transpose(1, 2), range(k))
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         """``[k, L, F, h]`` to ``[k, L, n, h]``, each matrix with its own weight."""
-        (k, copies, nodes, width), times, h = self.shape, self._times, weight.shape[3]
+        (k, copies, nodes, width), times, h = self.shape, self.times, weight.shape[3]
         if times > 1:  # replicas of one client: its matrix is read once, against all their weights
             weight = weight.unflatten(0, (times, -1)).permute(1, 2, 3, 0, 4).flatten(3)
             out = torch.bmm(self.values.flatten(0, 1), weight.flatten(0, 1))

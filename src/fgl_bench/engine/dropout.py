@@ -9,22 +9,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 _LANES = 4  # 16-bit draws in one 64-bit word
+_counters: dict[torch.device, Tensor] = {}
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical right shift of signed 64-bit integers."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+    """Logical right shift of signed 64-bit integers; a new tensor."""
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def mix(x: Tensor) -> Tensor:
     """The finaliser of SplitMix64 (Steele et al., OOPSLA 2014), element-wise on int64."""
-    x = (x ^ _shift(x, 30)) * _MIX_1
-    x = (x ^ _shift(x, 27)) * _MIX_2
-    return x ^ _shift(x, 31)
+    x = _shift(x, 30).bitwise_xor_(x).mul_(_MIX_1)
+    x = _shift(x, 27).bitwise_xor_(x).mul_(_MIX_2)
+    return _shift(x, 31).bitwise_xor_(x)
+
+
+def _counter(count: int, device: torch.device) -> Tensor:
+    """``[count]``, the beginning of one sequence a device, which is kept."""
+    held = _counters.get(device)
+    if held is None or len(held) < count:
+        held = _counters[device] = torch.arange(count, device=device) * GOLDEN
+    return held[:count]
 
 
 def uniform16(key: Tensor, nodes: int, units: int) -> Tensor:
@@ -33,14 +42,13 @@ def uniform16(key: Tensor, nodes: int, units: int) -> Tensor:
     The draw of (node, unit) does not depend on ``nodes``.
     """
     words = -(-units // _LANES)
-    counter = torch.arange(nodes * words, device=key.device) * _GOLDEN
-    draws = mix(key[:, None] + counter).view(-1, nodes, words)
+    draws = mix(key[:, None] + _counter(nodes * words, key.device)).view(-1, nodes, words)
     return draws.view(torch.int16)[..., :units]
 
 
 def draws64(key: Tensor, nodes: int) -> Tensor:
     """Independent 64-bit draws ``[k, nodes]`` from one key ``[k]`` a replica; those of a node do not depend on ``nodes``."""
-    return mix(mix(key)[:, None] + torch.arange(nodes, device=key.device) * _GOLDEN)
+    return mix(mix(key)[:, None] + _counter(nodes, key.device))
 
 
 class Dropout:
@@ -60,9 +68,9 @@ class Dropout:
         if threshold == -32768:
             return x
         scale = 65536 / (32768 - threshold) if threshold < 32768 else 0.0
-        self.key = self.key + _GOLDEN
+        self.key = self.key + GOLDEN
         draws = uniform16(mix(self.key), x.shape[1], x.shape[2])
-        return x * ((draws >= threshold).to(x.dtype) * scale)
+        return x * (draws >= threshold).to(x.dtype).mul_(scale)
 
 
 def no_dropout(x: Tensor, rate: float | None = None) -> Tensor:
@@ -72,4 +80,4 @@ def no_dropout(x: Tensor, rate: float | None = None) -> Tensor:
 
 def step_key(stream: Tensor, trip: Tensor, epoch: int) -> Tensor:
     """Keys ``[k]`` of one local step from the replicas' streams ``[k]`` and trip numbers ``[k]``, all int64."""
-    return mix(mix(stream + trip * _GOLDEN) + epoch)
+    return mix(mix(stream + trip * GOLDEN) + epoch)

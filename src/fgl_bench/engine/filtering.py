@@ -64,12 +64,7 @@ def combined(batch: Batch, build: Derived, coefficients: Tensor, dropout=None) -
 
 def _shared(blocks: DerivedBlocks) -> tuple[Tensor, int]:
     """``[U, J, n, F]``, and how many replicas every client has; a copy where they do not lie in seed-major order."""
-    times = blocks._times
-    if times:
-        return blocks.values, times
-    if not hasattr(blocks, "_copy"):
-        blocks._copy = blocks.stacked()
-    return blocks._copy, 1
+    return (blocks.values, blocks.times) if blocks.times else (blocks.copied, 1)
 
 
 def _gather(x: Tensor, times: int) -> Tensor:
@@ -93,9 +88,9 @@ def _reaches(gradient: Tensor, nodes: Tensor) -> bool:
 
 def _training_rows(batch: Batch, build: Derived) -> tuple[Tensor, Tensor, Tensor]:
     """The rows of B at training nodes ``[k, J, t, F]``, where they are ``[k, t]`` and which are real ``[k, t]``; made once a batch."""
-    kept = batch.__dict__.setdefault("_training_rows", {})
-    if build not in kept:
+    blocks = batch.derived(build)
+    if blocks.training_rows is None:
         most = max(1, int(batch.num_train.max()))
         order = batch.train.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
-        kept[build] = (batch.derived(build).take(order).values.contiguous(), order, torch.take_along_dim(batch.train, order, 1))
-    return kept[build]
+        blocks.training_rows = (blocks.take(order).values.contiguous(), order, torch.take_along_dim(batch.train, order, 1))
+    return blocks.training_rows

@@ -17,7 +17,7 @@ from fgl_bench.data.graph import ClientGraph
 UNREACHABLE = -1
 
 
-class Hops(NamedTuple):
+class Distances(NamedTuple):
     """Distances from the m sources of each of k clients.
 
     Attributes:
@@ -45,7 +45,7 @@ def hops(client: ClientGraph, sources: np.ndarray) -> np.ndarray:
     return _search(client.num_nodes, edges.tobytes(), sources.tobytes())
 
 
-def stack(clients: Sequence[ClientGraph], sources: Sequence[np.ndarray], nodes: int, device: torch.device) -> Hops:
+def stack(clients: Sequence[ClientGraph], sources: Sequence[np.ndarray], nodes: int, device: torch.device) -> Distances:
     """The distances of every client from its own sources, padded to ``nodes``."""
     most = max(each.size for each in sources)
     distance = np.full((len(clients), most, nodes), UNREACHABLE, dtype=np.int16)
@@ -53,4 +53,4 @@ def stack(clients: Sequence[ClientGraph], sources: Sequence[np.ndarray], nodes: 
     for i, (client, each) in enumerate(zip(clients, sources, strict=True)):
         distance[i, : each.size, : client.num_nodes] = hops(client, each)
         index[i, : each.size], there[i, : each.size] = each, True
-    return Hops(*(torch.from_numpy(part).to(device) for part in (index, there, distance)))
+    return Distances(*(torch.from_numpy(part).to(device) for part in (index, there, distance)))

@@ -13,6 +13,7 @@ import torch
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
+from fgl_bench.data.served import Served
 from fgl_bench.engine.batch import is_dense
 from fgl_bench.engine.layout import ParameterLayout
 
@@ -41,6 +42,7 @@ class Need:
         step: one replica while it is trained: gradient, activations, dropout masks.
         graphs: features, operators, labels and masks of all C clients; of clients on disk labels and masks, the rest is in ``step``.
         derived: dense features made beforehand of all C clients, of which chunks are views.
+        server: the whole graph where a server holds it, and one forward pass on it.
     """
 
     clients: int
@@ -48,13 +50,14 @@ class Need:
     step: int
     graphs: int
     derived: int = 0
+    server: int = 0
 
     def program(self, seeds: int, replicas: int | None = None) -> int:
         """Bytes of ``seeds`` seeds in one program that trains ``replicas`` at once (None: all).
 
         Chunks hold their graphs once more: a chunk is cut out once and comes again every round.
         """
-        kept = seeds * (self.clients * self.kept + self.graphs + self.derived)
+        kept = seeds * (self.clients * self.kept + self.graphs + self.derived + self.server)
         if replicas is None:
             return kept + seeds * self.clients * self.step
         return kept + seeds * self.graphs + replicas * self.step
@@ -140,7 +143,15 @@ def seed_bytes(
     if on_disk:
         step += max(loaded_bytes(federation.observed, operators, derived, itemsize) for federation in federations)
         dense = 0
-    return Need(clients, model_bytes(layout, stacks, itemsize), step, (1 + copies) * max(sizes.values()), (1 + copies) * dense)
+    served = [federation.server for federation in federations if isinstance(federation, Served)]
+    return Need(
+        clients,
+        kept=model_bytes(layout, stacks, itemsize),
+        step=step,
+        graphs=(1 + copies) * max(sizes.values()),
+        derived=(1 + copies) * dense,
+        server=max((graph_bytes([g], operators, itemsize, device) + g.num_nodes * sum(widths) * itemsize for g in served), default=0),
+    )
 
 
 def keep_freed_memory() -> None:

@@ -62,13 +62,15 @@ class Part(Batch):
         self.whole, self.index = whole, index
         self.clients, self.dtype, self.device, self.on_disk = whole.clients, whole.dtype, whole.device, whole.on_disk
         self.size, self.nodes = whole.size, index.shape[1]
-        self.labels, self.degree = whole.labels.gather(1, index), whole.degree.gather(1, index)
+        several = whole.labels.ndim > 2
+        self.labels = self.take(whole.labels) if several else whole.labels.gather(1, index)
+        self.degree = whole.degree.gather(1, index)
         self.valid = torch.zeros(index.shape, dtype=torch.bool, device=index.device)
         self.valid.view(-1).index_fill_(0, slots, True)
         self.train, self.val, self.test = self.valid, torch.zeros_like(self.valid), torch.zeros_like(self.valid)
         self.num_nodes = self.num_train = sizes
         self.replicas = whole.replicas
-        self.training_nodes = TrainingNodes(slots, self.labels.flatten()[slots], weights)
+        self.training_nodes = TrainingNodes(slots, self.labels.flatten(0, 1)[slots], weights)
 
     def take(self, x: Tensor) -> Tensor:
         """The rows of these nodes, ``[k, n, h]`` to ``[k, m, h]``."""

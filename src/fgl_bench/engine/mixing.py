@@ -83,6 +83,12 @@ class Mixing:
         return mixed if self.receivers is None else torch.where(self.receivers[..., None], mixed, received)
 
 
+def alone(arrived: Tensor) -> Mixing:
+    """The identity: every client goes on with the model that it trained last. ``arrived [S, C]`` gives the shape."""
+    seeds, clients = arrived.shape
+    return Mixing(torch.eye(clients, dtype=torch.float64, device=arrived.device).expand(seeds, clients, clients))
+
+
 @dataclass(frozen=True)
 class Blockwise(Mixing):
     """A matrix for every block of parameters: ``theta'^(b) = M^(b) theta^(b)``; what lies in no block stays each client's own.

@@ -7,9 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.dropout import mix
+from fgl_bench.engine.dropout import draws64
 
-_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+
+def fractions(draws: Tensor) -> Tensor:
+    """Numbers from [0, 1) in steps of 2^-53, float64, from 64-bit draws."""
+    return ((draws >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
 
 
 def uniform(key: Tensor, nodes: int, units: int) -> Tensor:
@@ -17,9 +20,7 @@ def uniform(key: Tensor, nodes: int, units: int) -> Tensor:
 
     The draw of (node, unit) depends neither on ``nodes`` nor on the other replicas.
     """
-    counter = torch.arange(nodes * units, device=key.device) * _GOLDEN
-    draws = mix(mix(key)[:, None] + counter).view(-1, nodes, units)
-    return ((draws >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
+    return fractions(draws64(key, nodes * units)).view(-1, nodes, units)
 
 
 def normal(key: Tensor, nodes: int, units: int, dtype: torch.dtype) -> Tensor:

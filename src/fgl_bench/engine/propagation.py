@@ -85,3 +85,8 @@ class OneHop(Hops):
     @property
     def operator(self) -> Operator:
         return self.by
+
+    @property
+    def key(self) -> str:
+        # A function's repr holds its address.
+        return f"{self.by.__module__}.{self.by.__qualname__} {self.coefficients}"

@@ -5,15 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.dropout import mix
-
-_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+from fgl_bench.engine.dropout import GOLDEN, mix
+from fgl_bench.engine.noise import fractions
 
 
 def gumbel(key: Tensor, number: Tensor, dtype: torch.dtype) -> Tensor:
     """Standard Gumbel draws ``[E]``, each a pure function of its key and number (both ``[E]`` int64)."""
-    draws = mix(mix(key) + number * _GOLDEN)
-    uniform = (((draws >> 11) & ((1 << 53) - 1)).double() + 0.5) * 2.0**-53
+    uniform = fractions(mix(mix(key) + number * GOLDEN)) + 2.0**-54
     return -torch.log(-torch.log(uniform)).to(dtype)
 
 

@@ -55,6 +55,8 @@ class ServedTrainer(Trainer):
 
     def _expand(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
         """``[S, 2]`` to ``[k, 2]``."""
+        if rows == self.everyone:
+            return scores.repeat_interleave(self.shares.shape[1], 0)
         index = torch.tensor([row // self.shares.shape[1] for row in rows], device=scores.device)
         return scores.index_select(0, index)
 

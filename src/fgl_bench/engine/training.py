@@ -56,7 +56,7 @@ class Trips:
 
     Attributes:
         rows: replica numbers (seed * C + client).
-        batch: their graphs, as observed in training.
+        batch: their graphs, as observed in training; None where chunks have been put together.
         received, trained: ``[k, P]`` models before and after the local epochs.
         received_score, trained_score: ``[k, 2]`` summed validation and test scores, where they were asked for.
         reports: what the clients upload besides the model, by name, ``[k, ...]``.
@@ -64,7 +64,7 @@ class Trips:
     """
 
     rows: tuple[int, ...]
-    batch: Batch
+    batch: Batch | None
     model: Backbone
     layout: ParameterLayout
     received: Tensor
@@ -204,7 +204,8 @@ class Trainer:
             return parts[0]
         join = {name: torch.cat([getattr(p, name) for p in parts]) for name in ("received_score", "trained_score") if score}
         reports = {name: torch.cat([p.reports[name] for p in parts]) for name in parts[0].reports}
-        return Trips(rows, self.part(self.batch, rows), self.model, self.layout, received, out, reports=reports, **join)
+        steps = parts[0].steps if isinstance(parts[0].steps, int) else torch.cat([p.steps for p in parts])
+        return Trips(rows, None, self.model, self.layout, received, out, reports=reports, steps=steps, **join)
 
     def _chunk(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, score: bool) -> Trips:
         batch = self.part(self.batch, rows)

@@ -144,3 +144,17 @@ class History:
         """Every client's validation and test score, ``[T, C, 2]``; NaN where it has no such nodes."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.scores[model] / np.where(self.sizes > 0, self.sizes, np.nan)
+
+
+@dataclass
+class Outcome:
+    """What simulating all seeds gave: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count.
+
+    Besides, for methods that say so: costs by name, for every seed, and bytes between clients ``[S, C, C]``.
+    """
+
+    histories: list[History]
+    mixing: dict[int, np.ndarray]
+    similarity: dict[int, np.ndarray]
+    costs: dict[str, list[float]] = field(default_factory=dict)
+    exchanged: np.ndarray | None = None

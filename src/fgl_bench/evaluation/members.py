@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +12,7 @@ from torch import Tensor
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.pooling import Pooled
 from fgl_bench.engine.batch import Batch
-
-Score = Callable[[Tensor, Batch], Tensor]
+from fgl_bench.engine.training import Score
 
 
 class _Nodes(NamedTuple):

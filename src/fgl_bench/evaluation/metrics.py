@@ -14,8 +14,7 @@ from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
-
-Score = Callable[[Tensor, Batch], Tensor]
+from fgl_bench.engine.training import Score
 
 
 def accuracy(logits: Tensor, batch: Batch) -> Tensor:

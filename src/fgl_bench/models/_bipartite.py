@@ -83,14 +83,12 @@ class Convolutions:
         stored: Callable[[int, Level], Tensor],
         keep: Keep,
         dropout: Callable[[Tensor], Tensor],
-        watch: Callable[[int, Level, Messages], None] | None = None,
     ) -> Tensor:
         """The last convolution of ``plan``'s result ``[k, r, h]``, without activation.
 
         Args:
             stored: level number to the store's rows ``[k, c - own, h]`` that it takes.
             keep: the edges ``[E]`` bool of a level that take part, which always include the loops.
-            watch: told every level's messages.
         """
         hidden = None
         for number, level in enumerate(plan.levels):
@@ -103,8 +101,6 @@ class Convolutions:
                 product = lambda weight, sources=sources: linear(sources, weight)  # noqa: E731
                 mine = lambda weight, targets=targets: linear(targets, weight)  # noqa: E731
             sent = self.messages(number, parameters, product, mine, level)
-            if watch is not None:
-                watch(number, level, sent)
             hidden = self.combine(number, parameters, sent, keep(number, level, sent), level)
         return hidden
 

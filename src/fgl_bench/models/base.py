@@ -32,9 +32,11 @@ class Backbone:
 
     Class attributes:
         needs_neighbours: whether a node's logits need its neighbours at run time, so that ``batch_nodes`` makes no sense.
+        beside: layers that are not of the chain from the features to the logits, such as those that weigh hops.
     """
 
     needs_neighbours: ClassVar[bool] = True
+    beside: ClassVar[tuple[str, ...]] = ()
 
     @property
     def drops(self) -> bool:
@@ -44,6 +46,17 @@ class Backbone:
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         """Names and shapes of the parameters."""
         raise NotImplementedError  # abstract
+
+    def chain(self, layout: ParameterLayout) -> list[tuple[str, ...]]:
+        """Names of the parameters of every layer, from the features to the logits (for methods that treat the last ones apart).
+
+        ``conv0.weight`` is of the layer ``conv0``. What is of no layer (slopes, a filter's coefficients), or of one of :attr:`beside`,
+        counts to the first.
+        """
+        layer = {name: name.rpartition(".")[0] for name in layout.shapes}
+        _, *rest = dict.fromkeys(found for found in layer.values() if found and found not in self.beside)
+        late = [tuple(name for name in layer if layer[name] == found) for found in rest]
+        return [tuple(name for name in layer if layer[name] not in rest), *late]
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Unstacked initial parameters (float64): Glorot-uniform matrices, zero biases, as PyG's convolutions have them."""

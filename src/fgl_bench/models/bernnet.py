@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -77,7 +78,7 @@ class BernNet(Spectral):
         return Output(hidden, chebyshev_filter(batch.operator(plain_operator), coefficients, scores))
 
     def _expansion(self, like: Tensor) -> Tensor:
-        return torch.from_numpy(bernstein_in_chebyshev(self.orders)).to(like.device, like.dtype)
+        return _expansion(self.orders, like.device, like.dtype)
 
     def label_basis(self, batch: Batch, labels: Tensor) -> Tensor:
         terms = chebyshev_terms(batch.operator(plain_operator), labels, self.orders + 1)
@@ -86,3 +87,8 @@ class BernNet(Spectral):
     def mean_responses(self, batch: Batch) -> Tensor:
         means = mean_terms(batch, self.orders + 1)
         return self._expansion(means) @ means
+
+
+@lru_cache(maxsize=16)
+def _expansion(orders: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(bernstein_in_chebyshev(orders)).to(device, dtype)

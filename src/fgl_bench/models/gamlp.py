@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,6 +33,8 @@ class GAMLP(Decoupled):
         layers: number of linear layers.
         dropout: probability of zeroing a hidden unit.
     """
+
+    beside: ClassVar[tuple[str, ...]] = ("attention",)
 
     hops: int
     hidden: int

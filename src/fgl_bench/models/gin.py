@@ -112,7 +112,7 @@ def _normalise(x: Tensor, name: str, parameters: Parameters, batch: Batch) -> Te
     if f"{name}_scale" not in parameters:
         return x
     valid = batch.valid.to(x.dtype)
-    share = (valid / valid.sum(1, keepdim=True))[:, None]
+    share = (valid / valid.sum(1, keepdim=True).clamp(min=1))[:, None]
     centred = x - share @ x
     variance = share @ centred.square()
     return centred * ((variance + EPSILON).rsqrt() * parameters[f"{name}_scale"][:, None]) + parameters[f"{name}_shift"][:, None]

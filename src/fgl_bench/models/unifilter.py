@@ -107,7 +107,7 @@ class UniFilter(Spectral):
 
     def mean_responses(self, batch: Batch) -> Tensor:
         blocks = batch.derived(self.build)
-        means = blocks.values.sum(2)[torch.as_tensor(blocks.owner, device=batch.device)]
+        means = blocks.values.sum(2)[blocks.rows]
         return means / batch.valid.sum(1).clamp(min=1)[:, None, None]
 
 

@@ -13,7 +13,7 @@ from fgl_bench.reporting.cells import find, read_cells
 from fgl_bench.reporting.console import amount
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available, plan
 from fgl_bench.reporting.published import Printed, read_published
-from fgl_bench.reporting.tables import MEASURES, READING, Measure, look_up, printed
+from fgl_bench.reporting.tables import MEASURES, Measure, look_up, printed, reading
 
 PAGE = Path(__file__).parent / "page"
 
@@ -90,7 +90,7 @@ def table_data(source: Source, table: Table) -> dict:
         "title": table.title,
         "heading": f"{source.paper.title}, {place}",
         "measure": table.measure,
-        "reading": READING.get(table.measure, READING["accuracy"]).replace("*", ""),
+        "reading": reading(table.measure).replace("*", ""),
         "kinds": list(measure.kinds),
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
         "rows": [{"key": row.key, "title": row.title} for row in table.rows],

@@ -199,15 +199,18 @@ def _put(scratch: Path, folder: Path) -> None:
         except OSError as error:  # a folder that is not empty, or a file
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-        ours = is_complete(folder)
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-replaced-" if ours else f"{folder.name}.kept-", dir=folder.parent))
+        # Out of the way first and looked at then: what lies there may change between a look and a rename.
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-replaced-", dir=folder.parent))
+        found = aside / folder.name
         try:
-            os.replace(folder, aside if folder.is_dir() else aside / folder.name)
+            os.replace(folder, found)
         except FileNotFoundError:  # another process was faster
             aside.rmdir()
             continue
-        if ours:
-            shutil.rmtree(aside, ignore_errors=True)
+        if not is_complete(found):
+            kept = Path(tempfile.mkdtemp(prefix=f"{folder.name}.kept-", dir=folder.parent))
+            os.replace(found, kept if found.is_dir() else kept / folder.name)
+        shutil.rmtree(aside, ignore_errors=True)
     raise OSError(f"{folder} is written by others all the time")
 
 

@@ -202,6 +202,12 @@ READING = {
 }
 
 
+def reading(measure: str) -> str:
+    """How to read a table; of another metric than accuracy as of accuracy."""
+    other = READING["accuracy"].replace("Ours: test accuracy at", f"Ours: test {measure.replace('_', ' ')} in % at")
+    return READING.get(measure, other)
+
+
 def listed(values: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(values))
 
@@ -249,7 +255,7 @@ def notes(
 ) -> tuple[list[str], list[str]]:
     """The paragraphs below the table, and the lines that name what was not run."""
     used = [stored[cell.digest] for cell in planned.values() if cell.digest in stored]
-    paragraphs = [READING[table.measure], *[SENT] * table.with_bytes]
+    paragraphs = [reading(table.measure), *[SENT] * table.with_bytes]
     if table.measure == "trips":
         paragraphs.append("Targets: " + ", ".join(f"{name} {targets[name]:g}" for name in table.datasets if name in targets) + ".")
     if changed:

@@ -6,9 +6,7 @@ publishes are read here directly, in its folder layout: csv tables, and for pape
 
 from __future__ import annotations
 
-import shutil
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from fgl_bench.data.checks import check_graph
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import downloaded, one_line, place, reading
+from fgl_bench.data.raw import downloaded, reading, unpack
 from fgl_bench.data.storage import Disk, blocks, release
 from fgl_bench.errors import UserError
 
@@ -88,21 +86,8 @@ class OGB(Dataset):
         missing = [path for path in raw.files if not path.is_file()]
         if missing:
             with downloaded(self.name, missing[0], lambda: archive) as temporary:
-                self._unpack(temporary, missing)
+                unpack(self.name, temporary, lambda path: f"/raw/{path.name}", missing)
         return raw
-
-    def _unpack(self, archive: Path, wanted: list[Path]) -> None:
-        parts = [archive.with_name(path.name) for path in wanted]
-        try:
-            with zipfile.ZipFile(archive) as content:
-                for part in parts:
-                    (member,) = (entry for entry in content.namelist() if entry.endswith(f"/raw/{part.name}"))
-                    with content.open(member) as source, part.open("wb") as out:
-                        shutil.copyfileobj(source, out)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise UserError(f"dataset={self.name}: {self.choose(ARCHIVES)} is damaged ({one_line(error)}); try again") from None
-        for part, path in zip(parts, wanted, strict=True):
-            place(self.name, part, path)
 
 
 class Tables:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +9,7 @@ import scipy.sparse as sp
 
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import downloaded, one_line, place, read_arrays, reading
-from fgl_bench.errors import UserError
+from fgl_bench.data.raw import downloaded, read_arrays, reading, unpack
 
 FILES = ("reddit_data.npz", "reddit_graph.npz")
 
@@ -33,22 +29,10 @@ class Reddit(Dataset):
         missing = [path for path in paths if not path.is_file()]
         if missing:
             with downloaded(self.name, missing[0], _address) as temporary:
-                self._unpack(temporary, missing)
+                unpack(self.name, temporary, lambda path: f"/{path.name}", missing)
         arrays = read_arrays(self.name, data, ["feature", "label"])
         with reading(self.name, links):
             adjacency = sp.load_npz(links).tocoo()
             if not arrays["feature"].shape[0] == arrays["label"].shape[0] == adjacency.shape[0]:
                 raise ValueError("the two files do not fit together")
         return self.graph(arrays["feature"], adjacency.row, adjacency.col, arrays["label"])
-
-    def _unpack(self, archive: Path, wanted: list[Path]) -> None:
-        for path in wanted:
-            part = archive.with_name(path.name)
-            try:
-                with zipfile.ZipFile(archive) as content:
-                    (member,) = (entry for entry in content.namelist() if Path(entry).name == path.name)
-                    with content.open(member) as source, part.open("wb") as out:
-                        shutil.copyfileobj(source, out)
-            except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-                raise UserError(f"dataset={self.name}: the download is damaged ({one_line(error)}); try again") from None
-            place(self.name, part, path)

@@ -79,6 +79,11 @@ class CrossClient(FedAvg):
             if not holds:
                 raise UserError(f"algorithm.{key}={getattr(self, key)}: must be {rule}")
 
+    @property
+    def scored(self) -> bool:
+        """Whether edges get scores, by which :meth:`choose` draws."""
+        return self.sampling == "attention" and self.fanout is not None
+
     # ---- what a method may choose
 
     def intervals(self) -> list[int]:
@@ -203,12 +208,12 @@ class CrossClient(FedAvg):
             if number == 0:
                 return torch.ones_like(level.loop)
             allowed = ~level.loop if remote else ~(level.loop | level.remote)
-            scores = sent.scores.mean(0) if self.sampling == "attention" and self.fanout is not None else None
+            scores = sent.scores.mean(0) if self.scored else None
             kept = self.choose(number, level, allowed, scores, self._noise(level, number, step))
             self.chosen[number - 1][level.number] = kept | level.loop
             return kept & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
 
-        if self.sampling == "attention" and self.fanout is not None:
+        if self.scored:
             self.layers.forward(plan, views, self._stored, keep, no_dropout)
         else:
             for number, level in enumerate(plan.levels[1:], 1):
@@ -267,7 +272,7 @@ class CrossClient(FedAvg):
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
-                scores = sent.scores.detach().mean(0) if self.sampling == "attention" and self.fanout is not None else None
+                scores = sent.scores.detach().mean(0) if self.scored else None
                 return self.choose(0, level, ~level.loop, scores, self._noise(level, 0, step)) | level.loop
             return self.chosen[number - 1][level.number] & self._known(number, level, sent)
 
