@@ -37,7 +37,8 @@ def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
 def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nodes, tmp_path):
     changes = {**bench_speed.QUICK, "dtype": "float64", "model": model, "model.propagation": mode, "batch_nodes": batch_nodes}
     job = {
-        "algorithm": "fedavg", "dataset": "csbm_cora", "clients": 6, "seeds": [0, 1], "rounds": 3, "device": "cpu", "cache_dir": str(tmp_path),
+        "algorithm": "fedavg", "dataset": "csbm_cora", "clients": 6, "seeds": [0, 1], "rounds": 3, "device": "cpu",
+        "cache_dir": str(tmp_path),
     }  # fmt: skip
     cfg, device, _, federations = bench_jobs.prepared({**job, "changes": changes})
     network = fgl_bench.planning.network(cfg, federations, device)

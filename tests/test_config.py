@@ -169,6 +169,9 @@ def test_default_budget_is_two_thousand_trips() -> None:
         ("memory_budget_gb=0", "memory_budget_gb"),
         ("dtype=float16", "float32, float64"),
         ("device=cuda:x", "device"),
+        ("model.dropout=1.5", "model.dropout=1.5: must be between 0 and 1"),
+        ("model.layers=0", "model.layers=0: must be an integer of at least 1"),
+        ("split.test=server", "split.test=server: scenario=semi_async has no rounds"),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(override: str, key: str, tmp_path: Path) -> None:

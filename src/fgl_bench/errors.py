@@ -9,3 +9,12 @@ class UserError(Exception):
     The message is one line and says what is wrong, which key sets it and what is allowed. The command line prints it
     without a traceback and exits with a non-zero status.
     """
+
+
+def check_ranges(method: object, **ranges: tuple[float, float | None]) -> None:
+    """Raise UserError unless every key of the method lies between its two ends; None leaves the upper one open."""
+    for key, (least, most) in ranges.items():
+        value = getattr(method, key)
+        if not (value >= least and (most is None or value <= most)):
+            allowed = f"{least} or more" if most is None else f"{least} to {most}"
+            raise UserError(f"algorithm.{key}={value} is out of range; allowed: {allowed}")

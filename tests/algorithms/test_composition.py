@@ -38,7 +38,8 @@ def configured(name, **changes):
 
 STRATEGIES = {
     "fedavg": {}, "fedprox": {"mu": 0.5}, "scaffold": {"server_lr": 0.5}, "moon": {}, "feddc": {}, "fedgta": {"threshold": 0.9},
-    "gcfl": {"eps1": 1e9, "eps2": 0.0, "warmup": 1}, "fedtad": {"outer": 1, "pseudo_nodes": 9}, "local": {},
+    "gcfl": {"eps1": 1e9, "eps2": 0.0, "warmup": 1}, "fed_pub": {"blocks": 2, "block_nodes": 5}, "fedper": {},
+    "fedtad": {"outer": 1, "pseudo_nodes": 9}, "local": {},
 }  # fmt: skip
 
 
@@ -126,9 +127,9 @@ def test_what_cannot_be_a_strategy(name):
         gl(configured(name))
 
 
-@pytest.mark.parametrize("name", ["adafgl", "fedaas", "fedlocal", "fedcross", "fedgraph", "graphfed"])
-def test_what_would_be_nothing_but_fedavg_on_a_model_is_no_strategy(name):
-    """Stages and exchanges during training would be left out without a word."""
+@pytest.mark.parametrize("name", ["adafgl", "fedgnn", "fediih", "fedaas", "fedlocal", "fedcross", "fedgraph", "graphfed"])
+def test_what_a_model_would_not_pass_on_is_no_strategy(name):
+    """Stages and exchanges during training would be left out without a word, and FedAvg would remain."""
     with pytest.raises(UserError, match=r"^algorithm\.strategy=\w+: it has its own \w+ and cannot stand on another method"):
         gl(configured(name))
 

@@ -267,3 +267,9 @@ def test_hidden_labels_do_not_matter():
 def test_impossible_keys_are_refused(changes):
     with pytest.raises(UserError, match=next(iter(changes))):
         run(method(**changes))
+
+
+def test_proxies_of_random_participants_are_not_kept():
+    made = method()
+    run(made, participation=0.4, rounds=5)
+    assert len(made._parts) == 1

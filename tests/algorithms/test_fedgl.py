@@ -14,6 +14,7 @@ from fgl_bench.algorithms.fedgl import Extended, FedGL, PseudoEdges, Union, near
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
+from fgl_bench.models.unifilter import UniFilter
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, watch
 from tests.algorithms.stateful import assert_follows
@@ -211,6 +212,13 @@ def test_parts_of_an_extended_batch():
     assert torch.equal(part.labels, batch.labels[[4, 1]])
     with pytest.raises(UserError, match="pseudo_graph"):
         _ = whole.operator(gcn_operator).edges
+
+
+def test_a_model_that_needs_its_graphs_beforehand_is_refused():
+    model = UniFilter(2, 0.5, 4, 2, 0.0, 0.0, 0.0, "exact", "client")
+    run(method(pseudo_graph=0.0), model=model, rounds=2)
+    with pytest.raises(UserError, match="pseudo_graph: this model"):
+        run(method(pseudo_graph=0.2), model=model, rounds=2)
 
 
 # ---- what travels

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fgl_bench.data.graph import Federation
+from fgl_bench.data.served import Served
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.memory import Need, activation_bytes, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
@@ -126,3 +128,12 @@ def test_a_plan_fits_the_budget_or_is_the_smallest(budget, device, seeds):
 
 def test_the_default_budget_is_a_part_of_the_machine():
     assert 0 < available_bytes(CPU) < 2**50
+
+
+def test_a_servers_whole_graph_is_counted_once_a_seed():
+    bare, whole = federation([make_client(7), make_client(5, seed=1)]), make_client(40, seed=2)
+    parts = {field.name: getattr(bare, field.name) for field in fields(Federation)}
+    need = seed_bytes([Served(**parts, server=whole)], LAYOUT, WIDTHS, STACKS, ITEM, CPU)
+    alone = seed_bytes([bare], LAYOUT, WIDTHS, STACKS, ITEM, CPU)
+    assert need.server > graph_bytes([whole], 1, ITEM, CPU)
+    assert need.program(2, 1) - alone.program(2, 1) == 2 * need.server

@@ -17,7 +17,15 @@ from fgl_bench.engine.spectral import bernstein_in_chebyshev
 from fgl_bench.models.bernnet import BernNet
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import make_client, permuted
-from tests.models.stacking import CLASSES, FEATURES, assert_equals_plain, awkward_clients, dense_propagation, features_of, random_rows
+from tests.models.checking import (
+    CLASSES,
+    FEATURES,
+    assert_equals_network,
+    awkward_clients,
+    dense_propagation,
+    features_of,
+    random_models,
+)
 from tests.small_runs import synchronous
 
 
@@ -34,7 +42,7 @@ def plain(client, own):
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("orders", [0, 1, 2, 10])
 def test_equals_the_definition_forward_and_backward(sparse, orders):
-    assert_equals_plain(BernNet(orders, 4, 0.0, 0.0), awkward_clients(sparse), plain)
+    assert_equals_network(BernNet(orders, 4, 0.0, 0.0), plain, awkward_clients(sparse))
 
 
 def run(model, client, theta, dropout=no_dropout):
@@ -71,7 +79,7 @@ def test_the_last_coefficient_alone_passes_high_frequencies():
 def test_a_negative_coefficient_is_dead():
     model, client = BernNet(3, 4, 0.0, 0.0), make_client(9)
     layout = model.layout(FEATURES, CLASSES)
-    theta = random_rows(layout, 1)
+    theta = random_models(layout, 1)
     layout.views(theta)["filter"].copy_(torch.tensor([[0.5, -0.1, 0.25, -3.0]]))
     parameters, output = run(model, client, theta)
     assert model.weights(parameters).tolist() == [[0.5, 0.0, 0.25, 0.0]]
@@ -81,7 +89,7 @@ def test_a_negative_coefficient_is_dead():
 
 def test_renumbering_nodes_renumbers_the_logits():
     model, client, order = BernNet(5, 4, 0.0, 0.0), make_client(12), np.random.default_rng(0).permutation(12)
-    theta = random_rows(model.layout(FEATURES, CLASSES), 1)
+    theta = random_models(model.layout(FEATURES, CLASSES), 1)
     moved, still = (run(model, c, theta)[1].logits[0] for c in (permuted(client, order), client))
     torch.testing.assert_close(moved, still[order])
 
@@ -93,7 +101,7 @@ def test_dropout_is_where_it_is_said_to_be():
         seen.append((tuple(x.shape), rate))
         return x
 
-    run(model, client, random_rows(model.layout(FEATURES, CLASSES), 1), spy)
+    run(model, client, random_models(model.layout(FEATURES, CLASSES), 1), spy)
     assert seen == [((1, 9, 4), None), ((1, 9, CLASSES), 0.3)]
 
 

@@ -15,7 +15,15 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.chebnet import ChebNet
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import make_client, permuted
-from tests.models.stacking import CLASSES, FEATURES, assert_equals_plain, awkward_clients, dense_propagation, features_of, random_rows
+from tests.models.checking import (
+    CLASSES,
+    FEATURES,
+    assert_equals_network,
+    awkward_clients,
+    dense_propagation,
+    features_of,
+    random_models,
+)
 from tests.small_runs import synchronous
 
 
@@ -49,19 +57,19 @@ def one_filter(client, own):
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize(("orders", "layers"), [(1, 2), (2, 1), (2, 2), (3, 2), (5, 3)])
 def test_equals_pyg_forward_and_backward(sparse, orders, layers):
-    assert_equals_plain(ChebNet(orders, 4, layers, 0.0, "layers"), awkward_clients(sparse), pyg(orders, layers))
+    assert_equals_network(ChebNet(orders, 4, layers, 0.0, "layers"), pyg(orders, layers), awkward_clients(sparse))
 
 
 @pytest.mark.parametrize("orders", [1, 2, 5])
 def test_one_filter_equals_dense_polynomials(orders):
-    assert_equals_plain(ChebNet(orders, 4, 2, 0.0, "filter"), awkward_clients(), one_filter)
+    assert_equals_network(ChebNet(orders, 4, 2, 0.0, "filter"), one_filter, awkward_clients())
 
 
 @pytest.mark.parametrize("form", ["layers", "filter"])
 def test_renumbering_nodes_renumbers_the_logits(form):
     client, model, order = make_client(12), ChebNet(3, 4, 2, 0.0, form), np.random.default_rng(0).permutation(12)
     layout = model.layout(FEATURES, CLASSES)
-    views = layout.views(random_rows(layout, 1))
+    views = layout.views(random_models(layout, 1))
 
     def logits(client):
         batch = Batch([client], torch.float64, "cpu")

@@ -12,7 +12,15 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.optbasis import OptBasis
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import make_client, permuted
-from tests.models.stacking import CLASSES, FEATURES, assert_equals_plain, awkward_clients, dense_propagation, features_of, random_rows
+from tests.models.checking import (
+    CLASSES,
+    FEATURES,
+    assert_equals_network,
+    awkward_clients,
+    dense_propagation,
+    features_of,
+    random_models,
+)
 from tests.small_runs import synchronous
 
 
@@ -40,7 +48,7 @@ def plain(client, own):
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("orders", [0, 1, 3])
 def test_equals_the_recurrence_forward_and_backward(sparse, orders):
-    assert_equals_plain(OptBasis(orders, 4, 0.0), awkward_clients(sparse), plain)
+    assert_equals_network(OptBasis(orders, 4, 0.0), plain, awkward_clients(sparse))
 
 
 def run(model, client, theta):
@@ -52,7 +60,7 @@ def test_the_vectors_of_a_channel_are_orthonormal():
     client = make_client(40, 0.1)
     model = OptBasis(6, 7, 0.0)
     layout = model.layout(FEATURES, CLASSES)
-    theta, found = random_rows(layout, 1), []
+    theta, found = random_models(layout, 1), []
     for k in range(7):
         layout.views(theta)["filter"].copy_(torch.eye(7, dtype=torch.float64)[k][None, :, None].expand(1, 7, 7))
         found.append(run(model, client, theta).hidden[0])
@@ -75,7 +83,7 @@ def test_with_the_first_coefficient_alone_it_is_an_mlp_with_normalised_columns()
 def test_padding_does_not_enter_the_norms():
     model, clients = OptBasis(3, 4, 0.0), [make_client(5), make_client(30)]
     layout = model.layout(FEATURES, CLASSES)
-    theta = random_rows(layout, 2)
+    theta = random_models(layout, 2)
     batch, views = Batch(clients, torch.float64, "cpu"), layout.views(theta)
     both = model.forward(views, batch, model.first(views, batch), no_dropout).logits
     torch.testing.assert_close(both[0, :5], run(model, clients[0], theta[:1]).logits[0])
@@ -83,7 +91,7 @@ def test_padding_does_not_enter_the_norms():
 
 def test_renumbering_nodes_renumbers_the_logits():
     client, model, order = make_client(12), OptBasis(3, 4, 0.0), np.random.default_rng(0).permutation(12)
-    theta = random_rows(model.layout(FEATURES, CLASSES), 1)
+    theta = random_models(model.layout(FEATURES, CLASSES), 1)
     torch.testing.assert_close(run(model, permuted(client, order), theta).logits[0], run(model, client, theta).logits[0][order])
 
 

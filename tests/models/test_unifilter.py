@@ -17,7 +17,15 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.unifilter import UniFilter
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import from_edges, make_client, permuted
-from tests.models.stacking import CLASSES, FEATURES, assert_equals_plain, awkward_clients, dense_propagation, features_of, random_rows
+from tests.models.checking import (
+    CLASSES,
+    FEATURES,
+    assert_equals_network,
+    awkward_clients,
+    dense_propagation,
+    features_of,
+    random_models,
+)
 from tests.small_runs import synchronous
 
 KEYS = {
@@ -80,12 +88,12 @@ def plain(orders, tau, layers, code=False, residual=False):
 @pytest.mark.parametrize("basis", ["exact", "code"])
 def test_equals_a_network_for_one_client_forward_and_backward(sparse, layers, basis):
     made = model(layers=layers, basis=basis)
-    assert_equals_plain(made, awkward_clients(sparse), plain(3, 0.4, layers, basis == "code"))
+    assert_equals_network(made, plain(3, 0.4, layers, basis == "code"), awkward_clients(sparse))
 
 
 def test_layers_of_equal_widths_add_their_input():
-    assert_equals_plain(model(layers=3), awkward_clients(), plain(3, 0.4, 3, residual=True))
-    assert_equals_plain(model(layers=2, hidden=FEATURES), awkward_clients(), plain(3, 0.4, 2, residual=True))
+    assert_equals_network(model(layers=3), plain(3, 0.4, 3, residual=True), awkward_clients())
+    assert_equals_network(model(layers=2, hidden=FEATURES), plain(3, 0.4, 2, residual=True), awkward_clients())
 
 
 def logits(made, client, theta, dropout=no_dropout):
@@ -105,7 +113,7 @@ def test_tau_1_is_the_monomial_basis_and_isolated_nodes_have_no_hops():
 
 def test_with_the_signal_alone_it_is_an_mlp():
     made, client = model(), make_client(9)
-    theta = random_rows(made.layout(FEATURES, CLASSES), 1)
+    theta = random_models(made.layout(FEATURES, CLASSES), 1)
     views = made.layout(FEATURES, CLASSES).views(theta)
     views["filter"].copy_(torch.tensor([[1.0, 0, 0, 0]]))
     expected = torch.relu(features_of(client) @ views["mlp0.weight"][0]) @ views["mlp1.weight"][0]
@@ -115,7 +123,7 @@ def test_with_the_signal_alone_it_is_an_mlp():
 def test_the_basis_knows_training_labels_only():
     made, client = model(), make_client(12, seed=5)
     other = replace(client, labels=np.where(client.train, client.labels, (client.labels + 1) % CLASSES))
-    theta = random_rows(made.layout(FEATURES, CLASSES), 1)
+    theta = random_models(made.layout(FEATURES, CLASSES), 1)
     assert torch.equal(logits(made, client, theta), logits(made, other, theta))
     edges = [(0, 1), (1, 2)]
     alike, unlike = (from_edges(edges, labels, train=[0, 1], features=np.eye(3, FEATURES)) for labels in ([0, 0, 1], [0, 1, 1]))
@@ -124,7 +132,7 @@ def test_the_basis_knows_training_labels_only():
 
 def test_renumbering_nodes_renumbers_the_logits():
     made, client = model(), make_client(12)
-    theta, order = random_rows(made.layout(FEATURES, CLASSES), 1), np.random.default_rng(0).permutation(12)
+    theta, order = random_models(made.layout(FEATURES, CLASSES), 1), np.random.default_rng(0).permutation(12)
     torch.testing.assert_close(logits(made, permuted(client, order), theta), logits(made, client, theta)[order])
 
 
@@ -134,7 +142,7 @@ def test_replicas_of_one_client_share_its_basis():
     made, batch = model(), Batch([*clients, *twins], torch.float64, "cpu")
     assert batch.derived(made.build).values.shape[0] == 3
     layout = made.layout(FEATURES, CLASSES)
-    theta = random_rows(layout, 6)
+    theta = random_models(layout, 6)
 
     def results(batch, rows):
         parameters = {name: view.detach().requires_grad_() for name, view in layout.views(theta[rows]).items()}
@@ -158,7 +166,7 @@ def test_dropout_is_where_it_is_said_to_be():
         seen.append((tuple(x.shape), rate))
         return x
 
-    theta = random_rows(made.layout(FEATURES, CLASSES), 1)
+    theta = random_models(made.layout(FEATURES, CLASSES), 1)
     torch.testing.assert_close(logits(made, client, theta, spy), logits(made, client, theta))
     assert seen == [((1, 9, FEATURES), 0.2)] * 4 + [((1, 9, FEATURES), 0.3), ((1, 9, 4), None)]
 

@@ -55,6 +55,15 @@ def test_a_round_that_nobody_finishes_in_time_changes_no_model(method):
             torch.testing.assert_close(received, result.sim.initial[0], **TIGHT)
 
 
+def test_what_a_late_client_reports_is_not_heard():
+    method, heard = FedGTA(**GTA), []
+    mix = method.mix
+    method.mix = lambda reports, arrived: heard.append(reports["moments"].clone()) or mix(reports, arrived)
+    simulate([small_federation(0)], method, lagging((1, 2, 1, 1, 1), deadline=1.5), rounds=2)
+    for moments in heard:
+        assert not moments[0, 1].any() and moments[0, [0, 2, 3, 4]].any(1).all()
+
+
 def test_participants_are_drawn_anew_for_every_round_and_seed():
     federations = [small_federation(seed, clients=6) for seed in (0, 1)]
     result = simulate(federations, FedAvg(), synchronous(), rounds=20, participation=0.5)
@@ -89,6 +98,7 @@ def launched(seeds, clients, rounds, size=6):
 
 def per_round(seeds, clients):
     """Operations of two more rounds, so that setting up and the last evaluation cancel."""
+    launched(seeds, clients, 1)  # what is made once a process
     few, many = launched(seeds, clients, 3), launched(seeds, clients, 5)
     assert (len(many) - len(few)) % 2 == 0
     return (len(many) - len(few)) // 2

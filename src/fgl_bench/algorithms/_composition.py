@@ -16,7 +16,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone, Parameters
 
 # A method with hooks of these does to clients' graphs or losses what only one method can do.
-EXCLUSIVE = ("federate", "regraph", "prelude", "local_loss", "stage", "train", "observe")
+EXCLUSIVE = ("federate", "regraph", "prelude", "local_loss", "stage", "train", "observe", "initialise")
 
 
 @dataclass
@@ -65,9 +65,6 @@ class Composed(Algorithm):
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         self.server.prepare(setting)
-
-    def initialise(self, initial: Tensor) -> Tensor:
-        return self.server.initialise(initial)
 
     def optimiser(self, *args: Any) -> Any:
         return self.server.optimiser(*args)

@@ -20,7 +20,6 @@ from fgl_bench.engine.sampling import gumbel, largest
 from fgl_bench.engine.training import Trainer, Trips
 from fgl_bench.errors import UserError
 from fgl_bench.models._bipartite import Convolutions, Messages, convolutions
-from fgl_bench.seeding import derive_seed
 
 
 @dataclass
@@ -121,9 +120,7 @@ class CrossClient(FedAvg):
         self.store = [torch.zeros(entries, width, dtype=batch.dtype, device=device) for width in self.layers.widths]
         self.stamp = [torch.full((entries,), -1, dtype=torch.int64, device=device) for _ in self.layers.widths]
         self.chosen = [torch.zeros(self.halo.target.size, dtype=torch.bool, device=device) for _ in self.layers.widths]
-        names = [(seed, client) for seed in setting.seeds for client in range(setting.num_clients)]
-        self._orders = torch.tensor([derive_seed(seed, "batches", client) for seed, client in names])
-        self._draws = torch.tensor([derive_seed(seed, "neighbours", client) for seed, client in names], device=device)
+        self._orders, self._draws = setting.streams("batches").cpu(), setting.streams("neighbours")
         replica = self.halo.target // self.halo.nodes
         first = np.searchsorted(replica, np.arange(self.halo.size))
         self._number = self.halo.put(np.arange(replica.size) - first[replica])
@@ -131,10 +128,9 @@ class CrossClient(FedAvg):
         self._pair = self.halo.put(self.halo.holder * clients + self.halo.owner // self.halo.nodes % clients)
         self.epochs = 0
         self._training = np.concatenate([client.train for client in batch.clients])
-        # Of every round: [B, C] rows that a client was sent by another one and their bytes, [B, 2] bytes that a client sent and
-        # received besides the model, [S] synchronisations.
-        self.rows: list[Tensor] = []
-        self.bytes: list[Tensor] = []
+        # So far: [B, C] rows that a client was sent by another one, and their bytes.
+        self.rows, self.bytes = (torch.zeros(self.halo.size, clients, dtype=torch.int64, device=device) for _ in range(2))
+        # Of every round: [B, 2] bytes that a client sent and received besides the model, [S] synchronisations.
         self.moved: list[Tensor] = []
         self.syncs: list[np.ndarray] = []
         self.seconds = 0.0
@@ -155,8 +151,7 @@ class CrossClient(FedAvg):
 
     def _open_books(self) -> None:
         """New counts for a round."""
-        for kept, width in ((self.rows, self.setting.num_clients), (self.bytes, self.setting.num_clients), (self.moved, 2)):
-            kept.append(torch.zeros(self.halo.size, width, dtype=torch.int64, device=self.halo.device))
+        self.moved.append(torch.zeros(self.halo.size, 2, dtype=torch.int64, device=self.halo.device))
         self.syncs.append(np.zeros(len(self.setting.seeds), dtype=np.int64))
 
     def _cut(self) -> np.ndarray:
@@ -239,11 +234,11 @@ class CrossClient(FedAvg):
 
     def _count(self, held: np.ndarray, asked: Tensor, owners: np.ndarray, sent: Tensor, size: int) -> None:
         """Ids to the server and on to the owners, rows of ``size`` bytes to the server and on to those who asked."""
-        halo, (rows, moved) = self.halo, (self.rows[-1], self.moved[-1])
+        halo, moved = self.halo, self.moved[-1]
         holder, owner = halo.put(halo.holder[held]), halo.put(halo.owner[held] // halo.nodes)
         pair = self._pair[halo.put(held)]
-        rows.view(-1).index_add_(0, pair, asked)
-        self.bytes[-1].view(-1).index_add_(0, pair, (8 + size) * asked)
+        self.rows.view(-1).index_add_(0, pair, asked)
+        self.bytes.view(-1).index_add_(0, pair, (8 + size) * asked)
         moved[:, 0].index_add_(0, holder, 8 * asked).index_add_(0, halo.put(owners // halo.nodes), size * sent)
         moved[:, 1].index_add_(0, owner, 8 * asked).index_add_(0, holder, size * asked)
 
@@ -303,22 +298,19 @@ class CrossClient(FedAvg):
 
     def exchanged(self) -> np.ndarray | None:
         """Bytes by edge of the client graph; ids go the other way and are counted with the rows that answer them."""
-        if not self.bytes:
-            return None
-        return torch.stack(self.bytes).sum(0).cpu().numpy().reshape(len(self.setting.seeds), -1, self.setting.num_clients)
+        return self.bytes.cpu().numpy().reshape(len(self.setting.seeds), -1, self.setting.num_clients) if self.moved else None
 
     def costs(self) -> dict[str, list[float]]:
         """By seed: rows fetched, bytes of the embeddings, synchronisations, seconds on the wire and measured seconds of computing."""
-        if not self.rows:
+        if not self.moved:
             return {}
         moved, seeds = self.embedding_bytes(), len(self.setting.seeds)
         syncs = np.stack(self.syncs)
-        rows = torch.stack(self.rows).sum(2).cpu().numpy().reshape(len(self.rows), seeds, -1)
         up, down, _ = self.traffic().bytes
         busiest = (moved.sum(3) + up + down).max(2)
         wire = busiest * 8e-6 / self.link_mbps + 2 * self.link_seconds * (1 + syncs)
         return {
-            "rows": rows.sum((0, 2)).tolist(),
+            "rows": self.rows.view(seeds, -1).sum(1).tolist(),
             "embedding_upload": moved[..., 0].sum((0, 2)).tolist(),
             "embedding_download": moved[..., 1].sum((0, 2)).tolist(),
             "synchronisations": syncs.sum(0).tolist(),

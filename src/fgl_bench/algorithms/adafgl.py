@@ -17,7 +17,7 @@ from fgl_bench.algorithms.topology import propagate
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.training import LocalStep
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, check_ranges
 from fgl_bench.seeding import derive_seed, generator
 
 
@@ -74,11 +74,8 @@ class AdaFGL(FedAvg):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        ranges = {"federated_rounds": (0, None), "label_steps": (0, None), "hops": (0, None), "width": (1, None)}
-        for key, (least, most) in {**ranges, **{key: (0, 1) for key in ("label_alpha", "blend", "beta", "head_dropout")}}.items():
-            value = getattr(self, key)
-            if not (value >= least and (most is None or value <= most)):
-                raise UserError(f"algorithm.{key}={value} is out of range; allowed: {least} {'or more' if most is None else f'to {most}'}")
+        check_ranges(self, federated_rounds=(0, None), label_steps=(0, None), hops=(0, None), width=(1, None))
+        check_ranges(self, label_alpha=(0, 1), blend=(0, 1), beta=(0, 1), head_dropout=(0, 1))
         if setting.batch.nodes > self.max_nodes:
             raise UserError(
                 f"algorithm=adafgl needs dense {setting.batch.nodes} x {setting.batch.nodes} matrices, above algorithm.max_nodes="

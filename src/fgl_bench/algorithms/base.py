@@ -14,6 +14,7 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.errors import UserError
+from fgl_bench.seeding import derive_seed
 
 if TYPE_CHECKING:
     from fgl_bench.data.graph import Federation
@@ -50,6 +51,11 @@ class Setting:
     full_participation: bool = True
     cross_edges: tuple[np.ndarray, ...] = ()
     server: Batch | None = None
+
+    def streams(self, name: str) -> Tensor:
+        """A random stream of every replica for the draws called ``name``, ``[B]`` int64."""
+        each = [derive_seed(seed, name, client) for seed in self.seeds for client in range(self.num_clients)]
+        return torch.tensor(each, device=self.batch.device)
 
 
 class Traffic(NamedTuple):

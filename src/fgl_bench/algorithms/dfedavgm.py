@@ -14,7 +14,6 @@ from fgl_bench.engine.gossip import messages, metropolis, product
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.sgd import HeavyBall
 from fgl_bench.errors import UserError
-from fgl_bench.seeding import derive_seed
 
 
 @dataclass
@@ -56,8 +55,7 @@ class DFedAvgM(Algorithm):
             raise UserError(f"algorithm.bits={self.bits} is out of range; allowed: null or 2 to 16")
         if self.lr is not None and self.lr <= 0:
             raise UserError(f"algorithm.lr={self.lr} is out of range; allowed: null or a number above 0")
-        streams = [derive_seed(seed, "rounding", client) for seed in setting.seeds for client in range(setting.num_clients)]
-        self._streams = torch.tensor(streams, device=setting.batch.device)
+        self._streams = setting.streams("rounding")
 
     def exchange(self, meeting: Meeting) -> Exchange:
         heard = meeting.graph(meeting.number)

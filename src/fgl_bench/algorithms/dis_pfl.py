@@ -71,7 +71,7 @@ class DisPFL(Algorithm):
         shares = erk_densities(layout.shapes, self.density, self.erk_power)
         self.active = {name: max(1, round(share * layout.numel(name))) for name, share in shares.items()}
         names = [(seed, client) for seed in setting.seeds for client in range(clients)]
-        self._streams = torch.tensor([derive_seed(seed, "masks", client) for seed, client in names], device=device)
+        self._streams = setting.streams("masks")
         firsts = [derive_seed(seed, "first masks", client if self.different_initial else 0) for seed, client in names]
         keys = torch.tensor(firsts, device=device)
         mask = torch.zeros(len(names), layout.size, dtype=torch.bool, device=device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -17,7 +18,7 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing, cosine, normalise
 from fgl_bench.engine.training import LocalStep, Score, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import check_ranges
 from fgl_bench.models.base import Around, Backbone, Output, Parameters
 from fgl_bench.models.gcn import GCN
 from fgl_bench.seeding import generator
@@ -68,14 +69,8 @@ class FedPub(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        for key in ("tau", "sparsity", "proximity"):
-            if not getattr(self, key) >= 0:
-                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: 0 or more")
-        for key in ("inside", "between"):
-            if not 0 <= getattr(self, key) <= 1:
-                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: 0 to 1")
-        if self.blocks < 1 or self.block_nodes < 1:
-            raise UserError(f"algorithm.blocks={self.blocks}, block_nodes={self.block_nodes}: must be at least 1")
+        check_ranges(self, tau=(0, None), sparsity=(0, None), proximity=(0, None))
+        check_ranges(self, blocks=(1, None), block_nodes=(1, None), inside=(0, 1), between=(0, 1))
         batch, clients, shapes = setting.batch, setting.num_clients, setting.layout.shapes
         self.shared = tuple(name for name in shapes if not name.startswith(MASK))
         self.matrices = tuple(name for name in self.shared if len(shapes[name]) > 1)
@@ -96,9 +91,6 @@ class FedPub(Algorithm):
         return ClientGraph(np.arange(size), values, edges, np.zeros(size, dtype=np.int64), none, none, none)
 
     # ---- at the clients
-
-    def regraph(self, number: int, batch: Batch, evaluation: Batch) -> None:
-        self.number = number
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
         """Adds the regularisers' gradients ``sparsity sign(mu)`` and ``proximity (W - W_received) / ||W - W_received||``."""
@@ -122,9 +114,10 @@ class FedPub(Algorithm):
     @torch.no_grad()
     def report(self, trips: Trips) -> dict[str, Tensor]:
         parameters = trips.__dict__.pop("pruned", None) or trips.model.pruned(trips.layout.views(trips.trained))
-        if trips.rows not in self._parts:
-            self._parts[trips.rows] = self.proxies.select(trips.rows)
-        return {"embedding": embed(trips.model.inner, parameters, self._parts[trips.rows]).mean(1)}
+        proxies = self._parts.get(trips.rows) or self.proxies.select(trips.rows)
+        if self.setting.full_participation:  # chunks come again, random participants do not
+            self._parts[trips.rows] = proxies
+        return {"embedding": embed(trips.model.inner, parameters, proxies).mean(1)}
 
     # ---- at the server
 
@@ -132,6 +125,7 @@ class FedPub(Algorithm):
         return cosine(reports["embedding"].double())
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        self.number += 1
         weights = torch.softmax((self.tau * self.similarity(reports)).masked_fill(~arrived[:, None], -torch.inf), -1)
         if self.setting.full_participation:
             return Mixing(weights, shared=self.shared)
@@ -199,9 +193,11 @@ def answer(model: Backbone, parameters: Parameters, graph: Batch) -> Output:
 
 def embed(model: Backbone, parameters: Parameters, graph: Batch) -> Tensor:
     """What the network makes of nodes before its last layer, ``[k, n, h]``."""
-    if isinstance(model, GCN) and "head.weight" in parameters:
+    if isinstance(model, GCN) and model.head == "linear":
         # Without the head, the last convolution is the output.
-        return answer(model, {n: p for n, p in parameters.items() if not n.startswith("head.")}, graph).logits
+        model = copy(model)
+        model.head = "conv"
+        return answer(model, parameters, graph).logits
     return answer(model, parameters, graph).hidden
 
 

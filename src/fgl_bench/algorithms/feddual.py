@@ -13,7 +13,6 @@ from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import identity, messages, metropolis, product
 from fgl_bench.engine.noise import normal
 from fgl_bench.errors import UserError
-from fgl_bench.seeding import derive_seed
 
 
 @dataclass
@@ -51,8 +50,7 @@ class FedDual(Algorithm):
             raise UserError(f"algorithm.noise={self.noise} is out of range; allowed: 0 and more")
         if self.clip <= 0:
             raise UserError(f"algorithm.clip={self.clip} is out of range; allowed: a number above 0")
-        streams = [derive_seed(seed, "privacy", client) for seed in setting.seeds for client in range(setting.num_clients)]
-        self._streams = torch.tensor(streams, device=setting.batch.device)
+        self._streams = setting.streams("privacy")
 
     def exchange(self, meeting: Meeting) -> Exchange:
         models = self.private(meeting) if self.noise else meeting.trained

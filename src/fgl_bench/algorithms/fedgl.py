@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,8 +17,9 @@ from fgl_bench.engine.batch import Batch, Operator
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, check_ranges
 
+UNFIT = "algorithm.pseudo_graph: this model needs more of a graph than products with it; try model=gcn"
 BLOCK = 1 << 24  # similarities held at a time
 
 
@@ -65,9 +66,7 @@ class FedGL(Composed):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        for key, least in (("weight", 0), ("refresh", 1), ("pseudo_graph", 0), ("neighbours", 1)):
-            if getattr(self, key) < least:
-                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: {least} and more")
+        check_ranges(self, weight=(0, None), refresh=(1, None), pseudo_graph=(0, None), neighbours=(1, None))
         batch, self.round = setting.batch, 0
         self.union = Union(batch, len(setting.seeds))
         self.sizes = batch.num_nodes.reshape(len(setting.seeds), -1)
@@ -263,9 +262,12 @@ class Extended:
         self._batch, self._graph = batch, graph
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "derived":
+        if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._batch, name)
+
+    def derived(self, build: Any) -> NoReturn:
+        raise UserError(UNFIT)
 
     def operator(self, build: Operator) -> _Sum:
         return _Sum(self._batch.operator(build), self._graph)
@@ -285,4 +287,4 @@ class _Sum:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UserError("algorithm.pseudo_graph: this model needs more of a graph than products with it; try model=gcn")
+        raise UserError(UNFIT)

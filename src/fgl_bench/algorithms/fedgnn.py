@@ -22,10 +22,9 @@ from fgl_bench.engine.linear import linear
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, check_ranges
 from fgl_bench.models.base import Around, Backbone, Output, Parameters
 from fgl_bench.models.gcn import GCN
-from fgl_bench.seeding import derive_seed
 
 
 @dataclass
@@ -68,15 +67,12 @@ class FedGNN(FedAvg):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        for key, least in (("matches", 0), ("expand_every", 1)):
-            if getattr(self, key) < least:
-                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: {least} or more")
+        check_ranges(self, matches=(0, None), expand_every=(1, None))
         if self.ldp and not (self.clip > 0 and self.epsilon > 0):
             raise UserError(f"algorithm.clip={self.clip}, epsilon={self.epsilon}: both must be above 0")
         batch, clients = setting.batch, setting.num_clients
         self.number, self.network = 0, setting.model
-        streams = [derive_seed(seed, "fedgnn", client) for seed in setting.seeds for client in range(clients)]
-        self.streams = torch.tensor(streams, device=batch.device).view(len(setting.seeds), clients)
+        self.streams = setting.streams("fedgnn").view(len(setting.seeds), clients)
         groups = [batch.clients[i : i + clients] for i in range(0, batch.size, clients)]
         matrices = [matching(group, batch.nodes, self.matches) for group in groups]
         # Embeddings that every client sends and receives in one exchange, by seed.
@@ -93,7 +89,8 @@ class FedGNN(FedAvg):
         return initial
 
     def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        if (self.number + 1) % self.expand_every == 0:
+        self.number += 1
+        if self.number % self.expand_every == 0:
             self._exchange(received.flatten(0, 1), arrived.any(1))
         return received
 
@@ -111,9 +108,6 @@ class FedGNN(FedAvg):
             messages = torch.where(there, messages, network.messages)
         network.messages = messages
 
-    def regraph(self, number: int, batch: Batch, evaluation: Batch) -> None:
-        self.number = number
-
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
         if not self.ldp:
             return gradient
@@ -130,7 +124,7 @@ class FedGNN(FedAvg):
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         # Clients take part equally often, in expectation; a key is one number.
         exchanges = -(-rounds // self.expand_every)
-        share, width = exchanges * (trips // max(rounds, 1)), self.network.inner.hidden
+        share, width = exchanges * (trips // max(rounds, 1)), self.setting.layout.shapes["conv0.bias"][0]
         models = super().bytes_after(rounds, trips)
         extra = [(4 * sent * (1 + width), 4 * got * width) for sent, got in zip(self.sent, self.got, strict=True)]
         clients = self.setting.num_clients

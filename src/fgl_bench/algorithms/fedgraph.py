@@ -14,7 +14,7 @@ from fgl_bench.engine.halo import Level
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.sampling import largest
 from fgl_bench.engine.training import Trainer, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import check_ranges
 
 
 @dataclass
@@ -46,8 +46,7 @@ class FedGraph(CrossClient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.most < 1 or self.components < 1 or self.noise < 0:
-            raise UserError(f"algorithm.most={self.most}, components={self.components}, noise={self.noise}: at least 1, 1 and 0")
+        check_ranges(self, most=(1, None), components=(1, None), noise=(0, None))
 
     @property
     def scored(self) -> bool:

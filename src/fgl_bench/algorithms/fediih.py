@@ -20,10 +20,9 @@ from fgl_bench.engine.mixing import Blockwise, normalise
 from fgl_bench.engine.noise import normal
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, check_ranges
 from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.disengcn import DisenGCN
-from fgl_bench.seeding import derive_seed
 
 CENTRES = "inference.centres"
 VARIANCE = 0.25  # of the factors around their centres, and of the centres around the global ones
@@ -73,15 +72,12 @@ class FedIIH(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        for key, least in (("tau", 0), ("elbo_weight", 0), ("inference_layers", 0)):
-            if not getattr(self, key) >= least:
-                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: {least} or more")
+        check_ranges(self, tau=(0, None), elbo_weight=(0, None), inference_layers=(0, None))
         if self.inference == "learned" and not self.elbo_weight:
             raise UserError("algorithm.inference=learned is trained by the bound; it needs algorithm.elbo_weight above 0")
-        batch, clients = setting.batch, setting.num_clients
+        batch = setting.batch
         self.network: DisenGCN = setting.model.inner
-        streams = [derive_seed(seed, "fediih", client) for seed in setting.seeds for client in range(clients)]
-        self.streams = torch.tensor(streams, device=batch.device)
+        self.streams = setting.streams("fediih").view(len(setting.seeds), -1)
         self.number = 0
         shape = (len(setting.seeds), self.network.factors, self.network.width)
         self.centres = torch.zeros(shape, dtype=batch.dtype, device=batch.device)
@@ -93,9 +89,6 @@ class FedIIH(Algorithm):
         return initial
 
     # ---- at the clients
-
-    def regraph(self, number: int, batch: Batch, evaluation: Batch) -> None:
-        self.number = number
 
     def infer(self, hidden: Tensor, parameters: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of every node's factors, ``[k, n, K, d]`` each."""
@@ -115,7 +108,7 @@ class FedIIH(Algorithm):
             return None
         batch = step.batch
         mean, spread = self.infer(step.output.hidden, step.parameters, batch)
-        key = step_key(of_replicas(self.streams.view(self.centres.shape[0], -1), batch), torch.tensor(self.number), step.epoch)
+        key = step_key(of_replicas(self.streams, batch), torch.tensor(self.number), step.epoch)
         noise = normal(key, batch.nodes, mean[0, 0].numel(), mean.dtype).view_as(mean)
         everyone = self.centres[:, None].expand(-1, self.setting.num_clients, -1, -1)
         terms = elbo_terms(mean, spread, noise, step.parameters[CENTRES], of_replicas(everyone, batch), batch)
@@ -141,6 +134,7 @@ class FedIIH(Algorithm):
         return self.factor_similarity(reports).mean(1)
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Blockwise:
+        self.number += 1
         there = arrived[:, None, None]
         weights = torch.softmax((self.tau * self.factor_similarity(reports)).masked_fill(~there, -torch.inf), -1)
         if not self.setting.full_participation:  # a seed in which nobody arrived keeps its models

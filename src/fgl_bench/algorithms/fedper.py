@@ -18,7 +18,8 @@ class FedPer(FedAvg):
     """FedAvg of the first layers; the last ones are each client's own (Arivazhagan et al., arXiv 1912.00818, 2019).
 
     ``M_ij = n_j / n`` for the base, the identity for the head. Both are trained in every local step, from a common initial model;
-    the head that a client answers with is the one it trained last.
+    the head that a client answers with is the one it trained last. Layers are those on the way from the features to the logits;
+    coefficients of a filter, weights of hops and slopes are of the base.
 
     Attributes:
         personal_layers: K_P, how many of the last layers are personal; 0 is FedAvg, all of them local training.

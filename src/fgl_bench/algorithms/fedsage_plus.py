@@ -22,9 +22,9 @@ from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
 from fgl_bench.engine.mixing import Mixing, alone, normalise
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, check_ranges
 from fgl_bench.models.graphsage import GraphSAGE
-from fgl_bench.seeding import derive_seed, generator
+from fgl_bench.seeding import generator
 
 GROUP = 1 << 26  # generated numbers in one program; more clients than that take turns (results do not depend on it)
 
@@ -108,7 +108,7 @@ class FedSagePlus(Composed):
         self.layout = generator_layout(self.encoder, batch.features.shape[2], self.latent, self.gen_hidden, self.max_neighbours)
         if not self.max_neighbours:
             return
-        self.streams = torch.tensor([derive_seed(seed, "fedsage_plus", i) for seed in setting.seeds for i in range(clients)])
+        self.streams = setting.streams("fedsage_plus").cpu()
         self.steps = torch.zeros(batch.size, dtype=torch.int64)
         rows = [initial(self.encoder, self.layout, seed).expand(clients, -1) for seed in setting.seeds]
         self.generators = torch.cat(rows).to(batch.device, batch.dtype).contiguous()
@@ -133,13 +133,8 @@ class FedSagePlus(Composed):
     def _check(self) -> None:
         if self.hide == "val" and self.max_neighbours and any(client.present is not None for client in self.setting.batch.clients):
             raise UserError("algorithm.hide=val: in the inductive setting training sees no validation nodes; set algorithm.hide=train")
-        limits = {"max_neighbours": (0, np.inf), "gen_rounds": (0, np.inf), "hidden_share": (0, 1), "latent": (1, np.inf)}
-        for key, (least, most) in {**limits, "encoder_hidden": (1, np.inf), "gen_dropout": (0, 1)}.items():
-            value = getattr(self, key)
-            if not least <= value <= most:
-                raise UserError(
-                    f"algorithm.{key}={value}: must be {f'between {least} and {most}' if most < np.inf else f'at least {least}'}"
-                )
+        check_ranges(self, max_neighbours=(0, None), gen_rounds=(0, None), latent=(1, None), encoder_hidden=(1, None))
+        check_ranges(self, hidden_share=(0, 1), gen_dropout=(0, 1))
 
     # ---- rounds
 

@@ -18,7 +18,7 @@ from fgl_bench.engine.link_prediction import UndirectedEdges, reconstruction
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, check_ranges
 from fgl_bench.models._vgae import LabelAware
 from fgl_bench.models.base import Backbone, Spectral
 from fgl_bench.seeding import derive_seed
@@ -83,9 +83,7 @@ class FedSSA(Local):
     iterations: int
 
     def __post_init__(self) -> None:
-        for name in ("node_clusters", "structural_clusters", "latent", "edges", "attempts"):
-            if getattr(self, name) < 1:
-                raise UserError(f"algorithm.{name}={getattr(self, name)}: must be at least 1")
+        check_ranges(self, node_clusters=(1, None), structural_clusters=(1, None), latent=(1, None), edges=(1, None), attempts=(1, None))
 
     @property
     def encodes(self) -> bool:
@@ -104,8 +102,7 @@ class FedSSA(Local):
         super().prepare(setting)
         batch, classes = setting.batch, setting.num_classes
         seeds, clients = len(setting.seeds), setting.num_clients
-        streams = [derive_seed(seed, "fedssa", client) for seed in setting.seeds for client in range(clients)]
-        self._streams = torch.tensor(streams, dtype=torch.int64, device=batch.device)
+        self._streams = setting.streams("fedssa")
         self._server = torch.tensor([derive_seed(seed, "fedssa server") for seed in setting.seeds], device=batch.device)
         self._trips = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
         chosen = torch.nn.functional.one_hot(batch.labels, classes) * batch.train[..., None]
@@ -203,7 +200,7 @@ class FedSSA(Local):
         there = (counts > 0) & arrived[:, None]
         points = by_class.mean
         if self.points == "drawn":
-            key = step_key(self._server, torch.tensor(self._round, device=arrived.device), 0)
+            key = step_key(self._server, torch.tensor(self._round), 0)
             noise = normal(key, clients * classes, width, points.dtype).view(seeds, clients, classes, width).transpose(1, 2)
             points = points + by_class.variance.sqrt() * noise
         member = kmeans(points @ points.mT, there, self._draws(1, classes, self.node_clusters), self.iterations)
@@ -226,7 +223,7 @@ class FedSSA(Local):
 
     def _draws(self, purpose: int, sets: int, clusters: int) -> Tensor:
         """``[S, sets, attempts, clusters]`` for k-means of this round."""
-        key = step_key(self._server, torch.tensor(self._round, device=self._server.device), purpose)
+        key = step_key(self._server, torch.tensor(self._round), purpose)
         return uniform(key, sets * self.attempts, clusters).unflatten(1, (sets, self.attempts))
 
     # ---- what travels

@@ -13,7 +13,7 @@ from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.engine.cuts import warping_distances
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import check_ranges
 
 
 @dataclass
@@ -37,8 +37,7 @@ class GCFLPlus(ClusteredAveraging):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if self.sequence < 1:
-            raise UserError(f"algorithm.sequence={self.sequence} is out of range; allowed: 1 and more")
+        check_ranges(self, sequence=(1, None))
         # The last d norms, the newest last; NaN where there are fewer.
         shape = (len(setting.seeds), setting.num_clients, self.sequence)
         self.series = torch.full(shape, torch.nan, dtype=torch.float64, device=setting.batch.device)

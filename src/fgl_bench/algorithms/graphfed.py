@@ -16,7 +16,7 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedcross import FedCross
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.mixing import Mixing, normalise
-from fgl_bench.errors import UserError
+from fgl_bench.errors import check_ranges
 from fgl_bench.seeding import generator
 
 
@@ -42,8 +42,7 @@ class GraphFed(FedCross):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if self.sources < 1:
-            raise UserError(f"algorithm.sources={self.sources}: must be at least 1")
+        check_ranges(self, sources=(1, None))
         count, distances = setting.num_clients, []
         for s, (seed, edges) in enumerate(zip(setting.seeds, setting.cross_edges, strict=True)):
             clients = setting.batch.clients[s * count : (s + 1) * count]

@@ -118,8 +118,8 @@ def place(dataset: str, temporary: Path, wanted: Path) -> None:
         raise UserError(f"dataset={dataset}: {wanted} cannot be written ({one_line(error)}); {ELSEWHERE}") from None
 
 
-def unpack(dataset: str, archive: Path, member: Callable[[Path], str], wanted: list[Path]) -> None:
-    """Puts the files ``wanted`` of a downloaded zip archive where they belong; ``member`` is how a file's entry in it ends."""
+def unpack(dataset: str, archive: Path, source: str, member: Callable[[Path], str], wanted: list[Path]) -> None:
+    """Puts the files ``wanted`` of a zip archive, downloaded from ``source``, in their places; ``member`` is how a file's entry ends."""
     parts = [archive.with_name(path.name) for path in wanted]
     try:
         with zipfile.ZipFile(archive) as content:
@@ -128,7 +128,7 @@ def unpack(dataset: str, archive: Path, member: Callable[[Path], str], wanted: l
                 with content.open(entry) as source, part.open("wb") as out:
                     shutil.copyfileobj(source, out)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"dataset={dataset}: the downloaded archive is damaged ({one_line(error)}); try again") from None
+        raise UserError(f"dataset={dataset}: {source} is damaged ({one_line(error)}); try again") from None
     for part, path in zip(parts, wanted, strict=True):
         place(dataset, part, path)
 

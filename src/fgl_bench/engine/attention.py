@@ -106,7 +106,7 @@ def _bags(index: Tensor, rows: Tensor, starts: Tensor, weights: Tensor) -> Tenso
     lead = torch.arange(heads, device=index.device)[:, None]
     narrow = torch.int32 if max(rows.shape[0] * heads, weights.numel()) < 2**31 else torch.int64
     index = (index * heads + lead).flatten().to(narrow)
-    ends = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_tensor([heads * count])]).to(narrow)
+    ends = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_full((1,), heads * count)]).to(narrow)
     out = F.embedding_bag(index, rows.flatten(0, 1), ends, mode="sum", per_sample_weights=weights.flatten(), include_last_offset=True)
     return out.view(heads, -1, rows.shape[2])
 

@@ -39,12 +39,16 @@ class TrainingNodes(NamedTuple):
 Operator = Callable[[ClientGraph], sp.csr_matrix]
 
 
+def nonzeros(blocks: Sequence[np.ndarray | sp.csr_matrix]) -> int:
+    """Entries of these matrices that are not zero."""
+    return sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
+
+
 def is_dense(blocks: Sequence[np.ndarray | sp.csr_matrix], device: torch.device) -> bool:
     """Whether these clients' input features ``[n, F]`` are multiplied as dense matrices; those on disk are, and are not read for it."""
     if any(isinstance(block, np.memmap) for block in blocks):
         return True
-    filled = sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
-    return filled > DENSE_ABOVE.get(device.type, 0.5) * sum(block.shape[0] * block.shape[1] for block in blocks)
+    return nonzeros(blocks) > DENSE_ABOVE.get(device.type, 0.5) * sum(block.shape[0] * block.shape[1] for block in blocks)
 
 
 def adjacency(client: ClientGraph) -> sp.csr_matrix:

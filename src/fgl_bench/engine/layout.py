@@ -102,3 +102,8 @@ def glorot(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 def uniform(shape: tuple[int, ...], fan: int, generator: torch.Generator) -> Tensor:
     """Numbers within 1/sqrt(fan), as PyTorch's linear layers with ``fan`` inputs draw weights and biases."""
     return torch.empty(shape, dtype=torch.float64).uniform_(-(fan**-0.5), fan**-0.5, generator=generator)
+
+
+def like_linear(layout: ParameterLayout, name: str, generator: torch.Generator) -> Tensor:
+    """The weight ``name``, or the bias beside a weight, as PyTorch's linear layers draw them."""
+    return uniform(layout.shapes[name], layout.shapes[name.replace("bias", "weight")][0], generator)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -27,3 +29,8 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     if x.is_cuda or weight.shape[2] > NARROW:
         return torch.bmm(x, weight)
     return _Narrow.apply(x, weight)
+
+
+def affine(x: Tensor, parameters: Mapping[str, Tensor], name: str) -> Tensor:
+    """``x W + b`` with the parameters ``<name>.weight`` ``[k, a, b]`` and ``<name>.bias`` ``[k, b]``."""
+    return linear(x, parameters[f"{name}.weight"]) + parameters[f"{name}.bias"][:, None]

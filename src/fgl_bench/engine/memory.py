@@ -7,14 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.served import Served
-from fgl_bench.engine.batch import is_dense
+from fgl_bench.engine.batch import is_dense, nonzeros
 from fgl_bench.engine.layout import ParameterLayout
 
 # Elements of a program's largest tensor above which an operation gains from several CPU threads (measured: Cora's size does not,
@@ -88,8 +86,7 @@ def graph_bytes(clients: Sequence[ClientGraph], operators: int, itemsize: int, d
     if is_dense(blocks, device):
         total = count * nodes * features * itemsize
     else:
-        filled = sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
-        total = sparse_bytes(filled, count, nodes, features, itemsize)
+        total = sparse_bytes(nonzeros(blocks), count, nodes, features, itemsize)
     edges = sum(client.edges.shape[1] + client.num_nodes for client in clients)
     return total + operators * sparse_bytes(edges, count, nodes, nodes, itemsize) + label_bytes(clients, itemsize)
 

@@ -89,4 +89,4 @@ class OneHop(Hops):
     @property
     def key(self) -> str:
         # A function's repr holds its address.
-        return f"{self.by.__module__}.{self.by.__qualname__} {self.coefficients}"
+        return f"{getattr(self.by, '__qualname__', repr(self.by))} {self.coefficients}"

@@ -46,7 +46,7 @@ class _Bags:
         narrow = torch.int32 if factors * max(nodes, count) < 2**31 else torch.int64
         lead = torch.arange(factors, device=index.device)[:, None]
         self.index = (index + lead * nodes).flatten().to(narrow)
-        self.starts = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_tensor([factors * count])]).to(narrow)
+        self.starts = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_full((1,), factors * count)]).to(narrow)
 
     def __call__(self, rows: Tensor, weights: Tensor) -> Tensor:
         if not weights.numel():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
 from fgl_bench.engine.halo import Level, Plan
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.linear import affine, linear
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone, Parameters
 from fgl_bench.models.gat import ACTS, GAT, SLOPE
@@ -74,7 +74,7 @@ class Convolutions:
         """Logits from the last convolution's result."""
         if self.model.head == "conv":
             return out
-        return linear(self.activate(out), parameters["head.weight"]) + parameters["head.bias"][:, None]
+        return affine(self.activate(out), parameters, "head")
 
     def forward(
         self,

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.batch import DENSE_ABOVE, Batch, is_dense
+from fgl_bench.engine.batch import DENSE_ABOVE, Batch, is_dense, nonzeros
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.linear import affine
 from fgl_bench.engine.minibatch import Part
 from fgl_bench.engine.propagation import Hops
 from fgl_bench.errors import UserError
@@ -130,7 +130,7 @@ def work(
     width = blocks[0].shape[1]
     full = len(clients) * max(client.num_nodes for client in clients) * width
     edges = sum(client.edges.shape[1] + client.num_nodes for client in clients)
-    filled = full if is_dense(blocks, device) else slow * sum(getattr(block, "nnz", block.size) for block in blocks)
+    filled = full if is_dense(blocks, device) else slow * nonzeros(blocks)
     passes = 1 if batch_nodes is None else max(1, max(-(-int(client.train.sum()) // batch_nodes) for client in clients))
     once = slow * (len(hops.coefficients[0]) - 1) * edges * width
     lazy = 2 * passes * steps * (filled * columns.inputs + slow * edges * columns.propagated)
@@ -159,7 +159,7 @@ class Perceptron(NamedTuple):
         hidden = x
         for i in range(since, self.first + len(self.widths) - 1):
             hidden = dropout(prelu(x, parameters["slope"]))
-            x = linear(hidden, parameters[f"linear{i}.weight"]) + parameters[f"linear{i}.bias"][:, None]
+            x = affine(hidden, parameters, f"linear{i}")
         return Output(hidden, x)
 
 
@@ -183,9 +183,3 @@ def xavier(layout: ParameterLayout, generator: torch.Generator, fans: Mapping[st
         elif name == "slope":
             found[name].fill_(0.25)
     return found
-
-
-def within_fan(layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-    """Weights and biases of one linear layer uniform within 1/sqrt(in), as PyTorch draws them; float64."""
-    bound, shapes = layout.shapes["linear0.weight"][0] ** -0.5, layout.shapes
-    return {name: torch.empty(shape, dtype=torch.float64).uniform_(-bound, bound, generator=generator) for name, shape in shapes.items()}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from fgl_bench.engine.batch import Operator
+from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.propagation import Hops, OneHop
 from fgl_bench.models._decoupled import Decoupled
 
@@ -28,3 +30,17 @@ class FirstHop(Decoupled):
 
     def hops_made(self) -> Hops:
         return OneHop(by=type(self).hop)
+
+
+def stacked(widths: Sequence[int], layers: int, sides: int = 1) -> ParameterLayout:
+    """Convolutions ``conv0`` and so on, each of ``sides`` matrices side by side ``[in, sides * out]`` and a bias, then a linear ``head``.
+
+    Args:
+        widths: of the features, of what lies between, of the logits; two more than ``layers`` where there is a head.
+        layers: number of convolutions.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
+        name, count = (f"conv{i}", sides) if i < layers else ("head", 1)
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (wide, count * narrow), (narrow,)
+    return ParameterLayout(shapes, inputs=("conv0.weight",))

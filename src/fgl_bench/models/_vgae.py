@@ -13,7 +13,7 @@ from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, glorot
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.spectral import training_labels
 from fgl_bench.models.base import Around, Backbone, Output, Parameters, Spectral
 
@@ -42,9 +42,9 @@ class LabelAware(Around):
     """VGAE (Kipf & Welling, 2016) around a backbone: the trunk is shared, classification and the encoder differ in their inputs and heads.
 
     The encoder's input is ``[X | Y]`` with one-hot labels of training nodes and zero rows for all others: the backbone's first layer
-    has Y more input columns (``label.weight``), which go through the same filter as the features. The classifier sees those columns as
-    zero, so that no label is an input of a prediction. Mean and log variance are linear in the representation before the last
-    layer; the encoder draws no dropout.
+    has Y more input columns (``label.weight``), which go through a spectral backbone's filter, else through GCN's operator. The
+    classifier sees those columns as zero, so that no label is an input of a prediction. Mean and log variance are linear in the
+    representation before the last layer (of BernNet, before the filter); the encoder draws no dropout.
 
     Attributes:
         latent: d.
@@ -102,7 +102,7 @@ class LabelAware(Around):
             labels = basis[:, 0]
         first = first + linear(labels, parameters["label.weight"])
         hidden = self.inner.forward(parameters, batch, first, no_dropout).hidden
-        mean, log_variance = (linear(hidden, parameters["posterior.weight"]) + parameters["posterior.bias"][:, None]).chunk(2, -1)
+        mean, log_variance = affine(hidden, parameters, "posterior").chunk(2, -1)
         return Posterior(mean, log_variance.clamp(max=LARGEST))
 
     def activations(self, num_features: int, num_classes: int) -> list[int]:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, plain_operator
-from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.layout import ParameterLayout, like_linear
+from fgl_bench.engine.linear import affine
 from fgl_bench.engine.spectral import bernstein_in_chebyshev, chebyshev_filter, chebyshev_terms, mean_terms
 from fgl_bench.models.base import Output, Parameters, Spectral
 
@@ -58,9 +58,9 @@ class BernNet(Spectral):
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Linear layers as PyTorch's, coefficients 1."""
         parameters = {self.coefficients: torch.ones(self.orders + 1, dtype=torch.float64)}
-        for name, shape in layout.shapes.items():
+        for name in layout.shapes:
             if name != self.coefficients:
-                parameters[name] = uniform(shape, layout.shapes[name.replace("bias", "weight")][0], generator)
+                parameters[name] = like_linear(layout, name, generator)
         return parameters
 
     def weights(self, parameters: Parameters) -> Tensor:
@@ -71,7 +71,7 @@ class BernNet(Spectral):
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         hidden = dropout(torch.relu(first))
-        scores = linear(hidden, parameters["lin1.weight"]) + parameters["lin1.bias"][:, None]
+        scores = affine(hidden, parameters, "lin1")
         if self.filter_dropout:
             scores = dropout(scores, self.filter_dropout)
         coefficients = self.weights(parameters) @ self._expansion(scores)

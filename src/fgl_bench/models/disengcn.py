@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.linear import affine
 from fgl_bench.engine.routing import route, unit
 from fgl_bench.models.base import Backbone, Output, Parameters
 
@@ -65,7 +65,7 @@ class DisenGCN(Backbone):
         hidden = dropout(F.leaky_relu(first, SLOPE))
         for _ in range(self.layers):
             hidden = dropout(F.leaky_relu(self.convolve(hidden, batch), SLOPE))
-        return Output(hidden, linear(hidden, parameters["classifier.weight"]) + parameters["classifier.bias"][:, None])
+        return Output(hidden, affine(hidden, parameters, "classifier"))
 
     def convolve(self, hidden: Tensor, batch: Batch) -> Tensor:
         """One routing layer without its nonlinearity, ``[k, n, K * d]`` to the same."""

@@ -14,8 +14,8 @@ from torch import Tensor
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores, per_edge
 from fgl_bench.engine.batch import Batch, looped_operator
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.layout import ParameterLayout, glorot, uniform
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.layout import ParameterLayout, glorot, like_linear, uniform
+from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.models.base import Backbone, Output, Parameters, hidden_widths
 
@@ -95,7 +95,7 @@ class GAT(Backbone):
                 parameters[name.replace("shift", "weight")] = torch.cat(halves, 1)
                 parameters[name] = uniform(shape, wide, generator)
             elif name.startswith("head."):
-                parameters[name] = uniform(shape, layout.shapes["head.weight"][0], generator)
+                parameters[name] = like_linear(layout, name, generator)
         return parameters
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
@@ -111,7 +111,7 @@ class GAT(Backbone):
         if self.head == "conv":
             return Output(hidden, out)
         hidden = dropout(act(out))
-        return Output(hidden, linear(hidden, parameters["head.weight"]) + parameters["head.bias"][:, None])
+        return Output(hidden, affine(hidden, parameters, "head"))
 
     def _convolve(self, layer: int, product: Tensor, parameters: Parameters, batch: Batch, dropout: Callable[..., Tensor]) -> Tensor:
         """``[k, n, *]``, the features times the layer's matrix, to ``[k, n, h]``."""

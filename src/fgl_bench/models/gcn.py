@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, gcn_operator
-from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.layout import ParameterLayout, like_linear
+from fgl_bench.engine.linear import affine, linear
 from fgl_bench.models._decoupled import Columns
-from fgl_bench.models._first_hop import FirstHop
-from fgl_bench.models.base import Output, Parameters
+from fgl_bench.models._first_hop import FirstHop, stacked
+from fgl_bench.models.base import Output, Parameters, hidden_widths
 
 
 @dataclass
@@ -39,22 +39,20 @@ class GCN(FirstHop):
     dropout: float
     head: Literal["conv", "linear"] = "conv"
 
+    def __post_init__(self) -> None:
+        self._widths = hidden_widths(self.hidden, self.layers, self.head)
+
     def columns(self, num_classes: int) -> Columns:
-        narrow = num_classes if self.layers == 1 and self.head == "conv" else self.hidden
+        narrow = [*self._widths, num_classes][0]
         return Columns(narrow, narrow, narrow)
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
-        narrow, head = HEADS[self.head](self.hidden, num_classes)
-        widths = [num_features, *[self.hidden] * (self.layers - 1), narrow]
-        shapes = {}
-        for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
-            shapes[f"conv{i}.weight"], shapes[f"conv{i}.bias"] = (wide, narrow), (narrow,)
-        return ParameterLayout({**shapes, **head}, inputs=("conv0.weight",))
+        return stacked([num_features, *self._widths, num_classes], self.layers)
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Glorot-uniform convolutions with zero biases; a linear head within 1/sqrt(in), as PyTorch draws it."""
         head = [name for name in layout.shapes if name.startswith("head.")]
-        return {**super().initialise(layout, generator), **{name: uniform(layout.shapes[name], self.hidden, generator) for name in head}}
+        return {**super().initialise(layout, generator), **{name: like_linear(layout, name, generator) for name in head}}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         return self.series(batch, parameters["conv0.weight"]) + parameters["conv0.bias"][:, None]
@@ -64,13 +62,7 @@ class GCN(FirstHop):
         for i in range(1, self.layers):
             hidden = dropout(torch.relu(out))
             out = propagate @ linear(hidden, parameters[f"conv{i}.weight"]) + parameters[f"conv{i}.bias"][:, None]
-        if "head.weight" in parameters:
-            hidden = dropout(torch.relu(out))
-            out = linear(hidden, parameters["head.weight"]) + parameters["head.bias"][:, None]
-        return Output(hidden, out)
-
-
-HEADS = {
-    "conv": lambda hidden, classes: (classes, {}),
-    "linear": lambda hidden, classes: (hidden, {"head.weight": (hidden, classes), "head.bias": (classes,)}),
-}
+        if self.head == "conv":
+            return Output(hidden, out)
+        hidden = dropout(torch.relu(out))
+        return Output(hidden, affine(hidden, parameters, "head"))

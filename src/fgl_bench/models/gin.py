@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, adjacency
-from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.layout import ParameterLayout, like_linear
+from fgl_bench.engine.linear import affine, linear
 from fgl_bench.models._decoupled import Columns
 from fgl_bench.models._first_hop import FirstHop
 from fgl_bench.models.base import Output, Parameters, hidden_widths
@@ -80,7 +80,7 @@ class GIN(FirstHop):
             elif name.endswith(("shift", "epsilon")):
                 found[name] = torch.zeros(shape, dtype=torch.float64)
             else:
-                found[name] = uniform(shape, layout.shapes[name.replace("bias", "weight")][0], generator)
+                found[name] = like_linear(layout, name, generator)
         return found
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
@@ -96,9 +96,9 @@ class GIN(FirstHop):
             near = (1 + parameters[f"conv{i}.epsilon"][:, None]) * hidden + batch.operator(adjacency) @ hidden
             hidden = dropout(self._rest(i, linear(near, parameters[f"conv{i}.weight"]), parameters, batch))
         if self.head == "mlp":
-            middle = linear(hidden, parameters["middle.weight"]) + parameters["middle.bias"][:, None]
+            middle = affine(hidden, parameters, "middle")
             hidden = dropout(torch.relu(_normalise(middle, "middle.out", parameters, batch)))
-        return Output(hidden, linear(hidden, parameters["head.weight"]) + parameters["head.bias"][:, None])
+        return Output(hidden, affine(hidden, parameters, "head"))
 
     def _rest(self, layer: int, x: Tensor, parameters: Parameters, batch: Batch) -> Tensor:
         """The layer after its first product."""

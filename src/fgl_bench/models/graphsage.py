@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, mean_operator
-from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.layout import ParameterLayout, like_linear
+from fgl_bench.engine.linear import affine, linear
 from fgl_bench.models._decoupled import Columns
-from fgl_bench.models._first_hop import FirstHop
+from fgl_bench.models._first_hop import FirstHop, stacked
 from fgl_bench.models.base import Output, Parameters, hidden_widths
 
 
@@ -47,16 +47,11 @@ class GraphSAGE(FirstHop):
         return Columns(2 * narrow, narrow, 2 * narrow)
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
-        widths, shapes = [num_features, *self._widths, num_classes], {}
-        for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
-            name, sides = (f"conv{i}", 2) if i < self.layers else ("head", 1)
-            shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (wide, sides * narrow), (narrow,)
-        return ParameterLayout(shapes, inputs=("conv0.weight",))
+        return stacked([num_features, *self._widths, num_classes], self.layers, sides=2)
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Weights and biases uniform within 1/sqrt(in), as PyG's linear layers inside ``SAGEConv`` draw them."""
-        fans = {name: layout.shapes[name.replace("bias", "weight")][0] for name in layout.shapes}
-        return {name: uniform(shape, fans[name], generator) for name, shape in layout.shapes.items()}
+        return {name: like_linear(layout, name, generator) for name in layout.shapes}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         weight, bias = parameters["conv0.weight"], parameters["conv0.bias"]
@@ -73,7 +68,7 @@ class GraphSAGE(FirstHop):
         if self.head == "conv":
             return Output(hidden, out)
         hidden = dropout(torch.relu(out))
-        return Output(hidden, linear(hidden, parameters["head.weight"]) + parameters["head.bias"][:, None])
+        return Output(hidden, affine(hidden, parameters, "head"))
 
 
 def _gather(product: Tensor, batch: Batch, bias: Tensor) -> Tensor:

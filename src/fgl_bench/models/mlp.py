@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.linear import affine
 from fgl_bench.engine.minibatch import Part
 from fgl_bench.models.base import Backbone, Output, Parameters
 
@@ -49,5 +49,5 @@ class MLP(Backbone):
         hidden, out = first, first
         for i in range(1, self.layers):
             hidden = dropout(torch.relu(out))
-            out = linear(hidden, parameters[f"linear{i}.weight"]) + parameters[f"linear{i}.bias"][:, None]
+            out = affine(hidden, parameters, f"linear{i}")
         return Output(hidden, out)

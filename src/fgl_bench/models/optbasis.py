@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, plain_operator
-from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.layout import ParameterLayout, like_linear
+from fgl_bench.engine.linear import affine
 from fgl_bench.models.base import Backbone, Output, Parameters
 
 SHORTEST = 1e-6  # a new direction below this length is rounding
@@ -52,9 +52,9 @@ class OptBasis(Backbone):
         """Linear layers as PyTorch's; of the coefficients those of order 0 are 1, the others 0."""
         parameters = {"filter": torch.zeros(layout.shapes["filter"], dtype=torch.float64)}
         parameters["filter"][0] = 1
-        for name, shape in layout.shapes.items():
+        for name in layout.shapes:
             if name != "filter":
-                parameters[name] = uniform(shape, layout.shapes[name.replace("bias", "weight")][0], generator)
+                parameters[name] = like_linear(layout, name, generator)
         return parameters
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
@@ -73,7 +73,7 @@ class OptBasis(Backbone):
             before, now = now, _unit(rest, SHORTEST)
             total = total + coefficients[:, k] * now
         hidden = dropout(total)
-        return Output(hidden, linear(hidden, parameters["lin1.weight"]) + parameters["lin1.bias"][:, None])
+        return Output(hidden, affine(hidden, parameters, "lin1"))
 
 
 def _unit(x: Tensor, shortest: float) -> Tensor:

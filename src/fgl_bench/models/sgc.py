@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.propagation import Hops
-from fgl_bench.models._decoupled import Columns, Decoupled, within_fan
+from fgl_bench.models._decoupled import Columns, Decoupled
 from fgl_bench.models.base import Output, Parameters
 
 
@@ -41,7 +41,7 @@ class SGC(Decoupled):
         return ParameterLayout(shapes, inputs=("linear0.weight",))
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        return within_fan(layout, generator)
+        return {name: like_linear(layout, name, generator) for name in layout.shapes}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         return self.series(batch, parameters["linear0.weight"]) + parameters["linear0.bias"][:, None]

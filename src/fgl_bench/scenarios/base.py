@@ -111,6 +111,9 @@ class Rounds(Stragglers):
             for name, value in trips.reports.items():
                 if name not in reports:
                     reports[name] = value.new_zeros(seeds * clients, *value.shape[1:])
+                if (in_time != chosen).any():  # who is late is not heard
+                    heard = arrived.flatten()[index].view(-1, *[1] * (value.ndim - 1))
+                    value = torch.where(heard, value, reports[name][index])
                 reports[name][index] = value
 
             reported = {name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}

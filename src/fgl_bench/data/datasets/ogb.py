@@ -86,7 +86,7 @@ class OGB(Dataset):
         missing = [path for path in raw.files if not path.is_file()]
         if missing:
             with downloaded(self.name, missing[0], lambda: archive) as temporary:
-                unpack(self.name, temporary, lambda path: f"/raw/{path.name}", missing)
+                unpack(self.name, temporary, archive, lambda path: f"/raw/{path.name}", missing)
         return raw
 
 

@@ -29,7 +29,7 @@ class Reddit(Dataset):
         missing = [path for path in paths if not path.is_file()]
         if missing:
             with downloaded(self.name, missing[0], _address) as temporary:
-                unpack(self.name, temporary, lambda path: f"/{path.name}", missing)
+                unpack(self.name, temporary, _address(), lambda path: f"/{path.name}", missing)
         arrays = read_arrays(self.name, data, ["feature", "label"])
         with reading(self.name, links):
             adjacency = sp.load_npz(links).tocoo()
