@@ -7,40 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 from torch_geometric.nn import GATv2Conv
 
-from fgl_bench.algorithms.fedaas import FedAAS
-from fgl_bench.config import build
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.halo import Halo
 from fgl_bench.errors import UserError
-from fgl_bench.models.gat import GAT
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
-from fgl_bench.schema import config_folder
 from tests.algorithms.comparing import TIGHT
+from tests.algorithms.crossing import fedaas, gat, run
 from tests.reference.cross_client import Loop, small_graph, small_served
-from tests.small_runs import simulate, synchronous
-
-CONF = config_folder() / "algorithm"
-KEYS = {
-    "batches": 4, "fanout": 3, "sampling": "attention", "interval": 4, "fetch": "interval", "between": "history", "adaptive": False,
-    "min_interval": 2, "loss_source": "val", "rule": "paper", "link_mbps": 100.0, "link_seconds": 0.05,
-}  # fmt: skip
-
-
-def fedaas(**changes):
-    return FedAAS(**{**KEYS, **changes})
-
-
-def gat(**changes):
-    keys = {"hidden": [5, 4], "layers": 2, "dropout": 0.0, "version": "v2", "heads": 1, "output_heads": 1, "act": "relu"}
-    return GAT(**{**keys, "attn_dropout": 0.0, "head": "linear", **changes})
-
-
-def run(federations, method, **changes):
-    return simulate(federations, method, synchronous(), **{"model": gat(), "rounds": 2, "weight_decay": 0.0, **changes})
 
 
 def everything(method, theta):
@@ -349,18 +325,3 @@ def test_entries_are_one_per_holder_and_remote_neighbour():
         expected |= {(owner[a][0], owner[b][0] * halo.nodes + owner[b][1]) for a, b in federation.cross_edges.T.tolist()}
     assert set(zip(halo.holder.tolist(), halo.owner.tolist(), strict=True)) == expected
     assert len(expected) == halo.owner.size
-
-
-def test_the_ablations_yamls_say_what_they_are():
-    found = {}
-    for name in ("fedaas", "fedaas1", "fedaas2", "fedall", "fedlocal"):
-        method = build(OmegaConf.create({k: v for k, v in OmegaConf.load(CONF / f"{name}.yaml").items() if k != "defaults"}))
-        found[name] = (method.fanout, method.sampling, method.interval, method.adaptive)
-        assert isinstance(method, FedAAS) and method.between == "history" and method.batches == 10
-    assert found == {
-        "fedaas": (10, "attention", 10, True),
-        "fedaas1": (10, "attention", 1, False),
-        "fedaas2": (None, "uniform", 10, True),
-        "fedall": (None, "uniform", 1, False),
-        "fedlocal": (10, "uniform", 0, False),
-    }

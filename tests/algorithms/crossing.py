@@ -1,0 +1,36 @@
+"""FedAAS and its ablations on small federations with edges between clients."""
+
+from __future__ import annotations
+
+from omegaconf import OmegaConf
+
+from fgl_bench.algorithms.fedaas import FedAAS
+from fgl_bench.config import build
+from fgl_bench.models.gat import GAT
+from fgl_bench.schema import config_folder
+from tests.small_runs import simulate, synchronous
+
+CONF = config_folder() / "algorithm"
+KEYS = {
+    "batches": 4, "fanout": 3, "sampling": "attention", "interval": 4, "fetch": "interval", "between": "history", "adaptive": False,
+    "min_interval": 2, "loss_source": "val", "rule": "paper", "link_mbps": 100.0, "link_seconds": 0.05,
+}  # fmt: skip
+
+
+def fedaas(**changes):
+    return FedAAS(**{**KEYS, **changes})
+
+
+def gat(**changes):
+    keys = {"hidden": [5, 4], "layers": 2, "dropout": 0.0, "version": "v2", "heads": 1, "output_heads": 1, "act": "relu"}
+    return GAT(**{**keys, "attn_dropout": 0.0, "head": "linear", **changes})
+
+
+def run(federations, method, **changes):
+    return simulate(federations, method, synchronous(), **{"model": gat(), "rounds": 2, "weight_decay": 0.0, **changes})
+
+
+def configured(name, **changes):
+    """The method of ``conf/algorithm/<name>.yaml`` with its own values, but for the number of batches and ``changes``."""
+    keys = {k: v for k, v in OmegaConf.load(CONF / f"{name}.yaml").items() if k != "defaults"}
+    return build(OmegaConf.create({**keys, "batches": KEYS["batches"], **changes}))
