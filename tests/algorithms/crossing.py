@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from omegaconf import OmegaConf
 
 from fgl_bench.algorithms.fedaas import FedAAS
 from fgl_bench.config import build
+from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.gat import GAT
 from fgl_bench.schema import config_folder
 from tests.small_runs import simulate, synchronous
@@ -34,3 +36,21 @@ def configured(name, **changes):
     """The method of ``conf/algorithm/<name>.yaml`` with its own values, but for the number of batches and ``changes``."""
     keys = {k: v for k, v in OmegaConf.load(CONF / f"{name}.yaml").items() if k != "defaults"}
     return build(OmegaConf.create({**keys, "batches": KEYS["batches"], **changes}))
+
+
+def everything(method, theta):
+    """The top convolution of every training node after one fetch of everything, ``[slots, h]``, with the edges it took."""
+    halo, layout = method.halo, method.setting.layout
+    plan, views, seen = halo.plan(halo.slots, 2), layout.views(theta), {}
+    method._open_books()
+    method._draw(views, plan, True, 0)
+    method._fetch(views, plan, 0)
+
+    def keep(number, level, sent):
+        seen[number] = level, sent
+        if number == 0:
+            return torch.ones_like(level.loop)
+        return method.chosen[0][level.number] & method._known(number, level, sent)
+
+    out = method.layers.forward(plan, views, method._stored, keep, no_dropout)
+    return out.flatten(0, 1)[plan.place], plan, seen

@@ -15,26 +15,8 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
 from tests.algorithms.comparing import TIGHT
-from tests.algorithms.crossing import fedaas, gat, run
+from tests.algorithms.crossing import everything, fedaas, gat, run
 from tests.reference.cross_client import Loop, small_graph, small_served
-
-
-def everything(method, theta):
-    """The top convolution of every training node after one fetch of everything, ``[slots, h]``, with the edges it took."""
-    halo, layout = method.halo, method.setting.layout
-    plan, views, seen = halo.plan(halo.slots, 2), layout.views(theta), {}
-    method._open_books()
-    method._draw(views, plan, True, 0)
-    method._fetch(views, plan, 0)
-
-    def keep(number, level, sent):
-        seen[number] = level, sent
-        if number == 0:
-            return torch.ones_like(level.loop)
-        return method.chosen[0][level.number] & method._known(number, level, sent)
-
-    out = method.layers.forward(plan, views, method._stored, keep, no_dropout)
-    return out.flatten(0, 1)[plan.place], plan, seen
 
 
 @pytest.mark.parametrize("interval", [0, 1, 3, 4])

@@ -7,7 +7,7 @@ import torch
 
 from fgl_bench.algorithms.fedcross import FedCross
 from fgl_bench.errors import UserError
-from tests.algorithms.test_fedaas import KEYS, everything, fedaas, run
+from tests.algorithms.crossing import KEYS, everything, fedaas, run
 from tests.reference.cross_client import small_served
 
 SHARED = {key: KEYS[key] for key in ("batches", "fanout", "sampling", "interval", "fetch", "between", "link_mbps", "link_seconds")}

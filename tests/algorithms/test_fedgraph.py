@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from fgl_bench.algorithms.fedgraph import FedGraph, principal
 from fgl_bench.engine.ddpg import BATCH, Agents
 from tests.algorithms.comparing import TIGHT
-from tests.algorithms.test_fedaas import everything, fedaas, run
+from tests.algorithms.crossing import everything, fedaas, run
 from tests.algorithms.test_fedcross import SHARED
 from tests.reference.cross_client import small_served
 

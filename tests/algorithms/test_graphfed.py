@@ -9,7 +9,7 @@ import torch
 
 from fgl_bench.algorithms.graphfed import WEIGHTINGS, GraphFed, client_distances
 from fgl_bench.data.graph import ClientGraph
-from tests.algorithms.test_fedaas import run
+from tests.algorithms.crossing import run
 from tests.algorithms.test_fedcross import SHARED
 from tests.reference.cross_client import small_served
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -72,16 +73,10 @@ def build_federations(
             observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))
         federations.append(
             Federation(
-                dataset=graph.name,
-                seed=seed,
-                num_classes=graph.num_classes,
-                num_features=graph.num_features,
+                **facts(graph, seed, nodes, {"partition_versions": versions}),
                 clients=scored,
                 observed=observed,
                 cross_edges=cross_edges,
-                partition_hash=assignment_digest(nodes),
-                metric=graph.metric,
-                notes={"nodes": graph.num_nodes, "edges": graph.edges.shape[1] // 2, "partition_versions": versions},
             )
         )
     return federations
@@ -96,19 +91,20 @@ def build_served(
     observed = clean = tuple(clients)
     if not isinstance(sparsity, NoSparsity):
         observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
-    return Served(
-        dataset=graph.name,
-        seed=seed,
-        num_classes=graph.num_classes,
-        num_features=graph.num_features,
-        clients=clean,
-        observed=observed,
-        cross_edges=cross_edges,
-        partition_hash=assignment_digest(nodes),
-        metric=graph.metric,
-        notes={"nodes": graph.num_nodes, "edges": graph.edges.shape[1] // 2},
-        server=server,
-    )
+    return Served(**facts(graph, seed, nodes, {}), clients=clean, observed=observed, cross_edges=cross_edges, server=server)
+
+
+def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str, object]) -> dict[str, Any]:
+    """What every :class:`Federation` says of the graph and of who holds which of its nodes."""
+    return {
+        "dataset": graph.name,
+        "seed": seed,
+        "num_classes": graph.num_classes,
+        "num_features": graph.num_features,
+        "partition_hash": assignment_digest(nodes),
+        "metric": graph.metric,
+        "notes": {"nodes": graph.num_nodes, "edges": graph.edges.shape[1] // 2, **notes},
+    }
 
 
 def draw_masks(client: ClientGraph, ratios: tuple[float, float, float], seed: int, index: int) -> ClientGraph:

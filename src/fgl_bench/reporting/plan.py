@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.config import label, resolve_budget
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.papers._sizes import SIZES
 from fgl_bench.reporting.store import config_hash, identity, run_folder
 from fgl_bench.schema import config_folder, register_all
 
@@ -120,7 +121,7 @@ class Paper:
     tables: tuple[Table, ...]
     first: tuple[str, ...]
     dataset_overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SIZES)
     late: tuple[str, ...] = ()
 
 

@@ -15,7 +15,7 @@ from fgl_bench.data.graph import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.cells import find, read_cells
 from fgl_bench.reporting.plan import Cell, Composer, Paper, plan
-from fgl_bench.reporting.store import is_complete
+from fgl_bench.reporting.store import is_complete, read_summary
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,17 @@ class Sources:
 
     def runs(self, *keys: str) -> dict[tuple[str, str, str], Path]:
         """The complete run directories of these tables by (table, row, column)."""
-        folders = {(c.table, c.row.key, c.column.key): self.results / "runs" / c.folder for c in self.planned(keys)}
-        return {key: folder for key, folder in folders.items() if is_complete(folder)}
+        found = {(c.table, c.row.key, c.column.key): self.run_of(c) for c in self.planned(keys)}
+        return {key: folder for key, folder in found.items() if folder is not None}
+
+    def run_of(self, cell: Cell) -> Path | None:
+        """Where the cell was run: in its own folder, or beside it by a configuration that only lacks keys added since."""
+        folder = self.results / "runs" / cell.folder
+        if is_complete(folder):
+            return folder
+        beside = (other for other in sorted(folder.parent.glob("*")) if is_complete(other))
+        stored = find({other.name: read_summary(other) for other in beside}, cell.digest, cell.config)
+        return None if stored is None else folder.parent / stored["config_hash"]
 
     def cells(self, *keys: str) -> dict[tuple[str, str, str], dict]:
         """The stored results of these tables by (table, row, column)."""

@@ -61,15 +61,5 @@ PAPER = Paper(
         ),
     ),
     first=("local", "majority", "fedavg", "dfed_sst", "dfed_sst_self", "gossip", "d_psgd"),
-    # Nodes and undirected edges: the cost of a data set that was never run is guessed from them.
-    sizes={
-        "cora": (2708, 5429),
-        "citeseer": (3327, 4732),
-        "pubmed": (19717, 44338),
-        "photo": (7650, 119081),
-        "computers": (13752, 245861),
-        "cs": (18333, 81894),
-        "physics": (34493, 247962),
-    },
     late=("computers", "cs", "physics"),
 )

@@ -183,19 +183,5 @@ PAPER = Paper(
     first=(
         "gcn_fedavg", "gcn_fedgta", "majority", "gcn_local", "gcn_global", "gamlp_fedavg", "gamlp_fedgta", "gamlp_local", "gamlp_global",
     ),
-    # Nodes and undirected edges: the cost of a data set that was never run is guessed from them.
-    sizes={
-        "cora": (2708, 5429),
-        "citeseer": (3327, 4732),
-        "pubmed": (19717, 44338),
-        "photo": (7650, 119081),
-        "computers": (13752, 245861),
-        "cs": (18333, 81894),
-        "physics": (34493, 247962),
-        "flickr": (89250, 449878),
-        "ogbn_arxiv": (169343, 1157799),
-        "reddit": (232965, 57307946),
-        "ogbn_products": (2449029, 61859140),
-    },
     late=("cs", "physics", "flickr", "ogbn_arxiv", "reddit", "ogbn_products"),
 )  # fmt: skip

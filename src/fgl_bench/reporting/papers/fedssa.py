@@ -92,19 +92,5 @@ PAPER = Paper(
         ),
     ),
     first=("majority", "local", "fedavg", "fedssa", "local_gcn", "fedavg_gcn", "fedper", "fedgta"),
-    # Nodes and undirected edges: the cost of a data set that was never run is guessed from them.
-    sizes={
-        "cora": (2708, 5278),
-        "citeseer": (3327, 4552),
-        "pubmed": (19717, 44324),
-        "computers": (13752, 245861),
-        "photo": (7650, 119081),
-        "ogbn_arxiv": (169343, 1157799),
-        "roman_empire": (22662, 32927),
-        "amazon_ratings": (24492, 93050),
-        "minesweeper": (10000, 39402),
-        "tolokers": (11758, 519000),
-        "questions": (48921, 153540),
-    },
     late=("computers", "roman_empire", "amazon_ratings", "questions", "ogbn_arxiv"),
 )
