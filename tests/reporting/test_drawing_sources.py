@@ -27,7 +27,7 @@ def test_a_run_is_found_by_its_hash_and_by_a_configuration_that_lacks_newer_keys
     ):
         folder = (tmp_path / "runs" / cell.folder).with_name(config_hash(config))
         folder.mkdir(parents=True)
-        summary = {"schema_version": SCHEMA_VERSION, "config_hash": folder.name, "config": config}
+        summary = {"schema_version": SCHEMA_VERSION, "config_hash": folder.name, "config": config, "test": {}}
         (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
         (folder / "config.yaml").write_text(OmegaConf.to_yaml(config), encoding="utf-8")
         (folder / "history.csv").write_text("seed\n", encoding="utf-8")
