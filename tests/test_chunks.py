@@ -53,3 +53,18 @@ def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nod
         for whole, chunked in zip(outcomes[0].histories, other.histories, strict=True):
             for kind in ("received", "trained"):
                 np.testing.assert_array_equal(whole.scores[kind], chunked.scores[kind])
+
+
+def test_what_is_kept_of_the_clients_is_put_together_over_the_seeds(tmp_path):
+    job = {
+        "algorithm": "fedssa", "dataset": "csbm_cora", "clients": 6, "seeds": [0, 1], "rounds": 2, "device": "cpu",
+        "cache_dir": str(tmp_path),
+    }  # fmt: skip
+    kept = []
+    for seeds in ("null", 1):
+        changes = {**bench_speed.QUICK, "dtype": "float64", "model": "unifilter", "seeds_per_chunk": seeds}
+        cfg, device, _, federations = bench_jobs.prepared({**job, "changes": changes})
+        kept.append(fgl_bench.run.simulate(cfg, federations, device, RunProgress("test", 1, False)).portrait)
+    assert kept[0]["coefficients"].shape[:2] == kept[0]["class_means"].shape[:2] == (2, 6)
+    for name, together in kept[0].items():
+        np.testing.assert_allclose(kept[1][name], together, rtol=1e-8, atol=1e-8)

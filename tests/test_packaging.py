@@ -88,7 +88,7 @@ def test_installed_command_runs_a_federation(installed: Path, tmp_path: Path) ->
 def test_dependencies_are_what_the_code_imports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = " ".join([*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)])
-    names = {"hydra": "hydra-core", "community": "python-louvain", "yaml": "omegaconf"}  # imported name: distribution
+    names = {"hydra": "hydra-core", "community": "python-louvain", "yaml": "omegaconf", "sklearn": "scikit-learn"}  # by import
     for path in (ROOT / "src").rglob("*.py"):
         for line in path.read_text(encoding="utf-8").splitlines():
             words = line.split()

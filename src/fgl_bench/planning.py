@@ -44,7 +44,8 @@ def needed(cfg: DictConfig, federations: Sequence[Federation], device: torch.dev
     need = seed_bytes(federations, layout, widths, stacks, itemsize, device, operators, copies, model.copies())
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
     kept, working = method.node_bytes(nodes, first.num_classes, itemsize)
-    return replace(need, kept=need.kept + kept, step=max(need.step, working))
+    whole = max(method.federation_bytes(federation, model, itemsize) for federation in federations)
+    return replace(need, kept=need.kept + kept, step=max(need.step, working), whole=need.whole + whole)
 
 
 def chunks(cfg: DictConfig, federations: Sequence[Federation], device: torch.device) -> tuple[Need, Plan]:

@@ -62,6 +62,7 @@ def run(cfg: DictConfig) -> Path:
         {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
         | {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
         | ({} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}),
+        outcome.portrait,
     )
     show(summary, folder, again=False)
     return folder
@@ -122,8 +123,10 @@ def simulate(
             histories = [
                 history(cfg, federation, points, log, sim.algorithm.prelude()) for federation, points in zip(part, sim.points, strict=True)
             ]
-            kept = ({at: matrix.cpu().numpy() for at, matrix in found.items()} for found in (sim.mixing, sim.similarity))
-            return Outcome(histories, *kept, sim.algorithm.costs(), sim.algorithm.exchanged())
+            mixing, similarity, portrait = (
+                {name: kept.cpu().numpy() for name, kept in found.items()} for found in (sim.mixing, sim.similarity, sim.portrait)
+            )
+            return Outcome(histories, mixing, similarity, sim.algorithm.costs(), sim.algorithm.exchanged(), portrait)
 
         return simulate_part
 
@@ -134,6 +137,7 @@ def simulate(
         {at: np.concatenate([outcome.similarity[at] for outcome in outcomes]) for at in outcomes[0].similarity},
         {name: [value for outcome in outcomes for value in outcome.costs[name]] for name in outcomes[0].costs},
         None if outcomes[0].exchanged is None else np.concatenate([outcome.exchanged for outcome in outcomes]),
+        {name: np.concatenate([outcome.portrait[name] for outcome in outcomes]) for name in outcomes[0].portrait},
     )
 
 

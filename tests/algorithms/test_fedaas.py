@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -307,3 +309,16 @@ def test_entries_are_one_per_holder_and_remote_neighbour():
         expected |= {(owner[a][0], owner[b][0] * halo.nodes + owner[b][1]) for a, b in federation.cross_edges.T.tolist()}
     assert set(zip(halo.holder.tolist(), halo.owner.tolist(), strict=True)) == expected
     assert len(expected) == halo.owner.size
+
+
+def test_the_estimate_of_memory_covers_the_store_and_the_edges_that_are_kept():
+    federation, alone = small_served(), small_served()
+    alone = dataclasses.replace(alone, cross_edges=alone.cross_edges[:, :0])
+    method = run([federation], fedaas(), dtype="float32").sim.algorithm
+    halo = method.halo
+    kept = [*method.store, *method.stamp, *method.chosen, method._number, method._pair]
+    host = [halo.kind, halo.target, halo.source, halo.entry, halo.start, halo.degree, halo.holder, halo.owner, halo.slots]
+    held = sum(each.nbytes for each in (*kept, *host)) + federation.num_features * 4 * halo.slots.size
+    estimate = method.federation_bytes(federation, method.setting.model, 4)
+    assert held < estimate < 4 * held
+    assert method.federation_bytes(alone, method.setting.model, 4) < estimate

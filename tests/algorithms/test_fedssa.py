@@ -326,6 +326,42 @@ def test_only_participants_are_clustered_and_get_targets():
         assert result.histories[s].upload[-1] == 4 * sent
 
 
+# ---- what a run keeps for plots
+
+
+@pytest.mark.parametrize("semantic", [True, False])
+def test_a_portrait_is_made_of_the_last_trained_models(semantic):
+    """Also without the semantic component, where clients report no class Gaussians."""
+    result = run(method(semantic=semantic))
+    kept = result.sim.portrait
+    assert {name: tuple(value.shape) for name, value in kept.items()} == {
+        "class_means": (2, 5, CLASSES, 3),
+        "class_counts": (2, 5, CLASSES),
+        "coefficients": (2, 5, ORDERS + 1),
+        "targets": (2, 5, ORDERS + 1),
+    }
+    for s, i in product(range(2), range(5)):
+        client, own = small_federation(s).clients[i], result.named(result.trips[5 * s + i][-1][1])
+        marked = replace(client, features=np.eye(CLASSES)[client.labels] * client.train[:, None])
+        mean, log_variance = naive_posterior(own, naive_basis(client, ORDERS, 0.5), naive_basis(marked, ORDERS, 0.5))
+        torch.testing.assert_close(kept["coefficients"][s, i], own["filter"])
+        for c in range(CLASSES):
+            held = client.train & (client.labels == c)
+            assert kept["class_counts"][s, i, c] == held.sum()
+            goal = naive_gaussian(client, c, mean, log_variance)[0] if held.any() else torch.zeros(3, dtype=torch.float64)
+            torch.testing.assert_close(kept["class_means"][s, i, c], goal, rtol=1e-6, atol=1e-6)
+
+
+def test_a_portrait_does_not_depend_on_chunks_and_has_what_the_method_has():
+    whole, parts = (run(method(), chunk=chunk).sim.portrait for chunk in (None, 3))
+    for name, value in whole.items():
+        torch.testing.assert_close(parts[name], value, rtol=1e-8, atol=1e-8)
+    alone = run(method(semantic=False, structural=False, elbo_weight=0.0)).sim.portrait
+    assert set(alone) == {"coefficients"}
+    assert set(run(method(structural=False), model=GCN(4, 2, 0.0)).sim.portrait) == {"class_means", "class_counts"}
+    assert run(Local()).sim.portrait == {}
+
+
 # ---- training
 
 

@@ -135,5 +135,5 @@ def test_a_servers_whole_graph_is_counted_once_a_seed():
     parts = {field.name: getattr(bare, field.name) for field in fields(Federation)}
     need = seed_bytes([Served(**parts, server=whole)], LAYOUT, WIDTHS, STACKS, ITEM, CPU)
     alone = seed_bytes([bare], LAYOUT, WIDTHS, STACKS, ITEM, CPU)
-    assert need.server > graph_bytes([whole], 1, ITEM, CPU)
-    assert need.program(2, 1) - alone.program(2, 1) == 2 * need.server
+    assert need.whole > graph_bytes([whole], 1, ITEM, CPU)
+    assert need.program(2, 1) - alone.program(2, 1) == 2 * need.whole

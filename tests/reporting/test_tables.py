@@ -21,7 +21,7 @@ CONFIG = {"model": {"_target_": "fgl_bench.models.gcn.GCN"}, "seeds": [0, 1, 2, 
 ROWS = (Row("a", "Method A", "a", published="a"), Row("b", "Method B_2", "b"), Row("c", "Method C", "c", published="c"))
 ACCURACY = Table("3", "p/table3", "accuracy in %", "accuracy", columns(("cora", "pubmed")), ROWS)
 TRIPS = Table("7", "p/table7", "trips", "trips", columns(("cora",)), ROWS)
-PAPER = Paper("p", "Paper", (ACCURACY, TRIPS), first=())
+PAPER = Paper("p", "Paper", (ACCURACY, TRIPS), first=(), sizes={})
 
 
 def printed(table: str, dataset: str, method: str, *numbers, **where: str) -> Published:

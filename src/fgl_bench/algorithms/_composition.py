@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -86,6 +87,9 @@ class Composed(Algorithm):
 
     def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
         return self.server.similarity(reports)
+
+    def portrait(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
+        return self.server.portrait(trips)
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return self.server.mix(reports, arrived)

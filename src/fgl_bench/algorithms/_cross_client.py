@@ -12,14 +12,16 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.data.federation import Federation
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout
-from fgl_bench.engine.halo import Halo, Level, Plan
+from fgl_bench.engine.halo import Halo, Level, Plan, halo_bytes
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.sampling import gumbel, largest
 from fgl_bench.engine.training import Trainer, Trips
 from fgl_bench.errors import UserError
 from fgl_bench.models._bipartite import Convolutions, Messages, convolutions
+from fgl_bench.models.base import Backbone
 
 
 @dataclass
@@ -104,6 +106,9 @@ class CrossClient(FedAvg):
         return allowed & largest(keys, level.edges.target * 2 + ~allowed, self.fanout)
 
     # ---- set-up
+
+    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
+        return halo_bytes(federation.observed, federation.cross_edges, convolutions(model).widths, itemsize)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

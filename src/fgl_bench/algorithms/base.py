@@ -2,181 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Setting, Stage, Traffic, Upload
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.errors import UserError
-from fgl_bench.seeding import derive_seed
 
 if TYPE_CHECKING:
     from fgl_bench.data.graph import Federation
     from fgl_bench.engine.batch import Batch
-    from fgl_bench.engine.layout import ParameterLayout
     from fgl_bench.engine.mixing import Mixing
     from fgl_bench.engine.training import LocalStep, Score, Trainer, Trips
     from fgl_bench.models.base import Backbone, Parameters
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a method may know about the run, fixed before round 0.
-
-    Attributes:
-        seeds: the S repetitions that are trained together.
-        num_clients: C.
-        model, layout: what :meth:`Algorithm.backbone` made of the configured model, and its parameters.
-        batch: the observed graphs of all B = S * C replicas.
-        cross_edges: of every seed, ``[2, K]`` global ids, the edges between clients.
-        server: what the servers of the S seeds hold (``split.test=server``), else None.
-        weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes, or all nodes with ``agg_weight=nodes``).
-    """
-
-    seeds: tuple[int, ...]
-    num_clients: int
-    num_classes: int
-    model: Backbone
-    layout: ParameterLayout
-    batch: Batch
-    weights: Tensor
-    local_epochs: int
-    lr: float
-    full_participation: bool = True
-    cross_edges: tuple[np.ndarray, ...] = ()
-    server: Batch | None = None
-
-    def streams(self, name: str) -> Tensor:
-        """A random stream of every replica for the draws called ``name``, ``[B]`` int64."""
-        each = [derive_seed(seed, name, client) for seed in self.seeds for client in range(self.num_clients)]
-        return torch.tensor(each, device=self.batch.device)
-
-
-class Traffic(NamedTuple):
-    """Scalars (4 bytes each) that travel, by what they are: with one upload, one download, one unsolicited push."""
-
-    upload: dict[str, int]
-    download: dict[str, int]
-    push: dict[str, int] = {}
-
-    @property
-    def bytes(self) -> tuple[int, int, int]:
-        return tuple(4 * sum(payload.values()) for payload in self)
-
-
-class Upload(NamedTuple):
-    """One arrival at a semi-asynchronous server.
-
-    Attributes:
-        payload: ``[P]``, what :meth:`Algorithm.payload` made of the trip.
-        base_version: server version that the trip started from.
-        staleness: server steps taken between that version and the one being made.
-        reports: the trip's reports, by name, host arrays.
-        blocks: names of the parameters that were uploaded (:meth:`Algorithm.upload_blocks`); None means all.
-    """
-
-    client: int
-    payload: Tensor
-    base_version: int
-    staleness: int
-    reports: dict[str, np.ndarray]
-    blocks: tuple[str, ...] | None = None
-
-
-@dataclass
-class Server:
-    """The semi-asynchronous server's memory of one repetition.
-
-    Attributes:
-        model: ``[P]``, the global model (for methods that keep one).
-        version: number of server steps done, the one in progress included.
-        uploads: ``[C, P]``, the last processed upload of every client; empty unless the method ``remembers``.
-        known: ``[C]`` host bool, the clients that have uploaded.
-        base_version: ``[C]`` host int, the version that each client's last upload started from.
-        reports: the clients' last processed reports, by name, host ``[C, ...]``.
-        weights: ``[C]`` host float64 sizes n_i.
-        memory: what else a method keeps, host arrays by name.
-    """
-
-    model: Tensor
-    uploads: Tensor
-    known: np.ndarray
-    base_version: np.ndarray
-    weights: np.ndarray
-    reports: dict[str, np.ndarray]
-    version: int = 0
-    memory: dict[str, np.ndarray] = field(default_factory=dict)
-
-
-class Message(NamedTuple):
-    """What a semi-asynchronous server sends to one client.
-
-    Attributes:
-        model: ``[P]``.
-        confidence: the sender cluster's confidence if the message was not asked for (a push); None in a reply.
-        blocks: names of the parameters that travel; None means all.
-    """
-
-    client: int
-    model: Tensor
-    confidence: float | None = None
-    blocks: tuple[str, ...] | None = None
-
-
-class Meeting(NamedTuple):
-    """What is at hand when the clients of a decentralised round have trained and are about to exchange.
-
-    Attributes:
-        number, rounds: this round, from 0, and how many there are.
-        graph: time to ``[S, C, C]`` bool, whom each client can hear (row i hears j, never itself), failed links left out. A method
-            with one exchange a round takes ``graph(number)``.
-        received, trained: ``[S, C, P]``, the models before and after training; not to be changed.
-        reports: ``[S, C, ...]`` by name, the last report of every client.
-        losses: models ``[S, C, P]`` to ``[S, C]``, every client's loss on its own training nodes under the model that is in its place.
-        moments: what the optimisers keep, ``[S, C, P]`` each; may be changed.
-    """
-
-    number: int
-    rounds: int
-    graph: Callable[[int], Tensor]
-    received: Tensor
-    trained: Tensor
-    reports: dict[str, Tensor]
-    losses: Callable[[Tensor], Tensor]
-    moments: tuple[Tensor, ...]
-
-
-class Exchange(NamedTuple):
-    """The outcome of a decentralised round.
-
-    Attributes:
-        models: ``[S, C, P]``, what clients train from next; memory of its own.
-        matrix: ``[S, C, C]``, the row-stochastic matrix that was applied (its mean, where parameters have different ones).
-        sent: ``[S, C, C]`` int64 bytes that client i (row) was sent by j.
-    """
-
-    models: Tensor
-    matrix: Tensor
-    sent: Tensor
-
-
-class Stage(NamedTuple):
-    """A new network in the middle of a run.
-
-    Attributes:
-        model, layout: what clients train from now on, with fresh optimisers.
-        models: ``[B, P']``, what each of them begins with.
-    """
-
-    model: Backbone
-    layout: ParameterLayout
-    models: Tensor
 
 
 @dataclass
@@ -216,6 +61,10 @@ class Algorithm:
     def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         """Bytes per replica, for n padded nodes, that the method keeps, and that its reports take at their peak (for the estimate)."""
         return 0, 0
+
+    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
+        """Bytes that the method holds of one whole federation, beside what it holds per replica (for the estimate)."""
+        return 0
 
     def backbone(self, model: Backbone) -> Backbone:
         """The network that clients train: ``model``, or one around it, for a method with parameters besides the backbone's."""
@@ -295,6 +144,14 @@ class Algorithm:
         return None
 
     # ---- synchronous rounds
+
+    def portrait(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
+        """What a finished run keeps of its clients for plots, ``[B, ...]`` by name; little, for every run keeps it.
+
+        Args:
+            trips: chunk by chunk all replicas, with the models that they trained last; costs nothing until it is gone through.
+        """
+        return {}
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         """How the round's uploads become the next received models.

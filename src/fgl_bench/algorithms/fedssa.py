@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -171,6 +172,22 @@ class FedSSA(Local):
             weights = self._spectral.weights(trips.layout.views(trips.trained))
             found |= {"coefficients": weights.clone(), "energy": weights[..., None] * self._responses[rows]}
         return found
+
+    @torch.no_grad()
+    def portrait(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
+        """Where clients stand at the end: class means ``[B, Y, d]`` and their numbers of training nodes, coefficients ``[B, J]``.
+
+        And the coefficients' targets, where filters are aligned.
+        """
+        means, weights = [], []
+        for ended in trips:
+            if self.encodes:
+                means.append(class_gaussians(*ended.output.posterior(), self._shares[ended.batch.replicas]).mean)
+            if isinstance(self._spectral, Spectral) and self._spectral.scalar:
+                weights.append(self._spectral.weights(ended.layout.views(ended.trained)).clone())
+        found = {"class_means": torch.cat(means), "class_counts": self._counts} if means else {}
+        found |= {"coefficients": torch.cat(weights)} if weights else {}
+        return found | ({"targets": self._coefficients} if self.structural else {})
 
     # ---- server
 

@@ -40,7 +40,7 @@ class Need:
         step: one replica while it is trained: gradient, activations, dropout masks.
         graphs: features, operators, labels and masks of all C clients; of clients on disk labels and masks, the rest is in ``step``.
         derived: dense features made beforehand of all C clients, of which chunks are views.
-        server: the whole graph where a server holds it, and one forward pass on it.
+        whole: what is not divided among clients: the graph that a server holds and one forward pass on it, what a method adds.
     """
 
     clients: int
@@ -48,14 +48,14 @@ class Need:
     step: int
     graphs: int
     derived: int = 0
-    server: int = 0
+    whole: int = 0
 
     def program(self, seeds: int, replicas: int | None = None) -> int:
         """Bytes of ``seeds`` seeds in one program that trains ``replicas`` at once (None: all).
 
         Chunks hold their graphs once more: a chunk is cut out once and comes again every round.
         """
-        kept = seeds * (self.clients * self.kept + self.graphs + self.derived + self.server)
+        kept = seeds * (self.clients * self.kept + self.graphs + self.derived + self.whole)
         if replicas is None:
             return kept + seeds * self.clients * self.step
         return kept + seeds * self.graphs + replicas * self.step
@@ -147,7 +147,7 @@ def seed_bytes(
         step=step,
         graphs=(1 + copies) * max(sizes.values()),
         derived=(1 + copies) * dense,
-        server=max((graph_bytes([g], operators, itemsize, device) + g.num_nodes * sum(widths) * itemsize for g in served), default=0),
+        whole=max((graph_bytes([g], operators, itemsize, device) + g.num_nodes * sum(widths) * itemsize for g in served), default=0),
     )
 
 

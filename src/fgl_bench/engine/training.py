@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -183,6 +183,14 @@ class Trainer:
             losses.append((each * batch.train).sum(1) / batch.train.sum(1).clamp(min=1))
             done += len(part)
         return torch.cat(losses)
+
+    def finished(self, models: Tensor) -> Iterator[Trips]:
+        """``models [B, P]`` as what trips have ended with, chunk by chunk."""
+        done = 0
+        for part in self.chunks(self.everyone):
+            trained = models[done : done + len(part)]
+            yield Trips(part, self.part(self.batch, part), self.model, self.layout, trained, trained)
+            done += len(part)
 
     @torch.no_grad()
     def _score(self, models: Tensor, batch: Batch) -> Tensor:

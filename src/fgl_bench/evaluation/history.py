@@ -150,7 +150,8 @@ class History:
 class Outcome:
     """What simulating all seeds gave: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count.
 
-    Besides, for methods that say so: costs by name, for every seed, and bytes between clients ``[S, C, C]``.
+    Besides, for methods that say so: costs by name, for every seed, bytes between clients ``[S, C, C]``, and what is kept of the
+    clients by name, ``[S, C, ...]``.
     """
 
     histories: list[History]
@@ -158,3 +159,4 @@ class Outcome:
     similarity: dict[int, np.ndarray]
     costs: dict[str, list[float]] = field(default_factory=dict)
     exchanged: np.ndarray | None = None
+    portrait: dict[str, np.ndarray] = field(default_factory=dict)

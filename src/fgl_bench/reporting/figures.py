@@ -65,11 +65,12 @@ def similarities(run: Path) -> dict[int, np.ndarray]:
     return kept_matrices(run, "similarity_")
 
 
-def curves(panels: Mapping[str, Mapping[str, Path]], title: str) -> Figure:
-    """Test accuracy against client trips: a column per panel, a row for received and one for trained models; a single panel lies flat.
+def curves(panels: Mapping[str, Mapping[str, Path]], title: str, what: str = "test accuracy") -> Figure:
+    """Test scores against client trips: a column per panel, a row for received and one for trained models; a single panel lies flat.
 
     Args:
         panels: run directories by line and panel, such as ``{"cora": {"FedAvg": path}}``; panels without lines are left out.
+        what: the score's name.
     """
     panels = {panel: lines for panel, lines in panels.items() if lines}
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
@@ -95,7 +96,7 @@ def curves(panels: Mapping[str, Mapping[str, Path]], title: str) -> Figure:
         for axis in grid[-1]:
             axis.set_xlabel("client trips")
         for axis in grid[:, 0]:
-            axis.set_ylabel("test accuracy in %")
+            axis.set_ylabel(f"{what} in %")
         _limit(axes)
         handles = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
         figure.suptitle(title)
@@ -177,11 +178,12 @@ def label_distributions(counts: Mapping[str, Mapping[str, np.ndarray]], title: s
     return figure
 
 
-def bars(tests: Mapping[str, Mapping[str, Mapping]], title: str) -> Figure:
-    """Test accuracy with 95 % intervals: a column per dataset, a bar per line, received and trained models side by side.
+def bars(tests: Mapping[str, Mapping[str, Mapping]], title: str, what: str = "test accuracy") -> Figure:
+    """Test scores with 95 % intervals: a column per dataset, a bar per line, received and trained models side by side.
 
     Args:
         tests: the ``test`` part of stored results by line and dataset.
+        what: the score's name.
     """
     tests = {dataset: lines for dataset, lines in tests.items() if lines}
     with plt.rc_context(STYLE):
@@ -194,7 +196,7 @@ def bars(tests: Mapping[str, Mapping[str, Mapping]], title: str) -> Figure:
                 mean = [100 * test[model]["mean"] for test in lines.values()]
                 half = [100 * (test[model]["ci95"] or 0) for test in lines.values()]
                 axis.barh(place + shift, mean, 0.36, xerr=half, color=colour, label=model, error_kw={"linewidth": 0.8})
-            axis.set(title=dataset, xlabel="test accuracy in %", yticks=place, yticklabels=list(lines))
+            axis.set(title=dataset, xlabel=f"{what} in %", yticks=place, yticklabels=list(lines))
             low = min(test[model]["mean"] for test in lines.values() for model in MODELS)
             axis.set_xlim(left=max(0, 100 * low - 8))
         axes[0][0].legend(loc="lower right", fontsize=8)

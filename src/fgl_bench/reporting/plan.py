@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -32,6 +32,7 @@ class Row:
         overrides: further keys, which make a variant of it.
         published: the method's name in the paper's csv; None if the paper has no such row.
         where: what else tells its printed cells from others, by the csv's columns (``backbone``, ``variant``, ...).
+        by_column: keys besides that depend on the setting, such as what its authors chose for a dataset.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Row:
     overrides: tuple[str, ...] = ()
     published: str | None = None
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
+    by_column: Callable[[Column], tuple[str, ...]] = field(default=lambda _: (), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,7 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = ()) -> li
     """
     cells = []
     of_rest = [text for text in extra if not text.startswith("dataset.")]
+    given = {text.split("=")[0] for text in of_rest}
     groups = {path.name for path in config_folder().iterdir() if path.is_dir()}
     with Composer() as composed:
         data = {}  # composing takes a tenth of a second, and a dataset is the same in every cell
@@ -217,16 +220,16 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = ()) -> li
                 made: dict[tuple[str, ...], DictConfig] = {}
                 for column in table.columns:
                     start = (f"experiment={table.experiment}", f"dataset={column.dataset}", f"algorithm={row.algorithm}")
-                    own = (*row.overrides, *column.overrides)
-                    overrides = (*start, *own, *paper.dataset_overrides.get(column.dataset, ()), *extra)
+                    of_column = (*column.overrides, *row.by_column(column))
+                    overrides = (*start, *row.overrides, *of_column, *paper.dataset_overrides.get(column.dataset, ()), *extra)
                     if not available(row.algorithm):
                         cells.append(Cell(table.key, row, column, overrides, "", Path()))
                         continue
                     # What chooses from a group has to be composed anew, a plain value has not.
-                    choices = tuple(text for text in column.overrides if re.split("[@/=]", text)[0] in groups)
+                    choices = tuple(text for text in of_column if re.split("[@/=]", text)[0] in groups)
                     if choices not in made:
                         made[choices] = composed((start[0], start[2], *row.overrides, *choices, *of_rest))
-                    plain = [text for text in column.overrides if text not in choices]
+                    plain = [text for text in of_column if text not in choices and text.split("=")[0] not in given]
                     cfg = OmegaConf.merge(made[choices], OmegaConf.from_dotlist(plain))
                     once = table.measure == "trips" and label(cfg, "scenario") == "sync"
                     cfg.eval_every = None if once else cfg.eval_every

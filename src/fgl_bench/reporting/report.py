@@ -11,9 +11,10 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import analysis
 from fgl_bench.reporting.cells import find, read_cells
 from fgl_bench.reporting.console import amount
+from fgl_bench.reporting.measures import MEASURES, Measure, reading
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available, plan
 from fgl_bench.reporting.published import Printed, read_published
-from fgl_bench.reporting.tables import MEASURES, Measure, look_up, printed, reading
+from fgl_bench.reporting.tables import look_up, printed
 
 PAGE = Path(__file__).parent / "page"
 

@@ -162,7 +162,14 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
     return rows
 
 
-def write_run(folder: Path, config: str, summary: dict, rows: list[dict], arrays: dict[str, np.ndarray]) -> None:
+def write_run(
+    folder: Path,
+    config: str,
+    summary: dict,
+    rows: list[dict],
+    arrays: dict[str, np.ndarray],
+    portrait: dict[str, np.ndarray] | None = None,
+) -> None:
     """Write a complete run directory, or none: everything goes to a temporary sibling that is then renamed.
 
     An earlier complete run is replaced. Whatever else is in the place is kept beside it under another name.
@@ -180,8 +187,9 @@ def write_run(folder: Path, config: str, summary: dict, rows: list[dict], arrays
     try:
         (scratch / "config.yaml").write_text(config, encoding="utf-8")
         pd.DataFrame(rows).to_csv(scratch / "history.csv", index=False)
-        if arrays:
-            np.savez_compressed(scratch / "mixing.npz", **arrays)
+        for name, kept in (("mixing.npz", arrays), ("portrait.npz", portrait)):
+            if kept:
+                np.savez_compressed(scratch / name, **kept)
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         scratch.chmod(0o777 & ~_umask())
         _put(scratch, folder)

@@ -131,6 +131,8 @@ class Rounds(Stragglers):
             sim.progress(seeds * done, partial(sim.accuracy, last))
 
         received_at[sim.rounds] = log.add(trainer.evaluate(received)) + grid
+        kept = method.portrait(trainer.finished(trained))
+        sim.portrait = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
         trained_at[0] = received_at[0]
         moved = self.moved(sim, numbers, count)
         for s in range(seeds):

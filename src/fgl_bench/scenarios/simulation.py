@@ -32,6 +32,7 @@ class Simulation:
         mixing_at: trip counts at which to keep both.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
+        portrait: what :meth:`Algorithm.portrait` keeps of the clients, ``[S, C, ...]`` by name.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
 
@@ -51,6 +52,7 @@ class Simulation:
     points: list[list[Point]] = field(default_factory=list)
     mixing: dict[int, Tensor] = field(default_factory=dict)
     similarity: dict[int, Tensor] = field(default_factory=dict)
+    portrait: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
 
     def accuracy(self, positions: np.ndarray) -> float:

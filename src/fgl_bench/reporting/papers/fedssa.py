@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from fgl_bench.reporting.papers import _fediih
 from fgl_bench.reporting.plan import Column, Paper, Row, Table
+
+
+def _fed_pub(column: Column) -> tuple[str, ...]:
+    """The authors' scripts: another sharpness for overlapping clients."""
+    overlapping = column.where["split"] == "metis_overlap"
+    return ("weight_decay=1e-6", f"algorithm.tau={5 if overlapping else 3}")
+
 
 GCN = ("model=gcn_linear",)
 LOCAL = Row("local", "Local, UniFilter", "local", ("model=unifilter",), "local")
@@ -17,17 +25,13 @@ BASELINES = (
     Row("gcfl", "GCFL, GCN", "gcfl", GCN, "gcfl"),
     Row("fedgnn", "FedGNN, GCN", "fedgnn", GCN, "fedgnn"),
     Row("fedsage_plus", "FedSage+, GraphSAGE", "fedsage_plus", ("model=graphsage",), "fedsage_plus"),
-    Row("fed_pub", "FED-PUB, GCN", "fed_pub", GCN, "fed_pub"),
+    Row("fed_pub", "FED-PUB, GCN", "fed_pub", GCN, "fed_pub", by_column=_fed_pub),
     Row("fedgta", "FedGTA, GAMLP", "fedgta", ("model=gamlp",), "fedgta"),
     Row("adafgl", "AdaFGL, GCN", "adafgl", GCN, "adafgl"),
     Row("fedtad", "FedTAD, GCN", "fedtad", GCN, "fedtad"),
-    Row("fediih", "FedIIH, DisenGCN", "fediih", ("model=disengcn",), "fediih"),
+    Row("fediih", "FedIIH, DisenGCN", "fediih", ("model=disengcn",), "fediih", by_column=_fediih.overrides),
 )
 ALL = (MAJORITY, *ON_GCN, LOCAL, FEDAVG, *BASELINES, FEDSSA)
-# The authors' scripts have another sharpness for overlapping clients.
-OVERLAPPING = tuple(
-    Row("fed_pub", row.title, "fed_pub", (*GCN, "algorithm.tau=5"), "fed_pub") if row.key == "fed_pub" else row for row in ALL
-)
 SWITCHES = {
     "without_structural": ("semantic component only", ("algorithm.structural=false",)),
     "without_semantic": ("structural component only", ("algorithm.semantic=false",)),
@@ -37,8 +41,28 @@ ABLATED = tuple(
     Row(f"fedssa_{key}", f"FedSSA, {title}", "fedssa", off, "fedssa", {"variant": key}) for key, (title, off) in SWITCHES.items()
 )
 
+# The four hyper-parameters of figures 5, 10 and 11; their values are not printed. A value of FedSSA's own is no row of its own.
+SWEPT = {
+    "node_clusters": ("clusters of clients for a class", ("1", "2", "3", "5", "8")),
+    "structural_clusters": ("clusters of filters", ("1", "2", "3", "5", "8")),
+    "l1": ("weight of the L1 norm", ("0", "0.0001", "0.001", "0.01", "0.1")),
+    "l2": ("weight of the L2 norm", ("0", "0.0001", "0.001", "0.01", "0.1")),
+}
+CHOSEN = {"node_clusters": "3", "structural_clusters": "3", "l1": "0.001", "l2": "0.001"}
+
+
+def swept(key: str, value: str) -> Row:
+    """FedSSA with another value of one hyper-parameter."""
+    if value == CHOSEN[key]:
+        return FEDSSA
+    return Row(f"fedssa_{key}_{value}", f"FedSSA, {SWEPT[key][0]}: {value}", "fedssa", (f"algorithm.{key}={value}",))
+
+
+SENSITIVITY = tuple(dict.fromkeys(swept(key, value) for key, (_, values) in SWEPT.items() for value in values))
+
 HOMOPHILIC = ("cora", "citeseer", "pubmed", "computers", "photo", "ogbn_arxiv")
 HETEROPHILIC = ("roman_empire", "amazon_ratings", "minesweeper", "tolokers", "questions")
+STUDIED = ("cora", "roman_empire")
 DISJOINT = (("metis", 5), ("metis", 10), ("metis", 20))
 OVERLAP = (("metis_overlap", 10), ("metis_overlap", 30), ("metis_overlap", 50))
 
@@ -53,6 +77,13 @@ def _columns(datasets: tuple[str, ...], settings: tuple[tuple[str, int], ...], b
             overrides = (*((f"split={split}",) if both else ()), f"num_clients={count}", *few)
             found.append(Column(dataset, group, overrides, {"split": split, "num_clients": str(count)}))
     return tuple(found)
+
+
+def _figure(key: str, title: str, datasets: tuple[str, ...], rows: tuple[Row, ...]) -> Table:
+    """Runs of METIS splits of 10 clients that fill no table."""
+    return Table(
+        f"figure{key}", f"fedssa/figure{key}", f"{title}, METIS splits of 10 clients", "curves", _columns(datasets, DISJOINT[1:2]), rows
+    )
 
 
 def _table(key: str, title: str, columns: tuple[Column, ...], rows: tuple[Row, ...], measure: str = "accuracy") -> Table:
@@ -70,12 +101,12 @@ PAPER = Paper(
             _columns(HETEROPHILIC, DISJOINT),
             ALL,
         ),
-        _table("6", "test accuracy in %, overlapping clients, homophilic graphs", _columns(HOMOPHILIC, OVERLAP), OVERLAPPING),
+        _table("6", "test accuracy in %, overlapping clients, homophilic graphs", _columns(HOMOPHILIC, OVERLAP), ALL),
         _table(
             "7",
             "test accuracy (minesweeper, tolokers, questions: AUC) in %, overlapping clients, heterophilic graphs",
             _columns(HETEROPHILIC, OVERLAP),
-            OVERLAPPING,
+            ALL,
         ),
         _table(
             "8",
@@ -90,6 +121,9 @@ PAPER = Paper(
             (FEDAVG, *BASELINES, FEDSSA),
             "seconds",
         ),
+        _figure("4", "convergence", ("cora", "tolokers"), ALL),
+        _figure("5", "sensitivity to hyper-parameters", STUDIED, SENSITIVITY),
+        _figure("6", "case study of both alignments", STUDIED, (*ABLATED, FEDSSA)),
     ),
     first=("majority", "local", "fedavg", "fedssa", "local_gcn", "fedavg_gcn", "fedper", "fedgta"),
     late=("computers", "roman_empire", "amazon_ratings", "questions", "ogbn_arxiv"),

@@ -1,0 +1,113 @@
+"""What a table may show of a run, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fgl_bench.evaluation.summary import MODELS
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table.
+
+    Attributes:
+        text: as shown; empty where there is none.
+        rank: larger is better; equal ranks are equal as shown. None does not compete.
+        best: whether no other entry of its column has a larger rank.
+    """
+
+    text: str = ""
+    rank: float | None = None
+    best: bool = False
+
+
+def number(value: float, digits: int, half: float | None) -> str:
+    return f"{value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
+
+
+def accuracy(cell: Mapping, model: str, target: float | None) -> Entry:
+    """Percent at the best validation point, mean over seeds ± 95 % interval."""
+    return percent(cell["test"][model])
+
+
+def percent(scores: Mapping) -> Entry:
+    return Entry(number(100 * scores["mean"], 1, None if scores["ci95"] is None else 100 * scores["ci95"]), round(100 * scores["mean"], 1))
+
+
+def other(name: str) -> Callable[[Mapping, str, float | None], Entry]:
+    """Percent of another metric that the run reported (``metrics``), at the same point."""
+
+    def entry(cell: Mapping, model: str, target: float | None) -> Entry:
+        found = cell.get("metrics", {}).get(name)
+        return percent(found[model]) if found else Entry()
+
+    return entry
+
+
+def trips(cell: Mapping, model: str, target: float | None) -> Entry:
+    """Trips to the target: mean of the seeds that got there ± interval, how many did, mean with the others at the whole budget.
+
+    The last decides which entry is best, since leaving failures out favours a method that fails.
+    """
+    counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model)
+    if counts is None:
+        return Entry()
+    mean = number(counts["mean"], 0, counts["ci95"]) if counts["reached"] else "never"
+    censored = round(counts["censored_mean"])
+    return Entry(f"{mean} ({counts['reached']}/{len(cell['seeds'])}; {censored})", -censored if counts["reached"] else None)
+
+
+def seconds(cell: Mapping, model: str, target: float | None) -> Entry:
+    """Seconds of training and evaluation per round and seed."""
+    each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
+    return Entry(f"{each:.3g}", -each)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a table shows: an entry of ours for each of ``kinds``, and whether means over datasets make sense."""
+
+    entry: Callable[[Mapping, str, float | None], Entry]
+    kinds: tuple[str, ...] = tuple(MODELS)
+    with_mean: bool = False
+
+
+MEASURES = {
+    "accuracy": Measure(accuracy, with_mean=True),
+    "trips": Measure(trips),
+    "seconds": Measure(seconds, ("ours",)),
+    "macro_f1": Measure(other("macro_f1")),
+    "auc_ovr": Measure(other("auc_ovr")),
+}
+
+
+WHICH = (
+    "*received* is the model that a client gets from the server, *trained* what it makes of it in its local epoch; *published* is the "
+    "paper's number, which does not say which of the two it is."
+)
+READING = {
+    "seconds": (
+        "Ours: seconds per round and seed, training and both evaluations, as measured while the table was made; several runs may have "
+        "shared the machine."
+    ),
+    "accuracy": (
+        "Ours: test accuracy at the evaluation point with the best validation accuracy of the whole federation (earliest of equals), "
+        "clients weighted by test nodes, mean over seeds ± half-width of the 95 % t-interval. "
+        f"{WHICH} Best of ours in bold, for received and trained models apart. *mean* is the unweighted mean of a row's cells, "
+        "worked out anew for the published ones; the paper's Overall is not the mean of its cells everywhere and is not used."
+    ),
+    "trips": (
+        "Ours: client trips (download, one local epoch, upload) at the first evaluation point whose validation accuracy reaches the "
+        "target: mean of the seeds that reached it ± half-width of the 95 % t-interval (how many did; mean with the others counted "
+        f"as the whole budget). Best in bold by the last. {WHICH} It averages the runs that reached the target; how many did was worked "
+        "out from the paper's totals. The paper labels a synchronous round by the trips before it, we by those after it (20 more)."
+    ),
+}
+
+
+def reading(measure: str) -> str:
+    """How to read a table; of another metric than accuracy as of accuracy."""
+    other = READING["accuracy"].replace("Ours: test accuracy at", f"Ours: test {measure.replace('_', ' ')} in % at")
+    return READING.get(measure, other)
