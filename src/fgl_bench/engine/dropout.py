@@ -70,7 +70,9 @@ class Dropout:
         scale = 65536 / (32768 - threshold) if threshold < 32768 else 0.0
         self.key = self.key + GOLDEN
         draws = uniform16(mix(self.key), x.shape[1], x.shape[2])
-        return x * (draws >= threshold).to(x.dtype).mul_(scale)
+        # Straight to 0 and 1 of the activations' type: by way of bool it takes five times as long on a CPU.
+        kept = torch.ge(draws, threshold, out=torch.empty(draws.shape, dtype=x.dtype, device=x.device))
+        return x * kept.mul_(scale)
 
 
 def no_dropout(x: Tensor, rate: float | None = None) -> Tensor:

@@ -50,6 +50,8 @@ class Schedule:
 
     def duration(self, client: int, trip: int) -> float:
         """How long the trip takes on the virtual clock, in cycles."""
+        if not self.jitter:
+            return float(self.cycles(client, trip))
         uniform = derive_seed(self.seed, client, trip) / 2**63
         return self.cycles(client, trip) * (1 + self.jitter * (2 * uniform - 1))
 
