@@ -17,7 +17,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
 from tests.algorithms.comparing import TIGHT
-from tests.algorithms.crossing import everything, fedaas, gat, run
+from tests.algorithms.crossing import configured, everything, fedaas, gat, run
 from tests.reference.cross_client import Loop, small_graph, small_served
 
 
@@ -322,3 +322,21 @@ def test_the_estimate_of_memory_covers_the_store_and_the_edges_that_are_kept():
     estimate = method.federation_bytes(federation, method.setting.model, 4)
     assert held < estimate < 4 * held
     assert method.federation_bytes(alone, method.setting.model, 4) < estimate
+
+
+@pytest.mark.parametrize("name", ["fedaas", "fedaas2", "fedcross", "fedpns", "graphfed", "fedgraph"])
+def test_steps_over_the_edges_that_they_use_equal_steps_over_all_of_them(name):
+    federations, method = [small_served(seed, drop=0.3) for seed in (0, 1)], configured(name)
+    prepare = method.prepare
+
+    def widely(setting):
+        prepare(setting)
+        method._narrow = False
+
+    narrow = run(federations, configured(name), rounds=3)
+    method.prepare = widely
+    wide = run(federations, method, rounds=3)
+    assert narrow.sim.algorithm._narrow and not method._narrow
+    assert narrow.sim.algorithm.costs()["rows"] == method.costs()["rows"]
+    for one, other in zip(narrow.trips, wide.trips, strict=True):
+        torch.testing.assert_close(one[-1][1], other[-1][1], **TIGHT)

@@ -131,6 +131,8 @@ class CrossClient(FedAvg):
         self._number = self.halo.put(np.arange(replica.size) - first[replica])
         clients = setting.num_clients
         self._pair = self.halo.put(self.halo.holder * clients + self.halo.owner // self.halo.nodes % clients)
+        # On a CPU the numbers are at hand, and steps are laid out over the edges that they use. Dropout draws by place in the layout.
+        self._narrow = device.type == "cpu" and not setting.model.drops
         self.epochs = 0
         self._training = np.concatenate([client.train for client in batch.clients])
         # So far: [B, C] rows that a client was sent by another one, and their bytes.
@@ -176,7 +178,12 @@ class CrossClient(FedAvg):
         step = self.epochs * self.batches + b
         self._exchange(trainer.layout.views(trips.trained), plan, number, b, interval, step)
         if plan is not None:
-            self._step(trainer, trips, plan, step)
+            self._step(trainer, trips, self.halo.plan(seeds, self.layers.depth, self._taken) if self._narrow else plan, step)
+
+    def _taken(self, number: int, edges: np.ndarray) -> np.ndarray:
+        """Which edges convolution ``number`` uses, read on the host."""
+        known = (self.halo.kind[edges] < 2) | (self.stamp[number - 1].numpy()[self.halo.entry[edges]] >= 0)
+        return (self.halo.kind[edges] == 0) | (self.chosen[number - 1].numpy()[edges] & known)
 
     def _exchange(self, views: dict[str, Tensor], plan: Plan | None, number: np.ndarray, b: int, interval: np.ndarray, step: int) -> None:
         """Draw the neighbours of all nodes that are due, fetch what they need."""
@@ -223,19 +230,19 @@ class CrossClient(FedAvg):
     def _fetch(self, views: dict[str, Tensor], plan: Plan, step: int) -> None:
         """Owners answer with their models as they are; only rows that were asked for are written and counted."""
         for number, level in enumerate(plan.levels[1:], 1):
-            if not level.held.size:
+            every = self._asked(number, level)
+            entries = level.held[every.numpy()[level.held]] if self._narrow else level.held
+            if not entries.size:
                 continue
-            owners, inverse = np.unique(self.halo.owner[level.held], return_inverse=True)
-            answer = self.halo.plan(owners, number)
+            held, (owners, inverse) = self.halo.put(entries), np.unique(self.halo.owner[entries], return_inverse=True)
+            asked, answer = every[held], self.halo.plan(owners, number)
             rows = self.layers.activate(self.layers.forward(answer, views, self._stored, self._known, no_dropout)).flatten(0, 1)
-            held = self.halo.put(level.held)
-            asked = self._asked(number, level)[held]
             kept = self.store[number - 1][held]
             self.store[number - 1][held] = torch.where(asked[:, None], rows[self.halo.put(answer.place[inverse])], kept)
             self.stamp[number - 1][held] = torch.where(asked, step, self.stamp[number - 1][held])
             sent = torch.zeros(owners.size, dtype=torch.int64, device=held.device)
             sent.scatter_reduce_(0, self.halo.put(inverse), asked.long(), "amax")
-            self._count(level.held, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
+            self._count(entries, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
 
     def _count(self, held: np.ndarray, asked: Tensor, owners: np.ndarray, sent: Tensor, size: int) -> None:
         """Ids to the server and on to the owners, rows of ``size`` bytes to the server and on to those who asked."""

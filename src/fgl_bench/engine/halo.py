@@ -8,7 +8,7 @@ is a mask over them, so that nothing waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -160,24 +160,30 @@ class Halo:
         """Numbers of the edges into ``slots``, slot after slot."""
         return _ranges(self.start[slots], self.degree[slots])
 
-    def plan(self, slots: np.ndarray, depth: int) -> Plan:
+    def plan(self, slots: np.ndarray, depth: int, taken: Callable[[int, np.ndarray], np.ndarray] | None = None) -> Plan:
         """What is needed to compute the representation of ``slots`` (ascending) after ``depth`` convolutions.
 
         The first convolution never takes remote rows: what would cross there are raw features.
+
+        Args:
+            taken: of a later convolution and numbers of edges, which of them are laid out (bool); None means all.
         """
         levels, targets = [], slots
         for level in reversed(range(depth)):
-            made, targets = self._level(targets, remote=level > 0)
+            number = self.edges_into(targets)
+            if level == 0:
+                number = number[self.kind[number] < 2]
+            elif taken is not None:
+                number = number[taken(level, number)]
+            made, targets = self._level(targets, number)
             levels.append(made)
         place, r = _places(slots, self.size, self.nodes)
         valid = np.zeros(self.size * r, dtype=bool)
         valid[place] = True
         return Plan(self, tuple(reversed(levels)), targets, slots, place, self.put(valid).view(self.size, r))
 
-    def _level(self, targets: np.ndarray, remote: bool) -> tuple[Level, np.ndarray]:
-        number = self.edges_into(targets)
-        if not remote:
-            number = number[self.kind[number] < 2]
+    def _level(self, targets: np.ndarray, number: np.ndarray) -> tuple[Level, np.ndarray]:
+        """The convolution over these edges into ``targets``, and the slots that it takes."""
         crossing = self.kind[number] == 2
         mine = np.zeros(self.size * self.nodes, dtype=bool)
         mine[self.source[number[~crossing]]] = True
