@@ -15,6 +15,7 @@ from fgl_bench.data.graph import Federation
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.models.gcn import GCN
+from fgl_bench.program import reported
 from fgl_bench.run import simulation
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.simulation import Simulation
@@ -86,9 +87,10 @@ def simulate(
     algorithm.report = recording
     scenario.run(sim)
     scores = sim.log.read()
-    histories = [
-        History.of(f.seed, points, scores, scored_nodes(f.scored, f.metric)) for f, points in zip(federations, sim.points, strict=True)
-    ]
+    histories = []
+    for f, points in zip(federations, sim.points, strict=True):
+        first, *others = ((name, scored_nodes(f.scored, name)) for name in reported(cfg, f))
+        histories.append(History.of(f.seed, points, scores, first[1], 0, dict(others)))
     return Recorded(sim, histories, recorded)
 
 

@@ -116,8 +116,9 @@ def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int
 
 
 def reported(cfg: DictConfig, federation: Federation) -> list[str]:
-    """The dataset's metric, which models are selected by, and those of ``metrics``."""
-    return [federation.metric, *(name for name in cfg.metrics if name != federation.metric)]
+    """The dataset's metric, which models are selected by, those of ``metrics``, and the loss of a server's model on its nodes."""
+    served = ["loss"] if isinstance(federation, Served) else []
+    return list(dict.fromkeys([federation.metric, *cfg.metrics, *served]))
 
 
 def check_labels(algorithm: Algorithm, federation: Federation) -> None:

@@ -119,9 +119,10 @@ def simulate(
             sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
             sim.progress = partial(progress, number)
             scenario.run(sim)
-            log = sim.log.read()
+            log, course = sim.log.read(), sim.algorithm.course()
             histories = [
-                history(cfg, federation, points, log, sim.algorithm.prelude()) for federation, points in zip(part, sim.points, strict=True)
+                history(cfg, federation, points, log, sim.algorithm.prelude(), {name: spent[s] for name, spent in course.items()})
+                for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
             mixing, similarity, portrait = (
                 {name: kept.cpu().numpy() for name, kept in found.items()} for found in (sim.mixing, sim.similarity, sim.portrait)
@@ -141,7 +142,9 @@ def simulate(
     )
 
 
-def history(cfg: DictConfig, federation: Federation, points: list[Point], log: np.ndarray, prelude: int) -> History:
+def history(
+    cfg: DictConfig, federation: Federation, points: list[Point], log: np.ndarray, prelude: int, course: dict[str, np.ndarray]
+) -> History:
     """The evaluation points of one seed with all metrics."""
     first, *others = ((name, scored_nodes(federation.scored, name)) for name in reported(cfg, federation))
-    return History.of(federation.seed, points, log, first[1], prelude, dict(others))
+    return History.of(federation.seed, points, log, first[1], prelude, dict(others), course)

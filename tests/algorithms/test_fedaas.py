@@ -14,6 +14,7 @@ from torch_geometric.nn import GATv2Conv
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.halo import Halo
 from fgl_bench.errors import UserError
+from fgl_bench.evaluation.history import History
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
 from tests.algorithms.comparing import TIGHT
@@ -162,6 +163,30 @@ def test_without_synchronisation_only_models_travel():
     recorded = run([small_served()], fedaas(interval=0), rounds=3)
     model = 4 * recorded.sim.setting.layout.count
     assert recorded.histories[0].upload[-1] == recorded.histories[0].download[-1] == 3 * 4 * model
+
+
+def test_what_is_spent_by_round_adds_up_to_the_costs_and_is_in_the_bytes():
+    method = fedaas(interval=2)
+    recorded = run([small_served(seed=0), small_served(seed=1)], method, rounds=3)
+    course, costs, (up, down, _) = method.course(), method.costs(), method.traffic().bytes
+    assert set(costs) - set(course) == {"rows", "computation_seconds"}
+    for name, spent in course.items():
+        assert spent.shape == (2, 3) and (np.diff(spent, axis=1) > 0).all()
+        assert spent[:, -1].tolist() == costs[name]
+    for s, points in enumerate(recorded.sim.points):
+        history = History.of(
+            s, points, np.zeros((10**4, 4)), np.ones((3, 2)), 0, {"loss": np.ones((3, 2))}, {n: c[s] for n, c in course.items()}
+        )
+        assert history.spent["communication_seconds"].tolist() == [0, *course["communication_seconds"][s]]
+        assert (history.upload - up * history.trips == history.spent["embedding_upload"]).all()
+        assert (history.download - down * history.trips == history.spent["embedding_download"]).all()
+
+
+def test_the_servers_model_is_reported_with_the_loss_that_steers_the_interval():
+    method = fedaas(adaptive=True)
+    [history] = run([small_served()], method, rounds=3).histories
+    by_round = history.of_metric("loss").pooled("received")[:, 0]
+    assert len(by_round) == 4 and by_round[:-1] == pytest.approx(np.array(method.losses)[:, 0])
 
 
 def test_synchronisations_of_a_round():

@@ -316,16 +316,24 @@ class CrossClient(FedAvg):
         """By seed: rows fetched, bytes of the embeddings, synchronisations, seconds on the wire and measured seconds of computing."""
         if not self.moved:
             return {}
-        moved, seeds = self.embedding_bytes(), len(self.setting.seeds)
-        syncs = np.stack(self.syncs)
+        seeds = len(self.setting.seeds)
+        return {
+            "rows": self.rows.view(seeds, -1).sum(1).tolist(),
+            **{name: spent[:, -1].tolist() for name, spent in self.course().items()},
+            "computation_seconds": [self.seconds / seeds] * seeds,
+        }
+
+    def course(self) -> dict[str, np.ndarray]:
+        if not self.moved:
+            return {}
+        moved, syncs = self.embedding_bytes(), np.stack(self.syncs)
         up, down, _ = self.traffic().bytes
         busiest = (moved.sum(3) + up + down).max(2)
         wire = busiest * 8e-6 / self.link_mbps + 2 * self.link_seconds * (1 + syncs)
-        return {
-            "rows": self.rows.view(seeds, -1).sum(1).tolist(),
-            "embedding_upload": moved[..., 0].sum((0, 2)).tolist(),
-            "embedding_download": moved[..., 1].sum((0, 2)).tolist(),
-            "synchronisations": syncs.sum(0).tolist(),
-            "communication_seconds": wire.sum(0).tolist(),
-            "computation_seconds": [self.seconds / seeds] * seeds,
+        each = {
+            "embedding_upload": moved[..., 0].sum(2),
+            "embedding_download": moved[..., 1].sum(2),
+            "synchronisations": syncs,
+            "communication_seconds": wire,
         }
+        return {name: spent.cumsum(0).T for name, spent in each.items()}

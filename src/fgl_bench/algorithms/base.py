@@ -139,6 +139,10 @@ class Algorithm:
         """What a finished run has cost besides bytes, by name, for every seed."""
         return {}
 
+    def course(self) -> dict[str, np.ndarray]:
+        """Those of :meth:`costs` that are known round by round: what each seed has spent after every round, ``[S, rounds]``."""
+        return {}
+
     def exchanged(self) -> np.ndarray | None:
         """Bytes ``[S, C, C]`` that client i (row) was sent by client j in a finished run; None where only models and a server's are."""
         return None

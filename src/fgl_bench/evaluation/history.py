@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -72,6 +73,7 @@ class History:
         busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
         others: metrics reported besides, by name: the same scores and sizes.
         prelude: versions (rounds) before federation of the model begins; their points are recorded and not selected.
+        spent: ``[T]`` by name, what the method has cost so far besides bytes (``Algorithm.course``).
     """
 
     seed: int
@@ -86,6 +88,7 @@ class History:
     busiest: np.ndarray | None = None
     prelude: int = 0
     others: dict[str, tuple[dict[str, np.ndarray], np.ndarray]] = field(default_factory=dict)
+    spent: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -96,6 +99,7 @@ class History:
         sizes: np.ndarray,
         prelude: int = 0,
         others: dict[str, np.ndarray] | None = None,
+        course: Mapping[str, np.ndarray] | None = None,
     ) -> History:
         """The history of one seed.
 
@@ -103,8 +107,9 @@ class History:
             scores: the log, whose rows hold the scores of one client or of several side by side, each client's metrics in turn.
             sizes: ``[C, 2]`` of the first metric.
             others: ``[C, 2]`` of the other metrics, by name.
+            course: ``[rounds]`` by name, what had been spent after each version.
         """
-        others = others or {}
+        others, course = others or {}, course or {}
         found = {
             name: scores[np.stack([getattr(p, name) for p in points])].reshape(len(points), -1, 1 + len(others), 2)
             for name in ("received", "trained")
@@ -122,6 +127,7 @@ class History:
                 metric: ({name: each[:, :, i] for name, each in found.items()}, counted)
                 for i, (metric, counted) in enumerate(others.items(), 1)
             },
+            spent={name: np.concatenate([[0], each])[[p.version for p in points]] for name, each in course.items()},
         )
 
     def of_metric(self, name: str) -> History:

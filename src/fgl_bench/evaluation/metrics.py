@@ -14,7 +14,10 @@ from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.training import Score
+
+MOST = 1e6  # a diverged model's loss of a node
 
 
 def accuracy(logits: Tensor, batch: Batch) -> Tensor:
@@ -100,6 +103,13 @@ def micro_f1(logits: Tensor, batch: Batch) -> Tensor:
     return _each(pooled, batch).to(logits.dtype)
 
 
+def loss(logits: Tensor, batch: Batch) -> Tensor:
+    """Cross-entropy (with several labels a node, the mean over labels), ``[k, n, Y]`` to ``[k, 2]``; of a node at most ``MOST``."""
+    each = node_losses(logits.flatten(0, 1), batch.labels.flatten(0, 1)).view(logits.shape[:2])
+    each = each.nan_to_num(nan=MOST).clamp(max=MOST)
+    return torch.stack([(each * mask).sum(1) for mask in (batch.val, batch.test)], 1).to(logits.dtype)
+
+
 def _each(value: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
     """``value(mask)`` ``[k]`` times the number of nodes, for validation and test nodes, ``[k, 2]``."""
     return torch.stack([value(mask) * mask.sum(1) for mask in (batch.val, batch.test)], 1)
@@ -122,7 +132,7 @@ def _confusion(logits: Tensor, batch: Batch, mask: Tensor) -> tuple[Tensor, Tens
     return (truth & answer).sum(1).double(), (truth ^ answer).sum(1).double()
 
 
-METRICS = {"accuracy": accuracy, "auc": auc, "macro_f1": macro_f1, "micro_f1": micro_f1, "auc_ovr": auc_ovr}
+METRICS = {"accuracy": accuracy, "auc": auc, "macro_f1": macro_f1, "micro_f1": micro_f1, "auc_ovr": auc_ovr, "loss": loss}
 
 
 def scores(names: Sequence[str]) -> Score:

@@ -91,7 +91,7 @@ def of_metric(name: str, cell: Mapping, model: str, target: float | None) -> Sco
 
 
 Scorer = Callable[[Mapping, str, float | None], "Score | None"]
-SCORES: dict[str, Scorer | None] = {"accuracy": of_accuracy, "trips": of_trips, "seconds": None, "curves": None}
+SCORES: dict[str, Scorer | None] = {"accuracy": of_accuracy, "trips": of_trips, "seconds": None, "costs": None, "curves": None}
 
 
 def scorer(measure: str) -> Scorer | None:

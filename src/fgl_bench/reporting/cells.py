@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fgl_bench.reporting.pictures import curve, matrices
+from fgl_bench.reporting.pictures import curve, matrices, records
 from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
 
@@ -21,7 +21,7 @@ def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
     """``summary.json`` with how evenly clients fare in the place of their own scores, and the command that made it.
 
     Args:
-        run: the run's directory, for its curves and matrices (``pictures.py``).
+        run: the run's directory, for its curves, costs and matrices (``pictures.py``).
     """
     test = {
         model: {
@@ -34,9 +34,9 @@ def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
 
 
 def pictures(run: Path) -> dict:
-    """The thinned curve and matrices of a run; nothing of what cannot be read, which costs a picture and no number."""
+    """The thinned curve, cost records and matrices of a run; nothing of what cannot be read, which costs a picture and no score."""
     found: dict = {}
-    for name, read, file in (("curve", curve, "history.csv"), ("matrices", matrices, "mixing.npz")):
+    for name, read, file in (("curve", curve, "history.csv"), ("records", records, "history.csv"), ("matrices", matrices, "mixing.npz")):
         try:
             found[name] = read(run / file) if (run / file).is_file() else None
         except Exception as error:  # a damaged file may raise anything

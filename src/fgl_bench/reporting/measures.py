@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.evaluation.summary import MODELS, spread
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,57 @@ def seconds(cell: Mapping, model: str, target: float | None) -> Entry:
     return Entry(f"{each:.3g}", -each)
 
 
+# What has been spent, by heading: its name in a cell's records, and how many of it make one of what is shown.
+COSTS = {
+    "rounds": ("round", 1),
+    "embeddings, MB": ("embedding_bytes", 1e6),
+    "all, MB": ("bytes", 1e6),
+    "seconds": ("communication_seconds", 1),
+}
+
+
+def common(cells: Sequence[Mapping]) -> float | None:
+    """The highest validation score that every seed of these cells reaches; None for fewer than two cells."""
+    best = [max(seed["val"], default=0.0) for cell in cells for seed in cell.get("records") or ()]
+    return min(best) if len([cell for cell in cells if cell.get("records")]) > 1 else None
+
+
+def spent(cell: Mapping, kind: str, target: float | None) -> dict:
+    """What the server's model had cost, in each seed, when its validation score first reached the target."""
+    if target is None or not cell.get("records"):
+        return {}
+    name, unit = COSTS[kind]
+    found = [next((c / unit for v, c in zip(seed["val"], seed[name], strict=True) if v >= target), None) for seed in cell["records"]]
+    reached = [value for value in found if value is not None]
+    return {**spread(reached), "reached": len(reached)}
+
+
+def cost(cell: Mapping, kind: str, target: float | None) -> Entry:
+    """Mean of the seeds that got to the target ± 95 % interval, and how many did where not all; those that fail do not compete."""
+    found = spent(cell, kind, target)
+    if not found:
+        return Entry()
+    count, seeds = found["reached"], len(cell["records"])
+    if not count:
+        return Entry("never")
+    text = number(found["mean"], 1, found["ci95"])
+    return Entry(text, -round(found["mean"], 1)) if count == seeds else Entry(f"{text} ({count}/{seeds})")
+
+
 @dataclass(frozen=True)
 class Measure:
-    """What a table shows: an entry of ours for each of ``kinds``, and whether means over datasets make sense."""
+    """What a table shows: an entry of ours for each of ``kinds``, and whether means over datasets make sense.
+
+    Attributes:
+        values: what the csv holds of each kind; None: the test scores of both models.
+        printed: whether papers print such numbers.
+    """
 
     entry: Callable[[Mapping, str, float | None], Entry]
     kinds: tuple[str, ...] = tuple(MODELS)
     with_mean: bool = False
+    values: Callable[[Mapping, str, float | None], Mapping] | None = None
+    printed: bool = True
 
 
 MEASURES = {
@@ -80,6 +124,7 @@ MEASURES = {
     "seconds": Measure(seconds, ("ours",)),
     "macro_f1": Measure(other("macro_f1")),
     "auc_ovr": Measure(other("auc_ovr")),
+    "costs": Measure(cost, tuple(COSTS), values=spent, printed=False),
 }
 
 
@@ -97,6 +142,12 @@ READING = {
         "clients weighted by test nodes, mean over seeds ± half-width of the 95 % t-interval. "
         f"{WHICH} Best of ours in bold, for received and trained models apart. *mean* is the unweighted mean of a row's cells, "
         "worked out anew for the published ones; the paper's Overall is not the mean of its cells everywhere and is not used."
+    ),
+    "costs": (
+        "What had been spent when the validation accuracy of the server's (*received*) model first reached the level named below: in every "
+        "setting the highest that all seeds of the compared methods reach. *rounds*; bytes of embeddings and ids, sent and received, in "
+        "MB; *all*: models besides; *seconds* on the wire by the bandwidth and latency of the configuration (computing is not "
+        "in them). Mean over seeds ± half-width of the 95 % t-interval; (n/m): only n of m seeds got there, and the mean is theirs."
     ),
     "trips": (
         "Ours: client trips (download, one local epoch, upload) at the first evaluation point whose validation accuracy reaches the "

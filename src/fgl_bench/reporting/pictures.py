@@ -1,4 +1,4 @@
-"""The little that a committed cell keeps of a run's curves and matrices, so that pages can be drawn without the run."""
+"""The little that a committed cell keeps of a run's curves, costs and matrices, so that pages can be made without the run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ MOST_POINTS = 40
 MOST_CLIENTS = 64
 STEPS = 250  # grey levels of a kept matrix
 UNKNOWN = 255
+SPENT = ("round", "bytes", "embedding_bytes", "communication_seconds")
 KEPT = {"similarity": "similarity_", "mixing": "trips_"}  # by the prefix in a run's mixing.npz
 
 
@@ -47,6 +48,30 @@ def curve(history: Path) -> dict[str, list]:
             half = stats.t.ppf(0.975, seeds - 1) * values.std(1, ddof=1) / np.sqrt(seeds)
             found[f"{model}_half"] = [round(float(v), 4) for v in half]
     return found
+
+
+def records(history: Path) -> list[dict[str, list]] | None:
+    """For every seed the points at which the received model's validation score was higher than ever before, and what they had cost.
+
+    That is all there is to know about the cost of reaching any score. None where the method's costs by round are not known.
+
+    Args:
+        history: a run's ``history.csv``.
+    """
+    import pandas as pd
+
+    table = pd.read_csv(history)
+    if "communication_seconds" not in table:
+        return None
+    table["embedding_bytes"] = table["embedding_upload"] + table["embedding_download"]
+    table["bytes"] = table["upload_bytes"] + table["download_bytes"]
+    names = {"val": "val_received", "test": "test_received", **{name: name for name in SPENT}}
+    kept = []
+    for _, seed in table.groupby("seed"):
+        score = seed["val_received"]
+        better = seed[score > score.cummax().shift(fill_value=float("-inf"))]
+        kept.append({name: better[column].tolist() for name, column in names.items()})
+    return kept
 
 
 def matrices(arrays: Path) -> dict[str, dict[str, dict]]:

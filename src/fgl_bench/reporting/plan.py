@@ -78,10 +78,11 @@ class Table:
     Attributes:
         key: the paper's number, or the figure's name; ``2_f1`` for what the paper's table 2 shows besides.
         experiment: the preset.
-        measure: ``accuracy``, ``trips`` (to the printed target), ``seconds`` (a round), another metric of the summaries, or
-            ``curves``, whose runs are made but fill no table.
+        measure: ``accuracy``, ``trips`` (to the printed target), ``seconds`` (a round), ``costs`` (at equal accuracy), another metric
+            of the summaries, or ``curves``, whose runs are made but fill no table.
         where: what tells its printed cells from others; ``table`` is the key unless it says otherwise.
         with_bytes: show what a client sends in a round.
+        compared: keys of the rows that set the level at which costs are compared.
     """
 
     key: str
@@ -92,6 +93,7 @@ class Table:
     rows: tuple[Row, ...]
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
     with_bytes: bool = False
+    compared: tuple[str, ...] = ()
 
     @property
     def datasets(self) -> tuple[str, ...]:

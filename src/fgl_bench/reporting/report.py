@@ -14,7 +14,7 @@ from fgl_bench.reporting.console import amount
 from fgl_bench.reporting.measures import MEASURES, Measure, reading
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available, plan
 from fgl_bench.reporting.published import Printed, read_published
-from fgl_bench.reporting.tables import look_up, printed
+from fgl_bench.reporting.tables import levels, look_up, printed
 
 PAGE = Path(__file__).parent / "page"
 
@@ -79,6 +79,7 @@ def table_data(source: Source, table: Table) -> dict:
     """A table: its rows and columns, an entry for each cell, statistics for each kind of model."""
     planned = {(cell.row.key, cell.column.key): cell for cell in source.cells if cell.table == table.key}
     measure = measure_of(table)
+    targets = levels(table, planned, source.stored, source.published)
     found = {
         model: analysis.analyse(source.paper, table, planned, source.stored, source.published, model)
         for model in MODELS
@@ -96,7 +97,7 @@ def table_data(source: Source, table: Table) -> dict:
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
         "rows": [{"key": row.key, "title": row.title} for row in table.rows],
         "cells": {
-            f"{row.key}|{column.key}": cell_data(source, table, row, column, planned[row.key, column.key], found)
+            f"{row.key}|{column.key}": cell_data(source, table, row, column, planned[row.key, column.key], found, targets.get(column.key))
             for row in table.rows
             for column in table.columns
         },
@@ -104,7 +105,15 @@ def table_data(source: Source, table: Table) -> dict:
     }
 
 
-def cell_data(source: Source, table: Table, row: Row, column: Column, planned: Cell, found: Mapping[str, analysis.Statistics]) -> dict:
+def cell_data(
+    source: Source,
+    table: Table,
+    row: Row,
+    column: Column,
+    planned: Cell,
+    found: Mapping[str, analysis.Statistics],
+    target: float | None,
+) -> dict:
     """What stands in one place of a table: our entries, the printed one, verdicts, and which run it is."""
     their, cell = look_up(source.published, table, row, column), source.stored.get(planned.digest)
     entry = {
@@ -115,7 +124,7 @@ def cell_data(source: Source, table: Table, row: Row, column: Column, planned: C
     }
     if cell is None:
         return entry
-    measure, target = measure_of(table), source.published.targets(table.key).get(column.dataset)
+    measure = measure_of(table)
     for kind in measure.kinds:
         ours = measure.entry(cell, kind, target)
         verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None

@@ -156,6 +156,7 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
             row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}
             if h.busiest is not None:
                 row["busiest_bytes"] = int(h.busiest[t])
+            row |= {name: round(each[t].item(), 6) for name, each in h.spent.items()}
             for name, value in zip(("staleness_mean", "staleness_max"), h.staleness[t], strict=True):
                 row[name] = None if np.isnan(value) else round(float(value), 4)
             rows.append(row)

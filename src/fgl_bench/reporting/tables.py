@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import write_whole
-from fgl_bench.reporting.measures import MEASURES, Entry, reading
+from fgl_bench.reporting.measures import MEASURES, Entry, common, reading
 from fgl_bench.reporting.plan import Cell, Column, Costs, Paper, Row, Table, duration
 from fgl_bench.reporting.published import Printed, Published
 
@@ -58,13 +58,22 @@ def sent(cell: Mapping) -> str:
     return f"{cell['bytes']['upload'] / cell['client_trips']['total'] / 1e6:.3g}"
 
 
+def levels(table: Table, planned: Planned, stored: Stored, published: Printed) -> dict[str, float]:
+    """Validation scores to reach, by column key: the printed targets, or what the rows that are compared have in common."""
+    printed, found = published.targets(table.key), {}
+    for column in table.columns:
+        cells = (stored.get(planned[key, column.key].digest) for key in table.compared)
+        found[column.key] = common([cell for cell in cells if cell]) if table.compared else printed.get(column.dataset)
+    return {key: value for key, value in found.items() if value is not None}
+
+
 def grids(table: Table, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> list[Grid]:
     """The table's numbers, a grid for each group of columns; the best of ours is marked in every column.
 
     Args:
         planned: cells by (row key, column key).
         stored: results by configuration hash.
-        targets: validation accuracy by dataset, for tables of trips.
+        targets: validation accuracy by column key, see :func:`levels`.
     """
     groups = dict.fromkeys(column.group for column in table.columns)
     return [grid(table, group, planned, stored, published, targets) for group in groups]
@@ -74,7 +83,8 @@ def grid(table: Table, group: str, planned: Planned, stored: Stored, published: 
     """One of :func:`grids`."""
     measure, shown = MEASURES[table.measure], [column for column in table.columns if column.group == group]
     with_mean = measure.with_mean and len(shown) > 1
-    heads = [(column.dataset, kind) for column in shown for kind in (*measure.kinds, "published", *["MB"] * table.with_bytes)]
+    kinds = (*measure.kinds, *["published"] * measure.printed, *["MB"] * table.with_bytes)
+    heads = [(column.dataset, kind) for column in shown for kind in kinds]
     heads += [(MEAN, kind) for kind in (*measure.kinds, "published")] * with_mean
     rows = []
     for row in table.rows:
@@ -82,9 +92,10 @@ def grid(table: Table, group: str, planned: Planned, stored: Stored, published: 
         theirs = [look_up(published, table, row, column) for column in shown]
         entries = []
         for column, cell, their in zip(shown, found, theirs, strict=True):
-            target = targets.get(column.dataset)
+            target = targets.get(column.key)
             entries += [Entry() if cell is None else measure.entry(cell, kind, target) for kind in measure.kinds]
-            entries += [Entry(printed(their)), *[Entry("" if cell is None else sent(cell))] * table.with_bytes]
+            entries += [Entry(printed(their))] * measure.printed
+            entries += [Entry("" if cell is None else sent(cell))] * table.with_bytes
         if with_mean:
             entries += [*(mean_entry(found, kind) for kind in measure.kinds), Entry(printed_mean(theirs))]
         rows.append((row.title, tuple(entries)))
@@ -155,7 +166,10 @@ def notes(
     used = [stored[cell.digest] for cell in planned.values() if cell.digest in stored]
     paragraphs = [reading(table.measure), *[SENT] * table.with_bytes]
     if table.measure == "trips":
-        paragraphs.append("Targets: " + ", ".join(f"{name} {targets[name]:g}" for name in table.datasets if name in targets) + ".")
+        paragraphs.append("Targets: " + ", ".join(f"{name} {level:g}" for name, level in targets.items()) + ".")
+    if table.compared:
+        titles = (row.title for row in table.rows if row.key in table.compared)
+        paragraphs.append(f"Levels, of {', '.join(titles)}: {'; '.join(f'{name} {level:.4f}' for name, level in targets.items())}.")
     if changed:
         paragraphs.append(f"Not the paper's setting: {' '.join(changed)}.")
     paragraphs += provenance(used)
@@ -225,16 +239,20 @@ TIDY = (
 
 
 def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> str:
-    """One line per row, column and model, unrounded (accuracies as fractions, the published ones as printed); no ours where not run."""
+    """One line per row, column and model (or kind of cost), unrounded, the published ones as printed; no ours where not run.
+
+    Accuracies are fractions.
+    """
     out = io.StringIO()
     writer = csv.DictWriter(out, TIDY, lineterminator="\n")
     writer.writeheader()
+    measure = MEASURES[table.measure]
     for row in table.rows:
         for column in table.columns:
             cell, their = stored.get(planned[row.key, column.key].digest), look_up(published, table, row, column)
-            for model in MODELS:
+            for model in measure.kinds if measure.values else MODELS:
                 line = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key, "title": row.title}
-                line |= {"model": model, "target": targets.get(column.dataset) if table.measure == "trips" else None}
+                line |= {"model": model, "target": targets.get(column.key)}
                 if their is not None:
                     line |= {"published_mean": their.mean, "published_spread": their.spread, "published_reached": their.reached}
                 if cell is not None:
@@ -246,8 +264,9 @@ def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, tar
 def values(table: Table, cell: Mapping, model: str, target: float | None) -> dict:
     """The unrounded values of a stored cell, by column."""
     of_trips = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model, {}) if target is not None else {}
+    own = MEASURES[table.measure].values
     return {
-        **(of_trips if table.measure == "trips" else cell["test"][model]),
+        **(own(cell, model, target) if own else of_trips if table.measure == "trips" else cell["test"][model]),
         "seeds": " ".join(map(str, cell["seeds"])),
         "num_clients": cell.get("num_clients"),
         "trips": cell["client_trips"]["total"],
@@ -279,7 +298,7 @@ def write_table(
         changed: overrides by which the runs differ from the paper's setting.
     """
     planned = {(cell.row.key, cell.column.key): cell for cell in cells if cell.table == table.key}
-    targets = published.targets(table.key)
+    targets = levels(table, planned, stored, published)
     parts = grids(table, planned, stored, published, targets)
     paragraphs, absent = notes(paper, table, planned, stored, Costs(paper, stored.values()), targets, changed)
     title = f"{paper.title}, table {table.key}: {table.title}"
