@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms._limited import Limited
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch, DenseBlocks, Operator, adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.errors import UserError
 
 
 class _Interleaved:
@@ -28,13 +27,8 @@ class _Interleaved:
         return torch.cat([(self.real @ weight)[:, :, None], made], 2).flatten(1, 2)
 
 
-class _Limited:
-    """What has not all that a model may ask of a batch or of an operator."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise UserError(f"algorithm=fedsage_plus cannot train this model on graphs being mended, which have no {name}; try model=graphsage")
+class _Limited(Limited):
+    refusal = "algorithm=fedsage_plus cannot train this model on graphs being mended, which have no {name}; try model=graphsage"
 
 
 class MendedGraph(_Limited):

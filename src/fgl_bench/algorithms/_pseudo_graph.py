@@ -1,0 +1,86 @@
+"""The pseudo graphs of FedTAD, for a backbone in place of a Batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.algorithms._limited import Limited
+from fgl_bench.engine.batch import Operator, adjacency, gcn_operator, mean_operator, plain_operator
+
+
+class _Refusing(Limited):
+    refusal = "algorithm=fedtad cannot run this model on its pseudo graphs, which have no {name}; try model=gcn"
+
+
+class _Shared(_Refusing):
+    """One matrix ``[S, r, m]`` a seed, times the stacks of all models of that seed."""
+
+    def __init__(self, values: Tensor):
+        self.values = values
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """``[S * models, m, h]`` to ``[S * models, r, h]``."""
+        return torch.matmul(self.values[:, None], x.unflatten(0, (len(self.values), -1))).flatten(0, 1)
+
+
+def _symmetric(matrix: Tensor) -> Tensor:
+    scale = matrix.sum(-1).rsqrt()
+    return scale[..., None] * matrix * scale[..., None, :]
+
+
+def _mean(matrix: Tensor) -> Tensor:
+    return matrix / matrix.sum(-1, keepdim=True)
+
+
+def _itself(matrix: Tensor) -> Tensor:
+    return matrix
+
+
+def _without_loops(matrix: Tensor) -> Tensor:
+    alone = matrix - torch.diag_embed(matrix.diagonal(dim1=1, dim2=2))
+    scale = torch.where(alone.any(-1), alone.sum(-1).clamp(min=1).rsqrt(), 0.0)
+    return scale[..., None] * alone * scale[..., None, :]
+
+
+# What the sparse operators are on a dense 0/1 adjacency that holds its self loops.
+DENSE: dict[Operator, Callable[[Tensor], Tensor]] = {
+    gcn_operator: _symmetric,
+    mean_operator: _mean,
+    adjacency: _itself,
+    plain_operator: _without_loops,
+}
+
+
+class PseudoGraph(_Refusing):
+    """Invented nodes of every seed, for a backbone in place of a :class:`~fgl_bench.engine.batch.Batch`.
+
+    Each node is joined with the k rows of highest cosine (itself among them); edges go both ways and no gradient passes
+    through the choice.
+
+    Args:
+        features: ``[S, n, F]``.
+    """
+
+    def __init__(self, features: Tensor, neighbours: int):
+        self.features = _Shared(features)
+        unit = F.normalize(features.detach(), dim=-1, eps=1e-12)
+        chosen = (unit @ unit.mT).topk(neighbours, -1).indices
+        matrix = torch.zeros_like(unit[..., :1]).expand(-1, -1, unit.shape[1]).contiguous().scatter_(-1, chosen, 1.0)
+        self.adjacency = torch.maximum(matrix, matrix.mT)
+        self.adjacency.diagonal(dim1=1, dim2=2).fill_(1.0)
+        self.valid = torch.ones(1, features.shape[1], dtype=torch.bool, device=features.device)
+        self._operators: dict[Operator, _Shared] = {}
+
+    def operator(self, build: Operator) -> _Shared:
+        if build not in DENSE:
+            self.__getattr__(build.__name__)
+        if build not in self._operators:
+            self._operators[build] = _Shared(DENSE[build](self.adjacency))
+        return self._operators[build]
+
+
+# ---- terms of the objectives
