@@ -30,6 +30,7 @@ CHOICES = {
     "agg_weight": ("train", "nodes"),
     "eval_weight": ("test", "nodes"),
     "dtype": ("float32", "float64"),
+    "feature_dtype": (None, "bfloat16"),
     "out_of_core": ("auto", True, False),
 }
 LEAST = {"layers": 1, "hops": 0}
@@ -58,6 +59,7 @@ class Settings:
     mixing_at: list[int] = MISSING
     device: str = MISSING
     dtype: str = MISSING
+    feature_dtype: Optional[str] = MISSING  # noqa: UP045
     threads: Optional[int] = MISSING  # noqa: UP045
     memory_budget_gb: Optional[float] = MISSING  # noqa: UP045
     seeds_per_chunk: Optional[int] = MISSING  # noqa: UP045

@@ -14,7 +14,7 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.engine.memory import Need, Plan, available_bytes, plan, seed_bytes
 from fgl_bench.models.base import Backbone
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
 def budget(cfg: DictConfig, device: torch.device) -> int:
@@ -41,7 +41,8 @@ def needed(cfg: DictConfig, federations: Sequence[Federation], device: torch.dev
     stacks, copies = build(cfg.scenario).keeps(cfg.participation, method)
     stacks += method.stacks + (2 if method.trains else 0)  # Adam's two moments
     itemsize, operators = DTYPES[cfg.dtype].itemsize, model.operators + method.operators
-    need = seed_bytes(federations, layout, widths, stacks, itemsize, device, operators, copies, model.copies())
+    held = DTYPES[cfg.feature_dtype or cfg.dtype].itemsize
+    need = seed_bytes(federations, layout, widths, stacks, itemsize, device, operators, copies, model.copies(), held)
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
     kept, working = method.node_bytes(nodes, first.num_classes, itemsize)
     whole = max(method.federation_bytes(federation, model, itemsize) for federation in federations)

@@ -44,10 +44,11 @@ def simulation(
         drops_uploads: the scenario's property of this name.
     """
     dtype, seeds = DTYPES[cfg.dtype], tuple(federation.seed for federation in federations)
+    stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[cfg.feature_dtype or cfg.dtype])
     clients = federations[0].num_clients
-    batch = Batch([client for f in federations for client in f.observed], dtype, device)
+    batch = stacked([client for f in federations for client in f.observed])
     same = all(f.observed is f.clients for f in federations)
-    evaluation = batch if same else Batch([client for f in federations for client in f.clients], dtype, device)
+    evaluation = batch if same else stacked([client for f in federations for client in f.clients])
     batch.per_federation = evaluation.per_federation = clients
     model = algorithm.backbone(model)
     if cfg.batch_nodes is not None and model.needs_neighbours:  # what the method has put around the backbone does
@@ -55,7 +56,7 @@ def simulation(
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     sizes = batch.num_train if cfg.agg_weight == "train" else batch.num_nodes
     weights = torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), clients)
-    server = Batch([f.server for f in federations], dtype, device) if isinstance(federations[0], Served) else None
+    server = stacked([f.server for f in federations]) if isinstance(federations[0], Served) else None
     setting = Setting(
         seeds=seeds,
         num_clients=clients,

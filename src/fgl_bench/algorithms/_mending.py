@@ -118,7 +118,7 @@ def mended(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor]) -> Batc
     most = max(len(rows) for rows in generated)
     if not most:
         return batch
-    result = Batch(clients, batch.dtype, batch.device)
+    result = Batch(clients, batch.dtype, batch.device, batch.feature_dtype)
     dense = torch.zeros(batch.size, most + 1, batch.features.shape[2], dtype=batch.dtype, device=batch.device)
     place = np.full((batch.size, result.nodes), most)
     for i, (rows, client) in enumerate(zip(generated, batch.clients, strict=True)):

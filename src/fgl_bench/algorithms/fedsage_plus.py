@@ -123,7 +123,7 @@ class FedSagePlus(Composed):
             for i, client in enumerate(batch.clients[row] for row in part)
         ]
         impaired = [impair(client, away, self.max_neighbours) for client, away in zip(batch.clients, hidden, strict=True)]
-        self.impaired = Batch([graph for graph, _, _ in impaired], batch.dtype, batch.device)
+        self.impaired = Batch([graph for graph, _, _ in impaired], batch.dtype, batch.device, batch.feature_dtype)
         self.impaired.features = batch.features
         self.kept = padded([~away for away in hidden], batch.nodes, False).to(batch.device)
         self.missing = padded([count for _, count, _ in impaired], batch.nodes, 0)

@@ -15,6 +15,7 @@ from torch import Tensor
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.storage import release
 from fgl_bench.engine.derived import Derived, DerivedBlocks
+from fgl_bench.engine.linear import product
 from fgl_bench.engine.sparse import BlockSparse
 
 # Above this share of non-zero entries a dense product is faster. On a CPU measured with Photo and Computers (35 % filled: the
@@ -102,11 +103,15 @@ class DenseBlocks:
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         """``[k, F, h]`` to ``[k, n, h]``."""
-        return torch.bmm(self.values, weight)
+        return product(self.values, weight)
 
 
 class Batch:
     """k replicas side by side: replica i holds one client graph, padded to the largest.
+
+    Args:
+        feature_dtype: type of dense features and of what is derived from features; None means ``dtype``. A product with them is
+            made in it and returned in the weight's.
 
     Attributes:
         size, nodes: k and n, the number of replicas and of node slots.
@@ -125,9 +130,15 @@ class Batch:
 
     on_disk: bool = False
 
-    def __init__(self, clients: Sequence[ClientGraph], dtype: torch.dtype, device: torch.device | str):
+    def __init__(
+        self,
+        clients: Sequence[ClientGraph],
+        dtype: torch.dtype,
+        device: torch.device | str,
+        feature_dtype: torch.dtype | None = None,
+    ):
         device = torch.device(device)
-        self.clients, self.dtype, self.device = tuple(clients), dtype, device
+        self.clients, self.dtype, self.device, self.feature_dtype = tuple(clients), dtype, device, feature_dtype or dtype
         self.size, self.nodes = len(clients), max(client.num_nodes for client in clients)
         self.on_disk = clients[0].folder is not None
         if not self.on_disk:
@@ -157,9 +168,9 @@ class Batch:
         blocks = [client.features for client in self.clients]
         if not is_dense(blocks, self.device):
             return BlockSparse.stack([sp.csr_matrix(b) for b in blocks], self.nodes, blocks[0].shape[1], self.dtype, self.device)
-        out = torch.zeros(self.size, self.nodes, blocks[0].shape[1], dtype=self.dtype)
+        out = torch.zeros(self.size, self.nodes, blocks[0].shape[1], dtype=self.feature_dtype)
         for i, block in enumerate(blocks):
-            np.copyto(out[i, : block.shape[0]].numpy(), block.toarray() if sp.issparse(block) else block)
+            out[i, : block.shape[0]] = torch.from_numpy(block.toarray() if sp.issparse(block) else np.array(block))
             release(block)
         return DenseBlocks(out.to(self.device))
 
@@ -197,7 +208,7 @@ class Batch:
             if self._parent is None:
                 clients = self.clients if self.pristine else [self._held(i) for i in range(self.size)]
                 clients = build.among(clients, self.per_federation)
-                self._derived[build] = DerivedBlocks.of(build, clients, self.nodes, self.dtype, self.device)
+                self._derived[build] = DerivedBlocks.of(build, clients, self.nodes, self.dtype, self.device, self.feature_dtype)
             else:
                 parent, rows = self._parent
                 self._derived[build] = parent.derived(build).select(rows)
@@ -223,6 +234,7 @@ class Batch:
         part = object.__new__(Batch)
         part.clients = tuple(self.clients[i] for i in rows)
         part.dtype, part.device, part.size, part.nodes = self.dtype, self.device, len(rows), self.nodes
+        part.feature_dtype = self.feature_dtype
         part.on_disk = self.on_disk and self.pristine
         if not part.on_disk:
             part.features = self.features.select(rows)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.storage import Disk, name_of, release
+from fgl_bench.engine.linear import product
 
 
 @dataclass(frozen=True)
@@ -85,15 +86,28 @@ class DerivedBlocks:
         self.shape = (len(owner), *values.shape[1:])
 
     @classmethod
-    def of(cls, build: Derived, clients: Sequence[ClientGraph], nodes: int, dtype: torch.dtype, device: torch.device) -> DerivedBlocks:
-        """Made on the host, client by client, in place; padded to ``nodes``."""
+    def of(
+        cls,
+        build: Derived,
+        clients: Sequence[ClientGraph],
+        nodes: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        held: torch.dtype | None = None,
+    ) -> DerivedBlocks:
+        """Made on the host in ``dtype``, client by client; padded to ``nodes`` and kept in ``held`` (None: ``dtype``)."""
         found: dict[tuple[int, ...], int] = {}
         keys = [tuple(s if isinstance(s, float) else id(s) for s in build.sources(client)) for client in clients]
         owner = [found.setdefault(key, len(found)) for key in keys]
-        values = torch.zeros(len(found), build.copies, nodes, clients[0].features.shape[1], dtype=dtype)
+        width = clients[0].features.shape[1]
+        values = torch.zeros(len(found), build.copies, nodes, width, dtype=held or dtype)
         for number in range(len(found)):
             client = clients[owner.index(number)]
-            fill(build, client, values[number, :, : client.num_nodes].numpy())
+            place = values[number, :, : client.num_nodes]
+            made = place if values.dtype == dtype else torch.zeros(place.shape, dtype=dtype)  # numpy has no half of this kind
+            fill(build, client, made.numpy())
+            if made is not place:
+                place.copy_(made)
         return cls(values.to(device), owner)
 
     @cached_property
@@ -136,7 +150,7 @@ class DerivedBlocks:
         (k, copies, nodes, width), times, h = self.shape, self.times, weight.shape[3]
         if times > 1:  # replicas of one client: its matrix is read once, against all their weights
             weight = weight.unflatten(0, (times, -1)).permute(1, 2, 3, 0, 4).flatten(3)
-            out = torch.bmm(self.values.flatten(0, 1), weight.flatten(0, 1))
+            out = product(self.values.flatten(0, 1), weight.flatten(0, 1))
             return out.view(-1, copies, nodes, times, h).permute(3, 0, 1, 2, 4).flatten(0, 1)
         values = self.stacked()
-        return torch.bmm(values.reshape(k * copies, nodes, width), weight.reshape(k * copies, width, h)).view(k, copies, nodes, h)
+        return product(values.reshape(k * copies, nodes, width), weight.reshape(k * copies, width, h)).view(k, copies, nodes, h)

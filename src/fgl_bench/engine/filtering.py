@@ -50,16 +50,19 @@ def filtered(batch: Batch, build: Derived, coefficients: Tensor, weight: Tensor)
     Returns:
         ``[k, n, h]``.
     """
-    return _Filtered.apply(coefficients, weight, batch.derived(build), batch, build)
+    blocks, kind = batch.derived(build), weight.dtype
+    held = blocks.values.dtype
+    return _Filtered.apply(coefficients.to(held), weight.to(held), blocks, batch, build).to(kind)
 
 
 def combined(batch: Batch, build: Derived, coefficients: Tensor, dropout=None) -> Tensor:
     """``sum_j c_j dropout(B_j)`` of every replica, ``[k, J]`` to ``[k, n, F]``, by plain automatic differentiation."""
-    values = batch.derived(build).stacked()
+    values, kind = batch.derived(build).stacked(), coefficients.dtype
     if dropout is None:
         k, copies, nodes, width = values.shape
-        return torch.bmm(coefficients[:, None], values.view(k, copies, nodes * width)).view(k, nodes, width)
-    return sum(coefficients[:, j, None, None] * dropout(values[:, j]) for j in range(values.shape[1]))
+        summed = torch.bmm(coefficients[:, None].to(values.dtype), values.view(k, copies, nodes * width))
+        return summed.view(k, nodes, width).to(kind)
+    return sum(coefficients[:, j, None, None] * dropout(values[:, j].to(kind)) for j in range(values.shape[1]))
 
 
 def _shared(blocks: DerivedBlocks) -> tuple[Tensor, int]:

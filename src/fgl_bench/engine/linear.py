@@ -24,6 +24,11 @@ class _Narrow(torch.autograd.Function):
         return torch.bmm(gradient, weight.mT), torch.bmm(gradient.mT, x).mT
 
 
+def product(held: Tensor, weight: Tensor) -> Tensor:
+    """``held @ weight``, stacked, where ``held`` is data: multiplied in the type that it is held in, the result in ``weight``'s."""
+    return torch.bmm(held, weight.to(held.dtype)).to(weight.dtype)
+
+
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """``x[i] @ weight[i]``: ``[k, n, a]`` and ``[k, a, b]`` to ``[k, n, b]``."""
     if x.is_cuda or weight.shape[2] > NARROW:

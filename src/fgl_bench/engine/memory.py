@@ -79,12 +79,16 @@ def sparse_bytes(entries: int, blocks: int, rows: int, columns: int, itemsize: i
     return entries * 2 * (8 + itemsize) + 12 * blocks * (rows + columns)
 
 
-def graph_bytes(clients: Sequence[ClientGraph], operators: int, itemsize: int, device: torch.device) -> int:
-    """Bytes of all clients' graphs as a :class:`~fgl_bench.engine.batch.Batch` holds them, with so many n x n operators."""
+def graph_bytes(clients: Sequence[ClientGraph], operators: int, itemsize: int, device: torch.device, held: int | None = None) -> int:
+    """Bytes of all clients' graphs as a :class:`~fgl_bench.engine.batch.Batch` holds them, with so many n x n operators.
+
+    Args:
+        held: bytes of a dense feature; None means ``itemsize``.
+    """
     count, nodes, features = len(clients), max(client.num_nodes for client in clients), clients[0].features.shape[1]
     blocks = [client.features for client in clients]
     if is_dense(blocks, device):
-        total = count * nodes * features * itemsize
+        total = count * nodes * features * (held or itemsize)
     else:
         total = sparse_bytes(nonzeros(blocks), count, nodes, features, itemsize)
     edges = sum(client.edges.shape[1] + client.num_nodes for client in clients)
@@ -98,10 +102,10 @@ def label_bytes(clients: Sequence[ClientGraph], itemsize: int) -> int:
     return count * nodes * (each + 4 + itemsize) + sum(int(client.train.sum()) for client in clients) * (8 + each + itemsize)
 
 
-def loaded_bytes(clients: Sequence[ClientGraph], operators: int, derived: int, itemsize: int) -> int:
-    """Bytes that one client on disk takes while it is in a chunk: features or what is derived of them, and operators."""
+def loaded_bytes(clients: Sequence[ClientGraph], operators: int, derived: int, itemsize: int, held: int) -> int:
+    """Bytes that one client on disk takes while it is in a chunk: features or what is derived of them (``held`` each), and operators."""
     nodes, edges = max(client.num_nodes for client in clients), max(client.edges.shape[1] for client in clients)
-    features = nodes * clients[0].features.shape[1] * itemsize * max(1, derived)
+    features = nodes * clients[0].features.shape[1] * held * max(1, derived)
     return features + operators * sparse_bytes(edges + nodes, 1, nodes, nodes, itemsize)
 
 
@@ -115,6 +119,7 @@ def seed_bytes(
     operators: int = 1,
     copies: int = 0,
     derived: int = 0,
+    held: int | None = None,
 ) -> Need:
     """What the largest of the seeds takes.
 
@@ -124,7 +129,9 @@ def seed_bytes(
         operators: n x n matrices that the backbone and the method multiply with.
         copies: of the graphs that are kept besides, cut out for subsets of the clients.
         derived: dense ``[n, F]`` matrices made of every client's features beforehand.
+        held: bytes of their scalars and of dense features'; None means ``itemsize``.
     """
+    held = held or itemsize
     clients = federations[0].num_clients
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
     sizes: dict[int, int] = {}
@@ -133,12 +140,12 @@ def seed_bytes(
         each = {id(g): g for g in (federation.observed, federation.clients)}.values()
         sets = max(sets, len(each))
         for graphs in each:
-            held = label_bytes(graphs, itemsize) if on_disk else graph_bytes(graphs, operators, itemsize, device)
-            sizes[federation.seed] = sizes.get(federation.seed, 0) + held
-    dense = sets * clients * nodes * derived * federations[0].num_features * itemsize
+            taken = label_bytes(graphs, itemsize) if on_disk else graph_bytes(graphs, operators, itemsize, device, held)
+            sizes[federation.seed] = sizes.get(federation.seed, 0) + taken
+    dense = sets * clients * nodes * derived * federations[0].num_features * held
     step = model_bytes(layout, 1, itemsize) + activation_bytes(nodes, widths, itemsize)
     if on_disk:
-        step += max(loaded_bytes(federation.observed, operators, derived, itemsize) for federation in federations)
+        step += max(loaded_bytes(federation.observed, operators, derived, itemsize, held) for federation in federations)
         dense = 0
     served = [federation.server for federation in federations if isinstance(federation, Served)]
     return Need(
@@ -147,7 +154,7 @@ def seed_bytes(
         step=step,
         graphs=(1 + copies) * max(sizes.values()),
         derived=(1 + copies) * dense,
-        whole=max((graph_bytes([g], operators, itemsize, device) + g.num_nodes * sum(widths) * itemsize for g in served), default=0),
+        whole=max((graph_bytes([g], operators, itemsize, device, held) + g.num_nodes * sum(widths) * itemsize for g in served), default=0),
     )
 
 

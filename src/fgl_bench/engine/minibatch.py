@@ -61,7 +61,7 @@ class Part(Batch):
     def __init__(self, whole: Batch, index: Tensor, sizes: np.ndarray, slots: Tensor, weights: Tensor):
         self.whole, self.index = whole, index
         self.clients, self.dtype, self.device, self.on_disk = whole.clients, whole.dtype, whole.device, whole.on_disk
-        self.size, self.nodes = whole.size, index.shape[1]
+        self.size, self.nodes, self.feature_dtype = whole.size, index.shape[1], whole.feature_dtype
         several = whole.labels.ndim > 2
         self.labels = self.take(whole.labels) if several else whole.labels.gather(1, index)
         self.degree = whole.degree.gather(1, index)

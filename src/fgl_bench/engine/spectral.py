@@ -212,4 +212,4 @@ def mean_terms(batch: Batch, count: int) -> Tensor:
     features = batch.features
     if isinstance(features, BlockSparse):
         return (features.T @ weights.mT.contiguous()).mT
-    return torch.bmm(weights, features.values)
+    return torch.bmm(weights.to(features.values.dtype), features.values).to(weights.dtype)

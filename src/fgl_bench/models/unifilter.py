@@ -107,7 +107,7 @@ class UniFilter(Spectral):
 
     def mean_responses(self, batch: Batch) -> Tensor:
         blocks = batch.derived(self.build)
-        means = blocks.values.sum(2)[blocks.rows]
+        means = blocks.values.sum(2, dtype=batch.dtype)[blocks.rows]
         return means / batch.valid.sum(1).clamp(min=1)[:, None, None]
 
 
