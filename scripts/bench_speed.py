@@ -26,7 +26,8 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
-from bench_jobs import LOOPS, ROOT, measure  # noqa: E402
+from bench_jobs import ROOT, measure  # noqa: E402
+from bench_loops import LOOPS  # noqa: E402
 
 SIZES = ("cora", "pubmed", "computers", "physics", "arxiv")
 CLIENTS = (20, 100)

@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 
 import bench_floor  # noqa: E402
 import bench_jobs  # noqa: E402
+import bench_loops  # noqa: E402
 import bench_speed  # noqa: E402
 
 
@@ -49,7 +50,7 @@ def test_the_sparse_statistics_of_the_loops_are_the_references_own():
     shapes = {"conv0.weight": (6, 4), "conv0.bias": (4,), "conv1.weight": (4, 3), "conv1.bias": (3,)}
     draw = torch.Generator().manual_seed(derive_seed(0, "test"))
     initial = {name: torch.randn(shape, generator=draw, dtype=torch.float64) for name, shape in shapes.items()}
-    pairs = [(bench_jobs.sparse_fedgta(), sync.FedGTA()), (bench_jobs.sparse_fedsa_gcl(), buffered.FedSAGCL())]
+    pairs = [(bench_loops.sparse_fedgta(), sync.FedGTA()), (bench_loops.sparse_fedsa_gcl(), buffered.FedSAGCL())]
     for fast, reference in pairs:
         for client in make_clients(federation, initial):
             for found, expected in zip(fast.report(client), reference.report(client), strict=True):
