@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.metrics.pairwise import cosine_similarity
 
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.mixing import Blockwise, Mixing, cosine, normalise
+from fgl_bench.engine.mixing import Blockwise, Mixing, alone, cosine, normalise
 
 LAYOUT = ParameterLayout({"base": (2, 2), "head": (3,)}, inputs=("base",))
 weights = hnp.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 5)), elements=st.floats(0, 1e6))
@@ -89,6 +89,19 @@ def test_rank_one_is_the_full_matrix_of_equal_rows():
     full, _ = apply(Mixing(row.expand(2, 4, 4)), models)
     torch.testing.assert_close(cheap, full, rtol=1e-12, atol=1e-12)
     assert torch.equal(Mixing(row).matrix(), Mixing(row.expand(2, 4, 4)).matrix())
+
+
+@pytest.mark.parametrize("view", [False, True], ids=["", "received was a view"])
+def test_alone_is_the_identity_and_keeps_a_diverged_client_to_itself(view):
+    models, received = random(2, 3, LAYOUT.size), random(2, 3, LAYOUT.size, seed=1)
+    received = received[:, :1].expand_as(models) if view else received
+    mixing = alone(torch.ones(2, 3, dtype=torch.bool))
+    assert torch.equal(mixing.matrix(), torch.eye(3, dtype=torch.float64).expand(2, 3, 3))
+    assert torch.equal(Mixing(mixing.weights).apply(models, received.clone(), LAYOUT), models)
+    models[0, 1] = torch.nan
+    result = mixing.apply(models, received, LAYOUT)
+    torch.testing.assert_close(result, models, rtol=0, atol=0, equal_nan=True)
+    assert result.data_ptr() != models.data_ptr(), "what clients received does not change while they train"
 
 
 @pytest.mark.parametrize("rows", [1, 4])

@@ -83,10 +83,17 @@ class Mixing:
         return mixed if self.receivers is None else torch.where(self.receivers[..., None], mixed, received)
 
 
+class _Alone(Mixing):
+    """The identity without its product, by which one diverged client would be everybody's."""
+
+    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout) -> Tensor:
+        return (received if _writable(received) else torch.empty_like(models)).copy_(models)
+
+
 def alone(arrived: Tensor) -> Mixing:
     """The identity: every client goes on with the model that it trained last. ``arrived [S, C]`` gives the shape."""
     seeds, clients = arrived.shape
-    return Mixing(torch.eye(clients, dtype=torch.float64, device=arrived.device).expand(seeds, clients, clients))
+    return _Alone(torch.eye(clients, dtype=torch.float64, device=arrived.device).expand(seeds, clients, clients))
 
 
 @dataclass(frozen=True)
