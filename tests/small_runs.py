@@ -24,6 +24,7 @@ from fgl_bench.scenarios.sync import Sync
 DEFAULTS = {
     "dtype": "float64",
     "feature_dtype": None,
+    "cuda_graphs": False,
     "agg_weight": "train",
     "local_epochs": 1,
     "batch_nodes": None,

@@ -9,7 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgta import FedGTA
+from fgl_bench.algorithms.fedprox import FedProx
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
+from fgl_bench.algorithms.scaffold import Scaffold
 from fgl_bench.engine.dropout import Dropout, step_key
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
@@ -25,7 +27,8 @@ cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reas
 METHODS = {"fedavg": lambda: FedAvg(), "fedgta": lambda: FedGTA(**GTA)}
 SETTINGS = {
     "dtype": "float64", "agg_weight": "train", "local_epochs": 2, "lr": 0.01, "weight_decay": 5e-4, "opt_state": "persist",
-    "batch_nodes": None, "participation": 1.0, "eval_every": None, "mixing_at": (), "metrics": (),
+    "batch_nodes": None, "participation": 1.0, "eval_every": None, "mixing_at": (), "metrics": (), "feature_dtype": None,
+    "cuda_graphs": False,
 }  # fmt: skip
 
 
@@ -65,6 +68,12 @@ class TestDevice:
 
     def test_both_devices_agree(self, method, dense):
         runs = [histories(device, *self.pair(method), dense=dense)[1] for device in ("cpu", "cuda")]
+        assert_equal_scores(*runs)
+
+    def test_replayed_steps_are_the_eager_ones(self, method, dense):
+        runs = [
+            histories("cuda", *self.pair(method), dense=dense, dropout=0.5, rounds=9, cuda_graphs=graphs)[1] for graphs in (False, True)
+        ]
         assert_equal_scores(*runs)
 
     def test_chunks_change_nothing(self, method, dense):
@@ -159,3 +168,70 @@ def test_no_round_of_a_decoupled_backbone_reads_a_tensor_on_the_host(mode, batch
     scenario = synchronous()
     sim, _ = made("cpu", FedAvg(), scenario, rounds=6, model=GAMLP(mode, 2, 4, 2, 0.5), batch_nodes=batch_nodes)
     with_guard(sim, scenario, NoWaiting)
+
+
+class Recorded:
+    """A CUDA graph without a GPU: notes every operation of a call and repeats exactly those, on the same tensors and in the same place.
+
+    What Python does in between is not repeated, as in a replay.
+    """
+
+    made = 0
+
+    def __init__(self, function):
+        self.function, self.operations, self.result, self.calls = function, None, None, 0
+        Recorded.made += 1
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls == 1:  # caches are filled
+            return self.function()
+        if self.operations is None:
+            self.operations = []
+            with Recorder(self.operations):
+                self.result = self.function()
+            return self.result
+        with torch.no_grad():
+            for func, args, kwargs, results in self.operations:
+                again = func(*args, **kwargs)
+                for old, new in zip(tensors(results), tensors(again), strict=True):
+                    if old.data_ptr() != new.data_ptr():
+                        old.copy_(new)
+        return self.result
+
+
+class Recorder(TorchDispatchMode):
+    def __init__(self, operations):
+        super().__init__()
+        self.operations = operations
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.operations.append((func, args, kwargs or {}, result))
+        return result
+
+
+def tensors(result):
+    return [x for x in (result if isinstance(result, tuple | list) else [result]) if isinstance(x, torch.Tensor)]
+
+
+@pytest.mark.parametrize("opt_state", ["persist", "reset"])
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_can_be_replayed_without_their_python_code(method, opt_state, monkeypatch):
+    monkeypatch.setattr("fgl_bench.engine.training.Replay", Recorded)
+    monkeypatch.setattr(Recorded, "made", 0)
+    runs = [
+        histories("cpu", METHODS[method](), synchronous(), dropout=0.5, rounds=8, opt_state=opt_state, cuda_graphs=graphs)
+        for graphs in (False, True)
+    ]
+    assert_equal_scores(*(found for _, found in runs))
+    assert torch.equal(*(sim.trainer.adam.first for sim, _ in runs))
+    assert Recorded.made == 2, "one for each of the two local epochs"
+
+
+@pytest.mark.parametrize("method", [FedProx(mu=0.1), Scaffold(1.0, "mean_gradient", "uniform")], ids=["fedprox", "scaffold"])
+def test_steps_to_which_a_method_adds_something_are_not_replayed(method, monkeypatch):
+    monkeypatch.setattr("fgl_bench.engine.training.Replay", Recorded)
+    monkeypatch.setattr(Recorded, "made", 0)
+    histories("cpu", method, synchronous(), cuda_graphs=True)
+    assert not method.plain_steps and not Recorded.made

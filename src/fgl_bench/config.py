@@ -58,6 +58,7 @@ class Settings:
     targets: list[float] = MISSING
     mixing_at: list[int] = MISSING
     device: str = MISSING
+    cuda_graphs: bool = MISSING
     dtype: str = MISSING
     feature_dtype: Optional[str] = MISSING  # noqa: UP045
     threads: Optional[int] = MISSING  # noqa: UP045
@@ -110,6 +111,7 @@ def validate(cfg: DictConfig) -> None:
     check_metrics(cfg)
     check_ratios(cfg)
     check_device(cfg.device)
+    require(not cfg.cuda_graphs or cfg.device.startswith("cuda"), "cuda_graphs", cfg.cuda_graphs, "false unless device=cuda")
     check_writable(cfg.results_dir)
     classes = {group: check_node(OmegaConf.select(cfg, group)) for group in GROUPS}
     check_model(cfg.model)

@@ -89,6 +89,7 @@ def simulation(
         reset_optimiser=cfg.opt_state == "reset",
         chunk=chunk,
         batch_nodes=cfg.batch_nodes,
+        replay=cfg.cuda_graphs,
     )
     members = len(federations[0].scored)
     pooled = members != clients

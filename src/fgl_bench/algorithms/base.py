@@ -54,6 +54,12 @@ class Algorithm:
 
     # ---- every scenario
 
+    @property
+    def plain_steps(self) -> bool:
+        """Whether a local step depends on the models, graphs, masks and moments alone: where no method that it calls is overridden."""
+        called = ("backbone", "optimiser", "local_penalty", "local_loss", "correct_gradient", "predict")
+        return self.trains and not self.lock_step and all(getattr(type(self), name) is getattr(Algorithm, name) for name in called)
+
     def federate(self, federation: Federation) -> Federation:
         """The federation that is batched and trained; another one than the given where clients do not stay apart."""
         return federation

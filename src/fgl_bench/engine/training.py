@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -17,6 +17,7 @@ from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.minibatch import Epochs, order_key, part_key
+from fgl_bench.engine.replay import Replay
 from fgl_bench.models.base import Backbone, Output
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Trainer:
         streams: ``[B]`` int64, the replicas' random streams.
         chunk: most replicas in one program; None means all. Results do not depend on it.
         batch_nodes: training nodes per gradient step; None means all of a client's.
+        replay: whether steps of all replicas are replayed as CUDA graphs where the method's steps allow it.
     """
 
     def __init__(
@@ -108,7 +110,10 @@ class Trainer:
         reset_optimiser: bool = False,
         chunk: int | None = None,
         batch_nodes: int | None = None,
+        replay: bool = False,
     ):
+        self.replay = replay and algorithm.plain_steps
+        self._replays: dict[tuple[int, bool, int], Replay] = {}
         self.batch_nodes, self._epochs = batch_nodes, WeakKeyDictionary()
         self.algorithm, self.model, self.layout = algorithm, model, layout
         self.batch, self.evaluation, self.score = batch, evaluation, score
@@ -132,6 +137,7 @@ class Trainer:
         """From here on train this network, with fresh optimisers."""
         self.model, self.layout = model, layout
         self.adam = self._optimiser()
+        self._replays.clear()
 
     def part(self, batch: Batch, rows: tuple[int, ...]) -> Batch:
         """``batch`` restricted to ``rows``. The latest are kept, up to two copies of the graphs: chunks come again every round.
@@ -154,6 +160,7 @@ class Trainer:
         """From here on train and evaluate on these graphs."""
         self.batch, self.evaluation = batch, evaluation
         self._parts.clear()
+        self._replays.clear()
 
     def chunks(self, rows: Sequence[int]) -> list[tuple[int, ...]]:
         return [tuple(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk)]
@@ -227,11 +234,15 @@ class Trainer:
         if self.algorithm.lock_step:
             self.algorithm.train(self, trips)
         for epoch in range(self.local_epochs if self.algorithm.trains and not self.algorithm.lock_step else 0):
-            key = step_key(self.streams[index], self.trip[index], epoch)
-            if self.batch_nodes is not None:
-                self._epoch(trips, key, epoch)
-                continue
-            scored = self._step(trips, batch, key, epoch, score and epoch == 0 and evaluation is batch)
+            first = score and epoch == 0 and evaluation is batch
+            if self.replay and rows == self.everyone and self.batch_nodes is None:
+                scored = self._replayed(trips, epoch, first)
+            else:
+                key = step_key(self.streams[index], self.trip[index], epoch)
+                if self.batch_nodes is not None:
+                    self._epoch(trips, key, epoch)
+                    continue
+                scored = self._step(trips, batch, key, epoch, first)
             trips.received_score = scored if epoch == 0 else trips.received_score
         self.trip[index] += 1
         if score:
@@ -245,6 +256,14 @@ class Trainer:
         trips.reports = self.algorithm.report(trips)
         trips.__dict__.pop("output", None)
         return trips
+
+    def _replayed(self, trips: Trips, epoch: int, score: bool) -> Tensor | None:
+        """:meth:`_step` on the tensors that it was captured on: models are trained in the same place every round."""
+        known = (epoch, score, trips.trained.data_ptr())
+        if known not in self._replays:
+            same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; no plain step reads it
+            self._replays[known] = Replay(lambda: self._step(same, same.batch, step_key(self.streams, self.trip, epoch), epoch, score))
+        return self._replays[known]()
 
     def _epoch(self, trips: Trips, key: Tensor, epoch: int) -> None:
         """One pass over every client's training nodes in mini-batches."""
