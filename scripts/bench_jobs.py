@@ -187,8 +187,8 @@ def load(job: dict) -> None:
 
 def sizes_of(cfg, federation, device) -> bench_floor.Sizes:
     """What the floor is computed from."""
-    from fgl_bench.config import build
     from fgl_bench.engine.batch import is_dense
+    from fgl_bench.groups import build
 
     layout = build(cfg.model).layout(federation.num_features, federation.num_classes)
     blocks = [client.features for client in federation.observed]

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from fgl_bench.config import build
 from fgl_bench.data.raw import absent_files, data_root
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.groups import build
 from fgl_bench.reporting.analysis import OVERVIEW, analyse, overview_line, write_statistics
 from fgl_bench.reporting.cells import compact, find, read_cells, write_cell, write_whole
 from fgl_bench.reporting.plan import Cell, Composer, Costs, Paper, Table, available, duration, in_order, load_paper, papers, plan

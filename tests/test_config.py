@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
-from fgl_bench.config import GROUPS, build, check_node, check_writable, label, participants, resolve_budget, validate
+from fgl_bench.config import GROUPS, check_writable, participants, resolve_budget, validate
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
+from fgl_bench.groups import build, check_node, label
 from fgl_bench.models.base import Backbone
 from fgl_bench.schema import class_fields, config_folder, plain_type, register_all, source_fields, walk
 from fgl_bench.tracking import publish

@@ -15,12 +15,14 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 import fgl_bench.config
+import fgl_bench.groups
 import fgl_bench.run
 from fgl_bench.algorithms.local import Local
-from fgl_bench.config import check_node, validate
+from fgl_bench.config import validate
 from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
+from fgl_bench.groups import check_node
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.schema import config_folder, register_all
 
@@ -101,7 +103,8 @@ def each_node_is_checked_once() -> Iterator[None]:
         return checked[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fgl_bench.config, "check_node", check)
+        for module in (fgl_bench.config, fgl_bench.groups):
+            patch.setattr(module, "check_node", check)
         yield
 
 

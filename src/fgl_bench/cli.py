@@ -24,7 +24,8 @@ from omegaconf import DictConfig
 from fgl_bench import tracking
 from fgl_bench.commands import COMMANDS
 from fgl_bench.commands import USAGE as COMMANDS_USAGE
-from fgl_bench.config import build, expand_paths, validate
+from fgl_bench.config import expand_paths, validate
+from fgl_bench.groups import build
 from fgl_bench.schema import config_folder, register_all
 from fgl_bench.wording import GROUPS, choices, explain
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 
 class UserError(Exception):
     """A mistake in the configuration, the data or the surroundings of a run.
@@ -9,6 +12,18 @@ class UserError(Exception):
     The message is one line and says what is wrong, which key sets it and what is allowed. The command line prints it
     without a traceback and exits with a non-zero status.
     """
+
+
+def one_of(values: Iterable[Any]) -> str:
+    """``a, b, c``, as yaml would write them."""
+    return ", ".join("null" if value is None else str(value) for value in values)
+
+
+def require(allowed: bool, key: str, value: Any, rule: str) -> None:
+    """Raise ``key=value: must be <rule>`` unless ``allowed``."""
+    if not allowed:
+        several = isinstance(value, Sequence) and not isinstance(value, str)
+        raise UserError(f"{key}={list(value) if several else one_of([value])}: must be {rule}")
 
 
 def check_ranges(method: object, **ranges: tuple[float, float | None]) -> None:

@@ -9,9 +9,10 @@ import torch
 from omegaconf import DictConfig
 
 from fgl_bench.algorithms.base import Algorithm
-from fgl_bench.config import build, resolve_budget
+from fgl_bench.config import resolve_budget
 from fgl_bench.data.federation import Federation
 from fgl_bench.engine.memory import Need, Plan, available_bytes, plan, seed_bytes
+from fgl_bench.groups import build
 from fgl_bench.models.base import Backbone
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.config import build, label, resolve_budget
+from fgl_bench.config import resolve_budget
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.engine.memory import Plan, available_bytes, keep_freed_memory
 from fgl_bench.engine.workers import side_by_side
 from fgl_bench.evaluation.history import History, Outcome, Point
 from fgl_bench.evaluation.metrics import scored_nodes
+from fgl_bench.groups import build, label
 from fgl_bench.planning import chunks, network
 from fgl_bench.program import reported, simulation
 from fgl_bench.reporting.console import show

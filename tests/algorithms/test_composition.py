@@ -14,8 +14,9 @@ from fgl_bench.algorithms.fedgl import FedGL
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedprox import FedProx
 from fgl_bench.algorithms.fedsage_plus import FedSagePlus
-from fgl_bench.config import build, label, validate
+from fgl_bench.config import validate
 from fgl_bench.errors import UserError
+from fgl_bench.groups import build, label
 from fgl_bench.schema import config_folder, register_all
 from fgl_bench.wording import explain
 from tests.algorithms.batching import assert_batching_changes_nothing

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fgl_bench.config import build
+from fgl_bench.groups import build
 from fgl_bench.reporting.papers.fedgta import PAPER
 from fgl_bench.reporting.plan import Composer, located, plan
 

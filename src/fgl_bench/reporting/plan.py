@@ -15,8 +15,9 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.config import label, resolve_budget
+from fgl_bench.config import resolve_budget
 from fgl_bench.errors import UserError
+from fgl_bench.groups import label
 from fgl_bench.reporting.papers._sizes import SIZES
 from fgl_bench.reporting.store import config_hash, identity, run_folder
 from fgl_bench.schema import config_folder, register_all

@@ -1,0 +1,140 @@
+"""What the config groups have chosen: the names that results are filed under, the classes, checked, and the objects."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ValidationError
+
+from fgl_bench.errors import UserError, one_of, require
+from fgl_bench.schema import class_choices, class_fields, make_schema
+from fgl_bench.wording import wrong_type
+
+RESERVED = ("_target_", "_partial_", "_recursive_", "_convert_", "_args_")
+
+
+def label(cfg: DictConfig, group: str) -> str:
+    """The name under which a group's choice is reported (``fedprox``, ``cora``, ``semi_async``).
+
+    That is its ``name`` key where it has one, else the choice made on the command line, else (a configuration made by hand, or an
+    overridden ``_target_``) the module's name for a class of this package and the class's own for another. A method with
+    another one inside is called by both: ``fedsage_plus+fedgta``.
+
+    Args:
+        group: one of ``config.GROUPS``; ``scenario/sparsity`` is understood too.
+    """
+    inner = OmegaConf.select(cfg, group.replace("/", ".")).get("strategy")
+    return chosen(cfg, group) + (f"+{class_label(inner, group)}" if is_object(inner) else "")
+
+
+def chosen(cfg: DictConfig, group: str) -> str:
+    """:func:`label` of the group's own object."""
+    from hydra.core.hydra_config import HydraConfig
+
+    node = OmegaConf.select(cfg, group.replace("/", "."))
+    name = node.get("name")
+    if isinstance(name, str):
+        return name
+    key = f"{group.replace('/', '.')}._target_"
+    if HydraConfig.initialized():
+        hydra = HydraConfig.get()
+        overridden = any(re.match(rf"\+*{re.escape(key)}=", text) for text in hydra.overrides.task)
+        choice = hydra.runtime.choices.get(group.replace(".", "/"))
+        if isinstance(choice, str) and not overridden:
+            return choice
+    return class_label(node, group)
+
+
+def class_label(node: DictConfig, group: str) -> str:
+    """What an object of the group is called by its class alone."""
+    module, _, cls = str(node.get("_target_")).rpartition(".")
+    leaf = re.split(r"[./]", group)[-1]
+    if not module.startswith("fgl_bench."):
+        return cls.lower()
+    if leaf in ("sparsity", "tracker"):  # several classes in one module: NoSparsity, LabelSparsity, Wandb
+        return re.sub("^no$", "none", cls.lower().removesuffix(leaf))
+    return module.rpartition(".")[2].rstrip("_")  # global_
+
+
+def key_of(node: DictConfig) -> str:
+    return str(node._get_full_key(None)) or "config"
+
+
+def own_keys(node: DictConfig, cls: Any) -> list[str]:
+    """The keys of ``node`` that are arguments of ``cls``: not Hydra's, nor a nested group that the class does not take."""
+    nested = () if "sparsity" in getattr(cls, "__dataclass_fields__", {}) else ("sparsity",) * (key_of(node) == "scenario")
+    return [str(key) for key in node if key not in (*RESERVED, *nested)]
+
+
+def is_object(value: Any) -> bool:
+    """Whether a key's value describes an object (``algorithm.strategy``)."""
+    return OmegaConf.is_dict(value) and "_target_" in value
+
+
+def check_node(node: DictConfig) -> Any:
+    """Import the class that ``node._target_`` names and check the node's keys and values against its fields.
+
+    A class of a user's own needs no schema: this is what validates its keys.
+
+    Returns:
+        The class (or function).
+
+    Raises:
+        UserError: it cannot be imported; a key is unknown, missing, of the wrong type, or not among the allowed values.
+    """
+    key, target = key_of(node), node.get("_target_")
+    if not isinstance(target, str):
+        raise UserError(f"{key}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
+    try:
+        module, _, name = target.rpartition(".")
+        cls = getattr(importlib.import_module(module), name)
+    except Exception as error:  # whatever a user's module raises while it is imported
+        raise UserError(f"{key}._target_={target}: cannot be imported ({first_line(error)})") from error
+    if not dataclasses.is_dataclass(cls):
+        return cls
+    fields, given = class_fields(cls), own_keys(node, cls)
+    unknown = [name for name in given if name not in fields]
+    if unknown:
+        raise UserError(f"{key}.{unknown[0]}: unknown key; {cls.__name__} has {one_of(fields) or 'no keys'}")
+    required = (f.name for f in dataclasses.fields(cls) if f.init and f.default is f.default_factory is dataclasses.MISSING)
+    absent = [name for name in required if name not in given]
+    if absent:
+        raise UserError(f"{key}.{absent[0]} is missing; {cls.__name__} has {one_of(fields)}")
+    try:
+        OmegaConf.merge(OmegaConf.structured(make_schema(cls.__name__, fields)), {name: node[name] for name in given})
+    except ValidationError as error:
+        raise UserError(f"{key}.{error.full_key}: {wrong_type(error)}") from error
+    for name in given:
+        if is_object(node[name]):
+            check_node(node[name])
+    for name, allowed in class_choices(cls).items():
+        if name in given:
+            require(node[name] in allowed, f"{key}.{name}", node[name], "one of " + one_of(allowed))
+    return cls
+
+
+def build(node: DictConfig, **extra: Any) -> Any:
+    """The object that a group's node describes: ``_target_`` called with the node's keys and ``extra``.
+
+    Lists and dictionaries arrive as plain Python ones, a value that describes an object itself as that object.
+
+    Raises:
+        UserError: a key that does not fit the class, or whatever the class itself refuses, with the group's key in front.
+    """
+    cls = check_node(node)
+    values = {name: node[name] for name in own_keys(node, cls)}
+    objects = {name: build(value) for name, value in values.items() if is_object(value)}
+    plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()} | objects
+    try:
+        return cls(**plain, **extra)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{key_of(node)}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
