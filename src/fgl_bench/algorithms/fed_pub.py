@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
@@ -178,7 +179,8 @@ class Masked(Around):
 
     def pruned(self, parameters: Parameters) -> dict[str, Tensor]:
         """The matrices as evaluation has them: without the entries whose mask is smaller than the threshold."""
-        return masked({n: torch.where(p.abs() < self.threshold, 0.0, p) if n.startswith(MASK) else p for n, p in parameters.items()})
+        # In one pass; an entry of exactly that size goes too.
+        return masked({n: F.hardshrink(p, self.threshold) if n.startswith(MASK) else p for n, p in parameters.items()})
 
 
 def masked(parameters: Parameters) -> dict[str, Tensor]:

@@ -24,6 +24,7 @@ class ParameterLayout:
     Attributes:
         size: P, padding included.
         count: number of real scalars (the D of the specifications), which is what travels.
+        padding: (start, end) of what lies between and after the parameters.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], inputs: tuple[str, ...] = ()):
@@ -40,6 +41,8 @@ class ParameterLayout:
             self.offsets[name] = end
             end += math.prod(shape)
         self.size = -(-end // width) * width
+        ends = [self.offsets[name] + math.prod(shape) for name, shape in self.shapes.items()]
+        self.padding = [(a, b) for a, b in zip(ends, [*self.offsets.values(), self.size][1:], strict=True) if a < b]
 
     def numel(self, name: str) -> int:
         """Scalars of one parameter."""
@@ -86,7 +89,9 @@ class ParameterLayout:
         if whole and gradient.stride(0) == self.size and gradient.storage_offset() == self.offsets[first] == 0:
             flat = gradient.as_strided((k, self.size), (self.size, 1), 0)
         else:
-            flat = gradient.new_zeros(k, self.size)
+            flat = gradient.new_empty(k, self.size)
+            for start, end in self.padding:
+                flat[:, start:end] = 0
             rest = list(self.shapes)
         for name in rest:
             self.view(flat, name).copy_(gradients[name])
