@@ -45,7 +45,7 @@ def needed(cfg: DictConfig, federations: Sequence[Federation], device: torch.dev
     held = DTYPES[cfg.feature_dtype or cfg.dtype].itemsize
     need = seed_bytes(federations, layout, widths, stacks, itemsize, device, operators, copies, model.copies(), held)
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
-    kept, working = method.node_bytes(nodes, first.num_classes, itemsize)
+    kept, working = method.node_bytes(nodes, first.num_features, first.num_classes, itemsize)
     whole = max(method.federation_bytes(federation, model, itemsize) for federation in federations)
     return replace(need, kept=need.kept + kept, step=max(need.step, working), whole=need.whole + whole)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fgl_bench.algorithms._propagation_heads import HEADS, alike, attention
+from fgl_bench.algorithms._propagation_heads import HEADS, alike
 from fgl_bench.algorithms.adafgl import AdaFGL, propagated_accuracy
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency, gcn_operator
@@ -226,14 +225,28 @@ def test_the_hard_switch_takes_one_side():
         torch.testing.assert_close(output.logits[i].exp(), homo if i % 2 == 0 else z[i, :, 1:].mean(1), **TIGHT)
 
 
-def test_degenerate_pairs_are_finite():
-    """All alike: mean and maximum coincide; a single node; no node at all."""
+def test_what_is_alike():
     rows = torch.ones(3, 4, 2, dtype=torch.float64)
     valid = torch.tensor([[True] * 4, [True] + [False] * 3, [False] * 4])
-    found = attention(rows, alike(rows, valid), valid, 0.0)
-    assert torch.isfinite(found).all() and (found[0].diagonal() == found[0, 0, 0]).all() and (found[2] == 0).all()
-    assert (found[1, 1:] == 0).all() and alike(rows, valid)[0].sum() == 12 and alike(rows, valid)[1].sum() == 0
-    assert math.isclose(found[0, 0, 1].item(), -1.0)
+    assert alike(rows, valid).sum((1, 2)).tolist() == [12, 0, 0]
+
+
+@pytest.mark.parametrize("hops", [0, 1, 3])
+def test_the_smoothed_features_are_made_where_nodes_outnumber_them(hops, monkeypatch):
+    """Both ways to the first layer agree, in gradients too."""
+    answers = []
+    for few in (True, False):
+        made, result, layout, theta = personal(hops=hops)
+        heads, batch = result.sim.trainer.model, result.sim.trainer.batch
+        heads._known.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr("fgl_bench.algorithms._propagation_heads.SMOOTHED_BELOW", 1000.0 if few else 0.0)
+            known = heads.knowledge(batch)
+        assert (known.smoothed is None) == (known.operator is not None) == (not few or hops == 0)
+        theta = theta.requires_grad_()
+        first = heads.first(layout.views(theta), batch)
+        answers.append((first.detach(), *torch.autograd.grad(first.square().sum(), theta)))
+    torch.testing.assert_close(*answers, **TIGHT)
 
 
 # ---- runs

@@ -57,8 +57,8 @@ class Composed(Algorithm):
     def begins_afresh(self) -> bool:
         return self.server.begins_afresh
 
-    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return self.server.node_bytes(nodes, num_classes, itemsize)
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        return self.server.node_bytes(nodes, num_features, num_classes, itemsize)
 
     def backbone(self, model: Backbone) -> Backbone:
         return self.server.backbone(model)

@@ -14,11 +14,13 @@ from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import linear
+from fgl_bench.engine.opposed import attend
 from fgl_bench.models.base import Backbone, Output, Parameters
 
 SIMILAR = 0.999  # cosine of predictions above which two nodes are joined
 HOMOPHILOUS = 0.9  # from where on the hard switch takes the homophilous head
 HEADS = ("homo", "raw", "smooth", "message")
+SMOOTHED_BELOW = 2.0  # not 1: the other way also multiplies sparse features by many columns, which takes longer than it seems
 DEPTH = {"homo": 1, "raw": 2, "smooth": 2, "message": 2}  # linear layers after the first
 
 
@@ -46,14 +48,16 @@ class Knowledge(NamedTuple):
 
     Attributes:
         prediction: P, ``[k, n, Y]``, probabilities.
-        similar: B, ``[k, n, n]`` 0/1: whose predictions are alike, none with itself.
-        operator: S, ``[k, n, n]``.
+        similar: B, ``[k, n, n]`` bool: whose predictions are alike, none with itself; None where it has no weight.
+        operator: S, ``[k, n, n]``; None beside ``smoothed``.
+        smoothed: Xs, ``[k, n, (hops + 1) F]``, of graphs with more nodes than features.
         confidence: w, ``[k, 1, 1]``.
     """
 
     prediction: Tensor
-    similar: Tensor
-    operator: Tensor
+    similar: Tensor | None
+    operator: Tensor | None
+    smoothed: Tensor | None
     confidence: Tensor
 
 
@@ -64,8 +68,10 @@ class Heads(Backbone):
     of three layers on Xs, ``R = beta B + (1 - beta) cos(H)``, m its mean over all pairs of the client, scaled to
     ``(R - m) / (max R - m)`` above m and ``-R / m`` below, plus I: ``Z_3 = [softmax(PReLU(R) H) - softmax(PReLU(-R) H) + H] / 2``.
 
-    The first layers of all heads lie side by side in one input weight, so that ``Xs W = sum_k S^k (X W_k)`` costs narrow products with S
-    and Xs is never made. :class:`Output` has the four Z side by side as ``hidden`` and the logarithm of the answer as ``logits``.
+    The first layers of all heads lie side by side in one input weight. Where a client has fewer nodes than features, Xs is never made:
+    ``Xs W = sum_k S^k (X W_k)`` costs narrow products with S. Elsewhere Xs is made once, and S is not kept.
+
+    :class:`Output` has the four Z side by side as ``hidden`` and the logarithm of the answer as ``logits``.
 
     Args:
         network: whose predictions are P.
@@ -111,16 +117,32 @@ class Heads(Backbone):
             similar = alike(torch.softmax(prediction, -1) if options.softmaxes == "double" else prediction, batch.valid)
             itself = torch.eye(batch.nodes, dtype=batch.dtype, device=batch.device)
             joined = batch.operator(adjacency).multiply(itself.expand(batch.size, -1, -1).contiguous())
-            matrix = options.blend * joined + (1 - options.blend) * similar + itself
+            matrix = joined.mul_(options.blend).add_(similar, alpha=1 - options.blend).add_(itself)
             scale = matrix.sum(-1).rsqrt()
-            operator = scale[..., None] * matrix * scale[:, None]
-            self._known[batch] = Knowledge(prediction, similar, operator, self.confidence[batch.replicas][:, None, None])
+            operator, smoothed = matrix.mul_(scale[..., None]).mul_(scale[:, None]), None
+            if smooths(options.hops, batch.nodes, batch.features.shape[2]):
+                operator, smoothed = None, self.smooth(batch, operator)
+            known = prediction, similar if options.beta else None, operator, smoothed
+            self._known[batch] = Knowledge(*known, self.confidence[batch.replicas][:, None, None])
         return self._known[batch]
+
+    def smooth(self, batch: Batch, operator: Tensor) -> Tensor:
+        """Xs, ``[k, n, (hops + 1) F]``."""
+        itself = torch.eye(batch.features.shape[2], dtype=batch.dtype, device=batch.device)
+        powers = [batch.features @ itself.expand(batch.size, -1, -1).contiguous()]
+        for _ in range(self.options.hops):
+            powers.append(torch.bmm(operator, powers[-1]))
+        return torch.cat(powers, 2)
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         """The first layers of all heads, ``[k, n, 4h]``, in the order raw, homo, smooth, message."""
-        product, h = batch.features @ parameters["input.weight"], self.options.width
-        operator, powers = self.knowledge(batch).operator, product[..., h:].unflatten(2, (-1, 3 * h)).unbind(2)
+        known, weight, h = self.knowledge(batch), parameters["input.weight"], self.options.width
+        if known.smoothed is not None:
+            stacked = weight[..., h:].unflatten(2, (-1, 3 * h)).transpose(1, 2).flatten(1, 2)
+            raw, smooth = batch.features @ weight[..., :h].contiguous(), torch.bmm(known.smoothed, stacked)
+            return torch.cat([raw, smooth], 2) + parameters["input.bias"][:, None]
+        product = batch.features @ weight
+        operator, powers = known.operator, product[..., h:].unflatten(2, (-1, 3 * h)).unbind(2)
         smooth = powers[-1]
         for power in reversed(powers[:-1]):
             smooth = torch.baddbmm(power, operator, smooth)
@@ -130,8 +152,9 @@ class Heads(Backbone):
         known, starts = self.knowledge(batch), dict(zip(("raw", "homo", "smooth", "message"), first.chunk(4, -1), strict=True))
         z = {name: self._layers(parameters, name, starts[name], dropout) for name in HEADS}
         slope = parameters["pairs.slope"][:, None]
-        pairs = attention(z["message"], known.similar, batch.valid, self.options.beta)
-        above, below = torch.bmm(pairs.clamp(min=0), z["message"]), torch.bmm(pairs.clamp(max=0), z["message"])
+        message = z["message"] * batch.valid[..., None]
+        unit, count = F.normalize(message, dim=-1, eps=1e-12), batch.valid.sum(1)
+        above, below = attend(unit, message, known.similar, self.options.beta, count)
         towards, away = torch.softmax(above + slope * below, -1), torch.softmax(-below - slope * above, -1)
         z["message"] = (towards - away + z["message"]) / 2
 
@@ -149,35 +172,17 @@ class Heads(Backbone):
         return out
 
 
-def pairs_of(valid: Tensor) -> Tensor:
-    """``[k, n]`` bool to the pairs of real nodes, ``[k, n, n]``."""
-    return valid[:, :, None] & valid[:, None]
+def smooths(hops: int, nodes: int, features: int) -> bool:
+    """Whether Xs is made: where it has fewer columns than :data:`SMOOTHED_BELOW` times what products with S of all hops read."""
+    return (hops + 1) * features <= SMOOTHED_BELOW * hops * nodes
 
 
 def alike(rows: Tensor, valid: Tensor) -> Tensor:
-    """``1[cosine > 0.999]`` of different real nodes, ``[k, n, d]`` to ``[k, n, n]`` of the same type."""
+    """``cosine > 0.999`` for different real nodes, ``[k, n, d]`` to ``[k, n, n]`` bool."""
     unit = F.normalize(rows, dim=-1, eps=1e-12)
-    joined = (torch.bmm(unit, unit.mT) > SIMILAR) & pairs_of(valid)
+    joined = (torch.bmm(unit, unit.mT) > SIMILAR) & valid[:, :, None] & valid[:, None]
     joined.diagonal(dim1=1, dim2=2).fill_(False)
-    return joined.to(rows.dtype)
-
-
-def attention(rows: Tensor, similar: Tensor, valid: Tensor, beta: float) -> Tensor:
-    """R, scaled above and below its mean, plus I, ``[k, n, n]``; zero where a node is not real or a scale is undefined."""
-    there = pairs_of(valid)
-    unit = F.normalize(rows, dim=-1, eps=1e-12) * valid[..., None]
-    raw = beta * similar + (1 - beta) * torch.bmm(unit, unit.mT)
-    mean = (raw.sum((1, 2)) / there.sum((1, 2)))[:, None, None]
-    span = raw.masked_fill(~there, -torch.inf).amax((1, 2), keepdim=True) - mean
-    above = (raw - mean) * _reciprocal(span)
-    below = -raw * _reciprocal(mean)
-    itself = torch.eye(valid.shape[1], dtype=rows.dtype, device=rows.device)
-    return (torch.where(raw > mean, above, below) + itself) * there
-
-
-def _reciprocal(x: Tensor) -> Tensor:
-    defined = x.abs() > 1e-6
-    return torch.where(defined, 1 / torch.where(defined, x, 1.0), 0.0)
+    return joined
 
 
 FUSIONS = {"soft": lambda confidence: confidence, "hard": lambda confidence: (confidence >= HOMOPHILOUS).to(confidence.dtype)}

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms._propagation_heads import Heads, Network, Options
+from fgl_bench.algorithms._propagation_heads import Heads, Network, Options, smooths
 from fgl_bench.algorithms.base import Setting, Stage
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.topology import propagate
@@ -49,7 +49,7 @@ class AdaFGL(FedAvg):
         width, head_dropout: hidden width of the heads and their dropout.
         softmaxes: ``double`` or ``single``, of P before its cosines.
         fusion: ``soft`` or ``hard``.
-        max_nodes: most nodes of a client; its n x n matrices are dense.
+        max_nodes: most nodes of a client; its propagation, n x n, is dense while it is made, and longer where features outnumber nodes.
     """
 
     multilabel: ClassVar[bool] = False
@@ -68,9 +68,10 @@ class AdaFGL(FedAvg):
     fusion: Literal["soft", "hard"]
     max_nodes: int
 
-    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        # Of all pairs: the propagation and the similarities; what attention over them holds for its gradient.
-        return 2 * itemsize * nodes**2, 14 * itemsize * nodes**2
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        smoothed = (self.hops + 1) * num_features if smooths(self.hops, nodes, num_features) else nodes
+        kept = itemsize * nodes * smoothed + (nodes**2 if self.beta else 0)
+        return kept, 5 * itemsize * nodes**2  # the propagation of all pairs while it is made
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

@@ -64,7 +64,7 @@ class Algorithm:
         """The federation that is batched and trained; another one than the given where clients do not stay apart."""
         return federation
 
-    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         """Bytes per replica, for n padded nodes, that the method keeps, and that its reports take at their peak (for the estimate)."""
         return 0, 0
 

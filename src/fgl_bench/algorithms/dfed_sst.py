@@ -99,7 +99,7 @@ class DFedSST(Algorithm):
         self._kernel = self._similar  # exp(S); uniform until the first refresh
         self._round = 0
 
-    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         pairs = nodes * min(nodes, self.landmarks)
         return 2 * pairs, 14 * pairs  # distances; a refresh holds them in single precision too, masked and transposed
 

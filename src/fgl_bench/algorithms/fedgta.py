@@ -54,7 +54,7 @@ class FedGTA(Algorithm):
     propagation: Literal["official", "paper", "openfgl"]
     weights: Literal["confidence", "samples", "uniform"]
 
-    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         return 0, STATISTICS * nodes * num_classes
 
     def report(self, trips: Trips) -> dict[str, Tensor]:

@@ -62,7 +62,7 @@ class FedIIH(Algorithm):
     inference: Literal["free", "learned"]
     inference_layers: int
 
-    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         return 0, (4 * itemsize * nodes**2 if self.elbo_weight else 0)  # the decoder's pairs
 
     def backbone(self, model: Backbone) -> Backbone:

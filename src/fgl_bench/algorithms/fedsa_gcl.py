@@ -79,7 +79,7 @@ class FedSAGCL(Algorithm):
     def merges_before_upload(self) -> bool:
         return self.merge == "before_upload"
 
-    def node_bytes(self, nodes: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         return 0, STATISTICS * nodes * num_classes
 
     def report(self, trips: Trips) -> dict[str, Tensor]:

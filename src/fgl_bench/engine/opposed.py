@@ -1,0 +1,128 @@
+"""Attention of opposite signs over all pairs of a client's nodes, tile by tile: what needs n x n numbers, without holding them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+# Pairs in a tile: a few of them fit in a CPU's second-level cache; on a GPU few launches count.
+TILE = {"cpu": 2**17, "cuda": 2**25}
+
+
+def attend(unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor) -> tuple[Tensor, Tensor]:
+    """``max(R, 0) values`` and ``min(R, 0) values``, differentiable in ``unit`` and ``values``.
+
+    With ``R0 = beta B + (1 - beta) U U^T`` and m its mean over all pairs of a client's nodes: ``R = (R0 - m) / (max R0 - m)`` where R0 is
+    above m and ``-R0 / m`` elsewhere (0 where the denominator is below 1e-6), plus I. Tiles of R are made where they are used, and again
+    in backward; mean and maximum have gradients too (of several largest pairs one gets it).
+
+    Args:
+        unit: U, ``[k, n, d]``, rows of length one or zero; zero in padding.
+        values: ``[k, n, h]``, zero in padding.
+        similar: B, ``[k, n, n]`` bool, symmetric, False in padding; None where beta is 0.
+        count: ``[k]`` real nodes.
+
+    Returns:
+        Two ``[k, n, h]``; rows of padding have no meaning.
+    """
+    return _Attend.apply(unit, values, similar, beta, count)
+
+
+def tiles(clients: int, nodes: int, most: int) -> Iterator[tuple[slice, slice]]:
+    """Clients and rows of every tile: several whole clients, or some rows of one."""
+    together, rows = max(1, most // max(nodes * nodes, 1)), max(1, min(nodes, most // max(nodes, 1)))
+    for client in range(0, clients, together):
+        for row in range(0, nodes, rows):
+            yield slice(client, client + together), slice(row, min(row + rows, nodes))
+
+
+class _Pairs:
+    """Tiles of R0 and of R."""
+
+    def __init__(self, unit: Tensor, similar: Tensor | None, beta: float):
+        self.unit, self.similar, self.beta = unit, similar, beta
+        self.tiles = list(tiles(*unit.shape[:2], TILE.get(unit.device.type, 2**25)))
+
+    def raw(self, clients: slice, rows: slice) -> Tensor:
+        left, right = self.unit[clients, rows], self.unit[clients].mT
+        if not self.beta:
+            return torch.bmm(left, right)
+        return torch.baddbmm(self.similar[clients, rows].to(left.dtype), left, right, beta=self.beta, alpha=1 - self.beta)
+
+    def scaled(self, raw: Tensor, clients: slice, rows: slice, scales: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+        """Where R0 is above its mean (1, else 0), what R0 is multiplied with there or elsewhere, and R."""
+        mean, above, below = (each[clients, None, None] for each in scales)
+        # Comparisons into numbers, and arithmetic: selections by booleans take a CPU as long as ten of these operations.
+        high = torch.gt(raw, mean, out=torch.empty_like(raw))
+        slope = (high * (above + below)).sub_(below)
+        found = (raw * slope).addcmul_(high, mean * above, value=-1)
+        found[:, :, rows].diagonal(dim1=1, dim2=2).add_(1)
+        return high, slope, found
+
+
+class _Attend(torch.autograd.Function):
+    # R is symmetric: a tile of rows also serves as one of columns, and narrow products from that side are several times faster.
+
+    @staticmethod
+    def forward(ctx, unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor) -> tuple[Tensor, Tensor]:
+        pairs = _Pairs(unit, similar, beta)
+        largest = unit.new_empty(unit.shape[:2])
+        for clients, rows in pairs.tiles:
+            largest[clients, rows] = pairs.raw(clients, rows).amax(2)
+        each = count.to(unit.dtype).square().clamp(min=1)
+        mean = (1 - beta) * unit.sum(1).square().sum(1) / each
+        if beta:
+            mean = mean + beta * similar.sum((1, 2), dtype=mean.dtype) / each
+        scales = (mean, _reciprocal(largest.amax(1) - mean), _reciprocal(mean))
+        above, below = torch.zeros_like(values.mT), torch.zeros_like(values.mT)
+        for clients, rows in pairs.tiles:
+            _, _, found = pairs.scaled(pairs.raw(clients, rows), clients, rows, scales)
+            here = values[clients, rows].mT
+            above[clients].baddbmm_(here, found.clamp(min=0))
+            below[clients].baddbmm_(here, found.clamp_(max=0))
+        ctx.save_for_backward(unit, values, similar, each, largest, *scales)
+        ctx.beta = beta
+        return above.mT.contiguous(), below.mT.contiguous()
+
+    @staticmethod
+    def backward(ctx, to_above: Tensor, to_below: Tensor) -> tuple[Tensor | None, ...]:
+        unit, values, similar, each, largest, *scales = ctx.saved_tensors
+        (mean, above, below), share, pairs = scales, 1 - ctx.beta, _Pairs(unit, similar, ctx.beta)
+        to_unit, to_values = torch.zeros_like(unit.mT), torch.zeros_like(values.mT)
+        high_sum, high_raw, all_raw = (torch.zeros_like(mean) for _ in range(3))
+        # Both of what reaches R_uv and R_vu in one product.
+        up, down = (torch.cat([to, values], 2) for to in (to_above, to_below))
+        turned = [torch.cat([values, to], 2).mT for to in (to_above, to_below)]
+        for clients, rows in pairs.tiles:
+            raw = pairs.raw(clients, rows)
+            high, slope, found = pairs.scaled(raw, clients, rows, scales)
+            positive = torch.gt(found, 0, out=torch.empty_like(found))
+            through = [torch.bmm(left[clients, rows], right[clients]) for left, right in zip((down, up), turned[::-1], strict=True)]
+            gradient = torch.lerp(*through, positive)
+            to_values[clients].baddbmm_(to_above[clients, rows].mT, found.clamp(min=0))
+            to_values[clients].baddbmm_(to_below[clients, rows].mT, found.clamp_(max=0))
+            all_raw[clients] += raw.mul_(gradient).sum((1, 2)) / 2
+            high_raw[clients] += raw.mul_(high).sum((1, 2)) / 2
+            high_sum[clients] += high.mul_(gradient).sum((1, 2)) / 2
+            to_unit[clients].baddbmm_(unit[clients, rows].mT, gradient.mul_(slope))
+        # R's scales are 1 / (max - m) above the mean and 1 / m below it.
+        to_largest = -above.square() * (high_raw - mean * high_sum)
+        to_mean = -above * high_sum - to_largest + below.square() * (all_raw - high_raw)
+        to_unit, to_values = to_unit.mT.contiguous(), to_values.mT.contiguous()
+        to_unit += (2 * to_mean / each)[:, None, None] * unit.sum(1, keepdim=True)
+        everyone, row = torch.arange(len(unit), device=unit.device), largest.argmax(1)
+        one = unit[everyone, row]
+        reached = share * torch.bmm(unit, one[:, :, None])[..., 0]
+        if ctx.beta:
+            reached = reached + ctx.beta * similar[everyone, row].to(reached.dtype)
+        column = reached.argmax(1)
+        to_unit.index_put_((everyone, row), to_largest[:, None] * unit[everyone, column], accumulate=True)
+        to_unit.index_put_((everyone, column), to_largest[:, None] * one, accumulate=True)
+        return to_unit.mul_(share), to_values, None, None, None
+
+
+def _reciprocal(x: Tensor) -> Tensor:
+    defined = x.abs() > 1e-6
+    return torch.where(defined, 1 / torch.where(defined, x, 1.0), 0.0)
