@@ -84,7 +84,7 @@ class _Route(torch.autograd.Function):
             p = torch.softmax(dots(c) / temperature, 0)
             c = into(z, p).add_(z)
             scale = _inverse(c.norm(dim=-1, keepdim=True))
-            steps.append((p, scale, c.mul_(scale)))
+            steps.append((p, scale, c.mul_(scale).detach()))  # what is returned must not hold itself
         ctx.z, ctx.edges, ctx.temperature, ctx.into, ctx.dots, ctx.steps = z, edges, temperature, into, dots, steps
         return c
 
