@@ -81,6 +81,3 @@ class PseudoGraph(_Refusing):
         if build not in self._operators:
             self._operators[build] = _Shared(DENSE[build](self.adjacency))
         return self._operators[build]
-
-
-# ---- terms of the objectives
