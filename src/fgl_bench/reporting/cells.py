@@ -7,10 +7,11 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fgl_bench.reporting.pictures import curve, matrices, records
+from fgl_bench.reporting.plan import Cell
 from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
 
@@ -99,6 +100,13 @@ def find(cells: Mapping[str, dict], digest: str, config: Mapping) -> dict | None
         return cells[digest]
     same = (cell for cell in cells.values() if cell.get("config") and covers(config, cell["config"]))
     return next(same, None)
+
+
+def stored_of(planned: Iterable[Cell], folder: Path) -> dict[str, dict]:
+    """What ``folder`` holds of the planned cells, by the hash of their planned configuration."""
+    stored = read_cells(folder)
+    found = {cell.digest: find(stored, cell.digest, cell.config) for cell in planned if cell.digest}
+    return {digest: cell for digest, cell in found.items() if cell is not None}
 
 
 def write_whole(path: Path, text: str) -> None:

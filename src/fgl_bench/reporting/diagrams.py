@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import analysis
-from fgl_bench.reporting.cells import find, read_cells
+from fgl_bench.reporting.cells import stored_of
 from fgl_bench.reporting.figures import COLOURS, STYLE
 from fgl_bench.reporting.plan import Paper, plan
 from fgl_bench.reporting.published import Printed
@@ -90,9 +90,8 @@ def bytes_against_score(panels: Mapping[str, Mapping[str, tuple[float, float]]],
 def draw(paper: Paper, results: Path, published: Printed) -> Iterator[tuple[str, Figure]]:
     """Names and figures of every table that enough cells of ``results/cells`` are there for, received and trained models apart."""
     tables = [table for table in paper.tables if analysis.scorer(table.measure) is not None]
-    read, cells = read_cells(results / "cells" / paper.name), plan(paper, tables)
-    found = {cell.digest: find(read, cell.digest, cell.config) for cell in cells if cell.digest}
-    stored = {digest: cell for digest, cell in found.items() if cell is not None}
+    cells = plan(paper, tables)
+    stored = stored_of(cells, results / "cells" / paper.name)
     for table in tables:
         planned = {(cell.row.key, cell.column.key): cell for cell in cells if cell.table == table.key}
         unit = "trips to the target, negative" if table.measure == "trips" else "score in %"

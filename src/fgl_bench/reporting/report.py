@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import analysis
-from fgl_bench.reporting.cells import find, read_cells
+from fgl_bench.reporting.cells import stored_of
 from fgl_bench.reporting.console import amount
 from fgl_bench.reporting.measures import MEASURES, Measure, reading
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available, plan
@@ -37,9 +37,7 @@ class Source:
 def gather(paper: Paper, results: Path, published: Path) -> Source:
     """A paper's plan, the cells in ``results/cells/<paper>`` and the printed numbers in the folder ``published``."""
     cells = plan(paper, paper.tables)
-    read = read_cells(results / "cells" / paper.name)
-    found = {cell.digest: find(read, cell.digest, cell.config) for cell in cells if cell.digest}
-    stored = {digest: cell for digest, cell in found.items() if cell is not None}
+    stored = stored_of(cells, results / "cells" / paper.name)
     return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"))
 
 

@@ -1,0 +1,101 @@
+"""What is to be done for one paper: its chosen tables, the runs that they need, and what is stored of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.reporting.analysis import analyse, overview_line, write_statistics
+from fgl_bench.reporting.cells import compact, stored_of, write_cell
+from fgl_bench.reporting.plan import Cell, Costs, Paper, Table
+from fgl_bench.reporting.published import Printed
+from fgl_bench.reporting.store import is_complete, read_summary
+from fgl_bench.reporting.tables import write_table
+
+
+@dataclass
+class Work:
+    """One paper: its chosen tables, the cells they need, and what is stored of them by configuration hash.
+
+    Attributes:
+        changed: overrides by which the runs differ from the paper's setting.
+        results: holds runs/, cells/ and tables/.
+        known: what is stored of all papers, which estimates are made from.
+    """
+
+    paper: Paper
+    tables: list[Table]
+    cells: list[Cell]
+    published: Printed
+    changed: list[str]
+    results: Path
+    stored: dict[str, dict] = field(default_factory=dict)
+    known: dict[str, dict] = field(default_factory=dict)
+    costs: Costs | None = None
+
+    @property
+    def store(self) -> Path:
+        return self.results / "cells" / self.paper.name
+
+    def folder(self, cell: Cell) -> Path:
+        """The cell's run directory."""
+        return self.results / "runs" / cell.folder
+
+    def name(self, cell: Cell) -> str:
+        return f"{self.paper.name}: {cell.name}"
+
+    def cost(self, cell: Cell) -> float | None:
+        """Seconds that a run will take, from what is stored of all papers; None where nothing was run."""
+        self.costs = self.costs or Costs(self.paper, self.known.values())
+        return self.costs.of(cell)
+
+    def learn(self, stored: Mapping[str, dict]) -> None:
+        """Make estimates from these results too, whichever paper they are of."""
+        self.known.update(stored)
+        self.costs = None
+
+    def read(self) -> None:
+        """Look the cells up in the store, then collect what it lacks."""
+        self.stored |= stored_of(self.cells, self.store)
+        self.collect()
+
+    def collect(self) -> dict[str, dict]:
+        """Take complete run directories, whoever made them, into the store; returns what is new there."""
+        new = {}
+        for cell in self.cells:
+            folder = self.folder(cell)
+            if cell.digest and cell.digest not in self.stored and is_complete(folder):
+                new[cell.digest] = self.stored[cell.digest] = compact(read_summary(folder), cell.command, folder)
+                write_cell(self.store, new[cell.digest])
+        return new
+
+    def planned(self, table: Table) -> dict[tuple[str, str], Cell]:
+        """The table's cells by (row key, column key)."""
+        return {(cell.row.key, cell.column.key): cell for cell in self.cells if cell.table == table.key}
+
+    def write(self, digest: str | None = None) -> list[Path]:
+        """Write the chosen tables from what is stored, or those only that show the run ``digest``."""
+        folder, paths = self.results / "tables" / self.paper.name, []
+        for table in self.tables:
+            planned = self.planned(table)
+            if table.measure == "curves" or (digest and digest not in {cell.digest for cell in planned.values()}):
+                continue
+            paths += write_table(folder, self.paper, table, self.cells, self.stored, self.published, self.changed)
+            path = write_statistics(folder, self.paper, table, planned, self.stored, self.published)
+            paths += [path] if path else []
+        return paths
+
+    def overview(self) -> list[str]:
+        """How far the tables agree with the paper, a line each."""
+        lines = []
+        for table in sorted(self.tables, key=lambda each: (len(each.key), each.key)):
+            if table.measure == "curves":
+                continue
+            planned = self.planned(table)
+            found = [analyse(self.paper, table, planned, self.stored, self.published, model) for model in MODELS]
+            digests = {cell.digest or str(cell.overrides) for cell in planned.values()}
+            run = f"{len(digests & set(self.stored))} of {len(digests)}"
+            lines.append(overview_line(self.paper.title, table.key, run, found))
+        return lines
