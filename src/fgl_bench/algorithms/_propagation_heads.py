@@ -13,7 +13,7 @@ from torch import Tensor
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.linear import linear
+from fgl_bench.engine.linear import linear, prelu
 from fgl_bench.engine.opposed import attend
 from fgl_bench.models.base import Backbone, Output, Parameters
 
@@ -166,9 +166,8 @@ class Heads(Backbone):
 
     def _layers(self, parameters: Parameters, name: str, out: Tensor, dropout: Callable[[Tensor], Tensor]) -> Tensor:
         for i in range(DEPTH[name]):
-            slope = parameters[f"{name}{i}.slope"][:, None]
-            out = dropout(out.clamp(min=0) + slope * out.clamp(max=0))
-            out = linear(out, parameters[f"{name}{i}.weight"]) + parameters[f"{name}{i}.bias"][:, None]
+            hidden = dropout(prelu(out, parameters[f"{name}{i}.slope"]))
+            out = linear(hidden, parameters[f"{name}{i}.weight"]) + parameters[f"{name}{i}.bias"][:, None]
         return out
 
 

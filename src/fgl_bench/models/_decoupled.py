@@ -13,7 +13,7 @@ from torch import Tensor
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import DENSE_ABOVE, Batch, is_dense, nonzeros
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.linear import affine
+from fgl_bench.engine.linear import affine, prelu
 from fgl_bench.engine.minibatch import Part
 from fgl_bench.engine.propagation import Hops
 from fgl_bench.errors import UserError
@@ -161,11 +161,6 @@ class Perceptron(NamedTuple):
             hidden = dropout(prelu(x, parameters["slope"]))
             x = affine(hidden, parameters, f"linear{i}")
         return Output(hidden, x)
-
-
-def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """``x [k, n, h]`` with negative entries times ``slope [k, 1]``."""
-    return torch.where(x > 0, x, slope[:, None] * x)
 
 
 def xavier(layout: ParameterLayout, generator: torch.Generator, fans: Mapping[str, tuple[int, int]]) -> dict[str, Tensor]:
