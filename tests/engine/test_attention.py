@@ -131,3 +131,13 @@ def test_edges_of_a_graph():
         pieces = edges.pieces(by_source, 3)
         assert [p for part, _ in pieces for p in range(part.start, part.stop)] == list(range(graph.nnz))
         assert all(starts[nodes.start] == part.start and starts[nodes.stop] == part.stop for part, nodes in pieces)
+
+
+@pytest.mark.parametrize(("targets", "sources"), [(7, 9), (9, 7), (4, 4)])
+def test_dots_of_edges(targets, sources):
+    graph, _ = bipartite(targets, sources)
+    edges, (k, r, c) = graph.edges, graph.shape
+    a, rows = draws((2, k * r, 5), (2, k * c, 5))
+    wanted = (a[:, edges.target] * rows[:, edges.source]).sum(-1)
+    torch.testing.assert_close(edges.dots(a, rows), wanted)
+    torch.testing.assert_close(edges.dots(a[:1], rows[:1].mT.contiguous().mT), wanted[:1])

@@ -135,24 +135,21 @@ class _Attend(torch.autograd.Function):
         alpha = softmax(scores, edges, targets)
         weights = alpha if keep is None else alpha * keep
         rows = values.unflatten(1, (heads, -1))
-        # The kernel for the gradient of the weights is reached through autograd only.
-        with torch.enable_grad():
-            tracked = weights.detach().requires_grad_()
-            out = _bags(edges.source, rows.detach().contiguous(), edges.into, tracked)
-        ctx.edges, ctx.heads, ctx.keep, ctx.graph = edges, heads, keep, (tracked, out)
-        ctx.save_for_backward(alpha)
-        return _node_major(out.detach())
+        out = _bags(edges.source, rows.contiguous(), edges.into, weights)
+        ctx.edges, ctx.heads, ctx.keep, ctx.out = edges, heads, keep, out
+        ctx.save_for_backward(values, alpha, weights)
+        return _node_major(out)
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        (alpha,), edges, (weights, out) = ctx.saved_tensors, ctx.edges, ctx.graph
+        (values, alpha, weights), edges, out = ctx.saved_tensors, ctx.edges, ctx.out
         rows = gradient.unflatten(1, (ctx.heads, -1)).contiguous()
         order = edges.order
-        back = _bags(edges.target.index_select(0, order), rows, edges.out_of, weights.detach().index_select(1, order))
+        back = _bags(edges.target.index_select(0, order), rows, edges.out_of, weights.index_select(1, order))
         by_head = rows.transpose(0, 1).contiguous()
-        each = torch.autograd.grad(out, weights, by_head, retain_graph=True)[0] if weights.numel() else torch.zeros_like(weights)
+        each = edges.dots(by_head, values.unflatten(1, (ctx.heads, -1)).transpose(0, 1).contiguous())
         each = each if ctx.keep is None else each * ctx.keep
-        mean = (by_head * out.detach()).sum(-1)
+        mean = (by_head * out).sum(-1)
         return _node_major(back), alpha * (each - mean.index_select(1, edges.target)), None, None, None
 
 

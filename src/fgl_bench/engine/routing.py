@@ -57,35 +57,19 @@ class _Bags:
         return out.view_as(rows)
 
 
-class _Dots:
-    """``<a_v, rows_u>`` of every edge u -> v and factor: the gradient of a weighted sum over edges in its weights."""
-
-    def __init__(self, into: _Bags, rows: Tensor, edges: int):
-        self.weights = rows.new_zeros(len(rows), edges)
-        if edges:
-            with torch.enable_grad():
-                self.weights.requires_grad_()
-                self.out = into(rows, self.weights)
-
-    def __call__(self, a: Tensor) -> Tensor:
-        if not self.weights.numel():
-            return self.weights
-        return torch.autograd.grad(self.out, self.weights, a.contiguous(), retain_graph=True)[0]
-
-
 class _Route(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z: Tensor, edges: Edges, iterations: int, temperature: float) -> Tensor:
         z = z.detach()
         factors, nodes, _ = z.shape
         into = _Bags(edges.source, edges.into, factors, nodes)
-        dots, c, steps = _Dots(into, z, edges.source.numel()), z, []
+        c, steps = z, []
         for _ in range(iterations):
-            p = torch.softmax(dots(c) / temperature, 0)
+            p = torch.softmax(edges.dots(c, z) / temperature, 0)
             c = into(z, p).add_(z)
             scale = _inverse(c.norm(dim=-1, keepdim=True))
             steps.append((p, scale, c.mul_(scale).detach()))  # what is returned must not hold itself
-        ctx.z, ctx.edges, ctx.temperature, ctx.into, ctx.dots, ctx.steps = z, edges, temperature, into, dots, steps
+        ctx.z, ctx.edges, ctx.temperature, ctx.into, ctx.steps = z, edges, temperature, into, steps
         return c
 
     @staticmethod
@@ -103,7 +87,7 @@ class _Route(torch.autograd.Function):
             if len(z) == 1:
                 gradient = torch.zeros_like(z)
                 continue
-            each = ctx.dots(moved)
+            each = edges.dots(moved, z)
             each = p * (each - (p * each).sum(0)) / ctx.temperature
             total += back(before, each.index_select(1, edges.order))
             gradient = into(z, each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+
+# Said by every release at the first such matrix; only a product that has been there for years is used.
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
 
 
 class _Bags:
@@ -131,6 +135,16 @@ class Edges:
     out_of: Tensor
     bounds: np.ndarray
     _pieces: dict[tuple[bool, int], list[tuple[slice, slice]]] = field(default_factory=dict)
+
+    def dots(self, a: Tensor, rows: Tensor) -> Tensor:
+        """``<a_v, rows_u>`` of every edge u -> v, head by head: ``[H, k * r, d]`` and ``[H, k * c, d]`` to ``[H, E]``."""
+        if not self.source.numel():
+            return rows.new_zeros(len(rows), 0)
+        ones, size = rows.new_ones(self.source.numel()), (self.into.numel() - 1, rows.shape[1])
+        where = torch.sparse_csr_tensor(self.into, self.source, ones, size=size, check_invariants=False)
+        return torch.stack(
+            [torch.sparse.sampled_addmm(where, one, other, beta=0.0).values() for one, other in zip(a, rows.mT, strict=True)]
+        )
 
     def pieces(self, by_source: bool, most: int) -> list[tuple[slice, slice]]:
         """Edges in pieces of about ``most``, and the targets (or sources) that they go into (or out of), each whole; found once."""
