@@ -237,8 +237,8 @@ class CrossClient(FedAvg):
             held, (owners, inverse) = self.halo.put(entries), np.unique(self.halo.owner[entries], return_inverse=True)
             asked, answer = every[held], self.halo.plan(owners, number)
             rows = self.layers.activate(self.layers.forward(answer, views, self._stored, self._known, no_dropout)).flatten(0, 1)
-            kept = self.store[number - 1][held]
-            self.store[number - 1][held] = torch.where(asked[:, None], rows[self.halo.put(answer.place[inverse])], kept)
+            kept = self.store[number - 1].index_select(0, held)
+            self.store[number - 1][held] = torch.where(asked[:, None], rows.index_select(0, self.halo.put(answer.place[inverse])), kept)
             self.stamp[number - 1][held] = torch.where(asked, step, self.stamp[number - 1][held])
             sent = torch.zeros(owners.size, dtype=torch.int64, device=held.device)
             sent.scatter_reduce_(0, self.halo.put(inverse), asked.long(), "amax")
@@ -267,7 +267,8 @@ class CrossClient(FedAvg):
         return ~level.remote | (self.stamp[number - 1][level.entry] >= 0)
 
     def _stored(self, number: int, level: Level) -> Tensor:
-        return self.store[number - 1][level.entries]
+        entries = level.entries  # selected by rows: indexing takes a CPU five times as long
+        return self.store[number - 1].index_select(0, entries.flatten()).unflatten(0, entries.shape)
 
     def _noise(self, level: Level, number: int, step: int) -> Tensor:
         """``[E]``, a function of the seed, the client, the step, the convolution and the edge."""

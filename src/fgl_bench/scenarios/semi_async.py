@@ -92,7 +92,7 @@ class _Models:
             torch.index_select(self.base, 0, index, out=received)
         trips = sim.trainer.trips(None if everyone else rows, received, out)
         if not everyone:
-            self.trained[index] = out
+            self.trained.index_copy_(0, index, out)
         self._note(self.received_at, rows, sim.log.add(trips.received_score))
         self._note(self.trained_at, rows, sim.log.add(trips.trained_score))
         self.pending.ravel()[rows] = False
