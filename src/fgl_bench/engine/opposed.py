@@ -76,7 +76,7 @@ class _Attend(torch.autograd.Function):
         if beta:
             mean = mean + beta * similar.sum((1, 2), dtype=mean.dtype) / each
         scales = (mean, _reciprocal(largest.amax(1) - mean), _reciprocal(mean))
-        above, below = torch.zeros_like(values.mT), torch.zeros_like(values.mT)
+        above, below = (values.new_zeros(values.mT.shape) for _ in range(2))  # not zeros_like, which keeps the transposed strides
         for clients, rows in pairs.tiles:
             _, _, found = pairs.scaled(pairs.raw(clients, rows), clients, rows, scales)
             here = values[clients, rows].mT
@@ -90,7 +90,7 @@ class _Attend(torch.autograd.Function):
     def backward(ctx, to_above: Tensor, to_below: Tensor) -> tuple[Tensor | None, ...]:
         unit, values, similar, each, largest, *scales = ctx.saved_tensors
         (mean, above, below), share, pairs = scales, 1 - ctx.beta, _Pairs(unit, similar, ctx.beta)
-        to_unit, to_values = torch.zeros_like(unit.mT), torch.zeros_like(values.mT)
+        to_unit, to_values = (each.new_zeros(each.mT.shape) for each in (unit, values))
         high_sum, high_raw, all_raw = (torch.zeros_like(mean) for _ in range(3))
         # Both of what reaches R_uv and R_vu in one product.
         up, down = (torch.cat([to, values], 2) for to in (to_above, to_below))
