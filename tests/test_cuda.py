@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 import torch
@@ -96,18 +98,18 @@ def test_dropout_masks_are_the_same_on_both_devices():
 
 def with_guard(sim, scenario, guard, warm=2):
     """Run the rounds after the first ``warm`` inside ``guard``: from one report of progress to the next-to-last."""
-    seen, entered = [], []
+    seen = []
+    with ExitStack() as guarded:  # left also where a round fails: the guard would refuse what later tests do
 
-    def progress(trips, accuracy):
-        seen.append(trips)
-        if len(seen) == warm:
-            entered.append(guard())
-            entered[0].__enter__()
-        elif len(seen) == sim.rounds:
-            entered[0].__exit__(None, None, None)
+        def progress(trips, accuracy):
+            seen.append(trips)
+            if len(seen) == warm:
+                guarded.enter_context(guard())
+            elif len(seen) == sim.rounds:
+                guarded.close()
 
-    sim.progress = progress
-    scenario.run(sim)
+        sim.progress = progress
+        scenario.run(sim)
     assert len(seen) == sim.rounds
 
 

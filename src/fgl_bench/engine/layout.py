@@ -91,7 +91,7 @@ class ParameterLayout:
         else:
             flat = gradient.new_empty(k, self.size)
             for start, end in self.padding:
-                flat[:, start:end] = 0
+                flat[:, start:end].zero_()
             rest = list(self.shapes)
         for name in rest:
             self.view(flat, name).copy_(gradients[name])
