@@ -31,6 +31,11 @@ def static(graph):
     return attend(graph, values, additive_scores(graph, source, target, 0.2))
 
 
+def one_head(graph):
+    source, target, values = draws((2, 4, 1), (2, 4, 1), (2, 4, 3))
+    return attend(graph, values, additive_scores(graph, source, target, 0.2))
+
+
 def dynamic(graph):
     source, target, weight, values = draws((2, 4, 6), (2, 4, 6), (2, 2, 3), (2, 4, 6))
     return attend(graph, values, dynamic_scores(graph, source, target, weight, 0.2))
@@ -42,6 +47,7 @@ FUNCTIONS = {
     "routing": lambda graph: route(graph, draws((2, 4, 2, 3))[0], 3, 1.0),
     "opposed": opposed,
     "static": static,
+    "one head": one_head,
     "dynamic": dynamic,
 }
 

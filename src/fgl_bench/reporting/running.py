@@ -81,8 +81,8 @@ class Runs:
                 for job in self.running:
                     job.process.wait()
                     job.log.close()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+                for number, handler in previous.items():
+                    signal.signal(number, handler)
 
     def loop(self, display: Display) -> None:
         """Start, await and keep the runs."""
