@@ -42,9 +42,10 @@ def composed(job: dict):
 
     register_all(ConfigStore.instance())
     overrides = [
-        f"algorithm={job['algorithm']}", "split=metis", "model=gcn", f"dataset={job['dataset']}", f"num_clients={job['clients']}",
-        f"seeds={list(job['seeds'])}", f"trips={job['rounds'] * job['clients']}", f"device={job['device']}", "progress=false",
-        f"cache_dir={job['cache_dir']}", *(f"{key}={value}" for key, value in job.get("changes", {}).items()),
+        f"algorithm={job['algorithm']}", f"model={job.get('model', 'gcn')}", "split=metis", f"dataset={job['dataset']}",
+        f"num_clients={job['clients']}", f"seeds={list(job['seeds'])}", f"trips={job['rounds'] * job['clients']}",
+        f"device={job['device']}", "progress=false", f"cache_dir={job['cache_dir']}",
+        *(f"{key}={value}" for key, value in job.get("changes", {}).items()),
     ]  # fmt: skip
     if not job.get("evaluate", True):  # at the ends only
         overrides.append(f"eval_every={job['rounds'] * job['clients']}")
@@ -180,7 +181,8 @@ def load(job: dict) -> None:
     from fgl_bench.run import simulate
 
     tiny = {"dataset.num_nodes": 300, "dataset.num_edges": 600, "dataset.num_features": 100, "dataset.words_per_node": 6.0}
-    tiny = {**job, "dataset": "csbm_cora", "clients": 4, "rounds": 2, "seeds": [0, 1], "changes": tiny, "evaluate": True}
+    tiny = {"dataset": "csbm_cora", "clients": 4, "rounds": 2, "seeds": [0, 1], "changes": tiny, "evaluate": True}
+    tiny = {**job, "algorithm": "fedavg", "model": "gcn", **tiny}
     cfg, device, wait, federations = prepared(tiny)
     simulate(cfg, federations, device, Marks(4, wait))
 

@@ -83,13 +83,7 @@ class Heads(Backbone):
         self._known: WeakKeyDictionary[Batch, Knowledge] = WeakKeyDictionary()
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
-        h = self.options.width
-        shapes: dict[str, tuple[int, ...]] = {"input.weight": (num_features, (1 + 3 * (self.options.hops + 1)) * h), "input.bias": (4 * h,)}
-        for name in HEADS:
-            for i in range(DEPTH[name]):
-                narrow = num_classes if i == DEPTH[name] - 1 else h
-                shapes |= {f"{name}{i}.slope": (1,), f"{name}{i}.weight": (h, narrow), f"{name}{i}.bias": (narrow,)}
-        return ParameterLayout({**shapes, "pairs.slope": (1,)}, inputs=("input.weight",))
+        return head_layout(self.options.hops, self.options.width, num_features, num_classes)
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Layers as PyTorch's linear ones, by their number of inputs; slopes 0.25."""
@@ -169,6 +163,16 @@ class Heads(Backbone):
             hidden = dropout(prelu(out, parameters[f"{name}{i}.slope"]))
             out = linear(hidden, parameters[f"{name}{i}.weight"]) + parameters[f"{name}{i}.bias"][:, None]
         return out
+
+
+def head_layout(hops: int, width: int, num_features: int, num_classes: int) -> ParameterLayout:
+    """Of :class:`Heads`: the first layers of all side by side, raw, and of every hop homo, smooth and message; then each head's own."""
+    shapes: dict[str, tuple[int, ...]] = {"input.weight": (num_features, (1 + 3 * (hops + 1)) * width), "input.bias": (4 * width,)}
+    for name in HEADS:
+        for i in range(DEPTH[name]):
+            narrow = num_classes if i == DEPTH[name] - 1 else width
+            shapes |= {f"{name}{i}.slope": (1,), f"{name}{i}.weight": (width, narrow), f"{name}{i}.bias": (narrow,)}
+    return ParameterLayout({**shapes, "pairs.slope": (1,)}, inputs=("input.weight",))
 
 
 def smooths(hops: int, nodes: int, features: int) -> bool:

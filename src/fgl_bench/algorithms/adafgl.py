@@ -10,15 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms._propagation_heads import Heads, Network, Options, smooths
+from fgl_bench.algorithms._propagation_heads import DEPTH, Heads, Network, Options, head_layout, smooths
 from fgl_bench.algorithms.base import Setting, Stage
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.topology import propagate
 from fgl_bench.engine.batch import Batch, gcn_operator
+from fgl_bench.engine.memory import activation_bytes
 from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.training import LocalStep
 from fgl_bench.errors import UserError, check_ranges
 from fgl_bench.seeding import derive_seed, generator
+
+HEAD_ROWS = 4  # heads received and trained, moments
 
 
 @dataclass
@@ -54,7 +57,6 @@ class AdaFGL(FedAvg):
 
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
-    stacks: ClassVar[int] = 60  # the heads are some 13 times as large as a backbone of their width: models and moments
 
     federated_rounds: int
     label_steps: int
@@ -69,9 +71,12 @@ class AdaFGL(FedAvg):
     max_nodes: int
 
     def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        smoothed = (self.hops + 1) * num_features if smooths(self.hops, nodes, num_features) else nodes
-        kept = itemsize * nodes * smoothed + (nodes**2 if self.beta else 0)
-        return kept, 5 * itemsize * nodes**2  # the propagation of all pairs while it is made
+        layout, smoothed = head_layout(self.hops, self.width, num_features, num_classes), smooths(self.hops, nodes, num_features)
+        kept = HEAD_ROWS * layout.size + nodes * ((self.hops + 1) * num_features if smoothed else nodes)
+        widths = [(4 if smoothed else 7 + self.hops) * self.width, *(depth * self.width for depth in DEPTH.values())]
+        step = itemsize * layout.size + activation_bytes(nodes, widths, itemsize)
+        pairs = 3 * itemsize * nodes**2  # while the propagation is made
+        return itemsize * kept + (nodes**2 if self.beta else 0), max(step, pairs)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

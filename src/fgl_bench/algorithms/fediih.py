@@ -179,7 +179,7 @@ class Inference(Around):
         return made
 
     def activations(self, num_features: int, num_classes: int) -> list[int]:
-        extra = [self.inner.factors * self.inner.width] * (4 if self.centred else 2)
+        extra = [self.inner.factors * self.inner.width] * 4 if self.centred else []  # without the bound nothing differentiates them
         return [*super().activations(num_features, num_classes), *extra]
 
 

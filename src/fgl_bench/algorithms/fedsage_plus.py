@@ -16,13 +16,16 @@ from fgl_bench.algorithms._mending import MendedGraph, mended
 from fgl_bench.algorithms._neighgen import Neighbourhoods, generator_layout, hidden_nodes, impair, initial, padded
 from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.data.federation import Federation
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
+from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing, alone, normalise
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.training import LocalStep, Trips
 from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.models.base import Backbone
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.seeding import generator
 
@@ -97,6 +100,25 @@ class FedSagePlus(Composed):
     def own(self) -> Algorithm:
         return _Weighted(self.weighting)
 
+    def generator(self, num_features: int) -> ParameterLayout:
+        """Parameters of a client's generator."""
+        encoder = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout)
+        return generator_layout(encoder, num_features, self.latent, self.gen_hidden, self.max_neighbours)
+
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        kept, working = super().node_bytes(nodes, num_features, num_classes, itemsize)
+        generators = 3 * self.generator(num_features).size if self.gen_rounds and self.max_neighbours else 0  # with their moments
+        return kept + generators * itemsize, working
+
+    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
+        if not (self.gen_rounds and self.max_neighbours):
+            return 0
+        nodes, features = max(client.num_nodes for client in federation.observed), federation.num_features
+        each = nodes * self.max_neighbours * features
+        together = min(federation.num_clients, max(1, GROUP // each))
+        # Of the generated features also the hyperbolic tangent's argument and three gradients; of a generator its gradient, twice.
+        return together * (5 * each + 2 * self.generator(features).size) * itemsize
+
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         self._check()
@@ -105,7 +127,7 @@ class FedSagePlus(Composed):
         self.partners = np.array([client.edges.shape[1] > 0 for client in batch.clients]).reshape(-1, clients)
         self.samples = np.array(batch.num_train).reshape(-1, clients)
         self.encoder = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout)
-        self.layout = generator_layout(self.encoder, batch.features.shape[2], self.latent, self.gen_hidden, self.max_neighbours)
+        self.layout = self.generator(batch.features.shape[2])
         if not self.max_neighbours:
             return
         self.streams = setting.streams("fedsage_plus").cpu()

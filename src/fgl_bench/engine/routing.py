@@ -68,8 +68,11 @@ class _Route(torch.autograd.Function):
             p = torch.softmax(edges.dots(c, z) / temperature, 0)
             c = into(z, p).add_(z)
             scale = _inverse(c.norm(dim=-1, keepdim=True))
-            steps.append((p, scale, c.mul_(scale).detach()))  # what is returned must not hold itself
-        ctx.z, ctx.edges, ctx.temperature, ctx.into, ctx.steps = z, edges, temperature, into, steps
+            c.mul_(scale)
+            if ctx.needs_input_grad[0]:
+                steps.append((p, scale, c.detach()))  # what is returned must not hold itself
+        if steps:
+            ctx.z, ctx.edges, ctx.temperature, ctx.into, ctx.steps = z, edges, temperature, into, steps
         return c
 
     @staticmethod

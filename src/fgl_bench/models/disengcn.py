@@ -77,4 +77,6 @@ class DisenGCN(Backbone):
         return 1 + self.factors
 
     def activations(self, num_features: int, num_classes: int) -> list[int]:
-        return [self.factors * self.width] * (2 + self.layers * (3 + self.iterations)) + [num_classes]
+        hidden = self.factors * self.width
+        routed = self.layers * self.iterations * hidden // 7  # of an iteration only its result is held, not seven times that
+        return [hidden] * (1 + self.layers) + [routed, num_classes]
