@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine import routing
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.engine.routing import route, unit
@@ -78,6 +79,25 @@ def test_the_gradient_of_routing_is_the_numerical_one():
     batch = Batch([make_client(6, seed=2), make_client(4, seed=3)], torch.float64, "cpu")
     x = torch.randn(2, 6, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: route(batch.operator(adjacency), unit(x), 3, 0.7), (x,))
+
+
+@pytest.mark.parametrize(("numbers", "group"), [(1, 1), (1, 2), (24, 3), (1 << 20, 1), (1 << 20, 3)])
+def test_clients_and_factors_may_be_routed_some_at_a_time(monkeypatch, numbers, group):
+    batch = Batch([make_client(6, seed=2), make_client(4, seed=3), make_client(6, seed=4)], torch.float64, "cpu")
+    x = torch.randn(3, 6, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    weights = torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+    def run():
+        out = route(batch.operator(adjacency), unit(x), 3, 0.7)
+        return out.detach(), *torch.autograd.grad((out * weights).sum(), [x])
+
+    monkeypatch.setattr(routing, "PART", {})
+    monkeypatch.setattr(routing, "GROUP", {})
+    together = run()
+    monkeypatch.setattr(routing, "PART", {"cpu": numbers})
+    monkeypatch.setattr(routing, "GROUP", {"cpu": group})
+    for parted, whole in zip(run(), together, strict=True):
+        torch.testing.assert_close(parted, whole, rtol=1e-13, atol=1e-14)
 
 
 def test_routing_sends_an_edge_to_the_factor_in_which_its_ends_agree():

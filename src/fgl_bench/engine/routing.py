@@ -8,6 +8,10 @@ from torch import Tensor
 
 from fgl_bench.engine.sparse import BlockSparse, Edges
 
+# Numbers of one factor in the clients that are routed together, and factors in a group. Elsewhere than on a CPU few launches count.
+PART = {"cpu": 1 << 18}
+GROUP = {"cpu": 1}
+
 
 def unit(x: Tensor) -> Tensor:
     """Rows of length one; a row of zeros stays, and gets no gradient."""
@@ -25,21 +29,18 @@ def route(graph: BlockSparse, z: Tensor, iterations: int, temperature: float) ->
     ``c = z`` on. Of the edges only K numbers each are held; per iteration, and again in backward, sums over edges are bag reductions.
 
     Args:
-        graph: whose entries are the edges; their values do not matter.
+        graph: square, whose entries are the edges; their values do not matter.
         z: ``[k, n, K, d]``.
 
     Returns:
         ``[k, n, K, d]``.
     """
-    k, n, factors, _ = z.shape
-    by_factor = z.flatten(0, 1).transpose(0, 1).contiguous()
     # With one factor every p is 1: the first iteration is the fixed point.
-    routed = _Route.apply(by_factor, graph.edges, min(iterations, 1) if factors == 1 else iterations, temperature)
-    return routed.transpose(0, 1).reshape(k, n, factors, -1)
+    return _Route.apply(z, graph.edges, min(iterations, 1) if z.shape[2] == 1 else iterations, temperature)
 
 
 class _Bags:
-    """Sums over consecutive edges of ``[K, N, d]`` rows with weights ``[K, E]``."""
+    """Sums over consecutive edges of ``[g, N, d]`` rows with weights ``[g, E]``."""
 
     def __init__(self, index: Tensor, starts: Tensor, factors: int, nodes: int):
         count = index.numel()
@@ -57,41 +58,87 @@ class _Bags:
         return out.view_as(rows)
 
 
+class _Part:
+    """The routing of some clients with N nodes: K factors in groups ``[g, N, d]``, each of which a CPU's cache holds where it can."""
+
+    def __init__(self, z: Tensor, edges: Edges, temperature: float, group: int):
+        self.edges, self.temperature = edges, temperature
+        nodes = z.shape[0] * z.shape[1]
+        self.z = z.flatten(0, 1).transpose(0, 1).contiguous().split(group)
+        self.bags = [(edges.source, edges.into), (edges.target.index_select(0, edges.order), edges.out_of)]
+        self.bags = [{len(each): _Bags(*ends, len(each), nodes) for each in self.z} for ends in self.bags]
+        self.steps: list[tuple[Tensor, list[Tensor], list[Tensor]]] = []
+
+    def into(self, rows: Tensor, weights: Tensor) -> Tensor:
+        """Over the edges into every node."""
+        return self.bags[0][len(rows)](rows, weights)
+
+    def out_of(self, rows: Tensor, weights: Tensor) -> Tensor:
+        """Over the edges out of every node."""
+        return self.bags[1][len(rows)](rows, weights.index_select(1, self.edges.order))
+
+    def forward(self, iterations: int, keep: bool) -> list[Tensor]:
+        size, c = len(self.z[0]), list(self.z)
+        scores = [self.edges.dots(each, each) for each in c]
+        for number in range(iterations):
+            p = torch.softmax(torch.cat(scores) / self.temperature, 0)
+            c, scales = [], []
+            for i, (z, weights) in enumerate(zip(self.z, p.split(size), strict=True)):
+                moved = self.into(z, weights).add_(z)
+                scales.append(_inverse(moved.norm(dim=-1, keepdim=True)))
+                c.append(moved.mul_(scales[i]))
+                if number < iterations - 1:
+                    scores[i] = self.edges.dots(moved, z)
+            if keep:
+                self.steps.append((p, scales, c))
+        return c
+
+    def backward(self, gradient: list[Tensor]) -> list[Tensor]:
+        size, totals = len(self.z[0]), [torch.zeros_like(z) for z in self.z]
+        for number in reversed(range(len(self.steps))):
+            p, scales, c = self.steps[number]
+            before = self.steps[number - 1][2] if number else self.z
+            each = []
+            for i, weights in enumerate(p.split(size)):
+                along = torch.linalg.vecdot(c[i], gradient[i])[..., None]
+                moved = torch.addcmul(gradient[i], c[i], along, value=-1).mul_(scales[i])
+                totals[i] += moved
+                totals[i] += self.out_of(moved, weights)
+                each.append(self.edges.dots(moved, self.z[i]))
+            each = torch.cat(each)
+            each = p * (each - (p * each).sum(0)) / self.temperature
+            for i, weights in enumerate(each.split(size)):
+                totals[i] += self.out_of(before[i], weights)
+                gradient[i] = self.into(self.z[i], weights)
+        return [total.add_(last) for total, last in zip(totals, gradient, strict=True)]
+
+
 class _Route(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z: Tensor, edges: Edges, iterations: int, temperature: float) -> Tensor:
-        z = z.detach()
-        factors, nodes, _ = z.shape
-        into = _Bags(edges.source, edges.into, factors, nodes)
-        c, steps = z, []
-        for _ in range(iterations):
-            p = torch.softmax(edges.dots(c, z) / temperature, 0)
-            c = into(z, p).add_(z)
-            scale = _inverse(c.norm(dim=-1, keepdim=True))
-            c.mul_(scale)
+        (k, nodes, factors, width), z, out = z.shape, z.detach(), torch.empty_like(z)
+        device = z.device.type
+        most = max(1, PART.get(device, k * nodes * width) // max(nodes * width, 1))
+        ctx.parts = []
+        for clients, within in edges.parts(k, most):
+            part = _Part(z[clients], within, temperature, GROUP.get(device, factors))
+            _put(out[clients], part.forward(iterations, ctx.needs_input_grad[0]))
             if ctx.needs_input_grad[0]:
-                steps.append((p, scale, c.detach()))  # what is returned must not hold itself
-        if steps:
-            ctx.z, ctx.edges, ctx.temperature, ctx.into, ctx.steps = z, edges, temperature, into, steps
-        return c
+                ctx.parts.append((clients, part))
+        return out
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        z, edges, into, steps = ctx.z, ctx.edges, ctx.into, ctx.steps
-        back = _Bags(edges.target.index_select(0, edges.order), edges.out_of, len(z), z.shape[1])
-        total = torch.zeros_like(z)
-        for number in reversed(range(len(steps))):
-            p, scale, c = steps[number]
-            before = steps[number - 1][2] if number else z
-            along = torch.linalg.vecdot(c, gradient)[..., None]
-            moved = torch.addcmul(gradient, c, along, value=-1).mul_(scale)
-            total += moved
-            total += back(moved, p.index_select(1, edges.order))
-            if len(z) == 1:
-                gradient = torch.zeros_like(z)
-                continue
-            each = edges.dots(moved, z)
-            each = p * (each - (p * each).sum(0)) / ctx.temperature
-            total += back(before, each.index_select(1, edges.order))
-            gradient = into(z, each)
-        return total.add_(gradient), None, None, None
+        out = torch.empty_like(gradient)
+        for clients, part in ctx.parts:
+            here = gradient[clients].flatten(0, 1).transpose(0, 1).contiguous().split(len(part.z[0]))
+            _put(out[clients], part.backward(list(here)))
+        return out, None, None, None
+
+
+def _put(out: Tensor, groups: list[Tensor]) -> None:
+    """``[g, m * n, d]`` groups of factors into ``out [m, n, K, d]``."""
+    rows, first = out.view(-1, *out.shape[2:]), 0
+    for each in groups:
+        rows[:, first : first + len(each)] = each.transpose(0, 1)
+        first += len(each)

@@ -135,6 +135,7 @@ class Edges:
     out_of: Tensor
     bounds: np.ndarray
     _pieces: dict[tuple[bool, int], list[tuple[slice, slice]]] = field(default_factory=dict)
+    _parts: dict[int, list[tuple[slice, Edges]]] = field(default_factory=dict)
 
     def dots(self, a: Tensor, rows: Tensor) -> Tensor:
         """``<a_v, rows_u>`` of every edge u -> v, head by head: ``[H, k * r, d]`` and ``[H, k * c, d]`` to ``[H, E]``."""
@@ -145,6 +146,26 @@ class Edges:
         return torch.stack(
             [torch.sparse.sampled_addmm(where, one, other, beta=0.0).values() for one, other in zip(a, rows.mT, strict=True)]
         )
+
+    def parts(self, blocks: int, most: int) -> list[tuple[slice, Edges]]:
+        """The edges of ``most`` of the so many blocks at a time, numbered from 0; found once."""
+        if most not in self._parts:
+            rows, columns = (self.into.numel() - 1) // blocks, (self.out_of.numel() - 1) // blocks
+            self._parts[most] = []
+            for first in range(0, blocks, most):
+                last = min(first + most, blocks)
+                low, high = (int(self.bounds[i]) for i in (first, last))
+                here = slice(low, high)
+                part = Edges(
+                    self.source[here] - first * columns,
+                    self.target[here] - first * rows,
+                    self.into[first * rows : last * rows + 1] - low,
+                    self.order[here] - low,
+                    self.out_of[first * columns : last * columns + 1] - low,
+                    self.bounds[first : last + 1] - low,
+                )
+                self._parts[most].append((slice(first, last), part))
+        return self._parts[most]
 
     def pieces(self, by_source: bool, most: int) -> list[tuple[slice, slice]]:
         """Edges in pieces of about ``most``, and the targets (or sources) that they go into (or out of), each whole; found once."""
