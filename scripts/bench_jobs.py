@@ -42,7 +42,7 @@ def composed(job: dict):
 
     register_all(ConfigStore.instance())
     overrides = [
-        f"algorithm={job['algorithm']}", f"model={job.get('model', 'gcn')}", "split=metis", f"dataset={job['dataset']}",
+        f"algorithm={job['algorithm']}", "split=metis", "model=gcn", f"dataset={job['dataset']}",
         f"num_clients={job['clients']}", f"seeds={list(job['seeds'])}", f"trips={job['rounds'] * job['clients']}",
         f"device={job['device']}", "progress=false", f"cache_dir={job['cache_dir']}",
         *(f"{key}={value}" for key, value in job.get("changes", {}).items()),
@@ -150,6 +150,7 @@ def engine(job: dict) -> dict:
         increase, predicted, peak: bytes of memory: rise in the first repeat, what docs/memory.md says, level.
         floor, sizes: of the first seed, with the job's rates.
     """
+    from fgl_bench.engine.workers import groups
     from fgl_bench.run import chunks, simulate
 
     cfg, device, wait, federations = prepared(job)
@@ -162,7 +163,7 @@ def engine(job: dict) -> dict:
         seconds.append(marks.per_round(job["warm_up"]))
         if not repeat:
             increase = memory.peak() - memory.before
-    programs = min(plan.programs, -(-len(federations) // plan.seeds))
+    programs = max(groups(-(-len(federations) // plan.seeds), plan.programs))
     found = {
         "seconds": seconds,
         **{model: [float(history.pooled(model)[-1, 1]) for history in outcome.histories] for model in ("received", "trained")},
@@ -182,7 +183,7 @@ def load(job: dict) -> None:
 
     tiny = {"dataset.num_nodes": 300, "dataset.num_edges": 600, "dataset.num_features": 100, "dataset.words_per_node": 6.0}
     tiny = {"dataset": "csbm_cora", "clients": 4, "rounds": 2, "seeds": [0, 1], "changes": tiny, "evaluate": True}
-    tiny = {**job, "algorithm": "fedavg", "model": "gcn", **tiny}
+    tiny = {**job, "algorithm": "fedavg", **tiny}
     cfg, device, wait, federations = prepared(tiny)
     simulate(cfg, federations, device, Marks(4, wait))
 

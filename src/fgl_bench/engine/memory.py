@@ -22,7 +22,7 @@ WIDE = 4_000_000
 
 @dataclass(frozen=True)
 class Plan:
-    """Attributes: seeds in one program; clients of them trained at once (None: all); programs side by side; threads in each."""
+    """Attributes: seeds in one program; clients of them trained at once (None: all); most programs side by side; threads in each."""
 
     seeds: int
     replicas: int | None
@@ -212,6 +212,8 @@ def plan(
     elements = seeds * clients * max(layout.size, nodes * max(widths))
     threads = torch.get_num_threads() if elements >= WIDE else 1
     if need.program(seeds) <= budget:
-        side_by_side = torch.get_num_threads() if device.type == "cpu" else 1
+        cores = torch.get_num_threads()
+        # More than the cores only as the last group, of programs that would not gain from a core more (see ``workers.groups``).
+        side_by_side = 1 if device.type != "cpu" else cores if threads > 1 else 2 * cores - 1
         return Plan(seeds, None, max(1, min(side_by_side, budget // need.program(seeds))), threads)
     return Plan(seeds, max(1, int((budget - need.program(seeds, 0)) // need.step)), 1, threads)
