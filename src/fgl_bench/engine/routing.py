@@ -39,45 +39,24 @@ def route(graph: BlockSparse, z: Tensor, iterations: int, temperature: float) ->
     return _Route.apply(z, graph.edges, min(iterations, 1) if z.shape[2] == 1 else iterations, temperature)
 
 
-class _Bags:
-    """Sums over consecutive edges of ``[g, N, d]`` rows with weights ``[g, E]``."""
-
-    def __init__(self, index: Tensor, starts: Tensor, factors: int, nodes: int):
-        count = index.numel()
-        narrow = torch.int32 if factors * max(nodes, count) < 2**31 else torch.int64
-        lead = torch.arange(factors, device=index.device)[:, None]
-        self.index = (index + lead * nodes).flatten().to(narrow)
-        self.starts = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_full((1,), factors * count)]).to(narrow)
-
-    def __call__(self, rows: Tensor, weights: Tensor) -> Tensor:
-        if not weights.numel():
-            return torch.zeros_like(rows)
-        out = F.embedding_bag(
-            self.index, rows.flatten(0, 1), self.starts, mode="sum", per_sample_weights=weights.flatten(), include_last_offset=True
-        )
-        return out.view_as(rows)
-
-
 class _Part:
     """The routing of some clients with N nodes: K factors in groups ``[g, N, d]``, each of which a CPU's cache holds where it can."""
 
     def __init__(self, z: Tensor, edges: Edges, temperature: float, group: int):
         self.edges, self.temperature = edges, temperature
-        nodes = z.shape[0] * z.shape[1]
         self.z = z.flatten(0, 1).transpose(0, 1).contiguous().split(group)
-        self.bags = [(edges.source, edges.into), (edges.target.index_select(0, edges.order), edges.out_of)]
-        self.bags = [{len(each): _Bags(*ends, len(each), nodes) for each in self.z} for ends in self.bags]
         self.steps: list[tuple[Tensor, list[Tensor], list[Tensor]]] = []
 
     def into(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Over the edges into every node."""
-        return self.bags[0][len(rows)](rows, weights)
+        """``[g, N, d]`` rows with weights ``[g, E]`` summed over the edges into every node."""
+        return _sums(rows, weights, *self.edges.bags(False, len(rows)))
 
     def out_of(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Over the edges out of every node."""
-        return self.bags[1][len(rows)](rows, weights.index_select(1, self.edges.order))
+        """The same over the edges out of every node."""
+        return _sums(rows, weights.index_select(1, self.edges.order), *self.edges.bags(True, len(rows)))
 
     def forward(self, iterations: int, keep: bool) -> list[Tensor]:
+        """The routed rows ``[g, N, d]``, group by group; ``keep`` what :meth:`backward` needs."""
         size, c = len(self.z[0]), list(self.z)
         scores = [self.edges.dots(each, each) for each in c]
         for number in range(iterations):
@@ -94,6 +73,7 @@ class _Part:
         return c
 
     def backward(self, gradient: list[Tensor]) -> list[Tensor]:
+        """From the gradient of the routed rows to that of z, group by group; ``gradient`` is used up."""
         size, totals = len(self.z[0]), [torch.zeros_like(z) for z in self.z]
         for number in reversed(range(len(self.steps))):
             p, scales, c = self.steps[number]
@@ -111,6 +91,13 @@ class _Part:
                 totals[i] += self.out_of(before[i], weights)
                 gradient[i] = self.into(self.z[i], weights)
         return [total.add_(last) for total, last in zip(totals, gradient, strict=True)]
+
+
+def _sums(rows: Tensor, weights: Tensor, index: Tensor, starts: Tensor) -> Tensor:
+    if not weights.numel():
+        return torch.zeros_like(rows)
+    out = F.embedding_bag(index, rows.flatten(0, 1), starts, mode="sum", per_sample_weights=weights.flatten(), include_last_offset=True)
+    return out.view_as(rows)
 
 
 class _Route(torch.autograd.Function):

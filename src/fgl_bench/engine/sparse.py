@@ -136,6 +136,7 @@ class Edges:
     bounds: np.ndarray
     _pieces: dict[tuple[bool, int], list[tuple[slice, slice]]] = field(default_factory=dict)
     _parts: dict[int, list[tuple[slice, Edges]]] = field(default_factory=dict)
+    _bags: dict[tuple[bool, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def dots(self, a: Tensor, rows: Tensor) -> Tensor:
         """``<a_v, rows_u>`` of every edge u -> v, head by head: ``[H, k * r, d]`` and ``[H, k * c, d]`` to ``[H, E]``."""
@@ -166,6 +167,23 @@ class Edges:
                 )
                 self._parts[most].append((slice(first, last), part))
         return self._parts[most]
+
+    def bags(self, by_source: bool, copies: int) -> tuple[Tensor, Tensor]:
+        """Bags over ``[copies * nodes]`` rows, for ``embedding_bag``: indices and starts (with the last end); found once.
+
+        One bag is the edges into a target, its rows their sources; by source, the edges out of one, in ``order``, and their targets.
+        """
+        key = (by_source, copies)
+        if key not in self._bags:
+            index, starts, rows = self.source, self.into, self.out_of.numel() - 1
+            if by_source:
+                index, starts, rows = self.target.index_select(0, self.order), self.out_of, self.into.numel() - 1
+            count = index.numel()
+            narrow = torch.int32 if copies * max(rows, count) < 2**31 else torch.int64
+            lead = torch.arange(copies, device=index.device)[:, None]
+            ends = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_full((1,), copies * count)])
+            self._bags[key] = (index + lead * rows).flatten().to(narrow), ends.to(narrow)
+        return self._bags[key]
 
     def pieces(self, by_source: bool, most: int) -> list[tuple[slice, slice]]:
         """Edges in pieces of about ``most``, and the targets (or sources) that they go into (or out of), each whole; found once."""
