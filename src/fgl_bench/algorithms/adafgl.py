@@ -73,7 +73,9 @@ class AdaFGL(FedAvg):
     def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         layout, smoothed = head_layout(self.hops, self.width, num_features, num_classes), smooths(self.hops, nodes, num_features)
         kept = HEAD_ROWS * layout.size + nodes * ((self.hops + 1) * num_features if smoothed else nodes)
-        widths = [(4 if smoothed else 7 + self.hops) * self.width, *(depth * self.width for depth in DEPTH.values())]
+        # Four first layers, with PReLU and dropout; what products with S are made of is held with its gradient only, 8 bytes of 28.
+        factors = 0 if smoothed else (1 + 3 * (self.hops + 1)) * self.width * 2 // 7
+        widths = [4 * self.width, factors, *(depth * self.width for depth in DEPTH.values())]
         step = itemsize * layout.size + activation_bytes(nodes, widths, itemsize)
         pairs = 3 * itemsize * nodes**2  # while the propagation is made
         return itemsize * kept + (nodes**2 if self.beta else 0), max(step, pairs)

@@ -107,11 +107,11 @@ class FedSagePlus(Composed):
 
     def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         kept, working = super().node_bytes(nodes, num_features, num_classes, itemsize)
-        generators = 3 * self.generator(num_features).size if self.gen_rounds and self.max_neighbours else 0  # with their moments
+        generators = 3 * self.generator(num_features).size if self.max_neighbours else 0  # with their moments
         return kept + generators * itemsize, working
 
     def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        if not (self.gen_rounds and self.max_neighbours):
+        if not self.max_neighbours:
             return 0
         nodes, features = max(client.num_nodes for client in federation.observed), federation.num_features
         each = nodes * self.max_neighbours * features
