@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import bench_floor  # noqa: E402
 import bench_jobs  # noqa: E402
 import bench_loops  # noqa: E402
 import bench_speed  # noqa: E402
+import measure_memory  # noqa: E402
 
 
 @pytest.fixture
@@ -130,3 +132,21 @@ def test_memory_is_predicted_within_a_fifth(job, algorithm):
     job["changes"] = sizes | options
     result = bench_speed.in_a_process(job)
     assert result["predicted"] == pytest.approx(result["increase"], rel=0.2)
+
+
+def test_memory_of_a_command_is_measured_beside_its_prediction(capsys):
+    """Four times the clients of the same size are predicted four times the memory, and what is measured is more than nothing."""
+    found = []
+    for clients in (2, 8):
+        size = ["dataset=csbm", "dataset.num_features=3000", f"dataset.num_nodes={500 * clients}", f"dataset.num_edges={1000 * clients}"]
+        assert measure_memory.main([*size, f"num_clients={clients}", "algorithm=fedavg", "split=metis", "rounds=3"]) == 0
+        found.append([float(x.replace(",", "")) for x in re.findall(r"(?:predicted|measured) ([\d,]+) MB", capsys.readouterr().out)])
+    (small, _), (large, measured) = found
+    assert large == pytest.approx(4 * small, rel=0.25) and measured > 0
+
+
+@pytest.mark.parametrize("argument", ["algorithm=nope", "algorithm.nope=1", "num_clients=0"])
+def test_a_command_whose_memory_cannot_be_measured_is_refused_in_one_line(argument, capsys):
+    assert measure_memory.main([argument]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
