@@ -6,13 +6,17 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.nn import GATv2Conv
 
+from fgl_bench.algorithms import _cross_client
+from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.halo import Halo
+from fgl_bench.engine.touched import TouchedAdam
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.models.gcn import GCN
@@ -365,3 +369,37 @@ def test_steps_over_the_edges_that_they_use_equal_steps_over_all_of_them(name):
     assert narrow.sim.algorithm.costs()["rows"] == method.costs()["rows"]
     for one, other in zip(narrow.trips, wide.trips, strict=True):
         torch.testing.assert_close(one[-1][1], other[-1][1], **TIGHT)
+
+
+def rare_features(seed, drop=0.3):
+    """60 nodes with 3 of 40 features each: a client's nodes lack many of them."""
+    graph, draw = small_graph(), np.random.default_rng(seed)
+    rows = np.repeat(np.arange(60), 3)
+    features = sp.csr_matrix((draw.normal(size=180).astype(np.float32), (rows, draw.integers(40, size=180))), shape=(60, 40))
+    return small_served(seed, drop=drop, graph=dataclasses.replace(graph, features=features))
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [*((name, gat()) for name in ("fedaas", "fedcross", "fedpns", "fedgraph")), ("fedaas", gat(version="v1", heads=2, hidden=[6, 4]))]
+    + [("graphfed", GraphSAGE([5, 4], 2, 0.3, "linear"))],
+)
+def test_leaving_features_that_no_batch_had_alone_changes_nothing(name, model, monkeypatch):
+    federations, keys = [rare_features(seed) for seed in (0, 1)], {"rounds": 3, "local_epochs": 2, "model": model, "lr": 0.02}
+    apart = run(federations, configured(name), **keys)
+    monkeypatch.setattr(_cross_client, "TOUCHED_BELOW", 0)
+    whole = run(federations, configured(name), **keys)
+    assert type(apart.sim.trainer.adam) is TouchedAdam and type(whole.sim.trainer.adam) is Adam
+    assert apart.sim.algorithm.costs()["rows"] == whole.sim.algorithm.costs()["rows"]
+    for one, other in zip(apart.trips, whole.trips, strict=True):
+        for (received, trained), (expected, after) in zip(one, other, strict=True):
+            torch.testing.assert_close(received, expected, **TIGHT)
+            torch.testing.assert_close(trained, after, **TIGHT)
+
+
+@pytest.mark.parametrize("changes", [{"weight_decay": 0.01}, {"method": fedaas(batches=20)}, {"federation": small_served()}])
+def test_all_features_are_trained_where_leaving_some_alone_would_be_wrong(changes):
+    """With weight decay every weight moves; with fewer nodes than batches a client sits some out; dense features are all there."""
+    changes = {"federation": rare_features(0), "method": fedaas(), **changes}
+    recorded = run([changes.pop("federation")], changes.pop("method"), **changes)
+    assert type(recorded.sim.trainer.adam) is Adam

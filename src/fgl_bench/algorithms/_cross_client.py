@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,10 +18,15 @@ from fgl_bench.engine.halo import Halo, Level, Plan, halo_bytes
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.sampling import gumbel, largest
+from fgl_bench.engine.sparse import SparseRows
+from fgl_bench.engine.touched import TouchedAdam, TouchedFeatures
 from fgl_bench.engine.training import Trainer, Trips
 from fgl_bench.errors import UserError
 from fgl_bench.models._bipartite import Convolutions, Messages, convolutions
 from fgl_bench.models.base import Backbone
+
+# Share of the pairs of a client and a feature that occur up to which it pays to hold the touched ones apart.
+TOUCHED_BELOW = 0.8
 
 
 @dataclass
@@ -142,6 +147,16 @@ class CrossClient(FedAvg):
         self.syncs: list[np.ndarray] = []
         self.seconds = 0.0
 
+    def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
+        """On a CPU, one that leaves alone the rows of features that no mini-batch has had, if there are enough of them."""
+        layout, batches = self.setting.layout, int(self.setting.batch.num_train.min()) >= self.batches
+        if device.type != "cpu" or self.halo.dense or weight_decay or not batches or len(layout.inputs) != 1:
+            return None
+        rows = self.halo.occurring()
+        if rows > TOUCHED_BELOW * count * self.halo.width:
+            return None
+        return TouchedAdam(count, layout, lr, rows, dtype, device)
+
     # ---- training
 
     def train(self, trainer: Trainer, trips: Trips) -> None:
@@ -154,6 +169,7 @@ class CrossClient(FedAvg):
             for b in range(self.batches):
                 self._batch(trainer, trips, number, b, interval)
             self.epochs += 1
+        self._current(trainer, trips)
         self.seconds += time.perf_counter() - begin
 
     def _open_books(self) -> None:
@@ -176,7 +192,7 @@ class CrossClient(FedAvg):
         seeds = self.halo.slots[number == b]
         plan = self.halo.plan(seeds, self.layers.depth) if seeds.size else None
         step = self.epochs * self.batches + b
-        self._exchange(trainer.layout.views(trips.trained), plan, number, b, interval, step)
+        self._exchange(trainer, trips, plan, number, b, interval, step)
         if plan is not None:
             self._step(trainer, trips, self.halo.plan(seeds, self.layers.depth, self._taken) if self._narrow else plan, step)
 
@@ -185,7 +201,15 @@ class CrossClient(FedAvg):
         known = (self.halo.kind[edges] < 2) | (self.stamp[number - 1].numpy()[self.halo.entry[edges]] >= 0)
         return (self.halo.kind[edges] == 0) | (self.chosen[number - 1].numpy()[edges] & known)
 
-    def _exchange(self, views: dict[str, Tensor], plan: Plan | None, number: np.ndarray, b: int, interval: np.ndarray, step: int) -> None:
+    def _current(self, trainer: Trainer, trips: Trips) -> dict[str, Tensor]:
+        """The models as they are."""
+        if isinstance(trainer.adam, TouchedAdam):
+            trainer.adam.settle(trips.trained)
+        return trainer.layout.views(trips.trained)
+
+    def _exchange(
+        self, trainer: Trainer, trips: Trips, plan: Plan | None, number: np.ndarray, b: int, interval: np.ndarray, step: int
+    ) -> None:
         """Draw the neighbours of all nodes that are due, fetch what they need."""
         slots, every = self.halo.slots, np.maximum(interval, 1)
         now = (interval > 0) & (b % every == 0)
@@ -196,9 +220,9 @@ class CrossClient(FedAvg):
         draws = [(due, True, True), (here & (interval == 0), False, False)]
         if not ahead:
             draws.append((here & rest, self.between == "history", False))
+        draws = [draw for draw in draws if draw[0].any()]
+        views = self._current(trainer, trips) if draws and (self.scored or any(fetch for *_, fetch in draws)) else {}
         for mask, remote, fetch in draws:
-            if not mask.any():
-                continue
             wanted = slots[mask]
             draw = plan if plan is not None and np.array_equal(wanted, plan.slots) else self.halo.plan(wanted, self.layers.depth)
             self._draw(views, draw, remote, step)
@@ -276,7 +300,10 @@ class CrossClient(FedAvg):
         return gumbel(key, self._number[level.number], self.store[0].dtype)
 
     def _step(self, trainer: Trainer, trips: Trips, plan: Plan, step: int) -> None:
-        parameters = {name: view.detach().requires_grad_() for name, view in trainer.layout.views(trips.trained).items()}
+        apart = trainer.adam if isinstance(trainer.adam, TouchedAdam) else None
+        features = plan.features if apart is None else self._touch(apart, trips.trained, plan)
+        views = trainer.layout.views(trips.trained) if apart is None else apart.views()
+        parameters = {name: view.detach().requires_grad_() for name, view in views.items()}
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
@@ -286,16 +313,25 @@ class CrossClient(FedAvg):
 
         model = self.setting.model
         dropout = Dropout(model.dropout, mix(mix(self._draws) + step) ^ 1) if model.drops else no_dropout
-        logits = self.layers.head(parameters, self.layers.forward(plan, parameters, self._stored, keep, dropout))
+        logits = self.layers.head(parameters, self.layers.forward(plan, parameters, self._stored, keep, dropout, features))
         k, r = plan.valid.shape
         each = node_losses(logits.flatten(0, 1), plan.labels.flatten(0, 1)).view(k, r) * plan.valid
         loss = (each.sum(1) / plan.valid.sum(1).clamp(min=1)).sum()
-        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
         with torch.no_grad():
-            flat = trainer.layout.collect(dict(zip(parameters, gradients, strict=True)))
+            if apart is not None:
+                apart.step(gradients)
+                return
+            flat = trainer.layout.collect(gradients)
             counts = np.bincount(plan.slots // self.halo.nodes, minlength=self.halo.size)
             able = None if counts.all() else np.flatnonzero(counts).tolist()
             trainer.adam.step(trips.trained, flat, trips.rows, able)
+
+    def _touch(self, adam: TouchedAdam, trained: Tensor, plan: Plan) -> TouchedFeatures:
+        """The input features of ``plan`` over the rows that ``adam`` holds apart, where it has got theirs."""
+        (row, column, value), (k, _, c) = self.halo.entries(plan.sources), plan.levels[0].shape
+        place = adam.take(trained, row // c, column)
+        return TouchedFeatures(SparseRows(row, place, value, (1, k * c, adam.touched), self.halo.dtype, self.halo.device), (k, c))
 
     # ---- costs
 

@@ -235,16 +235,24 @@ class Halo:
     def rows(self, slots: np.ndarray) -> Rows:
         """The input features of ``slots``."""
         place, c = _places(slots, self.size, self.nodes)
-        row = self._row[slots]
         if self.dense:
             index = np.zeros(self.size * c, dtype=np.int64)
-            index[place] = row
+            index[place] = self._row[slots]
             return Rows(dense=self._values[self.put(index)].view(self.size, c, -1))
+        return Rows(sparse=SparseRows(*self.entries(slots), (self.size, c, self.width), self.dtype, self.device))
+
+    def entries(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The sparse input features of ``slots``, host: positions in the flattened ``[k * c]`` rows, columns, values."""
+        row, (place, _) = self._row[slots], _places(slots, self.size, self.nodes)
         length = np.diff(self._pointers)[row]
         taken = _ranges(self._pointers[row], length)
-        blocks = np.repeat(place, length)
-        shape = (self.size, c, self.width)
-        return Rows(sparse=SparseRows(blocks, self._columns[taken], self._entries[taken], shape, self.dtype, self.device))
+        return np.repeat(place, length), self._columns[taken], self._entries[taken]
+
+    def occurring(self) -> int:
+        """Pairs of a replica and a feature that one of its nodes has, with sparse input features."""
+        seen = np.zeros((self.size, self.width), dtype=bool)
+        seen[np.repeat(self.slots // self.nodes, np.diff(self._pointers)), self._columns] = True
+        return int(np.count_nonzero(seen))
 
     def put(self, array: np.ndarray) -> Tensor:
         """``array`` on the device."""

@@ -8,7 +8,7 @@ in every :class:`~fgl_bench.engine.halo.Level`; attention uses it, the mean over
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,17 +83,19 @@ class Convolutions:
         stored: Callable[[int, Level], Tensor],
         keep: Keep,
         dropout: Callable[[Tensor], Tensor],
+        features: Any = None,
     ) -> Tensor:
         """The last convolution of ``plan``'s result ``[k, r, h]``, without activation.
 
         Args:
             stored: level number to the store's rows ``[k, c - own, h]`` that it takes.
             keep: the edges ``[E]`` bool of a level that take part, which always include the loops.
+            features: what the first convolution's weight is multiplied with, if not ``plan.features``.
         """
         hidden = None
         for number, level in enumerate(plan.levels):
             if number == 0:
-                product, mine = plan.features.__matmul__, None
+                product, mine = (plan.features if features is None else features).__matmul__, None
             else:
                 hidden = dropout(self.activate(hidden))
                 targets = take(hidden, level.targets)
