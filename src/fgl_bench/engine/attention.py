@@ -164,36 +164,57 @@ class _Dynamic(torch.autograd.Function):
         ctx.edges, ctx.slope, (k, heads, _) = edges, slope, weight.shape
         ctx.save_for_backward(source, target, weight)
         flat, per, scores = weight.flatten(1), target.shape[0] // k, source.new_empty(edges.source.numel(), heads)
-        for part, _ in edges.pieces(False, _at_once(source.device, target.shape[1])):
-            u, v = edges.source[part], edges.target[part]
-            total = source.index_select(0, u).add_(target.index_select(0, v))
-            rows = F.leaky_relu(total, slope, inplace=True).mul_(flat.index_select(0, v // per))
+        ends = torch.cat([source, target])
+        for part, nodes in edges.pieces(False, _at_once(source.device, target.shape[1])):
+            rows = F.leaky_relu(_pair_sums(ends, edges.pairs(False), part), slope, inplace=True)
+            rows.mul_(_of_replicas(flat, edges.target, part, nodes, per))
             scores[part] = rows.unflatten(1, (heads, -1)).sum(-1)
         return scores.mT.contiguous()
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         source, target, weight = ctx.saved_tensors
-        edges, (k, _, d), width = ctx.edges, weight.shape, target.shape[1]
+        edges, (k, heads, _), width = ctx.edges, weight.shape, target.shape[1]
         flat, per, gradient = weight.flatten(1), target.shape[0] // k, gradient.mT
         to_source, to_target, to_weight = torch.zeros_like(source), torch.zeros_like(target), torch.zeros_like(target)
+        most, ends = _at_once(source.device, width), torch.cat([source, target])
 
-        most = _at_once(source.device, width)
-
-        def rows(u: Tensor, v: Tensor, each: Tensor) -> tuple[Tensor, Tensor]:
-            total = source.index_select(0, u).add_(target.index_select(0, v))
-            slopes = total.gt(0).to(total.dtype).mul_(1 - ctx.slope).add_(ctx.slope).mul_(each.repeat_interleave(d, 1))
-            return slopes * flat.index_select(0, v // per), total.mul_(slopes)
+        def slopes(total: Tensor, each: Tensor) -> Tensor:
+            # Made of the comparison: selecting by a mask without a pattern takes a CPU ten times as long.
+            slope = total.gt(0).to(total.dtype).mul_(1 - ctx.slope).add_(ctx.slope)
+            slope.unflatten(1, (heads, -1)).mul_(each[..., None])
+            return slope
 
         for part, nodes in edges.pieces(False, most):
-            moved, weighed = rows(edges.source[part], edges.target[part], gradient[part])
+            total = _pair_sums(ends, edges.pairs(False), part)
+            slope = slopes(total, gradient[part])
             starts = edges.into[nodes.start : nodes.stop + 1] - part.start
-            to_target[nodes], to_weight[nodes] = _row_sums(moved, starts), _row_sums(weighed, starts)
+            to_weight[nodes] = _row_sums(total.mul_(slope), starts)
+            to_target[nodes] = _row_sums(slope.mul_(_of_replicas(flat, edges.target, part, nodes, per)), starts)
+        sources = edges.source.index_select(0, edges.order)
         for part, nodes in edges.pieces(True, most):
-            at = edges.order[part]
-            moved, _ = rows(*(x.index_select(0, at) for x in (edges.source, edges.target, gradient)))
-            to_source[nodes] = _row_sums(moved, edges.out_of[nodes.start : nodes.stop + 1] - part.start)
+            slope = slopes(_pair_sums(ends, edges.pairs(True), part), gradient.index_select(0, edges.order[part]))
+            slope.mul_(_of_replicas(flat, sources, part, nodes, source.shape[0] // k))
+            to_source[nodes] = _row_sums(slope, edges.out_of[nodes.start : nodes.stop + 1] - part.start)
         return to_source, to_target, to_weight.view(k, per, width).sum(1).view_as(weight), None, None
+
+
+def _pair_sums(ends: Tensor, pairs: tuple[Tensor, Tensor], part: slice) -> Tensor:
+    """Source plus target of the edges in ``part``, ``[E', h]``, from the rows ``ends`` of both, in one pass."""
+    index, starts = pairs
+    index, starts = index[2 * part.start : 2 * part.stop], starts[: part.stop - part.start + 1]
+    return F.embedding_bag(index, ends, starts, mode="sum", include_last_offset=True)
+
+
+def _of_replicas(rows: Tensor, ends: Tensor, part: slice, nodes: slice, per: int) -> Tensor:
+    """Of ``rows [k, h]`` that of the replica which each edge of ``part`` lies in; a single one, not repeated, where all lie in one.
+
+    Args:
+        ends: ``[E]`` targets (or sources), with ``per`` of them a replica.
+        nodes: those that ``part`` goes into (or out of).
+    """
+    first, last = nodes.start // per, (nodes.stop - 1) // per
+    return rows[first] if first == last else rows.index_select(0, ends[part] // per)
 
 
 def _row_sums(rows: Tensor, starts: Tensor) -> Tensor:

@@ -137,6 +137,7 @@ class Edges:
     _pieces: dict[tuple[bool, int], list[tuple[slice, slice]]] = field(default_factory=dict)
     _parts: dict[int, list[tuple[slice, Edges]]] = field(default_factory=dict)
     _bags: dict[tuple[bool, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _pairs: dict[bool, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def dots(self, a: Tensor, rows: Tensor) -> Tensor:
         """``<a_v, rows_u>`` of every edge u -> v, head by head: ``[H, k * r, d]`` and ``[H, k * c, d]`` to ``[H, E]``."""
@@ -184,6 +185,18 @@ class Edges:
             ends = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_full((1,), copies * count)])
             self._bags[key] = (index + lead * rows).flatten().to(narrow), ends.to(narrow)
         return self._bags[key]
+
+    def pairs(self, by_source: bool) -> tuple[Tensor, Tensor]:
+        """Bags of an edge's two ends, for ``embedding_bag`` over the rows of all sources and, behind them, targets; found once.
+
+        By source, the edges are in ``order``. The starts are those of bags of two, with the last end.
+        """
+        if by_source not in self._pairs:
+            rows, order = self.out_of.numel() - 1, self.order if by_source else slice(None)
+            narrow = torch.int32 if max(rows + self.into.numel(), 2 * self.source.numel()) < 2**31 else torch.int64
+            index = torch.stack([self.source[order], self.target[order] + rows], 1).flatten().to(narrow)
+            self._pairs[by_source] = index, torch.arange(0, index.numel() + 1, 2, dtype=narrow, device=index.device)
+        return self._pairs[by_source]
 
     def pieces(self, by_source: bool, most: int) -> list[tuple[slice, slice]]:
         """Edges in pieces of about ``most``, and the targets (or sources) that they go into (or out of), each whole; found once."""
