@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import resource
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -100,9 +101,22 @@ class Memory:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+@contextlib.contextmanager
+def in_one_process() -> Iterator[None]:
+    """Programs side by side as threads, whose memory can be measured: processes share what they do not change."""
+    from fgl_bench.engine import workers
+
+    forks, workers.forks = workers.forks, lambda: False
+    try:
+        yield
+    finally:
+        workers.forks = forks
+
+
 class Marks:
     """The progress object of a run: notes when each of the programs had done how many trips."""
 
+    pause = 0.0  # every report is a mark
     EVERY_ON_GPU = 10  # rounds between waits for a GPU, which would else never run ahead
 
     def __init__(self, clients: int, wait: Callable[[], None], every: int = 1):
@@ -147,7 +161,7 @@ def engine(job: dict) -> dict:
 
     Returns:
         seconds: for each seed and round, one figure a repeat. received, trained: each seed's test accuracy at the end.
-        increase, predicted, peak: bytes of memory: rise in the first repeat, what docs/memory.md says, level.
+        increase, predicted, peak: bytes of memory: rise in a run before the timed ones, what docs/memory.md says, level.
         floor, sizes: of the first seed, with the job's rates.
     """
     from fgl_bench.engine.workers import groups
@@ -156,18 +170,19 @@ def engine(job: dict) -> dict:
     cfg, device, wait, federations = prepared(job)
     load(job)
     need, plan = chunks(cfg, federations, device)
-    memory, seconds, increase = Memory(device), [], 0
-    for repeat in range(job["repeats"]):
+    memory, seconds = Memory(device), []
+    with in_one_process():
+        simulate(cfg, federations, device, Marks(job["clients"], wait))
+    increase, peak = memory.peak() - memory.before, memory.peak()
+    for _ in range(job["repeats"]):
         marks = Marks(job["clients"], wait, Marks.EVERY_ON_GPU if device.type == "cuda" else 1)
         outcome = simulate(cfg, federations, device, marks)
         seconds.append(marks.per_round(job["warm_up"]))
-        if not repeat:
-            increase = memory.peak() - memory.before
     programs = max(groups(-(-len(federations) // plan.seeds), plan.programs))
     found = {
         "seconds": seconds,
         **{model: [float(history.pooled(model)[-1, 1]) for history in outcome.histories] for model in ("received", "trained")},
-        "increase": increase, "predicted": programs * need.program(plan.seeds, plan.replicas), "peak": memory.peak(),
+        "increase": increase, "predicted": programs * need.program(plan.seeds, plan.replicas), "peak": peak,
         "programs": programs, "threads": plan.threads,
     }  # fmt: skip
     if "rates" in job:

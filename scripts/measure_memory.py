@@ -35,7 +35,8 @@ def main(arguments: list[str]) -> int:
             device, federations = pick_device(cfg.device), prepare(cfg)
             need, plan = chunks(cfg, federations, device)
             memory = bench_jobs.Memory(device)
-            simulate(cfg, federations, device, bench_jobs.Marks(cfg.num_clients, lambda: None))
+            with bench_jobs.in_one_process():
+                simulate(cfg, federations, device, bench_jobs.Marks(cfg.num_clients, lambda: None))
         except Exception as error:
             line = explain(error)
             if line is None:

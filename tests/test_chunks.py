@@ -8,6 +8,10 @@ import torch
 
 import fgl_bench.planning
 import fgl_bench.run
+from fgl_bench.engine import workers
+from fgl_bench.engine.memory import Plan
+from fgl_bench.engine.workers import forks
+from fgl_bench.processes import end_with
 from fgl_bench.reporting.progress import RunProgress
 from tests.test_bench_speed import bench_jobs, bench_speed
 
@@ -29,6 +33,27 @@ def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
             for model in ("received", "trained"):
                 np.testing.assert_array_equal(whole.scores[model], chunked.scores[model])
             np.testing.assert_array_equal(whole.trips, chunked.trips)
+
+
+@pytest.mark.skipif(not forks(), reason="programs are threads here")
+def test_processes_side_by_side_give_the_numbers_of_threads(tmp_path, monkeypatch):
+    job = {
+        "algorithm": "fedgta", "dataset": "csbm_cora", "clients": 6, "seeds": [0, 1, 2], "rounds": 4, "device": "cpu",
+        "cache_dir": str(tmp_path), "changes": {**bench_speed.QUICK, "mixing_at": [12]},
+    }  # fmt: skip
+    cfg, device, _, federations = bench_jobs.prepared(job)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    parents, outcomes = [], []
+    monkeypatch.setattr(workers, "end_with", lambda parent: parents.append(parent) or end_with(parent))
+    for allowed in (True, False):
+        monkeypatch.setattr(workers, "forks", lambda allowed=allowed: allowed)
+        outcomes.append(fgl_bench.run.simulate(cfg, federations, device, RunProgress("test", 1, False), Plan(1, None, 3)))
+    assert len(parents) == 3
+    for one, other in zip(outcomes[0].histories, outcomes[1].histories, strict=True):
+        for model in ("received", "trained"):
+            np.testing.assert_array_equal(one.scores[model], other.scores[model])
+    np.testing.assert_array_equal(outcomes[0].mixing[12], outcomes[1].mixing[12])
 
 
 @pytest.mark.parametrize("model", ["sgc", "sign", "gamlp"])

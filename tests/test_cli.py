@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.cli import keys_of_swept_groups, options_first
+from fgl_bench.engine.workers import forks
 
 ROOT = Path(__file__).parents[1]
 TINY = ("dataset=csbm", "seeds=[0]", "trips=8", "num_clients=4", "progress=false")
@@ -159,6 +160,40 @@ def test_own_method_by_target_or_by_own_yaml_needs_no_change_of_the_package(tmp_
     assert command(tmp_path, "--config-dir", "own", "algorithm=toy", *TINY).returncode == 0
     assert len(list(tmp_path.glob("results/runs/csbm/metis-4/sync/toy/*/summary.json"))) == 2
     assert "algorithm.alpha is missing; Toy has alpha" in refused(tmp_path, "algorithm=fedavg", target)
+
+
+@pytest.mark.skipif(not forks(), reason="programs are threads here")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_processes_that_train_seeds_end_with_a_killed_run(tmp_path: Path, number: int) -> None:
+    line = [
+        sys.executable,
+        "-m",
+        "fgl_bench.cli",
+        "algorithm=fedavg",
+        *TINY[:2],
+        "num_clients=4",
+        "trips=4000000",
+        "seeds=[0,1]",
+        "threads=2",
+    ]
+    process = subprocess.Popen(line, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    children: list[str] = []
+    try:
+        for _ in range(600):
+            time.sleep(0.1)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+            if len(children) == 2:
+                break
+        process.send_signal(number)
+        process.wait(30)
+        for _ in range(100):
+            if not any(Path(f"/proc/{child}/stat").exists() for child in children):
+                break
+            time.sleep(0.1)
+    finally:
+        process.kill()
+    assert len(children) == 2 and not any(Path(f"/proc/{child}/stat").exists() for child in children)
+    assert not [path for path in tmp_path.rglob("runs/*") if path.is_file()]
 
 
 def test_interruption_says_what_was_kept_and_leaves_no_half_run(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench.config import resolve_budget
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.engine.memory import Plan, available_bytes, keep_freed_memory
-from fgl_bench.engine.workers import side_by_side
+from fgl_bench.engine.workers import Job, Progress, Report, side_by_side
 from fgl_bench.evaluation.history import History, Outcome, Point
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.groups import build, label
@@ -103,7 +102,7 @@ def prepare(cfg: DictConfig) -> list[Federation]:
 
 
 def simulate(
-    cfg: DictConfig, federations: Sequence[Federation], device: torch.device, progress: RunProgress, chunking: Plan | None = None
+    cfg: DictConfig, federations: Sequence[Federation], device: torch.device, progress: Progress, chunking: Plan | None = None
 ) -> Outcome:
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
     rounds, trips = resolve_budget(cfg)
@@ -114,11 +113,10 @@ def simulate(
     keep_freed_memory()
     parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
 
-    def job(number: int) -> Callable[[], Outcome]:
-        def simulate_part() -> Outcome:
-            part = parts[number]
+    def job(part: Sequence[Federation]) -> Job[Outcome]:
+        def simulate_part(report: Report) -> Outcome:
             sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
-            sim.progress = partial(progress, number)
+            sim.progress = report
             scenario.run(sim)
             log, course = sim.log.read(), sim.algorithm.course()
             histories = [
@@ -132,7 +130,7 @@ def simulate(
 
         return simulate_part
 
-    outcomes = side_by_side([job(number) for number in range(len(parts))], chunking.programs, chunking.threads, progress.cancel)
+    outcomes = side_by_side([job(part) for part in parts], chunking.programs, chunking.threads, progress)
     return Outcome(
         [history for outcome in outcomes for history in outcome.histories],
         {at: np.concatenate([outcome.mixing[at] for outcome in outcomes]) for at in outcomes[0].mixing},

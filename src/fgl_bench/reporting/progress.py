@@ -19,6 +19,8 @@ BAR_EVERY = 0.5
 class RunProgress(AbstractContextManager):
     """Counts client trips of all seeds; the accuracy is read only when it is shown, since reading waits for the device."""
 
+    pause = 0.05
+
     def __init__(self, title: str, total: int, shown: bool):
         self.title, self.total, self.cancelled = title, total, False
         self.counts: dict[int, int] = {}

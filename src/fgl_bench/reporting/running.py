@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
+from fgl_bench.processes import end_with, quoted
 from fgl_bench.reporting.plan import Cell, duration
-from fgl_bench.reporting.processes import end_with, quoted
 from fgl_bench.reporting.progress import Display
 from fgl_bench.reporting.store import is_complete
 from fgl_bench.reporting.work import Work
