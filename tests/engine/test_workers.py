@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -116,6 +117,11 @@ def test_jobs_of_several_threads_stay_in_this_process(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     assert side_by_side([lambda report: os.getpid() for _ in range(2)], 2, 4, Heard()) == [os.getpid()] * 2
+
+
+def test_processes_that_may_have_no_children_use_threads(processes, monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
+    assert side_by_side([lambda report: os.getpid() for _ in range(2)], 2, 1, Heard()) == [os.getpid()] * 2
 
 
 def test_a_failing_process_ends_the_others_and_its_error_says_where_it_came_from(processes, tmp_path):

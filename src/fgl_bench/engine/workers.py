@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -91,8 +92,8 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
 
 
 def forks() -> bool:
-    """Whether jobs may be forked processes."""
-    return sys.platform == "linux" and not torch.cuda.is_available()
+    """Whether jobs may be forked processes; children of a pool's process may not have any."""
+    return sys.platform == "linux" and not torch.cuda.is_available() and not multiprocessing.current_process().daemon
 
 
 def _together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
@@ -131,7 +132,9 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
         for number, job in enumerate(jobs):
             here, there = context.Pipe(duplex=False)
             workers.append(context.Process(target=_child, args=(job, there, progress.pause, end_with(os.getpid())), daemon=True))
-            workers[-1].start()
+            with warnings.catch_warnings():  # a child that uses neither their locks nor more threads does not miss the others
+                warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+                workers[-1].start()
             there.close()  # before the next fork: the end of its only holder must close the pipe
             waiting[here] = number
         while waiting:
