@@ -148,20 +148,23 @@ def test_a_method_without_a_yaml_is_planned_as_not_available(monkeypatch: pytest
     assert len(cells) == len(NARROW)
 
 
-def known(algorithm: str, dataset: str, seconds: float, seeds: int = 5, trips: int = 2000) -> dict:
-    total = {"total": trips}
-    return {"algorithm": algorithm, "dataset": dataset, "seconds": {"total": seconds}, "seeds": list(range(seeds)), "client_trips": total}
+def known(algorithm: str, dataset: str, seconds: float, seeds: int = 5, clients: int = 20) -> dict:
+    """A run of a hundred rounds."""
+    trips, counts = {"total": 100 * clients}, {"num_clients": clients, "seeds": list(range(seeds))}
+    return {"algorithm": algorithm, "dataset": dataset, "seconds": {"total": seconds}, "client_trips": trips, **counts}
 
 
-def test_costs_are_scaled_by_seeds_trips_method_and_dataset() -> None:
+def test_costs_are_scaled_by_seeds_rounds_method_and_dataset() -> None:
     paper = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (20, 40), "c": (30, 50)})
     costs = Costs(paper, [known("x", "a", 100), known("x", "b", 400), known("y", "a", 10)])
-    assert costs.seconds("x", "a", 5, 2000) == pytest.approx(100)
-    assert costs.seconds("x", "a", 1, 1000) == pytest.approx(10)
-    assert costs.seconds("y", "b", 5, 2000) == pytest.approx(40)  # as x: four times a
-    assert costs.seconds("y", "c", 5, 2000) == pytest.approx(40)  # by size: four times a
-    assert 10 < costs.seconds("z", "a", 5, 2000) < 100  # never run: an average method
-    assert Costs(paper, []).seconds("x", "a", 5, 2000) is None
+    assert costs.seconds("x", "a", 5, 100) == pytest.approx(100)
+    assert costs.seconds("x", "a", 1, 50) == pytest.approx(10)
+    assert costs.seconds("y", "b", 5, 100) == pytest.approx(40)  # as x: four times a
+    assert costs.seconds("y", "c", 5, 100) == pytest.approx(40)  # by size: four times a
+    assert 10 < costs.seconds("z", "a", 5, 100) < 100  # never run: an average method
+    assert Costs(paper, []).seconds("x", "a", 5, 100) is None
+    one, many = (Costs(paper, [known("x", "a", 100, clients=clients)]).seconds("x", "a", 5, 100) for clients in (1, 50))
+    assert one == many == pytest.approx(100)  # the graph is the same
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(None, "cost unknown"), (0.2, "about 1 s"), (200, "about 3 min"), (9000, "about 2.5 h")])

@@ -17,7 +17,7 @@ from fgl_bench.reporting.published import Printed, Published, read_published
 from fgl_bench.reporting.store import SCHEMA_VERSION
 from fgl_bench.reporting.tables import escape, write_table
 
-CONFIG = {"model": {"_target_": "fgl_bench.models.gcn.GCN"}, "seeds": [0, 1, 2, 3, 4], "trips": 2000, "rounds": 100}
+CONFIG = {"model": {"_target_": "fgl_bench.models.gcn.GCN"}, "seeds": [0, 1, 2, 3, 4], "num_clients": 20, "trips": 2000, "rounds": 100}
 ROWS = (Row("a", "Method A", "a", published="a"), Row("b", "Method B_2", "b"), Row("c", "Method C", "c", published="c"))
 ACCURACY = Table("3", "p/table3", "accuracy in %", "accuracy", columns(("cora", "pubmed")), ROWS)
 TRIPS = Table("7", "p/table7", "trips", "trips", columns(("cora",)), ROWS)
@@ -62,6 +62,7 @@ def result(row: str, dataset: str, received: list[float], trained: list[float], 
         "sparsity": "none",
         "seeds": list(range(len(received))),
         "test": test,
+        "num_clients": 20,
         "client_trips": {"total": 2000, "to_target": {"0.56": by_model}},
         "bytes": {"upload": 10, "download": 20},
         "virtual_time": 3.0,

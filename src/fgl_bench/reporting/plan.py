@@ -270,8 +270,9 @@ def in_order(paper: Paper, cells: Sequence[Cell]) -> list[Cell]:
 class Costs:
     """Guesses how long a run takes from the runs that were made.
 
-    Seconds per seed and trip are those of the method and backbone on the dataset; else on other datasets, scaled by what runs on
-    both tell, or by nodes and edges; a method that was never run is taken for an average one.
+    Seconds per seed and round (as many trips as there are clients, who share the graph however many they are) are those of the method
+    and backbone on the dataset; else on other datasets, scaled by what runs on both tell, or by nodes and edges; a method that was
+    never run is taken for an average one.
     """
 
     def __init__(self, paper: Paper, known: Iterable[Mapping]):
@@ -279,7 +280,7 @@ class Costs:
         self.sizes = paper.sizes
         self.rates: dict[tuple[str, str, str], list[float]] = {}
         for cell in known:
-            work = len(cell["seeds"]) * cell["client_trips"]["total"]
+            work = len(cell["seeds"]) * cell["client_trips"]["total"] / cell["num_clients"]
             if work and cell["seconds"]["total"] > 0:
                 kind = (cell["algorithm"], cell.get("model", "gcn"), cell["dataset"])
                 self.rates.setdefault(kind, []).append(cell["seconds"]["total"] / work)
@@ -289,15 +290,16 @@ class Costs:
         if not cell.digest:
             return None
         model = str(cell.config["model"]["_target_"]).split(".")[-2]
-        return self.seconds(cell.row.algorithm, cell.dataset, len(cell.config["seeds"]), cell.config["trips"], model)
+        rounds = cell.config["trips"] / cell.config["num_clients"]
+        return self.seconds(cell.row.algorithm, cell.dataset, len(cell.config["seeds"]), rounds, model)
 
-    def seconds(self, algorithm: str, dataset: str, seeds: int, trips: int, model: str = "gcn") -> float | None:
+    def seconds(self, algorithm: str, dataset: str, seeds: int, rounds: float, model: str = "gcn") -> float | None:
         """Seconds of a run, None where nothing was run."""
         near = [key for key in self.rates if key[0] == algorithm] or list(self.rates)
         near = [key for key in near if key[1] == model] or near
         near = [key for key in near if key[2] == dataset] or near
         guesses = [median(self.rates[key]) * self._ratio(key[2], dataset) for key in near]
-        return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * trips if guesses else None
+        return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * rounds if guesses else None
 
     def _ratio(self, known: str, wanted: str) -> float:
         """How much longer the dataset ``wanted`` takes than ``known``: by what ran on both, else by size."""
