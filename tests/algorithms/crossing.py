@@ -42,7 +42,7 @@ def everything(method, theta):
     """The top convolution of every training node after one fetch of everything, ``[slots, h]``, with the edges it took."""
     halo, layout = method.halo, method.setting.layout
     plan, views, seen = halo.plan(halo.slots, 2), layout.views(theta), {}
-    method._open_books()
+    method.moved.open()
     method._draw(views, plan, True, 0)
     method._fetch(views, plan, 0)
 

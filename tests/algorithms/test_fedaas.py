@@ -43,7 +43,7 @@ def test_equals_the_plain_loop(interval):
             found = recorded.named(recorded.trips[k][number][1])
             for name, value in expected.items():
                 torch.testing.assert_close(found[name], value, **TIGHT)
-    assert int(method.rows.sum()) == sum(loop.fetched)
+    assert int(method.moved.rows.sum()) == sum(loop.fetched)
 
 
 def test_fetched_once_and_without_sampling_it_is_the_forward_pass_on_the_whole_graph():
@@ -77,7 +77,7 @@ def test_fetched_once_and_without_sampling_it_is_the_forward_pass_on_the_whole_g
 def test_with_one_client_nothing_is_remote_and_nothing_travels_but_the_model():
     method = fedaas(interval=1)
     recorded = run([small_served(clients=1)], method)
-    assert method.halo.owner.size == 0 and not method.embedding_bytes().any()
+    assert method.halo.owner.size == 0 and not method.moved.client_bytes().any()
     up, down, _ = method.traffic().bytes
     assert (recorded.histories[0].upload[-1], recorded.histories[0].download[-1]) == (2 * up, 2 * down)
 
@@ -149,8 +149,8 @@ def test_bytes_are_a_hand_count():
     assert entries > owners // 2 > 0
     np.testing.assert_array_equal(history.upload, np.arange(4) * (2 * model + 8 * entries + 4 * 5 * owners))
     np.testing.assert_array_equal(history.download, np.arange(4) * (2 * model + 8 * entries + 4 * 5 * entries))
-    assert method.rows.shape == (2, 2) and int(method.rows.sum()) == 3 * entries
-    assert not method.rows.diagonal().any()
+    assert method.moved.rows.shape == (2, 2) and int(method.moved.rows.sum()) == 3 * entries
+    assert not method.moved.rows.diagonal().any()
 
 
 def test_fetching_for_the_batch_at_hand_alone_costs_a_share_of_the_rows():
@@ -159,7 +159,7 @@ def test_fetching_for_the_batch_at_hand_alone_costs_a_share_of_the_rows():
         for interval in (1, 4):
             method = fedaas(fanout=None, sampling="uniform", interval=interval, fetch=fetch)
             run([federation], method, rounds=4)
-            rows[fetch, interval] = int(method.rows.sum())
+            rows[fetch, interval] = int(method.moved.rows.sum())
     assert rows["batch", 1] == rows["interval", 1] >= rows["interval", 4] > 2.5 * rows["batch", 4] > 0
 
 
@@ -197,7 +197,7 @@ def test_synchronisations_of_a_round():
     for interval, expected in ((0, 0), (1, 4), (2, 2), (3, 2), (4, 1)):
         method = fedaas(interval=interval)
         run([small_served()], method, rounds=2)
-        assert [int(each) for each in np.concatenate(method.syncs)] == [expected] * 2
+        assert [int(each) for each in np.concatenate(method.moved.syncs)] == [expected] * 2
 
 
 @settings(max_examples=4, deadline=None)
@@ -345,7 +345,7 @@ def test_the_estimate_of_memory_covers_the_store_and_the_edges_that_are_kept():
     alone = dataclasses.replace(alone, cross_edges=alone.cross_edges[:, :0])
     method = run([federation], fedaas(), dtype="float32").sim.algorithm
     halo = method.halo
-    kept = [*method.store, *method.stamp, *method.chosen, method._number, method._pair]
+    kept = [*method.store, *method.stamp, *method.chosen, method._number, method.moved._pair]
     host = [halo.kind, halo.target, halo.source, halo.entry, halo.start, halo.degree, halo.holder, halo.owner, halo.slots]
     held = sum(each.nbytes for each in (*kept, *host)) + federation.num_features * 4 * halo.slots.size
     estimate = method.federation_bytes(federation, method.setting.model, 4)

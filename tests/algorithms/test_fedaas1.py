@@ -12,7 +12,7 @@ from tests.reference.cross_client import small_served
 def test_it_synchronises_before_every_batch_and_is_fedaas_at_interval_one():
     federation, method = small_served(), configured("fedaas1", fanout=3)
     recorded = run([federation], method)
-    assert [int(each) for each in np.concatenate(method.syncs)] == [KEYS["batches"]] * 2
+    assert [int(each) for each in np.concatenate(method.moved.syncs)] == [KEYS["batches"]] * 2
     assert_same_trips(recorded, run([federation], fedaas(fanout=3, interval=1)), fewest=8)
 
 
@@ -20,4 +20,4 @@ def test_it_samples_by_attention():
     method = configured("fedaas1")
     assert method.sampling == "attention" and method.scored
     few, many = (run([small_served()], configured("fedaas1", fanout=limit), rounds=1) for limit in (1, 1000))
-    assert few.sim.algorithm.rows.sum() < many.sim.algorithm.rows.sum()
+    assert few.sim.algorithm.moved.rows.sum() < many.sim.algorithm.moved.rows.sum()

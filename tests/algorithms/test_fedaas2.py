@@ -13,7 +13,7 @@ def test_it_scores_nothing_and_takes_every_neighbour():
     assert not method.scored
     unlimited = fedaas(fanout=1000, sampling="uniform", interval=4, adaptive=True)
     assert_same_trips(recorded, run([federation], unlimited), fewest=8)
-    assert int(method.rows.sum()) == int(unlimited.rows.sum())
+    assert int(method.moved.rows.sum()) == int(unlimited.moved.rows.sum())
 
 
 def test_the_interval_follows_the_loss_as_fedaas_does():

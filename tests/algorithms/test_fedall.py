@@ -12,7 +12,7 @@ from tests.reference.cross_client import small_served
 def test_it_is_fedaas2_that_synchronises_before_every_batch():
     federation, method = small_served(), configured("fedall")
     recorded = run([federation], method)
-    assert [int(each) for each in np.concatenate(method.syncs)] == [KEYS["batches"]] * 2
+    assert [int(each) for each in np.concatenate(method.moved.syncs)] == [KEYS["batches"]] * 2
     assert_same_trips(recorded, run([federation], configured("fedaas2", interval=1, adaptive=False)), fewest=8)
 
 
@@ -21,5 +21,5 @@ def test_nobody_sends_more():
     for name in ("fedall", "fedaas", "fedaas1", "fedaas2", "fedlocal"):
         method = configured(name, **({"fanout": 2} if name in ("fedaas", "fedaas1") else {}))
         run([federation], method)
-        rows[name] = int(method.rows.sum())
+        rows[name] = int(method.moved.rows.sum())
     assert rows["fedall"] == max(rows.values()) > rows["fedaas1"] > rows["fedlocal"] == 0

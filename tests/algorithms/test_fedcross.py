@@ -41,7 +41,7 @@ def test_every_batch_fetches_what_it_draws_and_nothing_else():
     method = fedcross(fanout_remote=1)
     run([small_served()], method, rounds=1)
     nodes = len(method.halo.slots)
-    assert 0 < int(method.rows.sum()) <= nodes and method.syncs[0].tolist() == [4]
+    assert 0 < int(method.moved.rows.sum()) <= nodes and method.moved.syncs[0].tolist() == [4]
 
 
 def test_a_limit_below_one_is_refused():

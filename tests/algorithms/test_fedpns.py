@@ -44,4 +44,4 @@ def test_it_fetches_in_half_of_the_batches():
     every, second = fedpns(interval=1, fanout=None), fedpns(fanout=None)
     for method in (every, second):
         run([small_served()], method, rounds=1)
-    assert second.syncs[0].tolist() == [2] and 0 < int(second.rows.sum()) < int(every.rows.sum())
+    assert second.moved.syncs[0].tolist() == [2] and 0 < int(second.moved.rows.sum()) < int(every.moved.rows.sum())

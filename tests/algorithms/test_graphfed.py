@@ -75,7 +75,7 @@ def test_clients_receive_their_own_averages_and_the_edge_lists_travel_once():
     torch.testing.assert_close(received, method.weights[0] @ trained)
     assert not torch.allclose(received[0], received[1])
     model = 4 * recorded.sim.setting.layout.count
-    embeddings = method.embedding_bytes()[0].sum((0, 1))
+    embeddings = method.moved.client_bytes()[0].sum((0, 1))
     history = recorded.histories[0]
     assert history.upload[0] == 0 and history.upload[1] == 4 * model + embeddings[0] + 16 * federation.cross_edges.shape[1]
     assert history.download[1] == 4 * model + embeddings[1]

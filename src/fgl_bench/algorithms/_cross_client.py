@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms._moved import Moved
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.data.federation import Federation
@@ -134,17 +135,11 @@ class CrossClient(FedAvg):
         replica = self.halo.target // self.halo.nodes
         first = np.searchsorted(replica, np.arange(self.halo.size))
         self._number = self.halo.put(np.arange(replica.size) - first[replica])
-        clients = setting.num_clients
-        self._pair = self.halo.put(self.halo.holder * clients + self.halo.owner // self.halo.nodes % clients)
         # On a CPU the numbers are at hand, and steps are laid out over the edges that they use. Dropout draws by place in the layout.
         self._narrow = device.type == "cpu" and not setting.model.drops
         self.epochs = 0
         self._training = np.concatenate([client.train for client in batch.clients])
-        # So far: [B, C] rows that a client was sent by another one, and their bytes.
-        self.rows, self.bytes = (torch.zeros(self.halo.size, clients, dtype=torch.int64, device=device) for _ in range(2))
-        # Of every round: [B, 2] bytes that a client sent and received besides the model, [S] synchronisations.
-        self.moved: list[Tensor] = []
-        self.syncs: list[np.ndarray] = []
+        self.moved = Moved(self.halo, len(setting.seeds), setting.num_clients)
         self.seconds = 0.0
 
     def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
@@ -161,7 +156,7 @@ class CrossClient(FedAvg):
 
     def train(self, trainer: Trainer, trips: Trips) -> None:
         begin, halo = time.perf_counter(), self.halo
-        self._open_books()
+        self.moved.open()
         # By slot of its seed: how far it is to the next synchronisation.
         interval = np.repeat(np.array(self.intervals()), halo.nodes * self.setting.num_clients)[halo.slots]
         for _ in range(trainer.local_epochs):
@@ -171,11 +166,6 @@ class CrossClient(FedAvg):
             self.epochs += 1
         self._current(trainer, trips)
         self.seconds += time.perf_counter() - begin
-
-    def _open_books(self) -> None:
-        """New counts for a round."""
-        self.moved.append(torch.zeros(self.halo.size, 2, dtype=torch.int64, device=self.halo.device))
-        self.syncs.append(np.zeros(len(self.setting.seeds), dtype=np.int64))
 
     def _cut(self) -> np.ndarray:
         """The mini-batch of each of ``halo.slots`` in this epoch, training nodes shuffled and cut evenly; -1 for other nodes."""
@@ -229,7 +219,7 @@ class CrossClient(FedAvg):
             if fetch:
                 self._fetch(views, draw, step)
         first = np.searchsorted(slots, np.arange(len(self.setting.seeds)) * self.setting.num_clients * self.halo.nodes)
-        self.syncs[-1] += now[first]
+        self.moved.syncs[-1] += now[first]
 
     @torch.no_grad()
     def _draw(self, views: dict[str, Tensor], plan: Plan, remote: bool, step: int) -> None:
@@ -266,17 +256,7 @@ class CrossClient(FedAvg):
             self.stamp[number - 1][held] = torch.where(asked, step, self.stamp[number - 1][held])
             sent = torch.zeros(owners.size, dtype=torch.int64, device=held.device)
             sent.scatter_reduce_(0, self.halo.put(inverse), asked.long(), "amax")
-            self._count(entries, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
-
-    def _count(self, held: np.ndarray, asked: Tensor, owners: np.ndarray, sent: Tensor, size: int) -> None:
-        """Ids to the server and on to the owners, rows of ``size`` bytes to the server and on to those who asked."""
-        halo, moved = self.halo, self.moved[-1]
-        holder, owner = halo.put(halo.holder[held]), halo.put(halo.owner[held] // halo.nodes)
-        pair = self._pair[halo.put(held)]
-        self.rows.view(-1).index_add_(0, pair, asked)
-        self.bytes.view(-1).index_add_(0, pair, (8 + size) * asked)
-        moved[:, 0].index_add_(0, holder, 8 * asked).index_add_(0, halo.put(owners // halo.nodes), size * sent)
-        moved[:, 1].index_add_(0, owner, 8 * asked).index_add_(0, holder, size * asked)
+            self.moved.count(entries, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
 
     def _asked(self, number: int, level: Level) -> Tensor:
         """``[R]`` bool, the entries behind the chosen edges of ``level``."""
@@ -337,40 +317,25 @@ class CrossClient(FedAvg):
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         up, down, _ = self.traffic().bytes
-        sums = self.embedding_bytes()[:rounds].sum((0, 2))
+        sums = self.moved.client_bytes()[:rounds].sum((0, 2))
         return [(trips * up + int(sent), trips * down + int(received)) for sent, received in sums]
-
-    def embedding_bytes(self) -> np.ndarray:
-        """Bytes that every client has sent and received in every round besides models, ``[rounds, S, C, 2]``."""
-        shape = (-1, len(self.setting.seeds), self.setting.num_clients, 2)
-        return torch.stack(self.moved).cpu().numpy().reshape(shape) if self.moved else np.zeros((0, *shape[1:]), dtype=np.int64)
 
     def exchanged(self) -> np.ndarray | None:
         """Bytes by edge of the client graph; ids go the other way and are counted with the rows that answer them."""
-        return self.bytes.cpu().numpy().reshape(len(self.setting.seeds), -1, self.setting.num_clients) if self.moved else None
+        clients = self.setting.num_clients
+        return self.moved.bytes.cpu().numpy().reshape(-1, clients, clients) if self.moved.by_round else None
 
     def costs(self) -> dict[str, list[float]]:
         """By seed: rows fetched, bytes of the embeddings, synchronisations, seconds on the wire and measured seconds of computing."""
-        if not self.moved:
+        course, seeds = self.course(), len(self.setting.seeds)
+        if not course:
             return {}
-        seeds = len(self.setting.seeds)
         return {
-            "rows": self.rows.view(seeds, -1).sum(1).tolist(),
-            **{name: spent[:, -1].tolist() for name, spent in self.course().items()},
+            "rows": self.moved.rows.view(seeds, -1).sum(1).tolist(),
+            **{name: spent[:, -1].tolist() for name, spent in course.items()},
             "computation_seconds": [self.seconds / seeds] * seeds,
         }
 
     def course(self) -> dict[str, np.ndarray]:
-        if not self.moved:
-            return {}
-        moved, syncs = self.embedding_bytes(), np.stack(self.syncs)
         up, down, _ = self.traffic().bytes
-        busiest = (moved.sum(3) + up + down).max(2)
-        wire = busiest * 8e-6 / self.link_mbps + 2 * self.link_seconds * (1 + syncs)
-        each = {
-            "embedding_upload": moved[..., 0].sum(2),
-            "embedding_download": moved[..., 1].sum(2),
-            "synchronisations": syncs,
-            "communication_seconds": wire,
-        }
-        return {name: spent.cumsum(0).T for name, spent in each.items()}
+        return self.moved.course(up + down, self.link_mbps, self.link_seconds) if self.moved.by_round else {}
