@@ -98,15 +98,16 @@ def _sums(values: Tensor, starts: Tensor) -> Tensor:
     return _row_sums(values.mT.clone(memory_format=torch.contiguous_format), starts).mT
 
 
-def _bags(index: Tensor, rows: Tensor, starts: Tensor, weights: Tensor) -> Tensor:
-    """``sum_e weights[h, e] rows[index[e], h]`` over consecutive edges: ``[n, H, d]`` rows to ``[H, len(starts) - 1, d]``."""
+def _bags(edges: Edges, by_source: bool, rows: Tensor, weights: Tensor) -> Tensor:
+    """``sum_e weights[h, e] rows[end of e, h]`` over the edges into every target (out of every source): ``[n, H, d]`` to ``[H, r, d]``.
+
+    Args:
+        weights: ``[H, E]``, by source in ``edges.order``.
+    """
     heads, count = weights.shape
+    index, ends = edges.bags(by_source, heads, interleaved=True)
     if not count:
-        return rows.new_zeros(heads, starts.numel() - 1, rows.shape[2])
-    lead = torch.arange(heads, device=index.device)[:, None]
-    narrow = torch.int32 if max(rows.shape[0] * heads, weights.numel()) < 2**31 else torch.int64
-    index = (index * heads + lead).flatten().to(narrow)
-    ends = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_full((1,), heads * count)]).to(narrow)
+        return rows.new_zeros(heads, (ends.numel() - 1) // heads, rows.shape[2])
     out = F.embedding_bag(index, rows.flatten(0, 1), ends, mode="sum", per_sample_weights=weights.flatten(), include_last_offset=True)
     return out.view(heads, -1, rows.shape[2])
 
@@ -135,7 +136,7 @@ class _Attend(torch.autograd.Function):
         alpha = softmax(scores, edges, targets)
         weights = alpha if keep is None else alpha * keep
         rows = values.unflatten(1, (heads, -1))
-        out = _bags(edges.source, rows.contiguous(), edges.into, weights)
+        out = _bags(edges, False, rows.contiguous(), weights)
         ctx.edges, ctx.heads, ctx.keep, ctx.out = edges, heads, keep, out
         ctx.save_for_backward(values, alpha, weights)
         return _node_major(out)
@@ -144,8 +145,7 @@ class _Attend(torch.autograd.Function):
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (values, alpha, weights), edges, out = ctx.saved_tensors, ctx.edges, ctx.out
         rows = gradient.unflatten(1, (ctx.heads, -1)).contiguous()
-        order = edges.order
-        back = _bags(edges.target.index_select(0, order), rows, edges.out_of, weights.index_select(1, order))
+        back = _bags(edges, True, rows, weights.index_select(1, edges.order))
         by_head = rows.transpose(0, 1).contiguous()
         each = edges.dots(by_head, values.unflatten(1, (ctx.heads, -1)).transpose(0, 1).contiguous())
         each = each if ctx.keep is None else each * ctx.keep

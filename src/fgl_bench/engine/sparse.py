@@ -136,7 +136,7 @@ class Edges:
     bounds: np.ndarray
     _pieces: dict[tuple[bool, int], list[tuple[slice, slice]]] = field(default_factory=dict)
     _parts: dict[int, list[tuple[slice, Edges]]] = field(default_factory=dict)
-    _bags: dict[tuple[bool, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _bags: dict[tuple[bool, int, bool], tuple[Tensor, Tensor]] = field(default_factory=dict)
     _pairs: dict[bool, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def dots(self, a: Tensor, rows: Tensor) -> Tensor:
@@ -169,12 +169,16 @@ class Edges:
                 self._parts[most].append((slice(first, last), part))
         return self._parts[most]
 
-    def bags(self, by_source: bool, copies: int) -> tuple[Tensor, Tensor]:
-        """Bags over ``[copies * nodes]`` rows, for ``embedding_bag``: indices and starts (with the last end); found once.
+    def bags(self, by_source: bool, copies: int, *, interleaved: bool = False) -> tuple[Tensor, Tensor]:
+        """Bags over so many copies of the nodes' rows, for ``embedding_bag``: indices and starts (with the last end); found once.
 
         One bag is the edges into a target, its rows their sources; by source, the edges out of one, in ``order``, and their targets.
+
+        Args:
+            interleaved: the copies of a node's row lie side by side (``[nodes * copies]``), else copy after copy (``[copies * nodes]``);
+                bags come copy after copy either way.
         """
-        key = (by_source, copies)
+        key = (by_source, copies, interleaved)
         if key not in self._bags:
             index, starts, rows = self.source, self.into, self.out_of.numel() - 1
             if by_source:
@@ -183,7 +187,8 @@ class Edges:
             narrow = torch.int32 if copies * max(rows, count) < 2**31 else torch.int64
             lead = torch.arange(copies, device=index.device)[:, None]
             ends = torch.cat([(starts[:-1] + lead * count).flatten(), starts.new_full((1,), copies * count)])
-            self._bags[key] = (index + lead * rows).flatten().to(narrow), ends.to(narrow)
+            index = index * copies + lead if interleaved else index + lead * rows
+            self._bags[key] = index.flatten().to(narrow), ends.to(narrow)
         return self._bags[key]
 
     def pairs(self, by_source: bool) -> tuple[Tensor, Tensor]:
