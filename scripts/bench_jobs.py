@@ -69,7 +69,7 @@ class Memory:
     """How far resident memory (on a GPU: the device's) rises above what it is now."""
 
     def __init__(self, device):
-        from fgl_bench.engine.memory import return_freed_memory
+        from fgl_bench.allocator import return_freed_memory
 
         self.device = device
         if device.type == "cuda":

@@ -14,6 +14,8 @@ import warnings
 
 import bench_jobs
 
+from fgl_bench.allocator import restart
+
 
 def main(arguments: list[str]) -> int:
     """Print the parts of the prediction, and the prediction beside what was measured; 2 where the arguments are refused."""
@@ -51,4 +53,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    restart()  # as the command line
     sys.exit(main(sys.argv[1:]))

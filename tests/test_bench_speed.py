@@ -124,9 +124,19 @@ LARGER = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl", *LARGER])
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory can be reset on Linux only")
-def test_memory_is_predicted_within_a_fifth(job, algorithm):
-    options = LARGER.get(algorithm, {})
+def test_memory_of_methods_is_predicted_within_a_fifth(job, algorithm):
+    predicted_within_a_fifth(job, algorithm, LARGER.get(algorithm, {}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gcn_linear", "graphsage", "gat", "gin", "gamlp", "chebnet"])
+def test_memory_of_backbones_is_predicted_within_a_fifth(job, model):
+    predicted_within_a_fifth(job, "fedavg", {"model": model})
+
+
+def predicted_within_a_fifth(job, algorithm, options):
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("peak memory can be reset on Linux only")
     sizes = {"dataset.num_nodes": 4000, "dataset.num_edges": 12_000, "dataset.num_features": 500 if options else 3000}
     job = {**job, "kind": "engine", "algorithm": algorithm, "clients": 20, "seeds": [0], "rounds": 8, "repeats": 1}
     job["changes"] = sizes | options

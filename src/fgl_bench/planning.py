@@ -38,12 +38,12 @@ def needed(cfg: DictConfig, federations: Sequence[Federation], device: torch.dev
     """The memory that one seed needs with this backbone."""
     method: Algorithm = build(cfg.algorithm)
     model, first = method.backbone(model), federations[0]
-    layout, widths = model.layout(first.num_features, first.num_classes), model.activations(first.num_features, first.num_classes)
+    layout, activations = model.layout(first.num_features, first.num_classes), model.activations(first.num_features, first.num_classes)
     stacks, copies = build(cfg.scenario).keeps(cfg.participation, method)
     stacks += method.stacks + (2 if method.trains else 0)  # Adam's two moments
     itemsize, operators = DTYPES[cfg.dtype].itemsize, model.operators + method.operators
     held = DTYPES[cfg.feature_dtype or cfg.dtype].itemsize
-    need = seed_bytes(federations, layout, widths, stacks, itemsize, device, operators, copies, model.copies(), held)
+    need = seed_bytes(federations, layout, activations, stacks, itemsize, device, operators, copies, model.copies(), held, method.divides)
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
     kept, working = method.node_bytes(nodes, first.num_features, first.num_classes, itemsize)
     whole = max(method.federation_bytes(federation, model, itemsize) for federation in federations)
@@ -55,5 +55,5 @@ def chunks(cfg: DictConfig, federations: Sequence[Federation], device: torch.dev
     model = network(cfg, federations, device)
     need, first = needed(cfg, federations, device, model), federations[0]
     model = build(cfg.algorithm).backbone(model)
-    layout, widths = model.layout(first.num_features, first.num_classes), model.activations(first.num_features, first.num_classes)
-    return need, plan(federations, layout, widths, need, device, budget(cfg, device), cfg.seeds_per_chunk)
+    layout, widest = model.layout(first.num_features, first.num_classes), model.activations(first.num_features, first.num_classes).passing
+    return need, plan(federations, layout, widest, need, device, budget(cfg, device), cfg.seeds_per_chunk)

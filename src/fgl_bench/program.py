@@ -73,7 +73,7 @@ def simulation(
     )
     check_labels(algorithm, federations[0])
     algorithm.prepare(setting)
-    initial = algorithm.initialise(initial_models(model, layout, seeds, clients).to(device, dtype).contiguous())
+    initial = algorithm.initialise(initial_models(model, layout, seeds, clients, dtype).to(device))
     streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
     trainer = (Trainer if server is None else partial(ServedTrainer, server, weights))(
         algorithm,
@@ -108,12 +108,12 @@ def simulation(
     )
 
 
-def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int], clients: int) -> Tensor:
-    """The common initial model of every seed, ``[B, P]`` float64."""
+def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int], clients: int, dtype: torch.dtype) -> Tensor:
+    """The common initial model of every seed, ``[B, P]``."""
     rows = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(derive_seed(seed, "initial"))
-        rows.append(layout.pack(model.initialise(layout, generator)).expand(clients, -1))
+        rows.append(layout.pack(model.initialise(layout, generator)).to(dtype).expand(clients, -1))
     return torch.cat(rows)
 
 

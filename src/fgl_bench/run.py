@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from fgl_bench.allocator import keep_freed_memory
 from fgl_bench.config import resolve_budget
 from fgl_bench.data.federation import Federation, build_federations
-from fgl_bench.engine.memory import Plan, available_bytes, keep_freed_memory
+from fgl_bench.engine.memory import Plan, available_bytes
 from fgl_bench.engine.workers import Job, Progress, Report, side_by_side
 from fgl_bench.evaluation.history import History, Outcome, Point
 from fgl_bench.evaluation.metrics import scored_nodes

@@ -11,7 +11,7 @@ import torch
 import fgl_bench.planning
 import fgl_bench.run
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.memory import graph_bytes, loaded_bytes, seed_bytes
+from fgl_bench.engine.memory import Activations, graph_bytes, loaded_bytes, seed_bytes
 from fgl_bench.engine.propagation import Hops, identity
 from fgl_bench.engine.spectral import mean_terms
 from fgl_bench.models.gamlp import GAMLP
@@ -92,7 +92,7 @@ def test_half_the_bytes_are_predicted_for_dense_features_and_none_for_sparse_one
     sparse = [replace(client, features=client.features.multiply(client.features > 1).tocsr()) for client in sparse]
     assert graph_bytes(sparse, 1, 4, CPU) == graph_bytes(sparse, 1, 4, CPU, 2)
     layout = MODELS["sign"].layout(FEATURES, CLASSES)
-    full, half = (seed_bytes([federation(clients)], layout, [8], 4, 4, CPU, derived=3, held=held) for held in (None, 2))
+    full, half = (seed_bytes([federation(clients)], layout, Activations(8, 8), 4, 4, CPU, derived=3, held=held) for held in (None, 2))
     assert full.derived == 2 * half.derived == 4 * batch.derived(Hops(identity(2))).values.numel()
     assert loaded_bytes(clients, 1, 3, 4, 4) - loaded_bytes(clients, 1, 3, 4, 2) == 30 * FEATURES * 2 * 3
 

@@ -13,20 +13,20 @@ from fgl_bench.data.graph import Federation
 from fgl_bench.data.served import Served
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.memory import Need, activation_bytes, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
+from fgl_bench.engine.memory import Activations, Need, activation_bytes, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
 from fgl_bench.engine.propagation import Hops, identity
 from tests.engine.graphs import federation, make_client
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 LAYOUT = ParameterLayout({"w": (5, 4), "v": (4, 3)}, inputs=("w",))
-WIDTHS, STACKS, ITEM, CLIENTS, NODES = [4, 3], 7, 4, 3, 9
+ACTIVATIONS, STACKS, ITEM, CLIENTS, NODES = Activations(kept=30, passing=4), 7, 4, 3, 9
 FEDERATIONS = [federation([make_client(4), make_client(NODES), make_client(2)], seed=s) for s in range(5)]
-NEED = seed_bytes(FEDERATIONS, LAYOUT, WIDTHS, STACKS, ITEM, CPU)
+NEED = seed_bytes(FEDERATIONS, LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU)
 SEED = NEED.program(1)
 
 
 def planned(budget, device=GPU, seeds=None):
-    return plan(FEDERATIONS, LAYOUT, WIDTHS, NEED, device, budget, seeds)
+    return plan(FEDERATIONS, LAYOUT, ACTIVATIONS.passing, NEED, device, budget, seeds)
 
 
 def together(chunking):
@@ -36,9 +36,13 @@ def together(chunking):
 
 def test_sizes_worked_out_by_hand():
     assert model_bytes(LAYOUT, 8, ITEM) == 8 * 32 * 4  # eight stacks of 32 scalars of four bytes
-    assert activation_bytes(NODES, WIDTHS, ITEM) == 9 * 7 * 28  # nine nodes, seven units, 28 bytes each
-    assert NEED == Need(CLIENTS, 7 * 32 * 4, 32 * 4 + 9 * 7 * 28, NEED.graphs)
+    assert activation_bytes(NODES, ACTIVATIONS, ITEM) == 9 * (24 + 26) * 4  # nine nodes, of each 0.8 times 30 and 6.5 times 4 scalars
+    assert NEED == Need(CLIENTS, 7 * 32 * 4, 32 * 4 + 9 * 50 * 4, NEED.graphs, making=NEED.making)
+    assert 0 < NEED.making <= NEED.graphs / 2
     assert Need(3, 10, 100, 1000).program(2) == 2 * (3 * 10 + 3 * 100 + 1000)
+    assert Need(3, 10, 100, 1000, making=500).program(2) == 2 * (3 * 10 + 500 + 1000), (
+        "what graphs are made with is gone when training begins"
+    )
     assert Need(3, 10, 100, 1000).program(1, 2) == 3 * 10 + 2 * 100 + 2 * 1000, "chunks have their graphs once more"
 
 
@@ -75,9 +79,9 @@ def test_hops_made_beforehand_are_as_large_as_estimated_and_chunks_are_views(siz
     batch, hops = Batch(clients, torch.float32, CPU), Hops(identity(3))
     whole = batch.derived(hops)
     assert sum(tensors(whole, {}).values()) == len(sizes) * max(sizes) * 4 * 400 * 4
-    need = seed_bytes([federation(clients)], LAYOUT, WIDTHS, STACKS, ITEM, CPU, copies=2, derived=4)
+    need = seed_bytes([federation(clients)], LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU, copies=2, derived=4)
     assert need.derived == 3 * whole.values.numel() * 4
-    assert need.program(1) - seed_bytes([federation(clients)], LAYOUT, WIDTHS, STACKS, ITEM, CPU, copies=2).program(1) == need.derived
+    assert need.program(1) - seed_bytes([federation(clients)], LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU, copies=2).program(1) == need.derived
     part = batch.select([1]).derived(hops)
     assert part.values.untyped_storage().data_ptr() == whole.values.untyped_storage().data_ptr()
 
@@ -100,7 +104,7 @@ def test_seeds_are_parted_first_then_clients():
     lean = Need(CLIENTS, 10, 100, 5)  # 335 bytes a seed; in chunks 40 and 100 for each client at once
 
     def chunk(budget):
-        return plan(FEDERATIONS, LAYOUT, WIDTHS, lean, GPU, budget, None)
+        return plan(FEDERATIONS, LAYOUT, ACTIVATIONS.passing, lean, GPU, budget, None)
 
     assert [(chunk(b).seeds, chunk(b).replicas) for b in (335, 334, 240, 239, 140)] == [(1, None), (1, 2), (1, 2), (1, 1), (1, 1)]
     assert (planned(1).seeds, planned(1).replicas) == (1, 1), "a single client is the smallest program there is"
@@ -133,7 +137,7 @@ def test_the_default_budget_is_a_part_of_the_machine():
 def test_a_servers_whole_graph_is_counted_once_a_seed():
     bare, whole = federation([make_client(7), make_client(5, seed=1)]), make_client(40, seed=2)
     parts = {field.name: getattr(bare, field.name) for field in fields(Federation)}
-    need = seed_bytes([Served(**parts, server=whole)], LAYOUT, WIDTHS, STACKS, ITEM, CPU)
-    alone = seed_bytes([bare], LAYOUT, WIDTHS, STACKS, ITEM, CPU)
+    need = seed_bytes([Served(**parts, server=whole)], LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU)
+    alone = seed_bytes([bare], LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU)
     assert need.whole > graph_bytes([whole], 1, ITEM, CPU)
     assert need.program(2, 1) - alone.program(2, 1) == 2 * need.whole

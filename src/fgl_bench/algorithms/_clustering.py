@@ -48,7 +48,7 @@ class ClusteredAveraging(Algorithm):
         shared: ``all`` parameters are averaged and compared, or those of convolutions only (``conv``).
     """
 
-    stacks: ClassVar[int] = 4  # the updates of this round, the last known ones, and these in double precision
+    stacks: ClassVar[int] = 3  # the updates of this round, the last known ones, and what of these is in double precision
 
     eps1: float
     eps2: float

@@ -113,6 +113,10 @@ class CrossClient(FedAvg):
 
     # ---- set-up
 
+    @property
+    def divides(self) -> int:
+        return self.batches
+
     def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
         return halo_bytes(federation.observed, federation.cross_edges, convolutions(model).widths, itemsize)
 

@@ -15,7 +15,7 @@ from fgl_bench.algorithms.base import Setting, Stage
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.topology import propagate
 from fgl_bench.engine.batch import Batch, gcn_operator
-from fgl_bench.engine.memory import activation_bytes
+from fgl_bench.engine.memory import Activations, activation_bytes
 from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.training import LocalStep
 from fgl_bench.errors import UserError, check_ranges
@@ -73,10 +73,10 @@ class AdaFGL(FedAvg):
     def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         layout, smoothed = head_layout(self.hops, self.width, num_features, num_classes), smooths(self.hops, nodes, num_features)
         kept = HEAD_ROWS * layout.size + nodes * ((self.hops + 1) * num_features if smoothed else nodes)
-        # Four first layers, with PReLU and dropout; what products with S are made of is held with its gradient only, 8 bytes of 28.
-        factors = 0 if smoothed else (1 + 3 * (self.hops + 1)) * self.width * 2 // 7
-        widths = [4 * self.width, factors, *(depth * self.width for depth in DEPTH.values())]
-        step = itemsize * layout.size + activation_bytes(nodes, widths, itemsize)
+        # Four first layers and those of the heads, with PReLU and dropout; what products with S are made of and its gradient.
+        factors = 0 if smoothed else 1 + 3 * (self.hops + 1)
+        units = (6 * (4 + sum(DEPTH.values())) + 2 * factors) * self.width
+        step = itemsize * layout.size + activation_bytes(nodes, Activations(units, self.width), itemsize)
         pairs = 3 * itemsize * nodes**2  # while the propagation is made
         return itemsize * kept + (nodes**2 if self.beta else 0), max(step, pairs)
 

@@ -68,6 +68,11 @@ class Algorithm:
         """Bytes per replica, for n padded nodes, that the method keeps, and that its reports take at their peak (for the estimate)."""
         return 0, 0
 
+    @property
+    def divides(self) -> int:
+        """Mini-batches that the method's own training divides a client's nodes into (likewise)."""
+        return 1
+
     def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
         """Bytes that the method holds of one whole federation, beside what it holds per replica (for the estimate)."""
         return 0

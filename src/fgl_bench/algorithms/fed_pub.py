@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
@@ -67,6 +68,12 @@ class FedPub(Algorithm):
 
     def backbone(self, model: Backbone) -> Backbone:
         return Masked(model, self.sparsity, self.masks == "trained")
+
+    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
+        # Matrices with masks on, pruned and not, of every client (each half of its parameters); the proxy graph.
+        layout = model.layout(federation.num_features, federation.num_classes)
+        proxy = self.blocks * self.block_nodes * federation.num_features
+        return (federation.num_clients * layout.size + proxy) * itemsize
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

@@ -38,7 +38,7 @@ class FedDC(Algorithm):
         weighting: clients of a round count alike (``uniform``) or by size (``samples``).
     """
 
-    stacks: ClassVar[int] = 6  # drifts, states, corrections, the two reports, the sum of gradients
+    stacks: ClassVar[int] = 12  # drifts, states, corrections, two reports as sent and as kept, the sum of gradients, what makes them
 
     alpha: float
     scaling: Literal["size", "none"]
@@ -73,8 +73,9 @@ class FedDC(Algorithm):
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         batch = trips.batch
-        linear = of_replicas(self.correction, batch) - of_replicas(self._alpha, batch) * of_replicas(self.drifts, batch)
-        state = CONTROLS[self.control](self, trips) - linear
+        # In place, for the rows are long: the mean gradient less what was linear in the objective, correction - alpha drift.
+        linear = (of_replicas(self._alpha, batch) * of_replicas(self.drifts, batch)).neg_().add_(of_replicas(self.correction, batch))
+        state = linear.neg_().add_(CONTROLS[self.control](self, trips))
         return {"state": keep_unable(state, self.states, batch), "moved": trips.trained - trips.received}
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:

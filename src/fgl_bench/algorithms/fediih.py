@@ -16,6 +16,7 @@ from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.layout import ParameterLayout, uniform
+from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.mixing import Blockwise, normalise
 from fgl_bench.engine.noise import normal
 from fgl_bench.engine.sparse import BlockSparse
@@ -178,9 +179,10 @@ class Inference(Around):
                 made[name] = uniform(shape, self.inner.width, generator)
         return made
 
-    def activations(self, num_features: int, num_classes: int) -> list[int]:
-        extra = [self.inner.factors * self.inner.width] * 4 if self.centred else []  # without the bound nothing differentiates them
-        return [*super().activations(num_features, num_classes), *extra]
+    def activations(self, num_features: int, num_classes: int) -> Activations:
+        kept, passing = super().activations(num_features, num_classes)
+        extra = 28 * self.inner.factors * self.inner.width if self.centred else 0  # without the bound nothing differentiates them
+        return Activations(kept + extra, passing)
 
 
 def elbo_terms(mean: Tensor, spread: Tensor, noise: Tensor, centres: Tensor, common: Tensor, batch: Batch) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.memory import Activations, activation_bytes
 from fgl_bench.engine.mixing import Mixing, alone, normalise
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.training import LocalStep, Trips
@@ -116,8 +117,11 @@ class FedSagePlus(Composed):
         nodes, features = max(client.num_nodes for client in federation.observed), federation.num_features
         each = nodes * self.max_neighbours * features
         together = min(federation.num_clients, max(1, GROUP // each))
-        # Of the generated features also the hyperbolic tangent's argument and three gradients; of a generator its gradient, twice.
-        return together * (5 * each + 2 * self.generator(features).size) * itemsize
+        kept, passing = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout).activations(features, self.latent)
+        layers = Activations(kept + 4 * sum(self.gen_hidden), max(passing, *self.gen_hidden))
+        # Of the generated features also the hyperbolic tangent's argument and their gradients; of a generator its gradient.
+        generated = (9 * each // 2 + self.generator(features).size) * itemsize
+        return together * (generated + activation_bytes(nodes, layers, itemsize))
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

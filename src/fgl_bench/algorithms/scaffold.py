@@ -33,7 +33,7 @@ class Scaffold(Algorithm):
         weighting: clients of a round count alike (``uniform``, the paper) or by size (``samples``).
     """
 
-    stacks: ClassVar[int] = 4  # variates, corrections, the reported variates, the sum of gradients
+    stacks: ClassVar[int] = 6  # variates, corrections, variates as reported and as kept, the sum of gradients and with corrections
 
     server_lr: float
     control: Literal["mean_gradient", "option_ii_literal"]

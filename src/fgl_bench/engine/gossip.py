@@ -7,6 +7,9 @@ from torch import Tensor
 
 from fgl_bench.engine.mixing import normalise
 
+# Parameters of which a CPU makes a copy in float64 at a time: whole rows would be the largest tensors of a run.
+COLUMNS = 1 << 14
+
 
 def itself(heard: Tensor) -> Tensor:
     """``[C, C]`` bool: everybody and only itself."""
@@ -47,8 +50,9 @@ def product(matrix: Tensor, models: Tensor) -> Tensor:
     if models.is_cuda:
         return torch.bmm(matrix.double(), models.double()).to(models.dtype)
     out = models.new_empty(len(models), matrix.shape[1], models.shape[2])
-    for result, rows, each in zip(out, matrix.double(), models, strict=True):  # one seed's copy in float64 at a time
-        result.copy_(rows @ each.double())
+    for result, rows, each in zip(out, matrix.double(), models, strict=True):
+        for into, columns in zip(result.split(COLUMNS, 1), each.split(COLUMNS, 1), strict=True):
+            into.copy_(rows @ columns.double())
     return out
 
 

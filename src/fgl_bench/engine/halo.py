@@ -276,7 +276,7 @@ def halo_bytes(clients: Sequence[ClientGraph], cross_edges: np.ndarray, widths: 
     # Ends, kind, entry and number of an edge and what is chosen; a plan has its ends, both orders, number, entry and two flags.
     per_edge = 5 * 8 + len(widths) + 2 * (5 * 8 + 2)
     # A row, its age, holder, owner and pair; while it is used, beside the others and multiplied, with gradients.
-    per_entry = sum(width * itemsize + 8 for width in widths) + 24 + 4 * max(widths, default=0) * itemsize
+    per_entry = sum(width * itemsize + 8 for width in widths) + 24 + 2 * max(widths, default=0) * itemsize
     return features + edges * per_edge + entries * per_entry + 32 * count * largest
 
 

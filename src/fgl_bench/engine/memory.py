@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -30,6 +30,23 @@ class Plan:
     threads: int = 1
 
 
+class Activations(NamedTuple):
+    """What one training step holds of every node, in scalars.
+
+    Attributes:
+        kept: until the backward pass has used it: of a hidden unit what is activated, its activation, the mask and the product of both.
+        passing: the widest result of an operation.
+    """
+
+    kept: int
+    passing: int
+
+
+# What a step takes of memory for a scalar that is kept, and for one of the widest result (which has copies, gradients and holes
+# around it that no other block fits). Measured, see docs/memory.md.
+KEPT, PASSING = 0.8, 6.5
+
+
 @dataclass(frozen=True)
 class Need:
     """What one seed takes, in bytes.
@@ -41,6 +58,7 @@ class Need:
         graphs: features, operators, labels and masks of all C clients; of clients on disk labels and masks, the rest is in ``step``.
         derived: dense features made beforehand of all C clients, of which chunks are views.
         whole: what is not divided among clients: the graph that a server holds and one forward pass on it, what a method adds.
+        making: what is there besides only while graphs are made, before anything is trained.
     """
 
     clients: int
@@ -49,6 +67,7 @@ class Need:
     graphs: int
     derived: int = 0
     whole: int = 0
+    making: int = 0
 
     def program(self, seeds: int, replicas: int | None = None) -> int:
         """Bytes of ``seeds`` seeds in one program that trains ``replicas`` at once (None: all).
@@ -57,7 +76,7 @@ class Need:
         """
         kept = seeds * (self.clients * self.kept + self.graphs + self.derived + self.whole)
         if replicas is None:
-            return kept + seeds * self.clients * self.step
+            return kept + seeds * max(self.clients * self.step, self.making)
         return kept + seeds * self.graphs + replicas * self.step
 
 
@@ -66,9 +85,9 @@ def model_bytes(layout: ParameterLayout, stacks: int, itemsize: int) -> int:
     return stacks * layout.size * itemsize
 
 
-def activation_bytes(nodes: int, widths: Sequence[int], itemsize: int) -> int:
+def activation_bytes(nodes: int, activations: Activations, itemsize: int) -> int:
     """Bytes per replica of one training step's activations, their gradients and dropout masks, for n padded nodes."""
-    return nodes * sum(widths) * (6 * itemsize + 4)
+    return int(nodes * (KEPT * activations.kept + PASSING * activations.passing) * itemsize)
 
 
 def sparse_bytes(entries: int, blocks: int, rows: int, columns: int, itemsize: int) -> int:
@@ -112,7 +131,7 @@ def loaded_bytes(clients: Sequence[ClientGraph], operators: int, derived: int, i
 def seed_bytes(
     federations: Sequence[Federation],
     layout: ParameterLayout,
-    widths: Sequence[int],
+    activations: Activations,
     stacks: int,
     itemsize: int,
     device: torch.device,
@@ -120,21 +139,24 @@ def seed_bytes(
     copies: int = 0,
     derived: int = 0,
     held: int | None = None,
+    batches: int = 1,
 ) -> Need:
     """What the largest of the seeds takes.
 
     Args:
-        widths: units per node of every layer's activations.
+        activations: of one step of the backbone.
         stacks: flat rows per replica that stay: models of the scenario, moments, the method's own.
         operators: n x n matrices that the backbone and the method multiply with.
         copies: of the graphs that are kept besides, cut out for subsets of the clients.
         derived: dense ``[n, F]`` matrices made of every client's features beforehand.
         held: bytes of their scalars and of dense features'; None means ``itemsize``.
+        batches: mini-batches that a client's nodes are divided into, of which a step computes one.
     """
     held = held or itemsize
     clients = federations[0].num_clients
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
     sizes: dict[int, int] = {}
+    made = 0
     sets, on_disk = 1, federations[0].observed[0].folder is not None
     for federation in federations:
         each = {id(g): g for g in (federation.observed, federation.clients)}.values()
@@ -142,46 +164,24 @@ def seed_bytes(
         for graphs in each:
             taken = label_bytes(graphs, itemsize) if on_disk else graph_bytes(graphs, operators, itemsize, device, held)
             sizes[federation.seed] = sizes.get(federation.seed, 0) + taken
+            made = max(made, taken if on_disk else graph_bytes(graphs, 1, itemsize, device, held))
     dense = sets * clients * nodes * derived * federations[0].num_features * held
-    step = model_bytes(layout, 1, itemsize) + activation_bytes(nodes, widths, itemsize)
+    step = model_bytes(layout, 1, itemsize) + activation_bytes(-(-nodes // batches), activations, itemsize)
     if on_disk:
         step += max(loaded_bytes(federation.observed, operators, derived, itemsize, held) for federation in federations)
         dense = 0
     served = [federation.server for federation in federations if isinstance(federation, Served)]
+    on_server = [graph_bytes([g], operators, itemsize, device, held) for g in served]
+    forward = (g.num_nodes * (activations.kept // 4 + activations.passing) * itemsize for g in served)
     return Need(
         clients,
         kept=model_bytes(layout, stacks, itemsize),
         step=step,
         graphs=(1 + copies) * max(sizes.values()),
         derived=(1 + copies) * dense,
-        whole=max((graph_bytes([g], operators, itemsize, device, held) + g.num_nodes * sum(widths) * itemsize for g in served), default=0),
+        whole=max(map(sum, zip(on_server, forward, strict=True)), default=0),
+        making=(made + max(on_server, default=0)) // 2,
     )
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc's allocator to keep what is freed (elsewhere: nothing).
-
-    By default it returns every large gradient to the system and faults the same pages in again at the next step, which costs a
-    quarter of a step at Physics' size.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):
-        return
-    trim_threshold, mmap_max = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
-    mallopt(trim_threshold, 2**31 - 1)
-    mallopt(mmap_max, 0)
-
-
-def return_freed_memory() -> None:
-    """Give what :func:`keep_freed_memory` kept back to the system (glibc; elsewhere: nothing).
-
-    Every thread keeps its own, so that what ended programs have freed is out of reach of those that follow in other threads.
-    """
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError, TypeError):
-        return
 
 
 def available_bytes(device: torch.device) -> int:
@@ -195,7 +195,7 @@ def available_bytes(device: torch.device) -> int:
 def plan(
     federations: Sequence[Federation],
     layout: ParameterLayout,
-    widths: Sequence[int],
+    widest: int,
     need: Need,
     device: torch.device,
     budget: int,
@@ -209,7 +209,7 @@ def plan(
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
     seeds = seeds_per_chunk or (1 if device.type == "cpu" else max(1, budget // need.program(1)))
     seeds = min(seeds, len(federations))
-    elements = seeds * clients * max(layout.size, nodes * max(widths))
+    elements = seeds * clients * max(layout.size, nodes * widest)
     threads = torch.get_num_threads() if elements >= WIDE else 1
     if need.program(seeds) <= budget:
         cores = torch.get_num_threads()

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from fgl_bench.engine.memory import return_freed_memory
+from fgl_bench.allocator import return_freed_memory
 from fgl_bench.errors import UserError
 from fgl_bench.processes import end_with
 

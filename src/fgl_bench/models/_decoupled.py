@@ -83,9 +83,6 @@ class Decoupled(Backbone):
     def first_of(self, parameters: Parameters, part: Part) -> Tensor:
         return self.first(parameters, part) if self.made(part) else super().first_of(parameters, part)
 
-    def activations(self, num_features: int, num_classes: int) -> list[int]:
-        return [*super().activations(num_features, num_classes), self.columns(num_classes).inputs]
-
     def copies(self) -> int:
         return self.hops_made().copies if self.propagation == "precomputed" else 0
 

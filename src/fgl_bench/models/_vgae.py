@@ -14,6 +14,7 @@ from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.linear import affine, linear
+from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.spectral import training_labels
 from fgl_bench.models.base import Around, Backbone, Output, Parameters, Spectral
 
@@ -105,5 +106,6 @@ class LabelAware(Around):
         mean, log_variance = affine(hidden, parameters, "posterior").chunk(2, -1)
         return Posterior(mean, log_variance.clamp(max=LARGEST))
 
-    def activations(self, num_features: int, num_classes: int) -> list[int]:
-        return [*super().activations(num_features, num_classes), *[self.latent] * 6]
+    def activations(self, num_features: int, num_classes: int) -> Activations:
+        kept, passing = super().activations(num_features, num_classes)
+        return Activations(2 * kept + 12 * self.latent, passing)  # the trunk twice

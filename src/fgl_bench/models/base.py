@@ -12,6 +12,7 @@ from torch import Tensor
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout, glorot
+from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.minibatch import Part
 
 Parameters = Mapping[str, Tensor]
@@ -33,10 +34,12 @@ class Backbone:
     Class attributes:
         needs_neighbours: whether a node's logits need its neighbours at run time, so that ``batch_nodes`` makes no sense.
         beside: layers that are not of the chain from the features to the logits, such as those that weigh hops.
+        held: scalars that a training step keeps of a hidden unit: what is activated, its activation, the mask, their product.
     """
 
     needs_neighbours: ClassVar[bool] = True
     beside: ClassVar[tuple[str, ...]] = ()
+    held: ClassVar[int] = 4
 
     @property
     def drops(self) -> bool:
@@ -82,9 +85,10 @@ class Backbone:
 
     # ---- memory
 
-    def activations(self, num_features: int, num_classes: int) -> list[int]:
-        """Widths per node of the activations of one training step, for the estimate of memory."""
-        return [shape[-1] for shape in self.layout(num_features, num_classes).shapes.values()]
+    def activations(self, num_features: int, num_classes: int) -> Activations:
+        """What one training step holds of every node, for the estimate of memory; here from the widths of the matrices."""
+        widths = [shape[-1] for shape in self.layout(num_features, num_classes).shapes.values() if len(shape) > 1]
+        return Activations((self.held if self.drops else self.held - 2) * sum(widths), max(widths))
 
     @property
     def operators(self) -> int:
@@ -168,7 +172,7 @@ class Around(Backbone):
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         return self.inner.forward(parameters, batch, first, dropout)
 
-    def activations(self, num_features: int, num_classes: int) -> list[int]:
+    def activations(self, num_features: int, num_classes: int) -> Activations:
         return self.inner.activations(num_features, num_classes)
 
     def copies(self) -> int:

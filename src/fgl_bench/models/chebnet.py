@@ -12,6 +12,7 @@ from torch import Tensor
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.linear import linear
+from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.spectral import chebyshev_filter, chebyshev_terms, mean_terms
 from fgl_bench.models.base import Output, Parameters, Spectral
@@ -56,6 +57,11 @@ class ChebNet(Spectral):
         if self.scalar:
             shapes[self.coefficients] = (self.orders,)
         return ParameterLayout(shapes, inputs=("conv0.weight",))
+
+    def activations(self, num_features: int, num_classes: int) -> Activations:
+        kept, passing = super().activations(num_features, num_classes)
+        times = 1 if self.scalar else self.orders
+        return Activations(kept // times, passing // times * (times + 1) // 2)  # the recurrence sums as it goes
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Every W_k Glorot-uniform as PyG draws them, zero biases, equal coefficients."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import affine
+from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.routing import route, unit
 from fgl_bench.models.base import Backbone, Output, Parameters
 
@@ -76,7 +77,7 @@ class DisenGCN(Backbone):
     def operators(self) -> int:
         return 1 + self.factors
 
-    def activations(self, num_features: int, num_classes: int) -> list[int]:
+    def activations(self, num_features: int, num_classes: int) -> Activations:
         hidden = self.factors * self.width
-        routed = self.layers * self.iterations * hidden // 7  # of an iteration only its result is held, not seven times that
-        return [hidden] * (1 + self.layers) + [routed, num_classes]
+        routed = self.layers * self.iterations  # of an iteration its result is kept
+        return Activations((self.held * (1 + self.layers) + routed) * hidden, hidden)

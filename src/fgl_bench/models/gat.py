@@ -16,6 +16,7 @@ from fgl_bench.engine.batch import Batch, looped_operator
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, glorot, like_linear, uniform
 from fgl_bench.engine.linear import affine, linear
+from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.models.base import Backbone, Output, Parameters, hidden_widths
 
@@ -68,8 +69,13 @@ class GAT(Backbone):
 
     @property
     def operators(self) -> int:
-        # The edges' three indices, and per head what softmax and dropout keep of every edge.
-        return 2 + max(self.heads, self.output_heads)
+        # The edges' three indices, and per head what scores, softmax and dropout keep of every edge, with gradients.
+        return 2 + 2 * max(self.heads, self.output_heads)
+
+    def activations(self, num_features: int, num_classes: int) -> Activations:
+        # What is attended to is kept besides, in v2 also what attends.
+        widths, sides = [*self._widths, self.output_heads * num_classes], 1 if self.version == "v1" else 2
+        return Activations((4 + sides) * sum(widths), sides * max(widths))
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         conv = [(self.heads, width // self.heads, width) for width in self._widths]

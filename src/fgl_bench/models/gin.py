@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ class GIN(FirstHop):
     """
 
     hop = adjacency
+    held: ClassVar[int] = 6  # centred and normalised besides
 
     hidden: int | list[int]
     layers: int

@@ -15,6 +15,7 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.filtering import combined, filtered
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import linear
+from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.spectral import UniBasis, signal_basis
 from fgl_bench.models.base import Output, Parameters, Spectral
 
@@ -74,8 +75,9 @@ class UniFilter(Spectral):
     def copies(self) -> int:
         return self.build.copies * 5 // 4  # the rows of training nodes lie beside, see engine.filtering
 
-    def activations(self, num_features: int, num_classes: int) -> list[int]:
-        return [*super().activations(num_features, num_classes), num_features // 2]  # Z, its gradient, what is cut out of them
+    def activations(self, num_features: int, num_classes: int) -> Activations:
+        kept, passing = super().activations(num_features, num_classes)
+        return Activations(kept, max(passing, num_features // 2))  # Z, its gradient, what is cut out of them
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         widths = [num_features, *[self.hidden] * (self.layers - 1), num_classes]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
+from fgl_bench.allocator import environment
 from fgl_bench.processes import end_with, quoted
 from fgl_bench.reporting.plan import Cell, duration
 from fgl_bench.reporting.progress import Display
@@ -121,7 +122,7 @@ class Runs:
         line += [f"{key}={quoted(value)}" for key, value in self.where.items() if value is not None]
         log = tempfile.TemporaryFile("w+", encoding="utf-8")
         dying = end_with(os.getpid()) if sys.platform == "linux" else None
-        process = subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, preexec_fn=dying)
+        process = subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=environment(), preexec_fn=dying)
         return Job(work, cell, process, log, time.monotonic())
 
     def finish(self, job: Job, display: Display) -> None:

@@ -44,8 +44,9 @@ class Decentralized(Rounds):
     edge_chance: float
     link_failure: float
 
-    def stacks(self, participation: float, method: Algorithm) -> int:
-        return super().stacks(participation, method) + 1  # what an exchange makes
+    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
+        rows, copies = super().keeps(participation, method)
+        return rows + 2, copies  # what an exchange makes, and the hole that what it replaces leaves
 
     def run(self, sim: Simulation) -> None:
         """As :meth:`Rounds.run`.
