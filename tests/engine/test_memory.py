@@ -36,8 +36,8 @@ def together(chunking):
 
 def test_sizes_worked_out_by_hand():
     assert model_bytes(LAYOUT, 8, ITEM) == 8 * 32 * 4  # eight stacks of 32 scalars of four bytes
-    assert activation_bytes(NODES, ACTIVATIONS, ITEM) == 9 * (24 + 26) * 4  # nine nodes, of each 0.8 times 30 and 6.5 times 4 scalars
-    assert NEED == Need(CLIENTS, 7 * 32 * 4, 32 * 4 + 9 * 50 * 4, NEED.graphs, making=NEED.making)
+    assert activation_bytes(NODES, ACTIVATIONS, ITEM) == 9 * (24 + 24) * 4  # nine nodes, of each 0.8 times 30 and 6 times 4 scalars
+    assert NEED == Need(CLIENTS, 7 * 32 * 4, 32 * 4 + 9 * 48 * 4, NEED.graphs, making=NEED.making)
     assert 0 < NEED.making <= NEED.graphs / 2
     assert Need(3, 10, 100, 1000).program(2) == 2 * (3 * 10 + 3 * 100 + 1000)
     assert Need(3, 10, 100, 1000, making=500).program(2) == 2 * (3 * 10 + 500 + 1000), (

@@ -64,7 +64,7 @@ class GBP(Decoupled):
 
     def activations(self, num_features: int, num_classes: int) -> Activations:
         kept, passing = super().activations(num_features, num_classes)
-        return Activations(kept, passing * 3 // 2)  # a hop, its term and the sum so far
+        return Activations(kept, 2 * passing)  # a hop beside the sum so far
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         return xavier(layout, generator, {})
