@@ -37,9 +37,10 @@ def together(chunking):
 def test_sizes_worked_out_by_hand():
     assert model_bytes(LAYOUT, 8, ITEM) == 8 * 32 * 4  # eight stacks of 32 scalars of four bytes
     assert activation_bytes(NODES, ACTIVATIONS, ITEM) == 9 * (24 + 24) * 4  # nine nodes, of each 0.8 times 30 and 6 times 4 scalars
-    assert NEED == Need(CLIENTS, 7 * 32 * 4, 32 * 4 + 9 * 48 * 4, NEED.graphs, making=NEED.making)
+    assert NEED == Need(CLIENTS, 7 * 32 * 4, 32 * 4 + 9 * 48 * 4, NEED.graphs, making=NEED.making, row=32 * 4)
     assert 0 < NEED.making <= NEED.graphs / 2
     assert Need(3, 10, 100, 1000).program(2) == 2 * (3 * 10 + 3 * 100 + 1000)
+    assert Need(3, 10, 100, 1000, row=7).program(2) == 2 * (3 * 17 + 3 * 100 + 1000), "of several seeds an average is no view"
     assert Need(3, 10, 100, 1000, making=500).program(2) == 2 * (3 * 10 + 500 + 1000), (
         "what graphs are made with is gone when training begins"
     )
@@ -94,12 +95,12 @@ def test_seeds_with_one_partition_share_what_is_made_beforehand():
 
 
 def test_everything_at_once_where_it_fits():
-    assert planned(5 * SEED) == planned(10**12)
-    assert (planned(5 * SEED).seeds, planned(5 * SEED).replicas) == (5, None)
+    assert planned(NEED.program(5)) == planned(10**12)
+    assert (planned(NEED.program(5)).seeds, planned(NEED.program(5)).replicas) == (5, None)
 
 
 def test_seeds_are_parted_first_then_clients():
-    assert (planned(5 * SEED - 1).seeds, planned(5 * SEED - 1).replicas) == (4, None)
+    assert (planned(NEED.program(5) - 1).seeds, planned(NEED.program(5) - 1).replicas) == (4, None)
     assert (planned(SEED).seeds, planned(SEED).replicas) == (1, None)
     lean = Need(CLIENTS, 10, 100, 5)  # 335 bytes a seed; in chunks 40 and 100 for each client at once
 

@@ -101,7 +101,7 @@ class DFedSST(Algorithm):
 
     def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         pairs = nodes * min(nodes, self.landmarks)
-        return 2 * pairs, 14 * pairs  # distances; a refresh holds them in single precision too, masked and transposed
+        return 2 * pairs, 10 * pairs  # distances; a refresh holds them in single precision too, masked and transposed
 
     def _landmarks(self, nodes: int, seed: int, client: int) -> np.ndarray:
         if nodes <= self.landmarks:

@@ -59,6 +59,7 @@ class Need:
         derived: dense features made beforehand of all C clients, of which chunks are views.
         whole: what is not divided among clients: the graph that a server holds and one forward pass on it, what a method adds.
         making: what is there besides only while graphs are made, before anything is trained.
+        row: one flat row of a replica. Of one seed an average is a view for all clients, of several seeds in one program it is not.
     """
 
     clients: int
@@ -68,13 +69,15 @@ class Need:
     derived: int = 0
     whole: int = 0
     making: int = 0
+    row: int = 0
 
     def program(self, seeds: int, replicas: int | None = None) -> int:
         """Bytes of ``seeds`` seeds in one program that trains ``replicas`` at once (None: all).
 
         Chunks hold their graphs once more: a chunk is cut out once and comes again every round.
         """
-        kept = seeds * (self.clients * self.kept + self.graphs + self.derived + self.whole)
+        rows = self.kept + (self.row if seeds > 1 else 0)
+        kept = seeds * (self.clients * rows + self.graphs + self.derived + self.whole)
         if replicas is None:
             return kept + seeds * max(self.clients * self.step, self.making)
         return kept + seeds * self.graphs + replicas * self.step
@@ -181,6 +184,7 @@ def seed_bytes(
         derived=(1 + copies) * dense,
         whole=max(map(sum, zip(on_server, forward, strict=True)), default=0),
         making=(made + max(on_server, default=0)) // 2,
+        row=model_bytes(layout, 1, itemsize),
     )
 
 
@@ -207,8 +211,8 @@ def plan(
     """
     clients = need.clients
     nodes = max(client.num_nodes for federation in federations for client in federation.clients)
-    seeds = seeds_per_chunk or (1 if device.type == "cpu" else max(1, budget // need.program(1)))
-    seeds = min(seeds, len(federations))
+    fitting = (count for count in range(len(federations), 1, -1) if need.program(count) <= budget)
+    seeds = min(seeds_per_chunk or (1 if device.type == "cpu" else next(fitting, 1)), len(federations))
     elements = seeds * clients * max(layout.size, nodes * widest)
     threads = torch.get_num_threads() if elements >= WIDE else 1
     if need.program(seeds) <= budget:
