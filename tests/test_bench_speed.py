@@ -117,6 +117,7 @@ def test_a_failing_side_ends_the_suite_with_one_line():
 # Methods with networks of their own, and what makes their every phase come in eight rounds.
 LARGER = {
     "adafgl": {"algorithm.federated_rounds": 4},
+    "fed_pub": {"model": "gcn_linear"},
     "fediih": {"model": "disengcn", "model.factors": 4, "model.width": 64},
     "fedsage_plus": {"model": "graphsage", "algorithm.gen_rounds": 2},
 }

@@ -28,7 +28,8 @@ def network(cfg: DictConfig, federations: Sequence[Federation], device: torch.de
     rounds, _ = resolve_budget(cfg)
 
     def fits(model: Backbone) -> bool:
-        return needed(cfg, federations, device, model).program(1, 1) <= budget(cfg, device)
+        need = needed(cfg, federations, device, model)
+        return min(need.program(1), need.program(1, 1)) <= budget(cfg, device)  # a chunk has its graph once more
 
     first, steps = federations[0], rounds * cfg.local_epochs
     return build(cfg.model).settle(first.observed, first.num_classes, device, steps, cfg.batch_nodes, fits)

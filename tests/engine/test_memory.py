@@ -135,6 +135,12 @@ def test_the_default_budget_is_a_part_of_the_machine():
     assert 0 < available_bytes(CPU) < 2**50
 
 
+def test_of_a_method_that_divides_the_nodes_a_step_computes_one_part():
+    parts = seed_bytes(FEDERATIONS, LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU, batches=4)
+    assert parts.step - model_bytes(LAYOUT, 1, ITEM) == activation_bytes(3, ACTIVATIONS, ITEM), "nine nodes, three of them at most"
+    assert replace(parts, step=NEED.step) == NEED
+
+
 def test_a_servers_whole_graph_is_counted_once_a_seed():
     bare, whole = federation([make_client(7), make_client(5, seed=1)]), make_client(40, seed=2)
     parts = {field.name: getattr(bare, field.name) for field in fields(Federation)}

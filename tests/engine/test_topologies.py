@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.engine.gossip import metropolis, product, pushed, sized, uniform
+from fgl_bench.engine.gossip import COLUMNS, metropolis, product, pushed, sized, uniform
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.errors import UserError
 
@@ -110,6 +110,13 @@ def test_mixing_alone_brings_clients_together_at_the_rate_of_the_second_singular
         distance.append((models - mean).norm().item())
         assert distance[-1] <= rate * distance[-2] * (1 + 1e-9) + 1e-12
     assert rate < 1 and all(b < a or a < 1e-12 for a, b in zip(distance, distance[1:], strict=False))
+
+
+def test_long_rows_are_mixed_in_columns_as_at_once():
+    draw = torch.Generator().manual_seed(0)
+    matrix, models = torch.rand(2, 3, 3, generator=draw), torch.randn(2, 3, 2 * COLUMNS + 5, generator=draw)
+    expected = (matrix.double() @ models.double()).float()
+    torch.testing.assert_close(product(matrix, models), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_mixing_in_single_precision_keeps_constants():
