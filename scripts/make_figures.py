@@ -1,9 +1,9 @@
-"""Draw a paper's figures from the run directories that reproduce_tables.py left.
+"""Draw a paper's figures from the run directories and cells that reproduce_tables.py left.
 
     python scripts/make_figures.py --paper fedsa_gcl
 
-Lines and heatmaps whose runs are not there are left out, and a figure without any is not drawn; label distributions need nothing
-but the data sets, ranks and bytes nothing but the cells.
+Methods that were not run are left out. Where a run is gone, its cell has what it kept of curves and matrices; a figure that a stored
+result kept nothing for is not drawn. Label distributions need nothing but the data sets, ranks and bytes nothing but the cells.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.reporting.cells import compact, dumped, read_cells
-from fgl_bench.reporting.pictures import MOST_POINTS, curve, label_counts, matrices, packed, thinned, unpacked
+from fgl_bench.reporting.pictures import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked
 from fgl_bench.reporting.store import SCHEMA_VERSION, config_hash
 
 WHAT = {"lr": 0.01}
@@ -27,6 +27,17 @@ def test_thinning_keeps_both_ends_and_few_points(points):
     assert len(kept) == min(points, MOST_POINTS) or points > MOST_POINTS
 
 
+def test_thinning_can_be_left_out():
+    assert thinned(5000, None).tolist() == list(range(5000))
+
+
+def test_a_band_is_the_t_interval_over_seeds():
+    mean, half = band(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    assert mean.tolist() == [2.0, 5.0]
+    assert half == pytest.approx([12.7062, 0.0], abs=1e-3)  # s = sqrt(2), t(0.975, 1) = 12.7062
+    assert band(np.array([[1.0, 2.0]]))[1].tolist() == [0.0, 0.0]
+
+
 def test_a_curve_is_mean_and_half_width_over_the_seeds(tmp_path):
     lines = ["seed,trip,test_received,test_trained"]
     lines += [f"{seed},{trip},{0.5 + seed / 10},{0.6}" for seed in (0, 2) for trip in (0, 20)]
@@ -39,6 +50,15 @@ def test_a_curve_is_mean_and_half_width_over_the_seeds(tmp_path):
 def test_a_curve_of_one_seed_has_no_band(tmp_path):
     (tmp_path / "history.csv").write_text("seed,trip,test_received,test_trained\n0,0,0.1,0.2\n0,5,0.3,0.4\n")
     assert curve(tmp_path / "history.csv") == {"trips": [0, 5], "received": [0.1, 0.3], "trained": [0.2, 0.4]}
+
+
+def test_a_curve_has_what_was_spent_and_no_column_with_gaps(tmp_path):
+    lines = ["seed,trip,round,test_received,test_trained,test_received_macro_f1,test_received_loss,upload_bytes,download_bytes"]
+    lines += ["0,0,0,0.1,0.1,0.2,,0,0", "0,5,1,,0.4,0.2,1.5,8,2", "0,9,2,0.3,0.5,0.4,1.25,16,4"]
+    (tmp_path / "history.csv").write_text("\n".join(lines))
+    assert curve(tmp_path / "history.csv") == {
+        "trips": [0, 9], "received": [0.1, 0.3], "trained": [0.1, 0.5], "received_macro_f1": [0.2, 0.4], "round": [0, 2], "bytes": [0, 20],
+    }  # fmt: skip
 
 
 def test_matrices_come_back_to_within_half_a_step(tmp_path):

@@ -6,10 +6,14 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
 from omegaconf import OmegaConf
 
-from fgl_bench.reporting.drawings.base import Sources
+from fgl_bench.reporting.cells import write_cell
+from fgl_bench.reporting.drawings.base import Sources, is_curve, lines
 from fgl_bench.reporting.papers.dfed_sst import PAPER
+from fgl_bench.reporting.pictures import packed
 from fgl_bench.reporting.plan import columns
 from fgl_bench.reporting.store import SCHEMA_VERSION, config_hash
 
@@ -32,3 +36,46 @@ def test_a_run_is_found_by_its_hash_and_by_a_configuration_that_lacks_newer_keys
         (folder / "config.yaml").write_text(OmegaConf.to_yaml(config), encoding="utf-8")
         (folder / "history.csv").write_text("seed\n", encoding="utf-8")
         assert sources.runs(table.key) == ({place: folder} if counts else {})
+
+
+KEPT = {"trips": [0, 5], "received": [0.1, 0.25], "trained": [0.3, 0.5]}
+
+
+def test_what_the_cells_kept_is_found_and_the_run_comes_first(tmp_path: Path) -> None:
+    table = dataclasses.replace(PAPER.tables[0], columns=columns(("cora",)), rows=PAPER.tables[0].rows[:2])
+    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cora",), tmp_path, None)
+    first, second = sources.planned([table.key])
+    matrices = {"mixing": {"40": packed(np.array([[0.0, 1.0], [0.5, np.nan]]))}}
+    for cell, kept in ((first, {"curve": KEPT, "matrices": matrices}), (second, {"curve": {"trips": [0]}, "matrices": 3})):
+        names = {"dataset": "cora", "split": "metis", "sparsity": "none", "algorithm": cell.row.algorithm}
+        found = {"schema_version": SCHEMA_VERSION, "config_hash": cell.digest, "config": cell.config, "test": {}, **names, **kept}
+        write_cell(tmp_path / "cells" / PAPER.name, found)
+    here, there = ((table.key, row.key, "cora") for row in table.rows)
+    assert sources.curves(table.key) == {here: KEPT, there: {}}, "the second's is damaged"
+    [found, nothing] = sources.matrices("mixing", table.key).values()
+    np.testing.assert_array_equal(found[40], [[0.0, 1.0], [0.5, np.nan]])
+    assert nothing == {} == sources.matrices("similarity", table.key)[here]
+
+    folder = tmp_path / "runs" / first.folder
+    folder.mkdir(parents=True)
+    summary = {"schema_version": SCHEMA_VERSION, "config_hash": folder.name, "config": first.config, "test": {}}
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    (folder / "config.yaml").write_text(OmegaConf.to_yaml(first.config), encoding="utf-8")
+    (folder / "history.csv").write_text("seed,trip,test_received,test_trained\n0,0,0.5,0.5\n", encoding="utf-8")
+    assert sources.curves(table.key)[here] == {"trips": [0], "received": [0.5], "trained": [0.5]}
+    assert sources.matrices("mixing", table.key)[here] == {}
+
+
+def test_a_figure_that_would_lack_a_stored_method_is_left_out_and_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    places = {"A": ("1", "a", "cora"), "B": ("1", "b", "cora"), "C": ("1", "c", "cora")}
+    assert lines("figure1", places, {places["A"]: KEPT, places["B"]: KEPT}) == {"A": KEPT, "B": KEPT}, "C was not run"
+    assert not capsys.readouterr().err
+    assert lines("figure1", places, {places["A"]: KEPT, places["B"]: {}}) == {}
+    assert capsys.readouterr().err == "left out: figure1: the stored results of B are without it; repeat the runs with overwrite=true\n"
+
+
+def test_only_a_curve_is_one() -> None:
+    assert is_curve(KEPT)
+    for damaged in (None, [], {}, {**KEPT, "trips": [0]}, {**KEPT, "received": "ab"}, {**KEPT, "trained": [0.1, None]}, {"trips": [0, 1]}):
+        assert not is_curve(damaged)
+    assert not is_curve(dict.fromkeys(KEPT, []))

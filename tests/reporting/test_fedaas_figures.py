@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,14 @@ from omegaconf import OmegaConf
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import courses
-from fgl_bench.reporting.cells import compact
+from fgl_bench.reporting.cells import compact, write_cell
 from fgl_bench.reporting.courses import Panel
 from fgl_bench.reporting.drawings.base import Sources
 from fgl_bench.reporting.drawings.fedaas import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, draw, drawn
+from fgl_bench.reporting.figures import line
 from fgl_bench.reporting.measures import common, cost, spent
 from fgl_bench.reporting.papers.fedaas import PAPER, SWEPT
-from fgl_bench.reporting.pictures import records
+from fgl_bench.reporting.pictures import curve, records
 from fgl_bench.reporting.plan import Cell, Composer, located, plan
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.report import Source, table_data
@@ -76,7 +78,7 @@ def test_every_value_of_a_sweep_is_a_run_of_its_own_and_its_command_composes_to_
 # ---- numbers behind the pictures
 
 HEAD = (
-    "seed,trip,round,val_received,test_received,test_received_macro_f1,test_received_loss,upload_bytes,download_bytes,"
+    "seed,trip,round,val_received,test_received,test_trained,test_received_macro_f1,test_received_loss,upload_bytes,download_bytes,"
     "embedding_upload,embedding_download,communication_seconds"
 )
 
@@ -88,19 +90,18 @@ def history(folder: Path, scores: tuple[float, ...] = (0.1, 0.4, 0.3, 0.6), size
     for seed in (0, 1):
         for t, score in enumerate(scores):
             s = score + seed / 10
-            lines.append(f"{seed},{5 * t},{t},{s},{s},{s / 2},{1 - s},{t * size},{t * size},{t * size // 10},{t * size // 10},{t / 2}")
+            lines.append(f"{seed},{5 * t},{t},{s},{s},{s},{s / 2},{1 - s},{t * size},{t * size},{t * size // 10},{t * size // 10},{t / 2}")
     (folder / "history.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
 
 def test_a_line_is_the_mean_over_seeds_against_what_was_spent(tmp_path: Path) -> None:
-    run = history(tmp_path)
-    x, mean, half = courses.line(run, "bytes", "test_received", (0.5, 100))
+    kept = curve(history(tmp_path) / "history.csv")
+    x, mean, half = line(kept, "bytes", "received", (0.5, 100))
     assert x.tolist() == [0, 100, 200, 300] and mean == pytest.approx([15, 45, 35, 65])
     assert half == pytest.approx([12.7062 * 5] * 4, abs=1e-2)  # 10 apart: std 5 sqrt 2, over sqrt 2
-    assert courses.line(run, "embeddings", "test_received_loss")[0].tolist() == [0, 20, 40, 60]
-    assert courses.line(run, "round", "test_received_macro_f1")[0].tolist() == [0, 1, 2, 3]
-    assert courses.line(run, "bytes", "test_trained_loss") is None, "not kept"
+    assert line(kept, "embedding_bytes", "received_loss")[0].tolist() == [0, 20, 40, 60]
+    assert line(kept, "round", "received_macro_f1")[0].tolist() == [0, 1, 2, 3]
 
 
 def test_a_panel_has_lines_and_levels_and_a_name_one_colour() -> None:
@@ -182,7 +183,7 @@ def summary(cell: Cell, number: int) -> dict:
     return {
         "schema_version": SCHEMA_VERSION, "config_hash": cell.digest, "config": dict(cell.config), "test": test,
         "metrics": {"macro_f1": {model: {"mean": 0.25, "ci95": None} for model in MODELS}}, "num_clients": 50, "seeds": [0, 1],
-        "algorithm": cell.row.algorithm, "dataset": cell.dataset,
+        "algorithm": cell.row.algorithm, "dataset": cell.dataset, "split": "iid", "sparsity": "topology",
         "costs": {name: {"mean": value} for name, value in costs.items()}, "bytes": {"upload": 5e9, "download": 6e9},
         "client_trips": {"total": 2500, "to_target": {}}, "virtual_time": 50.0, "seconds": {"total": 60.0}, "device": "CPU",
         "finished": "2026-01-02", "versions": {}, "code": None,
@@ -231,8 +232,27 @@ def test_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
     assert made["figure10_cs"].axes[0].get_ylabel() == "test macro F1 in %"
 
 
-def test_runs_of_before_costs_were_kept_by_round_give_what_they_have(tmp_path: Path) -> None:
-    lines = ("seed,trip,round,test_received,upload_bytes,download_bytes", "0,0,0,0.1,0,0", "0,5,1,0.5,9,9")
-    (tmp_path / "history.csv").write_text("\n".join(lines), encoding="utf-8")
-    panels = drawn({"FedAAS": tmp_path, "FedCross": None}, [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY), (ROUND, LOSS)])
-    assert [(panel.x, list(panel.lines)) for panel in panels] == [("GB moved, models and embeddings", ["FedAAS"])]
+def test_cells_draw_the_same_where_the_runs_are_gone(tmp_path: Path) -> None:
+    table = narrowed("2", ("fedlocal", "fedpns", "fedaas"), ("cs, iid",))
+    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cs",), tmp_path, None)
+    cells = sources.planned(["2"])
+    stored(tmp_path, cells)
+    whole = dict(draw(sources))
+    for number, cell in enumerate(cells):
+        write_cell(tmp_path / "cells" / "fedaas", compact(summary(cell, number), cell.command, tmp_path / "runs" / cell.folder))
+        (tmp_path / "cells" / "fedaas" / f"{cell.digest}.json").unlink()
+    shutil.rmtree(tmp_path / "runs")
+    again = dict(draw(sources))
+    assert set(again) == set(whole) >= {"figure1_motivation_cs_iid", "figure3_convergence_cs_iid", "figure4_by_cost_cs_iid"}
+    for name, figure in whole.items():
+        for before, after in zip(figure.axes, again[name].axes, strict=True):
+            for first, second in zip(before.get_lines(), after.get_lines(), strict=True):
+                np.testing.assert_allclose(second.get_xydata(), first.get_xydata(), rtol=1e-4)
+
+
+def test_a_panel_that_a_line_would_be_missing_from_is_left_out() -> None:
+    full = {name: [0.0, 0.5] for name in ("trips", "round", "bytes", "received", "trained", "received_loss")}
+    before = {name: full[name] for name in ("trips", "bytes", "received", "trained")}  # of runs made before costs were kept by round
+    panels = drawn({"FedAAS": full, "FedCross": before}, [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY), (ROUND, LOSS)])
+    assert [(panel.x, list(panel.lines)) for panel in panels] == [("GB moved, models and embeddings", ["FedAAS", "FedCross"])]
+    assert drawn({}, [(BYTES, ACCURACY)]) == []

@@ -10,12 +10,7 @@ import pytest
 
 from fgl_bench.reporting import figures
 
-
-def test_a_band_is_the_t_interval_over_seeds() -> None:
-    mean, half = figures.band(np.array([[1.0, 5.0], [3.0, 5.0]]))
-    assert mean.tolist() == [2.0, 5.0]
-    assert half == pytest.approx([12.7062, 0.0], abs=1e-3)  # s = sqrt(2), t(0.975, 1) = 12.7062
-    assert figures.band(np.array([[1.0, 2.0]]))[1].tolist() == [0.0, 0.0]
+CURVE = {"trips": [0, 20], "received": [0.5, 0.55], "received_half": [0.1, 0.0], "trained": [0.6, 0.8]}
 
 
 def test_label_counts_are_nodes_by_class_and_client() -> None:
@@ -23,45 +18,33 @@ def test_label_counts_are_nodes_by_class_and_client() -> None:
     assert figures.label_counts(SimpleNamespace(clients=clients, num_classes=4)).tolist() == [[2, 0], [0, 1], [1, 0], [0, 0]]
 
 
-def write_run(folder: Path, seeds: int = 2) -> Path:
-    lines = ["seed,trip,test_received,test_trained"]
-    lines += [f"{seed},{trip},{0.5 + seed / 10},{0.6 + trip / 100}" for seed in range(seeds) for trip in (0, 20)]
-    (folder / "history.csv").write_text("\n".join(lines), encoding="utf-8")
-    np.savez(folder / "mixing.npz", trips_100=np.eye(2)[None], similarity_100=np.full((2, 2, 2), 0.5), similarity_20=np.eye(2)[None])
-    return folder
+def test_a_line_is_in_the_units_that_are_asked_for() -> None:
+    x, mean, half = figures.line(CURVE, "trips", "received", (0.5, 100))
+    assert x.tolist() == [0, 10] and mean == pytest.approx([50, 55]) and half.tolist() == [10, 0]
+    assert figures.line(CURVE, "trips", "trained")[2].tolist() == [0, 0], "one seed has no interval"
+    assert figures.line(CURVE, "trips", "received_loss") is None and figures.line(CURVE, "bytes", "received") is None
 
 
-def test_curves_and_similarities_are_read_by_trip_and_seed(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    trips, values = figures.read_curve(run, "test_received")
-    assert trips.tolist() == [0, 20] and values.tolist() == [[0.5, 0.5], [0.6, 0.6]]
-    kept = figures.similarities(run)
-    assert set(kept) == {20, 100} and kept[100].shape == (2, 2, 2)
-    assert figures.similarities(tmp_path / "nowhere") == {}
-
-
-def test_lines_show_means_in_percent_and_panels_without_runs_are_left_out(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    figure = figures.curves({"cora": {"A": run}, "pubmed": {}}, "title")
+def test_lines_show_means_in_percent_and_panels_without_lines_are_left_out(tmp_path: Path) -> None:
+    figure = figures.curves({"cora": {"A": CURVE}, "pubmed": {}}, "title")
     received, trained = figure.axes
-    assert received.get_lines()[0].get_ydata() == pytest.approx([55.0, 55.0])
+    assert received.get_lines()[0].get_ydata() == pytest.approx([50.0, 55.0])
     assert trained.get_lines()[0].get_ydata() == pytest.approx([60.0, 80.0])
     png, svg = figures.save(figure, tmp_path / "out" / "curves")
     assert png.read_bytes()[:4] == b"\x89PNG" and svg.read_text(encoding="utf-8").startswith("<?xml")
     assert sorted(path.name for path in png.parent.iterdir()) == ["curves.png", "curves.svg"]
 
 
-def test_heatmaps_show_the_first_seed_and_leave_gaps_grey(tmp_path: Path) -> None:
-    matrix = np.stack([np.array([[1.0, np.nan], [np.nan, np.nan]]), np.ones((2, 2))])
+def test_heatmaps_leave_gaps_grey(tmp_path: Path) -> None:
+    matrix = np.array([[1.0, np.nan], [np.nan, np.nan]])
     figure = figures.heatmaps({"SFM": {100: matrix}}, (100, 300), "title")
     [picture] = [image for axis in figure.axes[:2] for image in axis.get_images()]
     assert np.ma.getmaskarray(np.ma.masked_invalid(picture.get_array())).tolist() == [[False, True], [True, True]]
     assert figures.save(figure, tmp_path / "maps")[0].is_file()
 
 
-def test_two_runs_give_the_same_files(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    first, second = (figures.save(figures.curves({"cora": {"A": run}}, "t"), tmp_path / name) for name in ("a", "b"))
+def test_the_same_curves_give_the_same_files(tmp_path: Path) -> None:
+    first, second = (figures.save(figures.curves({"cora": {"A": CURVE}}, "t"), tmp_path / name) for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fgl_bench.reporting.figures import COLOURS, DASHES, STYLE, band, plt
-
-Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, mean, half-width of the 95 % interval, each [T]
+from fgl_bench.reporting.figures import COLOURS, DASHES, STYLE, Line, plt
 
 
 @dataclass(frozen=True)
@@ -31,25 +27,6 @@ class Panel:
     lines: Mapping[str, Line] = field(default_factory=dict)
     ticks: Sequence[str] = ()
     levels: Mapping[str, float] = field(default_factory=dict)
-
-
-def course(run: Path) -> dict[str, np.ndarray]:
-    """Every column of ``history.csv`` by seed, ``[S, T]``, bytes up and down put together; ``round`` of the first seed is ``[T]``."""
-    table = pd.read_csv(run / "history.csv")
-    for name, (up, down) in {"bytes": ("upload_bytes", "download_bytes"), "embeddings": ("embedding_upload", "embedding_download")}.items():
-        if up in table:
-            table[name] = table[up] + table[down]
-    found = {name: table.pivot(index="trip", columns="seed", values=name).to_numpy().T for name in table if name not in ("seed", "trip")}
-    return found | {"round": found["round"][0]}
-
-
-def line(run: Path, x: str, y: str, units: tuple[float, float] = (1.0, 1.0)) -> Line | None:
-    """Column ``y`` against ``x`` (its mean over seeds), each times its unit; None where the run has not kept them."""
-    found = course(run)
-    if x not in found or y not in found:
-        return None
-    along = found[x] if found[x].ndim == 1 else found[x].mean(0)
-    return along * units[0], *band(found[y] * units[1])
 
 
 def swept(points: Sequence[tuple[int, Mapping]]) -> Line:

@@ -1,4 +1,4 @@
-"""Figures from run directories: accuracy against trips, client similarities, label distributions."""
+"""Figures of scores against trips, client similarities, label distributions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-import pandas as pd
-from scipy import stats
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.summary import MODELS
@@ -35,41 +33,24 @@ STYLE = {
     "svg.hashsalt": "fgl-bench",
 }
 SMALL = 200_000
+Curve = Mapping[str, Sequence[float]]  # of pictures.curve
+Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, mean, half-width of the 95 % interval, each [T]
 
 
-def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over seeds and half-width of the 95 % t-interval at every point, ``[S, T]`` to two ``[T]``; zero width for one seed."""
-    mean = values.mean(0)
-    if len(values) < 2:
-        return mean, np.zeros_like(mean)
-    return mean, stats.t.ppf(0.975, len(values) - 1) * values.std(0, ddof=1) / np.sqrt(len(values))
+def line(curve: Curve, x: str, y: str, units: tuple[float, float] = (1.0, 1.0)) -> Line | None:
+    """What the curve has under ``y`` against ``x``, each times its unit; None where it has one of the two not."""
+    if x not in curve or y not in curve:
+        return None
+    along, mean, half = (np.array(curve.get(name, np.zeros(len(curve[x]))), dtype=float) for name in (x, y, f"{y}_half"))
+    return along * units[0], mean * units[1], half * units[1]
 
 
-def read_curve(run: Path, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Trips ``[T]`` and a column of ``history.csv`` by seed ``[S, T]``."""
-    table = pd.read_csv(run / "history.csv").pivot(index="trip", columns="seed", values=column)
-    return table.index.to_numpy(), table.to_numpy().T
-
-
-def kept_matrices(run: Path, prefix: str) -> dict[int, np.ndarray]:
-    """The matrices ``[S, C, C]`` that a run kept under ``<prefix><trips>``, by trip count."""
-    path = run / "mixing.npz"
-    if not path.is_file():
-        return {}
-    with np.load(path, allow_pickle=False) as file:
-        return {int(name.removeprefix(prefix)): file[name] for name in sorted(file.files) if name.startswith(prefix)}
-
-
-def similarities(run: Path) -> dict[int, np.ndarray]:
-    """The similarity matrices ``[S, C, C]`` that a run kept, by trip count; empty where its method compares no clients."""
-    return kept_matrices(run, "similarity_")
-
-
-def curves(panels: Mapping[str, Mapping[str, Path]], title: str, what: str = "test accuracy") -> Figure:
+def curves(panels: Mapping[str, Mapping[str, Curve]], title: str, what: str = "test accuracy") -> Figure:
     """Test scores against client trips: a column per panel, a row for received and one for trained models; a single panel lies flat.
 
     Args:
-        panels: run directories by line and panel, such as ``{"cora": {"FedAvg": path}}``; panels without lines are left out.
+        panels: what ``pictures.curve`` returns by line and panel, such as ``{"cora": {"FedAvg": {"trips": ...}}}``; panels without lines
+            are left out.
         what: the score's name.
     """
     panels = {panel: lines for panel, lines in panels.items() if lines}
@@ -84,11 +65,10 @@ def curves(panels: Mapping[str, Mapping[str, Path]], title: str, what: str = "te
         for column, (panel, lines) in enumerate(panels.items()):
             for row, model in enumerate(MODELS):
                 axis: Axes = axes[row][column]
-                for name, run in lines.items():
+                for name, curve in lines.items():
                     place = names.index(name)
                     colour, dash = COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
-                    trips, values = read_curve(run, f"test_{model}")
-                    mean, half = band(100 * values)
+                    trips, mean, half = line(curve, "trips", model, (1, 100))
                     axis.plot(trips, mean, color=colour, linestyle=dash, linewidth=1.3, label=name)
                     axis.fill_between(trips, mean - half, np.minimum(mean + half, 100), color=colour, alpha=0.12, linewidth=0)
                 axis.set_title(f"{panel}, {model} model", fontsize=9)
@@ -120,7 +100,7 @@ def heatmaps(
     """Client similarities (or other numbers from 0 to 1): a row per method, a column per trip count; grey where a client had not reported.
 
     Args:
-        rows: matrices ``[S, C, C]`` by trip count and method; the first seed is shown.
+        rows: matrices ``[C, C]`` by trip count and method.
     """
     with plt.rc_context(STYLE | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
         shape = (len(rows), len(trips))
@@ -132,7 +112,7 @@ def heatmaps(
                 axis.set_xticks([])
                 axis.set_yticks([])
                 if at in matrices:
-                    picture = axis.imshow(matrices[at][0], vmin=0, vmax=1, cmap=colours, interpolation="nearest")
+                    picture = axis.imshow(matrices[at], vmin=0, vmax=1, cmap=colours, interpolation="nearest")
                 axis.set_title(f"trip {at}", fontsize=9)
             line[0].set_ylabel(name)
         if picture is not None:

@@ -1,52 +1,82 @@
-"""The little that a committed cell keeps of a run's curves, costs and matrices, so that pages can be made without the run."""
+"""The little that a committed cell keeps of a run's curves, costs and matrices, so that pages and figures can be made without the run."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fgl_bench.evaluation.summary import MODELS
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 MOST_POINTS = 40
 MOST_CLIENTS = 64
 STEPS = 250  # grey levels of a kept matrix
 UNKNOWN = 255
+SCORES = (*MODELS, "received_macro_f1", "received_loss")
 SPENT = ("round", "bytes", "embedding_bytes", "communication_seconds")
 KEPT = {"similarity": "similarity_", "mixing": "trips_"}  # by the prefix in a run's mixing.npz
 
 
-def thinned(points: int) -> np.ndarray:
-    """At most ``MOST_POINTS`` positions of ``0 .. points - 1``: a third of them dense at the start, where curves are steep."""
-    if points <= MOST_POINTS:
+def thinned(points: int, most: int | None = MOST_POINTS) -> np.ndarray:
+    """At most ``most`` positions of ``0 .. points - 1`` (None: all): a third of them dense at the start, where curves are steep."""
+    if most is None or points <= most:
         return np.arange(points)
-    early = np.geomspace(1, points, MOST_POINTS // 3) - 1
-    even = np.linspace(0, points - 1, MOST_POINTS - MOST_POINTS // 3)
+    early = np.geomspace(1, points, most // 3) - 1
+    even = np.linspace(0, points - 1, most - most // 3)
     return np.unique(np.round(np.concatenate([early, even])).astype(int))
 
 
-def curve(history: Path) -> dict[str, list]:
-    """Test scores against trips, thinned: ``trips``, and for each model its mean over the seeds and the 95 % half-width.
+def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over seeds and half-width of the 95 % t-interval at every point, ``[S, T]`` to two ``[T]``; zero width for one seed."""
+    from scipy import stats
+
+    mean = values.mean(0)
+    if len(values) < 2:
+        return mean, np.zeros_like(mean)
+    return mean, stats.t.ppf(0.975, len(values) - 1) * values.std(0, ddof=1) / np.sqrt(len(values))
+
+
+def table_of(history: Path) -> pd.DataFrame:
+    """``history.csv``, with bytes up and down put together."""
+    import pandas as pd
+
+    table = pd.read_csv(history)
+    for name, up, down in (("bytes", "upload_bytes", "download_bytes"), ("embedding_bytes", "embedding_upload", "embedding_download")):
+        if up in table:
+            table[name] = table[up] + table[down]
+    return table
+
+
+def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
+    """Test scores and what was spent so far at the evaluation points: lists of one length by name.
+
+    ``trips``; of each of ``SCORES`` the mean over the seeds and, ``<name>_half``, half the width of its 95 % interval; of each of ``SPENT``
+    the mean. What a history does not have is left out. Points without a score of either model are passed over.
 
     Args:
         history: a run's ``history.csv``.
+        most: how many points are kept, see :func:`thinned`.
     """
-    import pandas as pd
-    from scipy import stats
-
-    table = pd.read_csv(history)
-    found: dict[str, list] = {}
-    for model in MODELS:
-        by_seed = table.pivot(index="trip", columns="seed", values=f"test_{model}").dropna()
-        by_seed = by_seed.iloc[thinned(len(by_seed))]
-        values, seeds = by_seed.to_numpy(), by_seed.shape[1]
-        found["trips"] = by_seed.index.tolist()
-        found[model] = [round(float(v), 4) for v in values.mean(1)]
-        if seeds > 1:
-            half = stats.t.ppf(0.975, seeds - 1) * values.std(1, ddof=1) / np.sqrt(seeds)
-            found[f"{model}_half"] = [round(float(v), 4) for v in half]
+    table = table_of(history)
+    seeds = table["seed"].nunique()
+    by_seed = {name: table.pivot(index="trip", columns="seed", values=name) for name in table.columns.drop(["seed", "trip"])}
+    scored = by_seed["test_received"].notna().all(axis=1) & by_seed["test_trained"].notna().all(axis=1)
+    places = np.flatnonzero(scored)[thinned(int(scored.sum()), most)]
+    found: dict[str, list] = {"trips": scored.index[places].tolist()}
+    for name in (*SCORES, *SPENT):
+        each = by_seed.get(f"test_{name}" if name in SCORES else name)
+        if each is None or each.iloc[places].isna().any(axis=None):
+            continue
+        mean, half = band(each.iloc[places].to_numpy().T)
+        found[name] = mean.round(4).tolist()
+        if name in SCORES and seeds > 1:
+            found[f"{name}_half"] = half.round(4).tolist()
     return found
 
 
@@ -58,13 +88,9 @@ def records(history: Path) -> list[dict[str, list]] | None:
     Args:
         history: a run's ``history.csv``.
     """
-    import pandas as pd
-
-    table = pd.read_csv(history)
+    table = table_of(history)
     if "communication_seconds" not in table:
         return None
-    table["embedding_bytes"] = table["embedding_upload"] + table["embedding_download"]
-    table["bytes"] = table["upload_bytes"] + table["download_bytes"]
     names = {"val": "val_received", "test": "test_received", **{name: name for name in SPENT}}
     kept = []
     for _, seed in table.groupby("seed"):

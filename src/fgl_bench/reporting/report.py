@@ -148,6 +148,7 @@ def run_data(cell: Mapping) -> dict:
         ("commit", f"{code['commit'][:10]}{' with changes' * bool(code.get('dirty'))}" if code else "unknown"),
         ("configuration", cell["config_hash"]),
     ]
-    pictures = {"curve": cell.get("curve"), "matrices": cell.get("matrices"), "labels": cell.get("label_counts")}
+    curve = {name: kept for name, kept in (cell.get("curve") or {}).items() if name.removesuffix("_half") in ("trips", *MODELS)}
+    pictures = {"curve": curve, "matrices": cell.get("matrices"), "labels": cell.get("label_counts")}
     decentralised = cell.get("scenario") == "decentralized"
     return {"facts": facts, "decentralised": decentralised, **{name: value for name, value in pictures.items() if value}}

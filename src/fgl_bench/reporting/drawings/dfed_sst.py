@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from fgl_bench.reporting import figures, topologies
-from fgl_bench.reporting.drawings.base import Sources
+from fgl_bench.reporting.drawings.base import Sources, lines
 from fgl_bench.reporting.papers.dfed_sst import DFED_SST, DFED_SST_SELF, PAPER
 
 TEN = "10 clients"
@@ -19,21 +19,16 @@ LEFT_OUT = ("majority", "d_psgd_dynamic")
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     tables = {table.key: table for table in PAPER.tables}
-    runs, cells = sources.runs("2", "figure5"), sources.cells("2", "figure5")
+    kept, mixing, cells = sources.curves("2"), sources.matrices("mixing", "2"), sources.cells("2", "figure5")
     rows = [row for row in tables["2"].rows if row.key not in LEFT_OUT]
-
-    def lines(dataset: str) -> dict:
-        key = f"{dataset}, {TEN}"
-        return {row.title: runs["2", row.key, key] for row in rows if ("2", row.key, key) in runs}
 
     for dataset, federation in sources.federations("dfed_sst/table2", (STUDIED,), "num_clients=10"):
         yield f"figure2_heterogeneity_{dataset}", topologies.heterogeneity(federation, f"What differs between clients, {dataset}")
-    if lines(STUDIED):
-        yield f"figure2d_convergence_{STUDIED}", figures.curves({STUDIED: lines(STUDIED)}, f"{STUDIED}, METIS, {TEN}")
-
-    for dataset in sources.datasets:
-        if dataset != STUDIED and lines(dataset):
-            yield f"figure4_convergence_{dataset}", figures.curves({dataset: lines(dataset)}, f"{dataset}, METIS, {TEN}")
+    for dataset in dict.fromkeys((STUDIED, *sources.datasets)):
+        name = f"figure{'2d' if dataset == STUDIED else '4'}_convergence_{dataset}"
+        found = lines(name, {row.title: ("2", row.key, f"{dataset}, {TEN}") for row in rows}, kept)
+        if found:
+            yield name, figures.curves({dataset: found}, f"{dataset}, METIS, {TEN}")
 
     ablation = {}
     for column in tables["figure5"].columns:
@@ -44,10 +39,9 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
 
     for dataset in GRAPHS:
         for row, suffix in ((DFED_SST, ""), (DFED_SST_SELF, "_self")):
-            run = runs.get(("2", row.key, f"{dataset}, {TEN}"))
-            matrices = figures.kept_matrices(run, "trips_") if run else {}
+            matrices = mixing.get(("2", row.key, f"{dataset}, {TEN}"))
             if matrices:
-                shown = {f"round {trips // 10}": matrix[0] for trips, matrix in sorted(matrices.items())}
+                shown = {f"round {trips // 10}": matrix for trips, matrix in sorted(matrices.items())}
                 yield f"figure6_topology_{dataset}{suffix}", topologies.graphs(shown, f"Who hears whom: {row.title}, {dataset}, {TEN}")
 
     for group in dict.fromkeys(column.group for column in tables["2"].columns):

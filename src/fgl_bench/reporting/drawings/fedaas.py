@@ -6,12 +6,13 @@ All show the server's (received) model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from fgl_bench.reporting.courses import Line, Panel, line, lines, stacked, swept
-from fgl_bench.reporting.drawings.base import Sources
+from fgl_bench.reporting.courses import Panel, lines, stacked, swept
+from fgl_bench.reporting.drawings import base
+from fgl_bench.reporting.drawings.base import Place, Sources
+from fgl_bench.reporting.figures import Curve, Line, line
 from fgl_bench.reporting.papers.fedaas import (
     ABLATED,
     DENSE,
@@ -27,15 +28,14 @@ from fgl_bench.reporting.papers.fedaas import (
 )  # fmt: skip
 from fgl_bench.reporting.plan import Row
 
-Place = tuple[str, str, str]  # table, row, column
-Runs, Cells = dict[Place, Path], dict[Place, dict]
-# Columns of history.csv, what they are called, and what makes percent or GB of them.
-ACCURACY, F1 = ("test_received", "test accuracy in %", 100), ("test_received_macro_f1", "test macro F1 in %", 100)
-LOSS = ("test_received_loss", "test loss", 1)
+Curves, Cells = Mapping[Place, Curve], Mapping[Place, dict]
+# What a curve has, what it is called, and what makes percent or GB of it.
+ACCURACY, F1 = ("received", "test accuracy in %", 100), ("received_macro_f1", "test macro F1 in %", 100)
+LOSS = ("received_loss", "test loss", 1)
 ROUND, BYTES, EMBEDDINGS = (
     ("round", "round", 1),
     ("bytes", "GB moved, models and embeddings", 1e-9),
-    ("embeddings", "GB of embeddings", 1e-9),
+    ("embedding_bytes", "GB of embeddings", 1e-9),
 )
 SECONDS = ("communication_seconds", "seconds on the wire", 1)
 PARTS = {"GB a seed": ("models", "embeddings"), "seconds a seed": ("on the wire", "computing (all clients, measured)")}
@@ -43,17 +43,17 @@ TITLES = {key: title for key, (title, _) in SPLITS.items()}
 
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
-    runs, cells = sources.runs("2", "figure7", "figure8"), sources.cells("2", "figure7", *SWEPT)
-    yield from pictured(runs, "figure1_motivation", STUDIED, "iid", (FEDLOCAL, FEDPNS, FEDAAS), [(ROUND, ACCURACY), (ROUND, F1)])
+    kept, cells = sources.curves("2", "figure7", "figure8"), sources.cells("2", "figure7", *SWEPT)
+    yield from pictured(kept, "figure1_motivation", STUDIED, "iid", (FEDLOCAL, FEDPNS, FEDAAS), [(ROUND, ACCURACY), (ROUND, F1)])
     for dataset in sources.datasets:
         for split in SPLITS:
-            yield from pictured(runs, "figure3_convergence", dataset, split, METHODS, [(ROUND, F1), (ROUND, LOSS)])
+            yield from pictured(kept, "figure3_convergence", dataset, split, METHODS, [(ROUND, F1), (ROUND, LOSS)])
             both = [(x, y) for y in (ACCURACY, F1) for x in (BYTES, EMBEDDINGS, SECONDS)]
-            yield from pictured(runs, "figure4_by_cost", dataset, split, METHODS, both)
+            yield from pictured(kept, "figure4_by_cost", dataset, split, METHODS, both)
     for split, title in TITLES.items():
         groups = {dataset: totals(cells, "2", METHODS, f"{dataset}, {title}") for dataset in sources.datasets}
         yield from costs(f"figure5_costs_{split}", groups, f"Costs of 50 rounds, {title}, 50 clients")
-    yield from ablation(runs, cells)
+    yield from ablation(kept, cells)
     for number, dataset, name, what, shown in (
         ("figure6", DENSE, "concentration of the labels", "test accuracy in %", ("0.1", "1.0")),
         ("figure8", MANY, "clients", "test accuracy in %", ()),
@@ -61,30 +61,28 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
         ("figure10", STUDIED, "share of dropped edges", "test macro F1 in %", ("0.5", "0.7")),
     ):
         yield from sensitivity(cells, number, dataset, name, what, shown)
-    found = {row.title: runs.get(("figure8", row.key, SWEPT["figure8"][-1].key)) for row in METHODS}
-    panels = drawn(found, [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY)])
+    name, places = "figure8b_by_cost", {row.title: ("figure8", row.key, SWEPT["figure8"][-1].key) for row in METHODS}
+    panels = drawn(base.lines(name, places, kept), [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY)])
     if panels:
-        yield "figure8b_by_cost", lines(panels, f"{MANY}, iid, 1,000 clients, the server's model")
+        yield name, lines(panels, f"{MANY}, iid, 1,000 clients, the server's model")
 
 
-def drawn(found: Mapping[str, Path | None], pairs: Iterable[tuple[tuple, tuple]], levels: tuple[str, ...] = ()) -> list[Panel]:
-    """A panel for each pair of columns, those that some run has; of the lines in ``levels`` only their end."""
+def drawn(found: Mapping[str, Curve], pairs: Iterable[tuple[tuple, tuple]], levels: tuple[str, ...] = ()) -> list[Panel]:
+    """A panel for each pair that all curves have; of the lines in ``levels`` only their end."""
     panels = []
     for (x, across, small), (y, up, percent) in pairs:
-        made: dict[str, Line | None] = {name: line(run, x, y, (small, percent)) for name, run in found.items() if run}
-        here = {name: points for name, points in made.items() if points is not None}
-        ends = {name: float(here.pop(name)[1][-1]) for name in levels if name in here}
-        if here:
-            panels.append(Panel("", across, up, here, levels=ends))
+        made: dict[str, Line | None] = {name: line(curve, x, y, (small, percent)) for name, curve in found.items()}
+        if made and all(made.values()):
+            ends = {name: float(made.pop(name)[1][-1]) for name in levels if name in made}
+            panels.append(Panel("", across, up, made, levels=ends))
     return panels
 
 
-def pictured(runs: Runs, figure: str, dataset: str, split: str, rows: Iterable[Row], pairs: list) -> Iterator[tuple[str, Figure]]:
-    found = {row.title: runs.get(("2", row.key, f"{dataset}, {TITLES[split]}")) for row in rows}
-    panels = drawn(found, pairs)
+def pictured(kept: Curves, figure: str, dataset: str, split: str, rows: Iterable[Row], pairs: list) -> Iterator[tuple[str, Figure]]:
+    name, places = f"{figure}_{dataset}_{split}", {row.title: ("2", row.key, f"{dataset}, {TITLES[split]}") for row in rows}
+    panels = drawn(base.lines(name, places, kept), pairs)
     if panels:
-        title = f"{dataset}, {TITLES[split]}, 50 clients, the server's model"
-        yield f"{figure}_{dataset}_{split}", lines(panels, title, len(pairs) if len(pairs) < 3 else 3)
+        yield name, lines(panels, f"{dataset}, {TITLES[split]}, 50 clients, the server's model", len(pairs) if len(pairs) < 3 else 3)
 
 
 def totals(cells: Cells, table: str, rows: Iterable[Row], column: str) -> dict[str, dict[str, tuple[float, float]]]:
@@ -109,12 +107,12 @@ def costs(name: str, groups: Mapping[str, Mapping[str, Mapping]], title: str) ->
             yield f"{name}_{kind}", stacked(panels, parts, what, title)
 
 
-def ablation(runs: Runs, cells: Cells) -> Iterator[tuple[str, Figure]]:
-    column = f"{STUDIED}, {TITLES['iid']}"
-    found = {row.title: runs.get(("figure7", row.key, column)) for row in ABLATED}
+def ablation(kept: Curves, cells: Cells) -> Iterator[tuple[str, Figure]]:
+    name, column = "figure7a_ablation", f"{STUDIED}, {TITLES['iid']}"
+    found = base.lines(name, {row.title: ("figure7", row.key, column) for row in ABLATED}, kept)
     panels = drawn(found, [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY)], (GLOBAL.title,))
     if panels:
-        yield "figure7a_ablation", lines(panels, f"Ablation of FedAAS, {STUDIED}, iid, 50 clients, the server's model")
+        yield name, lines(panels, f"Ablation of FedAAS, {STUDIED}, iid, 50 clients, the server's model")
     # One learner sends nothing to anybody.
     groups = {STUDIED: totals(cells, "figure7", [row for row in ABLATED if row is not GLOBAL], column)}
     yield from costs("figure7b_costs", groups, f"Ablation of FedAAS, {STUDIED}, iid")

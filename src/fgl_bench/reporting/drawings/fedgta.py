@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from fgl_bench.reporting import figures
-from fgl_bench.reporting.drawings.base import Sources
+from fgl_bench.reporting.drawings.base import Place, Sources, lines
 from fgl_bench.reporting.papers.fedgta import BACKBONES, PAPER
 
 SPLIT = "Louvain, 10 clients"
@@ -17,13 +17,12 @@ WEIGHTS_AT = (10, 100, 500, 1000)
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     tables = {table.key: table for table in PAPER.tables}
-    runs, cells = sources.runs("3"), sources.cells("3", "figure6")
+    kept, mixing, cells = sources.curves("3"), sources.matrices("mixing", "3"), sources.cells("3", "figure6")
     titles = {row.key: row.title for row in tables["3"].rows}
 
-    def lines(dataset: str, backbone: str) -> dict:
+    def places(dataset: str, backbone: str) -> dict[str, Place]:
         keys = [*(f"{backbone}_{name}" for name in SHOWN), "fedgl", "fedsage_plus"]
-        found = {key: runs.get(("3", key, dataset)) for key in keys}
-        return {titles[key].removeprefix(f"{BACKBONES[backbone]}, "): run for key, run in found.items() if run}
+        return {titles[key].removeprefix(f"{BACKBONES[backbone]}, "): ("3", key, dataset) for key in keys if key in titles}
 
     for figure, dataset, what in (("figure1", "cora", "Labels of every client"), ("figure3a", "photo", "Labels of every client, Photo")):
         for name, federation in sources.federations("fedgta/table3", [d for d in (dataset,) if d in sources.datasets]):
@@ -31,20 +30,17 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
             yield f"{figure}_labels_{name}", figures.label_distributions(counts, what)
     for backbone in ("gcn", "gamlp"):
         for dataset in sources.datasets:
-            if lines(dataset, backbone):
-                number = "figure1" if (dataset, backbone) == ("cora", "gcn") else "figure4"
-                picture = figures.curves({dataset: lines(dataset, backbone)}, f"{dataset}, {BACKBONES[backbone]}, {SPLIT}")
-                yield f"{number}_convergence_{dataset}_{backbone}", picture
+            number = "figure1" if (dataset, backbone) == ("cora", "gcn") else "figure4"
+            name = f"{number}_convergence_{dataset}_{backbone}"
+            found = lines(name, places(dataset, backbone), kept)
+            if found:
+                yield name, figures.curves({dataset: found}, f"{dataset}, {BACKBONES[backbone]}, {SPLIT}")
 
-    matrices = {}
-    for backbone in ("gcn", "gamlp"):
-        run = runs.get(("3", f"{backbone}_fedgta", "photo"))
-        kept = figures.kept_matrices(run, "trips_") if run else {}
-        if kept:
-            matrices[BACKBONES[backbone]] = kept
+    name, shown = "figure3b_weights_photo", {BACKBONES[key]: ("3", f"{key}_fedgta", "photo") for key in ("gcn", "gamlp")}
+    matrices = lines(name, shown, mixing)
     if matrices:
         title = "Aggregation weights of FedGTA, Photo"
-        yield "figure3b_weights_photo", figures.heatmaps(matrices, WEIGHTS_AT, title, "weight of a client (column) in another's model")
+        yield name, figures.heatmaps(matrices, WEIGHTS_AT, title, "weight of a client (column) in another's model")
 
     for backbone in ("gcn", "gamlp"):
         seconds: dict[str, dict[str, float]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from fgl_bench.reporting import figures
-from fgl_bench.reporting.drawings.base import Sources
+from fgl_bench.reporting.drawings.base import Sources, lines
 from fgl_bench.reporting.papers.fedsa_gcl import FEDGTA, FEDSA_GCL, FEDSA_GCL_T20, PAPER
 
 HEATMAP_TRIPS = (100, 300, 500, 1900)
@@ -16,7 +16,7 @@ PICTURED = ("cora", "pubmed")
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     tables = {table.key: table for table in PAPER.tables}
-    runs = sources.runs("2", "3", "figure4")
+    kept, similar = sources.curves("2", "3", "figure4"), sources.matrices("similarity", "3")
 
     counts: dict[str, dict] = {}
     for split, table in (("louvain", "table2"), ("metis", "table3")):
@@ -26,26 +26,21 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
         yield "figure3_labels", figures.label_distributions(counts, "Labels of every client")
 
     for full, suffix, what in ((FEDSA_GCL, "", "LSC as printed"), (FEDSA_GCL_T20, "_t20", "LSC at temperature 20")):
-        rows = [full, *(row for row in tables["figure4"].rows if row.title.startswith(f"{full.title}, "))]
-        panels = {}
-        for dataset in PICTURED:
-            lines = {
-                row.title.removeprefix(f"{full.title}, ") if row is not full else "full": runs.get(("figure4", row.key, dataset))
-                for row in rows
-            }
-            panels[dataset] = {name: run for name, run in lines.items() if run}
+        name, rows = f"figure4_ablation{suffix}", [row for row in tables["figure4"].rows if row.title.startswith(f"{full.title}, ")]
+        parts = {"full": full, **{row.title.removeprefix(f"{full.title}, "): row for row in rows}}
+        panels = {dataset: lines(name, {part: ("figure4", row.key, dataset) for part, row in parts.items()}, kept) for dataset in PICTURED}
         if any(panels.values()):
-            yield f"figure4_ablation{suffix}", figures.curves(panels, f"FedSA-GCL without one of its parts ({what})")
+            yield name, figures.curves(panels, f"FedSA-GCL without one of its parts ({what})")
 
     for dataset in PICTURED:
-        kept = {"SFM (FedSA-GCL)": FEDSA_GCL, "moments (FedGTA)": FEDGTA}
-        matrices = {name: figures.similarities(runs[key]) for name, row in kept.items() if (key := ("3", row.key, dataset)) in runs}
-        if any(matrices.values()):
-            title = f"Similarity of clients, {dataset}, METIS"
-            yield f"figure5_similarity_{dataset}", figures.heatmaps(matrices, HEATMAP_TRIPS, title)
+        name, compared = f"figure5_similarity_{dataset}", {"SFM (FedSA-GCL)": FEDSA_GCL, "moments (FedGTA)": FEDGTA}
+        matrices = lines(name, {what: ("3", row.key, dataset) for what, row in compared.items()}, similar)
+        if matrices:
+            yield name, figures.heatmaps(matrices, HEATMAP_TRIPS, f"Similarity of clients, {dataset}, METIS")
 
     for key, split in (("2", "louvain"), ("3", "metis")):
         for dataset in sources.datasets:
-            lines = {row.title: runs[key, row.key, dataset] for row in tables[key].rows if (key, row.key, dataset) in runs}
-            if lines:
-                yield f"convergence_{dataset}_{split}", figures.curves({dataset: lines}, f"{dataset}, {split}, 20 clients")
+            name = f"convergence_{dataset}_{split}"
+            found = lines(name, {row.title: (key, row.key, dataset) for row in tables[key].rows}, kept)
+            if found:
+                yield name, figures.curves({dataset: found}, f"{dataset}, {split}, 20 clients")

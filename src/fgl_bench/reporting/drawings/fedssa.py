@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from fgl_bench.reporting import alignment, figures
-from fgl_bench.reporting.drawings.base import Sources
+from fgl_bench.reporting.drawings.base import Place, Sources, lines
+from fgl_bench.reporting.figures import Curve
 from fgl_bench.reporting.papers.fedssa import ABLATED, ALL, CHOSEN, FEDSSA, SWEPT, swept
 
 TEN, THIRTY = "10 clients", "30 clients"
 LEFT_OUT = ("majority",)
 BY_AUC = ("minesweeper", "tolokers", "questions")
-Place = tuple[str, str, str]  # table, row, column
 Cells, Runs = dict[Place, dict], dict[Place, Path]
 WITHOUT = {row.key.removeprefix("fedssa_without_"): row for row in ABLATED}
 
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
-    cells, runs = sources.cells("8", "figure5"), sources.runs("1", "2", "6", "7", "8")
+    cells, runs, kept = sources.cells("8", "figure5"), sources.runs("8"), sources.curves("1", "2", "6", "7")
     for dataset in sources.datasets:
         yield from ablation(cells, dataset)
-        yield from convergence(runs, dataset)
+        yield from convergence(kept, dataset)
         yield from sensitivity(cells, dataset)
         yield from case_study(runs, dataset)
 
@@ -40,16 +40,17 @@ def ablation(cells: Cells, dataset: str) -> Iterator[tuple[str, Figure]]:
         yield f"figure3_ablation_{dataset}", figures.bars({dataset: tests}, title, scored_by(dataset))
 
 
-def convergence(runs: Runs, dataset: str) -> Iterator[tuple[str, Figure]]:
+def convergence(kept: Mapping[Place, Curve], dataset: str) -> Iterator[tuple[str, Figure]]:
     """Figures 4 and 8 show METIS splits, figure 9 overlapping clients."""
     for figure, keys, group, setting in (
         ("figure4", ("1", "2"), TEN, f"METIS, {TEN}"),
         ("figure9", ("6", "7"), THIRTY, "30 overlapping clients"),
     ):
-        places = {row.title: [(key, row.key, f"{dataset}, {group}") for key in keys] for row in ALL if row.key not in LEFT_OUT}
-        lines = {title: runs[place] for title, both in places.items() for place in both if place in runs}
-        if lines:
-            yield f"{figure}_convergence_{dataset}", figures.curves({dataset: lines}, f"{dataset}, {setting}", scored_by(dataset))
+        name, shown = f"{figure}_convergence_{dataset}", [row for row in ALL if row.key not in LEFT_OUT]
+        places = {row.title: place for row in shown for key in keys if (place := (key, row.key, f"{dataset}, {group}")) in kept}
+        found = lines(name, places, kept)
+        if found:
+            yield name, figures.curves({dataset: found}, f"{dataset}, {setting}", scored_by(dataset))
 
 
 def sensitivity(cells: Cells, dataset: str) -> Iterator[tuple[str, Figure]]:
