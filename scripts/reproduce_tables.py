@@ -6,6 +6,7 @@ Every run is one ``fgl-bench`` command in a process of its own, so that one that
 complete is not repeated: its compact result is kept in results/cells/<paper>/ and the tables are made from those. Ctrl-C ends after
 writing the tables, and an end without warning costs the run under way; the same command goes on where it stopped. Most telling methods
 come first. Of a dataset that is absent one run is tried, which downloads it where it can be; if that fails its others are left out.
+``--again`` makes the chosen runs once more, complete or not.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--jobs", type=int, default=1, help="runs at a time")
     result.add_argument("--hours", type=float, help="start no run that would end later than this")
     result.add_argument("--set", dest="extra", nargs="+", default=[], metavar="KEY=VALUE", help="further keys of every run")
+    result.add_argument("--again", action="store_true", help="also make the runs that are complete; each takes its predecessor's place")
     result.add_argument("--list", action="store_true", help="show the plan, run by run, and stop")
     result.add_argument("--tables-only", action="store_true", help="run nothing; write the tables from what is there")
     return result
@@ -162,7 +164,7 @@ class Reproduction:
 
     def runs(self, todo: list[tuple[Work, Cell]]) -> Runs:
         given = {key: getattr(self.options, key) for key in ("data_dir", "device", "threads")}
-        where = {"results_dir": str(self.results / "runs"), **given}
+        where = {"results_dir": str(self.results / "runs"), "overwrite": True if self.options.again else None, **given}
         end = time.monotonic() + 3600 * (self.options.hours or 1e6)
         return Runs(todo, self.options.jobs, end, where, self.absent, look=self._absent, keep=self.keep)
 
@@ -184,7 +186,7 @@ class Reproduction:
             (work, cell)
             for work in self.works
             for cell in in_order(work.paper, [each for each in work.cells if self.wanted(each)])
-            if cell.digest not in work.stored
+            if self.options.again or cell.digest not in work.stored
         ]
         return sorted(found, key=lambda pair: pair[1].dataset in self.absent)
 

@@ -71,7 +71,7 @@ def test_a_figure_that_would_lack_a_stored_method_is_left_out_and_said_to_be(cap
     assert lines("figure1", places, {places["A"]: KEPT, places["B"]: KEPT}) == {"A": KEPT, "B": KEPT}, "C was not run"
     assert not capsys.readouterr().err
     assert lines("figure1", places, {places["A"]: KEPT, places["B"]: {}}) == {}
-    assert capsys.readouterr().err == "left out: figure1: the stored results of B are without it; repeat the runs with overwrite=true\n"
+    assert capsys.readouterr().err == "left out: figure1: nothing of it is stored with B; reproduce_tables.py --again repeats runs\n"
 
 
 def test_only_a_curve_is_one() -> None:

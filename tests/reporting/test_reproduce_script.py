@@ -78,6 +78,12 @@ def test_missing_runs_are_made_once_and_a_failing_one_stops_nothing(tmp_path: Pa
     assert not (results / "runs").exists()
     assert numbers(table.read_text(encoding="utf-8")) == numbers(before)
 
+    # Asked to, it makes the same run once more, which takes the stored one's place.
+    status, output = finished(tmp_path, "trips=8", "--datasets", "csbm", "--again")
+    assert status == 0 and output.count("done: fedsa_gcl: table 3, csbm, local") == 1, output
+    [again] = [json.loads(path.read_text(encoding="utf-8")) for path in (results / "cells/fedsa_gcl").glob("*.json")]
+    assert again["finished"] > stored[0]["finished"] and again["test"] == stored[0]["test"]
+
 
 @pytest.mark.slow
 def test_an_end_signal_ends_the_run_under_way_and_writes_the_tables(tmp_path: Path) -> None:

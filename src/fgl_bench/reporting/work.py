@@ -62,12 +62,15 @@ class Work:
         self.collect()
 
     def collect(self) -> dict[str, dict]:
-        """Take complete run directories, whoever made them, into the store; returns what is new there."""
+        """Take complete run directories, whoever made them, into the store where it lacks them or has an earlier run; returns these."""
         new = {}
         for cell in self.cells:
             folder = self.folder(cell)
-            if cell.digest and cell.digest not in self.stored and is_complete(folder):
-                new[cell.digest] = self.stored[cell.digest] = compact(read_summary(folder), cell.command, folder)
+            if not cell.digest or not is_complete(folder):
+                continue
+            summary, stored = read_summary(folder), self.stored.get(cell.digest)
+            if stored is None or stored["finished"] < summary["finished"]:
+                new[cell.digest] = self.stored[cell.digest] = compact(summary, cell.command, folder)
                 write_cell(self.store, new[cell.digest])
         return new
 

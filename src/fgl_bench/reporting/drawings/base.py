@@ -125,7 +125,7 @@ def lines(name: str, places: Mapping[str, Place], found: Mapping[Place, T]) -> d
     lacking = [line for line, kept in here.items() if not kept]
     if lacking:
         some = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} others" if len(lacking) > 3 else "")
-        print(f"left out: {name}: the stored results of {some} are without it; repeat the runs with overwrite=true", file=sys.stderr)
+        print(f"left out: {name}: nothing of it is stored with {some}; reproduce_tables.py --again repeats runs", file=sys.stderr)
         return {}
     return here
 
