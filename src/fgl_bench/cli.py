@@ -68,9 +68,10 @@ def main() -> None:
     finished: list[Path] = []
     failures: list[Exception] = []
 
-    def job(cfg: DictConfig) -> None:
+    def job(cfg: DictConfig) -> str | None:
         try:
             finished.append(run_one(cfg))
+            return str(finished[-1])
         except Exception as error:
             failures.append(error)
             if HydraConfig.get().mode is RunMode.MULTIRUN:

@@ -14,6 +14,13 @@ class UserError(Exception):
     """
 
 
+class Unsuited(UserError):
+    """A method cannot run on the chosen model or split; the message says what it needs.
+
+    :func:`fgl_bench.config.suited` adds the name of the method and the command that would work.
+    """
+
+
 def one_of(values: Iterable[Any]) -> str:
     """``a, b, c``, as yaml would write them."""
     return ", ".join("null" if value is None else str(value) for value in values)

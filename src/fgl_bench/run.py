@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.allocator import keep_freed_memory
-from fgl_bench.config import resolve_budget
+from fgl_bench.config import resolve_budget, suited
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.engine.memory import Plan, available_bytes
 from fgl_bench.engine.workers import Job, Progress, Report, side_by_side
@@ -48,7 +48,7 @@ def run(cfg: DictConfig) -> Path:
     federations = prepare(cfg)
     prepared = time.perf_counter()
     title = f"{names['algorithm']} on {names['dataset']}/{names['split']}"
-    with RunProgress(title, trips * len(cfg.seeds), cfg.progress) as progress:
+    with RunProgress(title, trips * len(cfg.seeds), cfg.progress) as progress, suited(cfg):
         outcome = simulate(cfg, federations, device, progress)
     trained = time.perf_counter()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -54,6 +54,7 @@ class FedPub(Algorithm):
         inside, between: probabilities of its edges.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn_linear"}
     stacks: ClassVar[int] = 1
 
     tau: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
@@ -17,9 +18,9 @@ from fgl_bench.engine.batch import Batch, Operator
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.errors import Unsuited, check_ranges
 
-UNFIT = "algorithm.pseudo_graph: this model needs more of a graph than products with it; try model=gcn"
+UNFIT = "needs a backbone that uses no more of a graph than products with it, or algorithm.pseudo_graph=false"
 BLOCK = 1 << 24  # similarities held at a time
 
 
@@ -50,6 +51,7 @@ class FedGL(Composed):
         neighbours: entries kept in a row of it.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     multilabel: ClassVar[bool] = False
     own_operators: ClassVar[int] = 1
 
@@ -267,7 +269,7 @@ class Extended:
         return getattr(self._batch, name)
 
     def derived(self, build: Any) -> NoReturn:
-        raise UserError(UNFIT)
+        raise Unsuited(UNFIT)
 
     def operator(self, build: Operator) -> _Sum:
         return _Sum(self._batch.operator(build), self._graph)
@@ -287,4 +289,4 @@ class _Sum:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UserError(UNFIT)
+        raise Unsuited(UNFIT)

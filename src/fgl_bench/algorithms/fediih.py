@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -21,7 +22,7 @@ from fgl_bench.engine.mixing import Blockwise, normalise
 from fgl_bench.engine.noise import normal
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.errors import Unsuited, UserError, check_ranges
 from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.disengcn import DisenGCN
 
@@ -56,6 +57,7 @@ class FedIIH(Algorithm):
         inference_layers: routing layers of the inference.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
     stacks: ClassVar[int] = 1
 
     tau: float
@@ -68,7 +70,7 @@ class FedIIH(Algorithm):
 
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, DisenGCN):
-            raise UserError(f"algorithm=fediih needs latent factors, which {type(model).__name__} has not; allowed: model=disengcn")
+            raise Unsuited("needs a backbone with latent factors (model=disengcn)")
         return Inference(model, self.inference == "learned", self.elbo_weight > 0)
 
     def prepare(self, setting: Setting) -> None:

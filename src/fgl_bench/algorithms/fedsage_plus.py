@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -81,6 +81,7 @@ class FedSagePlus(Composed):
         weighting: of the clients in the average: ``uniform`` or ``samples``.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "graphsage"}
     multilabel: ClassVar[bool] = False
 
     max_neighbours: int

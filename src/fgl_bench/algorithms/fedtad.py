@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -52,6 +53,7 @@ class FedTAD(FedAvg):
         divergence: ``kl`` or ``l1``.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     multilabel: ClassVar[bool] = False
     hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)  # the generator's layers, fixed by the authors
 
