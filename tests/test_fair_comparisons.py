@@ -18,9 +18,12 @@ from fgl_bench.schema import config_folder
 from tests.test_cli import command
 
 ALGORITHMS = sorted(path.stem for path in (config_folder() / "algorithm").glob("*.yaml"))
-PRESETS = sorted(path.relative_to(config_folder() / "experiment").with_suffix("").as_posix() for path in config_folder().glob("experiment/*/*.yaml"))
-TINY = ("dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "num_clients=3", "rounds=2",
-        "seeds=[0]", "progress=false", "threads=1")  # fmt: skip
+EXPERIMENTS = config_folder() / "experiment"
+PRESETS = sorted(path.relative_to(EXPERIMENTS).with_suffix("").as_posix() for path in EXPERIMENTS.glob("*/*.yaml"))
+TINY = (
+    "dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "num_clients=3",
+    "rounds=2", "seeds=[0]", "progress=false", "threads=1",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +91,9 @@ def test_differences_are_what_no_swept_key_explains():
     def run(algorithm: str, **changes) -> dict:
         config = {"lr": 0.1, "num_clients": 4, "rounds": 5, "trips": 20, "algorithm": {"_target_": algorithm}}
         config |= {"model": {"_target_": "gcn", "hidden": 8}, "scenario": {"sparsity": {"rate": 0.1}}, **changes.pop("config", {})}
-        names = {"algorithm": algorithm, "model": config["model"]["_target_"], "scenario": "sync", "sparsity": "label", "dataset": "d", "split": "s"}
-        return {**names, "config": config, "versions": {"torch": "2.13"}, "code": {"commit": "a" * 40}, **changes}
+        names = {"algorithm": algorithm, "model": config["model"]["_target_"], "scenario": "sync", "sparsity": "label"}
+        names |= {"dataset": "d", "split": "s", "versions": {"torch": "2.13"}, "code": {"commit": "a" * 40}}
+        return {**names, "config": config, **changes}
 
     assert differences([run("x"), run("y")], {"algorithm"}) == []
     assert differences([run("x"), run("y", config={"lr": 0.2})], {"algorithm"}) == ["lr=0.1 (x), 0.2 (y)"]
