@@ -171,6 +171,8 @@ def read_csr_graph(dataset: str, path: Path) -> tuple[sp.csr_matrix, np.ndarray,
 def csr(arrays: dict[str, np.ndarray], prefix: str = "") -> sp.csr_matrix:
     """The checked matrix of the arrays ``<prefix>data`` and so on; raises ValueError."""
     data, indices, indptr, shape = (arrays[f"{prefix}{part}"] for part in CSR_PARTS)
+    if any(array.dtype.kind not in "iu" for array in (indices, indptr, shape)):
+        raise ValueError("indices, indptr and shape must hold integers")
     matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(int(size) for size in shape))
     matrix.check_format(full_check=True)
     return matrix

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.canonical import canonical_edges, canonical_features, largest_component
-from fgl_bench.data.checks import METRICS, check_choice, check_graph, check_ratios
+from fgl_bench.data.checks import METRICS, MOST_FEATURES, check_choice, check_graph, check_ratios
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import data_root, present
 from fgl_bench.data.storage import Disk, name_of, update
@@ -92,12 +92,16 @@ class Dataset:
         owner: np.ndarray | None = None,
     ) -> Graph:
         """A canonical graph of raw parts; classes are counted from the labels where not given."""
-        nodes = features.shape[0]
+        nodes, columns = features.shape
+        if columns > MOST_FEATURES:
+            raise UserError(f"dataset={self.name}: {columns} columns of features; at most {MOST_FEATURES} are allowed")
         outside = row.size > 0 and (min(row.min(), col.min()) < 0 or max(row.max(), col.max()) >= nodes)
         if outside:
             raise UserError(f"dataset={self.name}: an edge names a node outside 0..{nodes - 1}")
         labels = np.asarray(labels, dtype=np.int64 if np.ndim(labels) == 1 else np.float32)
         classes = int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
+        if num_classes is None and labels.ndim == 1 and classes > nodes:
+            raise UserError(f"dataset={self.name}: a label of {classes - 1} for {nodes} nodes; there are no more classes than nodes")
         return Graph(
             name=self.name,
             features=canonical_features(features),
