@@ -110,7 +110,7 @@ class Reproduction:
         datasets = flat(self.options.datasets)
         tables = [self._with(paper, table, datasets) for table in paper.tables if not self.keys or table.key in self.keys]
         published = read_published(ROOT / "results" / "published" / f"{paper.name}.csv")
-        cells = plan(paper, tables, self.extra)
+        cells = plan(paper, tables, self.extra, self.options.data_dir)
         with Composer() as composed:
             usual = {str(composed([f"experiment={name}"]).seeds) for name in {table.experiment for table in tables}}
         asked = {str(list(map(int, self.options.seeds)))}

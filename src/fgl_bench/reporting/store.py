@@ -10,7 +10,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
+from fgl_bench.sources import code_sums
 
 SCHEMA_VERSION = 1
 # What says where and how, not what: two runs that differ in these only are the same run.
@@ -29,10 +30,19 @@ PRESENTATION = (
 PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 
 
-def identity(cfg: DictConfig, rounds: int, trips: int) -> dict:
-    """The configuration that decides the numbers: resolved, without presentation keys, with the budget worked out."""
+def identity(cfg: DictConfig, rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict:
+    """What decides the numbers: the resolved configuration without presentation keys, the budget worked out, and the content of files.
+
+    Sums of the source of classes from outside the package stand under ``code``, those of raw files under ``data``. A run with neither
+    has neither key.
+
+    Args:
+        data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
+    """
     plain = OmegaConf.to_container(cfg, resolve=True)
-    return {**{key: value for key, value in plain.items() if key not in PRESENTATION}, "rounds": rounds, "trips": trips}
+    chosen = {key: value for key, value in plain.items() if key not in PRESENTATION}
+    content = {"code": code_sums(chosen), "data": dict(data or {})}
+    return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 
 
 def config_hash(what: dict) -> str:
