@@ -124,8 +124,10 @@ def reading(dataset: str, path: Path) -> Iterator[None]:
     """Turns whatever a parser raises on a damaged file into one line that names the file."""
     try:
         yield
-    except (UserError, MemoryError):
+    except UserError:
         raise
+    except MemoryError:
+        raise UserError(f"dataset={dataset}: {path} takes more memory than there is; it is large, or damaged") from None
     except PermissionError as error:
         raise UserError(f"dataset={dataset}: {path} cannot be read ({one_line(error)})") from None
     except Exception as error:  # parsers of damaged files raise nearly anything

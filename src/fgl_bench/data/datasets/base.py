@@ -95,6 +95,8 @@ class Dataset:
         nodes, columns = features.shape
         if columns > MOST_FEATURES:
             raise UserError(f"dataset={self.name}: {columns} columns of features; at most {MOST_FEATURES} are allowed")
+        if row.dtype.kind not in "iu" or col.dtype.kind not in "iu":
+            raise UserError(f"dataset={self.name}: edges must name nodes by integers, not {row.dtype}")
         outside = row.size > 0 and (min(row.min(), col.min()) < 0 or max(row.max(), col.max()) >= nodes)
         if outside:
             raise UserError(f"dataset={self.name}: an edge names a node outside 0..{nodes - 1}")

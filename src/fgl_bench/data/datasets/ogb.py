@@ -72,9 +72,9 @@ class OGB(Dataset):
         check_graph(shown, f"dataset={self.name}")
         return Graph(self.name, features, edges, labels, shown.num_classes, self.metric)
 
-    def source(self, root: Path) -> list[tuple[str, int]]:
+    def source(self, root: Path) -> list[tuple[str, int, int]]:
         raw = self._raw(root)
-        return [(path.name, path.stat().st_size) for path in raw.files]
+        return [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in raw.files]
 
     def feature_bytes(self) -> int:
         return FEATURE_BYTES.get(self.name, 0)

@@ -36,7 +36,7 @@ class Planetoid(Dataset):
         ty, ally = (read_pickle(self.name, paths[part], np.ndarray) for part in ("ty", "ally"))
         links = read_pickle(self.name, paths["graph"], dict)
         with reading(self.name, paths["test.index"]):
-            test = np.loadtxt(paths["test.index"], dtype=np.int64, ndmin=1)
+            test = np.array(paths["test.index"].read_text().split(), dtype=np.int64)
             if not test.size or test.min() < 0 or test.max() >= len(links):
                 raise ValueError(f"it must hold ids of test nodes, from 0 to {len(links) - 1}")
             if np.unique(test).size < test.size:
