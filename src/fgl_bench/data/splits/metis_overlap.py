@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from fgl_bench.data.checks import check_between, check_num_clients
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split, fill_empty, members
 from fgl_bench.data.splits.metis import metis_parts
-from fgl_bench.errors import UserError
+from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.seeding import generator
 
 
@@ -22,6 +23,8 @@ class MetisOverlap(Split):
         samples_per_part: clients of every part; FedSSA has 5 (2, 6 and 10 parts for 10, 30 and 50 clients).
         fraction: share of the part's nodes in each sample.
     """
+
+    ranges: ClassVar[dict[str, Range]] = {"samples_per_part": at_least(1), "fraction": SHARE}
 
     samples_per_part: int
     fraction: float
