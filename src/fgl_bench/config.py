@@ -17,7 +17,7 @@ from typing import Any, Optional
 from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 
 from fgl_bench.errors import UserError, one_of, require
-from fgl_bench.groups import build, check_node, label
+from fgl_bench.groups import build, check_role, label
 from fgl_bench.values import check_keys, check_name, check_values
 
 DEFAULT_TRIPS = 2000
@@ -107,7 +107,7 @@ def validate(cfg: DictConfig) -> None:
     for group, name in names.items():
         check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
     check_writable(cfg.results_dir, Path(names["dataset"], f"{names['split']}-{cfg.num_clients}", names["scenario"], names["algorithm"]))
-    classes = {group: check_node(OmegaConf.select(cfg, group)) for group in GROUPS}
+    classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in GROUPS}
     check_model(cfg.model)
     check_scenario(cfg, classes["algorithm"])
     check_served(cfg, classes["scenario"])
@@ -275,7 +275,7 @@ def expand_paths(cfg: DictConfig) -> None:
             path = str(own_folder(Path(tempfile.gettempdir(), f"fgl-bench-{os.getuid()}")))
             print(f"warning: there is no home directory; cache_dir={path}", file=sys.stderr)
         if path.startswith("~"):
-            raise UserError(f"{key}={cfg[key]}: there is no such home directory; name a folder, or ./{cfg[key]} if that is what it is called")
+            raise UserError(f"{key}={cfg[key]}: there is no such home directory; name another folder")
         cfg[key] = path
 
 

@@ -85,7 +85,7 @@ def is_object(value: Any) -> bool:
 
 
 def imported(key: str, target: Any) -> Any:
-    """The class (or function) that ``<key>._target_`` names; raises UserError where there is none, or none for this group."""
+    """The class (or function) that ``<key>._target_`` names; raises UserError where there is none."""
     if not isinstance(target, str):
         raise UserError(f"{key}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
     try:
@@ -93,9 +93,16 @@ def imported(key: str, target: Any) -> Any:
         cls = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
         raise UserError(f"{key}._target_={target}: cannot be imported ({first_line(error)})") from error
-    what, method = ROLES.get(key, ("", ""))
-    if not callable(cls) or (isinstance(cls, type) and method and not callable(getattr(cls, method, None))):
-        raise UserError(f"{key}._target_={target}: is not {what or 'a class'}" + (f", which has a method {method}()" if method else ""))
+    if not callable(cls):
+        raise UserError(f"{key}._target_={target}: is a {type(cls).__name__}, not a class")
+    return cls
+
+
+def check_role(group: str, node: DictConfig) -> Any:
+    """:func:`check_node` of what a group has chosen, which must be something of that group's kind; returns the class."""
+    cls, (what, method) = check_node(node), ROLES[group]
+    if isinstance(cls, type) and not callable(getattr(cls, method, None)):
+        raise UserError(f"{group}._target_={node._target_}: is not {what}, which has a method {method}()")
     return cls
 
 
