@@ -75,8 +75,8 @@ def run(cfg: DictConfig) -> Path:
         write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.portrait)
     except OSError as error:
         raise UserError(
-            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or choose "
-            "another folder, and give the same command again"
+            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
+            "choose another folder, and give the same command again"
         ) from error
     show(summary, folder, again=False)
     return folder
