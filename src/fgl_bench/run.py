@@ -18,14 +18,16 @@ from fgl_bench.data.raw import data_root
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.memory import Plan, available_bytes
 from fgl_bench.engine.workers import Job, Progress, Report, side_by_side
+from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History, Outcome, Point
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.groups import build, label
+from fgl_bench.masking import masked_config
 from fgl_bench.planning import chunks, network
 from fgl_bench.program import reported, simulation
 from fgl_bench.reporting.console import show
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.reporting.store import Untrusted, config_hash, history_rows, identity, read_summary, run_folder, write_run
+from fgl_bench.reporting.store import Untrusted, clear_leftovers, config_hash, history_rows, identity, read_summary, run_folder, write_run
 from fgl_bench.reporting.superseded import superseded
 from fgl_bench.run_summary import summarise
 
@@ -38,6 +40,7 @@ def run(cfg: DictConfig) -> Path:
     data = fingerprint(dataset, cfg.data_dir, cfg.cache_dir)
     what = identity(cfg, rounds, trips, data)
     folder = place(cfg, names, what)
+    clear_leftovers(folder)
     earlier = stored(folder)
     if earlier is not None and not cfg.overwrite:
         show(earlier, folder, again=True)
@@ -62,16 +65,17 @@ def run(cfg: DictConfig) -> Path:
     weights = None if cfg.eval_weight == "test" else [np.array([c.num_nodes for c in f.clients]) for f in federations]
     seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
     summary = summarise(cfg, names, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
-    write_run(
-        folder,
-        OmegaConf.to_yaml(cfg, resolve=True),
-        summary,
-        history_rows(outcome.histories, weights),
-        {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
-        | {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
-        | ({} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}),
-        outcome.portrait,
-    )
+    arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
+    arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
+    arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
+    config = OmegaConf.to_yaml(masked_config(cfg), resolve=True)
+    try:
+        write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.portrait)
+    except OSError as error:
+        raise UserError(
+            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
+            "choose another folder, and give the same command again"
+        ) from error
     show(summary, folder, again=False)
     return folder
 

@@ -24,7 +24,7 @@ from fgl_bench.engine.sampling import gumbel, largest
 from fgl_bench.engine.sparse import SparseRows
 from fgl_bench.engine.touched import TouchedAdam, TouchedFeatures
 from fgl_bench.engine.training import Trainer, Trips
-from fgl_bench.errors import Unsuited, UserError
+from fgl_bench.errors import Range, Unsuited, UserError, above, at_least, check_ranges
 from fgl_bench.models._bipartite import Convolutions, Messages, convolutions
 from fgl_bench.models.base import Backbone
 
@@ -67,6 +67,9 @@ class CrossClient(FedAvg):
     begins_afresh: ClassVar[bool] = True
     lock_step: ClassVar[bool] = True
     node_batches: ClassVar[bool] = False
+    ranges: ClassVar[dict[str, Range]] = {
+        "batches": at_least(1), "fanout": at_least(1), "interval": at_least(0), "link_mbps": above(0), "link_seconds": at_least(0),
+    }  # fmt: skip
 
     batches: int
     fanout: int | None
@@ -78,16 +81,7 @@ class CrossClient(FedAvg):
     link_seconds: float
 
     def __post_init__(self) -> None:
-        rules = {
-            "batches": (self.batches >= 1, "at least 1"),
-            "fanout": (self.fanout is None or self.fanout >= 1, "null or at least 1"),
-            "interval": (self.interval >= 0, "at least 1, or 0 for no exchange"),
-            "link_mbps": (self.link_mbps > 0, "above 0"),
-            "link_seconds": (self.link_seconds >= 0, "at least 0"),
-        }
-        for key, (holds, rule) in rules.items():
-            if not holds:
-                raise UserError(f"algorithm.{key}={getattr(self, key)}: must be {rule}")
+        check_ranges(self, "algorithm")
 
     @property
     def scored(self) -> bool:

@@ -14,7 +14,7 @@ from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Set
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.engine.losses import node_losses
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, check_ranges
 
 if TYPE_CHECKING:
     from fgl_bench.data.graph import Federation
@@ -42,6 +42,7 @@ class Algorithm:
         node_batches: whether the local objective makes sense on a part of a client's training nodes (``batch_nodes``).
         stacks: flat rows ``[P]`` that the method itself keeps for every replica (for the estimate of memory).
         operators: n x n matrices that it multiplies with besides the backbone's (likewise).
+        ranges: what numbers its keys may have, beside those of its bases; checked before anything is read.
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("sync",)
@@ -54,6 +55,7 @@ class Algorithm:
     multilabel: ClassVar[bool] = True
     stacks: ClassVar[int] = 0
     operators: ClassVar[int] = 0
+    ranges: ClassVar[dict[str, Range]] = {}
 
     # ---- every scenario
 
@@ -90,6 +92,7 @@ class Algorithm:
 
     def prepare(self, setting: Setting) -> None:
         """Called once before round 0; allocates the method's own state."""
+        check_ranges(self, "algorithm")
         self.setting = setting
 
     def initialise(self, initial: Tensor) -> Tensor:

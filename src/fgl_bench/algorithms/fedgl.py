@@ -18,7 +18,7 @@ from fgl_bench.engine.batch import Batch, Operator
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import Unsuited, check_ranges
+from fgl_bench.errors import Range, Unsuited, at_least
 
 UNFIT = "needs a backbone that uses no more of a graph than products with it, or algorithm.pseudo_graph=false"
 BLOCK = 1 << 24  # similarities held at a time
@@ -54,6 +54,9 @@ class FedGL(Composed):
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     multilabel: ClassVar[bool] = False
     own_operators: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {
+        "weight": at_least(0), "confidence": at_least(0), "refresh": at_least(1), "pseudo_graph": at_least(0), "neighbours": at_least(1),
+    }  # fmt: skip
 
     weight: float
     confidence: float
@@ -68,7 +71,6 @@ class FedGL(Composed):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, weight=(0, None), refresh=(1, None), pseudo_graph=(0, None), neighbours=(1, None))
         batch, self.round = setting.batch, 0
         self.union = Union(batch, len(setting.seeds))
         self.sizes = batch.num_nodes.reshape(len(setting.seeds), -1)

@@ -22,7 +22,7 @@ from fgl_bench.engine.linear import linear
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep
-from fgl_bench.errors import Unsuited, UserError, check_ranges
+from fgl_bench.errors import Range, Unsuited, above, at_least
 from fgl_bench.models.base import Around, Backbone, Output, Parameters
 from fgl_bench.models.gcn import GCN
 
@@ -52,6 +52,7 @@ class FedGNN(FedAvg):
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     stacks: ClassVar[int] = 1
     operators: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {"matches": at_least(0), "expand_every": at_least(1), "clip": above(0), "epsilon": above(0)}
 
     matches: int
     expand_every: int
@@ -66,9 +67,6 @@ class FedGNN(FedAvg):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, matches=(0, None), expand_every=(1, None))
-        if self.ldp and not (self.clip > 0 and self.epsilon > 0):
-            raise UserError(f"algorithm.clip={self.clip}, epsilon={self.epsilon}: both must be above 0")
         batch, clients = setting.batch, setting.num_clients
         self.number, self.network = 0, setting.model
         self.streams = setting.streams("fedgnn").view(len(setting.seeds), clients)

@@ -22,7 +22,7 @@ from fgl_bench.engine.mixing import Blockwise, normalise
 from fgl_bench.engine.noise import normal
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import Unsuited, UserError, check_ranges
+from fgl_bench.errors import Range, Unsuited, UserError, at_least
 from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.disengcn import DisenGCN
 
@@ -59,6 +59,7 @@ class FedIIH(Algorithm):
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
     stacks: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {"tau": at_least(0), "elbo_weight": at_least(0), "inference_layers": at_least(0)}
 
     tau: float
     elbo_weight: float
@@ -75,7 +76,6 @@ class FedIIH(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, tau=(0, None), elbo_weight=(0, None), inference_layers=(0, None))
         if self.inference == "learned" and not self.elbo_weight:
             raise UserError("algorithm.inference=learned is trained by the bound; it needs algorithm.elbo_weight above 0")
         batch = setting.batch

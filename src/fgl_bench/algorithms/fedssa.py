@@ -19,7 +19,7 @@ from fgl_bench.engine.link_prediction import UndirectedEdges, reconstruction
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import Unsuited, check_ranges
+from fgl_bench.errors import Range, Unsuited, above, at_least, check_ranges
 from fgl_bench.models._vgae import LabelAware
 from fgl_bench.models.base import Backbone, Spectral
 from fgl_bench.seeding import derive_seed
@@ -66,6 +66,11 @@ class FedSSA(Local):
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
     operators: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {
+        "node_clusters": at_least(1), "structural_clusters": at_least(1), "latent": at_least(1), "elbo_weight": at_least(0),
+        "semantic_weight": at_least(0), "structural_weight": at_least(0), "l1": at_least(0), "l2": at_least(0), "edges": at_least(1),
+        "floor": above(0), "cap": above(0), "attempts": at_least(1), "iterations": at_least(1),
+    }  # fmt: skip
 
     semantic: bool
     structural: bool
@@ -85,7 +90,7 @@ class FedSSA(Local):
     iterations: int
 
     def __post_init__(self) -> None:
-        check_ranges(self, node_clusters=(1, None), structural_clusters=(1, None), latent=(1, None), edges=(1, None), attempts=(1, None))
+        check_ranges(self, "algorithm")
 
     @property
     def encodes(self) -> bool:

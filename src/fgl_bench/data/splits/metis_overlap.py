@@ -11,7 +11,7 @@ from fgl_bench.data.checks import check_between, check_choice, check_num_clients
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split, fill_empty, members
 from fgl_bench.data.splits.metis import metis_parts
-from fgl_bench.errors import UserError
+from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.seeding import generator
 
 
@@ -27,6 +27,7 @@ class MetisOverlap(Split):
     """
 
     overlaps: ClassVar[bool] = True
+    ranges: ClassVar[dict[str, Range]] = {"samples_per_part": at_least(1), "fraction": SHARE}
 
     samples_per_part: int
     fraction: float
