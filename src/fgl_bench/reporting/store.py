@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
+from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
 
 SCHEMA_VERSION = 1
 # What says where and how, not what: two runs that differ in these only are the same run.
@@ -59,8 +60,8 @@ def checked(text: str, name: str | None = None) -> dict:
         Untrusted: it is damaged, of another version, or of another configuration.
     """
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        found = json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
         raise Untrusted(f"not readable as json ({error})") from error
     if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get("test"), dict):
         raise Untrusted("no summary of a run")
@@ -71,7 +72,14 @@ def checked(text: str, name: str | None = None) -> dict:
         raise Untrusted(f"its configuration does not have the hash {digest}")
     if name is not None and digest != name:
         raise Untrusted(f"it is the run {digest}, not {name}")
+    wrong = summary_flaw(found)
+    if wrong is not None:
+        raise Untrusted(wrong)
     return found
+
+
+def _refused(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
 
 def read_summary(folder: Path) -> dict | None:
@@ -92,6 +100,10 @@ def read_summary(folder: Path) -> dict | None:
     for name in ("config.yaml", "history.csv"):
         if not (folder / name).is_file():
             raise Untrusted(f"no {name} in it")
+    flaws = (flaw(summary, RUN), history_flaw(folder / "history.csv", summary["seeds"]))
+    for wrong in (*flaws, *(archive_flaw(folder / f"{name}.npz") for name in ("mixing", "portrait"))):
+        if wrong is not None:
+            raise Untrusted(wrong)
     return summary
 
 
