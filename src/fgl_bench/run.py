@@ -136,9 +136,9 @@ def simulate(
             sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
             sim.progress = report
             scenario.run(sim)
-            log, course = sim.log.read(), sim.algorithm.course()
+            logs, course = (sim.log.read(), sim.losses.read()), sim.algorithm.course()
             histories = [
-                history(cfg, federation, points, log, sim.algorithm.prelude(), {name: spent[s] for name, spent in course.items()})
+                history(cfg, federation, points, logs, sim.algorithm.prelude(), {name: spent[s] for name, spent in course.items()})
                 for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
             mixing, similarity, portrait = (
@@ -160,8 +160,14 @@ def simulate(
 
 
 def history(
-    cfg: DictConfig, federation: Federation, points: list[Point], log: np.ndarray, prelude: int, course: dict[str, np.ndarray]
+    cfg: DictConfig,
+    federation: Federation,
+    points: list[Point],
+    logs: tuple[np.ndarray, np.ndarray],
+    prelude: int,
+    course: dict[str, np.ndarray],
 ) -> History:
-    """The evaluation points of one seed with all metrics."""
+    """The evaluation points of one seed with all metrics and training losses; ``logs`` hold the scores and the losses."""
     first, *others = ((name, scored_nodes(federation.scored, name)) for name in reported(cfg, federation))
-    return History.of(federation.seed, points, log, first[1], prelude, dict(others), course)
+    train_nodes = np.array([client.train.sum() for client in federation.observed])
+    return History.of(federation.seed, points, logs[0], first[1], prelude, dict(others), course, logs[1], train_nodes)

@@ -206,9 +206,10 @@ def to_number(text: str | None) -> float | None:
 
 
 def seed_results(summary: dict[str, Any], seed: int) -> dict[str, float]:
-    """The test scores of one seed, ``{"test/received": ..., "test/trained": ...}``."""
+    """The test scores of one seed, ``{"test/received": ..., "test/trained": ...}``; a seed that has diverged may have none."""
     position = summary["seeds"].index(seed)
-    return {f"test/{model}": stats["per_seed"][position] for model, stats in summary["test"].items()}
+    scores = {f"test/{model}": stats["per_seed"][position] for model, stats in summary["test"].items()}
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def seed_table(summary: dict[str, Any], seed: int) -> list[tuple[str, str, float]]:

@@ -190,6 +190,8 @@ def composed(overrides: Sequence[str]) -> Any:
 def validation(overrides: Sequence[str], model: str) -> float:
     """Mean over the seeds of the validation score at the selected point, of a run that is made or there already.
 
+    NaN where a seed has diverged before any point that could be selected: the others' mean would hide it.
+
     Raises:
         UserError: the run is refused.
     """
@@ -202,8 +204,8 @@ def validation(overrides: Sequence[str], model: str) -> float:
     except UserError as error:
         print(f"refused: {error}", file=sys.stderr, flush=True)
         raise
-    score = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["test"][model]["val"]["mean"]
-    return math.nan if score is None else float(score)
+    test = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["test"][model]
+    return math.nan if None in test["per_seed"] else float(test["val"]["mean"])
 
 
 def tell(study: Any, overrides: Sequence[str]) -> None:

@@ -171,11 +171,12 @@ class CrossClient(FedAvg):
         # By slot of its seed: how far it is to the next synchronisation.
         interval = np.repeat(np.array(self.intervals()), halo.nodes * self.setting.num_clients)[halo.slots]
         for _ in range(trainer.local_epochs):
-            number = self._cut()
+            number, self._lost = self._cut(), torch.zeros(halo.size, dtype=torch.float64, device=halo.device)
             for b in range(self.batches):
                 self._batch(trainer, trips, number, b, interval)
             self.epochs += 1
         self._current(trainer, trips)
+        trips.train_loss = self._lost / trips.batch.train.sum(1).clamp(min=1)
         self.seconds += time.perf_counter() - begin
 
     def _cut(self) -> np.ndarray:
@@ -307,7 +308,9 @@ class CrossClient(FedAvg):
         logits = self.layers.head(parameters, self.layers.forward(plan, parameters, self._stored, keep, dropout, features))
         k, r = plan.valid.shape
         each = node_losses(logits.flatten(0, 1), plan.labels.flatten(0, 1)).view(k, r) * plan.valid
-        loss = (each.sum(1) / plan.valid.sum(1).clamp(min=1)).sum()
+        sums = each.sum(1)
+        self._lost += sums.detach()
+        loss = (sums / plan.valid.sum(1).clamp(min=1)).sum()
         gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
         with torch.no_grad():
             if apart is not None:

@@ -114,7 +114,8 @@ class Algorithm:
         """
         train, penalty = step.batch.training_nodes, self.local_penalty(step)
         logits = step.output.logits.flatten(0, 1).index_select(0, train.index)
-        loss = torch.dot(node_losses(logits, train.labels), train.weights)
+        step.losses = node_losses(logits, train.labels)
+        loss = torch.dot(step.losses, train.weights)
         return loss if penalty is None else loss + penalty.sum()
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
@@ -150,7 +151,10 @@ class Algorithm:
         return Traffic(upload=model, download=model)
 
     def train(self, trainer: Trainer, trips: Trips) -> None:
-        """The local training of all clients together, for a method in ``lock_step``: changes ``trips.trained`` in place."""
+        """The local training of all clients together, for a method in ``lock_step``: changes ``trips.trained`` in place.
+
+        May set ``trips.train_loss``.
+        """
         raise NotImplementedError  # abstract
 
     def observe(self, logits: Tensor) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fgl_bench.reporting.pictures import curve, matrices, records
 from fgl_bench.reporting.plan import Cell
+from fgl_bench.reporting.shapes import PICTURES, flaw
 from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
 
@@ -72,12 +73,20 @@ def dumped(cell: Mapping) -> str:
 
 
 def read_cells(folder: Path, problem: Callable[[Path, str], None] = warn) -> dict[str, dict]:
-    """All cells in ``folder`` by configuration hash; what is none of this version is passed over, and ``problem`` told why."""
+    """All cells in ``folder`` by configuration hash; what is none of this version is passed over, and ``problem`` told why.
+
+    A curve, a record or a matrix that is damaged is left out of its cell, whose scores count.
+    """
     cells = {}
     for path in sorted(folder.glob("*.json")):
         try:
             cell = checked(path.read_text(encoding="utf-8"))
             cells[cell["config_hash"]] = cell
+            for name, shape in PICTURES.items():
+                wrong = flaw(cell[name], shape, name) if cell.get(name) is not None else None
+                if wrong is not None:
+                    problem(path, f"its {name} only: {wrong}")
+                    del cell[name]
         except (OSError, UnicodeDecodeError) as error:
             problem(path, str(error))
         except Untrusted as reason:

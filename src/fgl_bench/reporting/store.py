@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
+from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
 from fgl_bench.scratch import leftovers
 from fgl_bench.scratch import scratch as scratch_folder
 from fgl_bench.sources import code_sums
@@ -72,8 +73,8 @@ def checked(text: str, name: str | None = None) -> dict:
         Untrusted: it is damaged, of another version, or of another configuration.
     """
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        found = json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
         raise Untrusted(f"not readable as json ({error})") from error
     if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get("test"), dict):
         raise Untrusted("no summary of a run")
@@ -84,7 +85,14 @@ def checked(text: str, name: str | None = None) -> dict:
         raise Untrusted(f"its configuration does not have the hash {digest}")
     if name is not None and digest != name:
         raise Untrusted(f"it is the run {digest}, not {name}")
+    wrong = summary_flaw(found)
+    if wrong is not None:
+        raise Untrusted(wrong)
     return found
+
+
+def _refused(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
 
 def read_summary(folder: Path) -> dict | None:
@@ -105,6 +113,10 @@ def read_summary(folder: Path) -> dict | None:
     for name in ("config.yaml", "history.csv"):
         if not (folder / name).is_file():
             raise Untrusted(f"no {name} in it")
+    flaws = (flaw(summary, RUN), history_flaw(folder / "history.csv", summary["seeds"]))
+    for wrong in (*flaws, *(archive_flaw(folder / f"{name}.npz") for name in ("mixing", "portrait"))):
+        if wrong is not None:
+            raise Untrusted(wrong)
     return summary
 
 
@@ -154,18 +166,24 @@ def code_state() -> dict[str, str | bool] | None:
 
 
 def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:
-    """One row per seed and evaluation point."""
+    """One row per seed and evaluation point; what is not defined is None.
+
+    ``diverged_received`` and ``diverged_trained`` are the numbers of clients whose model is not finite at that point.
+    """
     rows = []
     for number, h in enumerate(histories):
         weight = None if weights is None else weights[number]
         pooled = {model: h.pooled(model, weight) for model in h.scores}
+        losses, diverged = h.train_loss(), {model: h.diverged(model).sum(1) for model in h.scores}
         others = {f"{model}_{name}": h.of_metric(name).pooled(model, weight)[:, 1] for name in h.others for model in h.scores}
         for t in range(len(h.trips)):
             row = {"seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6)}
             for model, score in pooled.items():
-                row |= {f"val_{model}": round(float(score[t, 0]), 6), f"test_{model}": round(float(score[t, 1]), 6)}
+                row |= {f"val_{model}": rounded(score[t, 0]), f"test_{model}": rounded(score[t, 1])}
+            row["train_loss"] = rounded(losses[t])
+            row |= {f"diverged_{model}": int(count[t]) for model, count in diverged.items()}
             for name, score in others.items():
-                row[f"test_{name}"] = round(float(score[t]), 6)
+                row[f"test_{name}"] = rounded(score[t])
             row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}
             if h.busiest is not None:
                 row["busiest_bytes"] = int(h.busiest[t])
@@ -174,6 +192,10 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
                 row[name] = None if np.isnan(value) else round(float(value), 4)
             rows.append(row)
     return rows
+
+
+def rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 6)
 
 
 def write_run(
