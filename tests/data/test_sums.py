@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
 from fgl_bench.data import sums
 from fgl_bench.data.sums import MEMORY, fingerprint, known_sums
@@ -232,7 +231,3 @@ def test_a_file_that_may_not_be_read_is_one_line(tmp_path, monkeypatch):
         with pytest.raises(UserError, match="graph.npz.*Permission denied") as caught:
             ask()
         assert "\n" not in str(caught.value)
-
-
-def test_the_sums_are_in_the_package():
-    assert OmegaConf.load(Path(sums.__file__).with_name("sums.yaml"))
