@@ -1,0 +1,77 @@
+"""Run stored cells again, drawn at random, and compare their scores: whether the committed results are what the code gives.
+
+    python scripts/rerun_cells.py --count 30 --seconds 300
+
+A cell's command is run as it stands in the cell, into a folder of its own. The test scores of both models are compared seed by seed.
+Exit status 1 if one differs by more than ``--tolerance``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from fgl_bench.allocator import environment
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.reporting.cells import read_cells
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> int:
+    options = parser().parse_args()
+    cells = [cell for folder in sorted((ROOT / "results" / "cells").iterdir()) for cell in read_cells(folder).values()]
+    fitting = [cell for cell in cells if cell["seconds"]["total"] <= options.seconds and not cell["device"].startswith("NVIDIA")]
+    drawn = random.Random(options.seed).sample(sorted(fitting, key=lambda cell: cell["config_hash"]), min(options.count, len(fitting)))
+    print(f"{len(drawn)} of {len(cells)} cells, drawn with seed {options.seed} from the {len(fitting)} that took up to {options.seconds:g} s")
+    worst = 0.0
+    for cell in drawn:
+        off = rerun(cell, options.threads)
+        worst = max(worst, off)
+        print(f"{'same' if off == 0 else f'off by {100 * off:.2f} points'}: {cell['command']}", flush=True)
+    print(f"largest difference: {100 * worst:.2f} points")
+    return int(not worst <= options.tolerance / 100)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--count", type=int, default=30, help="cells to run (30)")
+    made.add_argument("--seconds", type=float, default=300, help="leave out cells that took longer (300)")
+    made.add_argument("--seed", type=int, default=0, help="of the draw (0)")
+    made.add_argument("--tolerance", type=float, default=0.2, help="points by which a seed may differ (0.2: processors round differently)")
+    made.add_argument("--threads", type=int, default=1, help="CPU threads of a run (1)")
+    return made
+
+
+def rerun(cell: dict, threads: int) -> float:
+    """The largest difference of a seed's test score; infinite where the run fails or another score is undefined."""
+    with tempfile.TemporaryDirectory(prefix="fgl-bench-cells-") as folder:
+        seeds = f"seeds=[{','.join(map(str, cell['seeds']))}]"
+        overrides = [*shlex.split(cell["command"])[1:], seeds, f"results_dir='{folder}'", "progress=false", f"threads={threads}"]
+        done = subprocess.run([sys.executable, "-m", "fgl_bench", *overrides], env=environment(), capture_output=True, text=True)
+        if done.returncode:
+            print((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1], file=sys.stderr)
+            return math.inf
+        [path] = Path(folder).rglob("summary.json")
+        test = json.loads(path.read_text(encoding="utf-8"))["test"]
+    pairs = [pair for model in MODELS for pair in zip(cell["test"][model]["per_seed"], test[model]["per_seed"], strict=True)]
+    return max(difference(*pair) for pair in pairs)
+
+
+def difference(stored: float | None, now: float | None) -> float:
+    if stored is None or now is None:
+        return 0.0 if stored is now else math.inf
+    return abs(stored - now)
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main())
