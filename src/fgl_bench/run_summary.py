@@ -15,14 +15,13 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
 from fgl_bench.reporting.pictures import label_counts
-from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, versions
+from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, config_hash, versions
 
 
 def summarise(
     cfg: DictConfig,
     names: dict[str, str],
     what: dict,
-    digest: str,
     federations: Sequence[Federation],
     outcome: Outcome,
     weights: Sequence[np.ndarray] | None,
@@ -63,7 +62,7 @@ def summarise(
         "versions": versions(),
         "code": code_state(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config_hash": digest,
+        "config_hash": config_hash(what),
         "config": what,
         "partition_hash": [f.partition_hash for f in federations],
         "graph": {

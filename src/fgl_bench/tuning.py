@@ -24,6 +24,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 
 from fgl_bench.errors import UserError
+from fgl_bench.masking import masked
 from fgl_bench.schema import config_folder, register_all
 
 FOLDER = Path(__file__).parent / "searches"
@@ -214,4 +215,4 @@ def tell(study: Any, overrides: Sequence[str]) -> None:
         raise UserError("no trial could be run; the refusals above say why")
     best = study.best_trial
     chosen = [f"{key}={shown(value)}" for key, value in best.params.items()]
-    print(f"best of {len(scored)}: validation {100 * best.value:.2f}\n  fgl-bench {' '.join([*overrides, *chosen])}")
+    print(f"best of {len(scored)}: validation {100 * best.value:.2f}\n  fgl-bench {masked(' '.join([*overrides, *chosen]))}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,10 +14,11 @@ from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Set
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.engine.losses import node_losses
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, check_ranges
 
 if TYPE_CHECKING:
     from fgl_bench.data.graph import Federation
+    from fgl_bench.data.splits.base import Split
     from fgl_bench.engine.batch import Batch
     from fgl_bench.engine.mixing import Mixing
     from fgl_bench.engine.training import LocalStep, Score, Trainer, Trips
@@ -36,13 +37,16 @@ class Algorithm:
         remembers: whether a semi-asynchronous server keeps every client's last upload.
         begins_afresh: whether the clients' optimisers begin afresh in every trip, whatever ``opt_state`` says.
         lock_step: whether clients exchange while they train: all train in one program, by :meth:`train`.
+        pairing: choices of other groups that the method was made for, by group; a refusal offers the command with them.
         multilabel: whether nodes may have several labels; not where the method reads labels as classes or logits as a distribution.
         node_batches: whether the local objective makes sense on a part of a client's training nodes (``batch_nodes``).
         stacks: flat rows ``[P]`` that the method itself keeps for every replica (for the estimate of memory).
         operators: n x n matrices that it multiplies with besides the backbone's (likewise).
+        ranges: what numbers its keys may have, beside those of its bases; checked before anything is read.
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("sync",)
+    pairing: ClassVar[Mapping[str, str]] = {}
     trains: ClassVar[bool] = True
     remembers: ClassVar[bool] = False
     begins_afresh: ClassVar[bool] = False
@@ -51,6 +55,7 @@ class Algorithm:
     multilabel: ClassVar[bool] = True
     stacks: ClassVar[int] = 0
     operators: ClassVar[int] = 0
+    ranges: ClassVar[dict[str, Range]] = {}
 
     # ---- every scenario
 
@@ -59,6 +64,10 @@ class Algorithm:
         """Whether a local step depends on the models, graphs, masks and moments alone: where no method that it calls is overridden."""
         called = ("backbone", "optimiser", "local_penalty", "local_loss", "correct_gradient", "predict")
         return self.trains and not self.lock_step and all(getattr(type(self), name) is getattr(Algorithm, name) for name in called)
+
+    def check_choices(self, model: Backbone, split: Split) -> None:
+        """Raise :class:`~fgl_bench.errors.Unsuited` where the method cannot run on this model or split; no data are read before."""
+        self.backbone(model)
 
     def federate(self, federation: Federation) -> Federation:
         """The federation that is batched and trained; another one than the given where clients do not stay apart."""
@@ -83,6 +92,7 @@ class Algorithm:
 
     def prepare(self, setting: Setting) -> None:
         """Called once before round 0; allocates the method's own state."""
+        check_ranges(self, "algorithm")
         self.setting = setting
 
     def initialise(self, initial: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from fgl_bench.algorithms._cross_client import CrossClient
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.engine.losses import node_losses
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, at_least
 
 
 @dataclass
@@ -37,6 +37,8 @@ class FedAAS(CrossClient):
         loss_source: ``val`` or ``test``: the server's nodes that F is measured on.
         rule: ``paper``, or ``authors``: changed only in rounds after which the loss has not fallen, rounded down, always smaller.
     """
+
+    ranges: ClassVar[dict[str, Range]] = {"min_interval": at_least(1)}
 
     adaptive: bool
     min_interval: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from fgl_bench.engine.halo import Level
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.sampling import largest
 from fgl_bench.engine.training import Trainer, Trips
-from fgl_bench.errors import check_ranges
+from fgl_bench.errors import SHARE, Range, at_least, check_ranges
 
 
 @dataclass
@@ -38,6 +39,10 @@ class FedGraph(CrossClient):
         components: most principal components of the state.
     """
 
+    ranges: ClassVar[dict[str, Range]] = {
+        "most": at_least(1), "noise": at_least(0), "target": SHARE, "cost_weight": at_least(0), "components": at_least(1),
+    }  # fmt: skip
+
     most: int
     noise: float
     target: float
@@ -46,7 +51,7 @@ class FedGraph(CrossClient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_ranges(self, most=(1, None), components=(1, None), noise=(0, None))
+        check_ranges(self, "algorithm")
 
     @property
     def scored(self) -> bool:

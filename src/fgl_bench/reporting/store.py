@@ -10,7 +10,8 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
+from fgl_bench.scratch import leftovers
+from fgl_bench.scratch import scratch as scratch_folder
+from fgl_bench.sources import code_sums
 
 SCHEMA_VERSION = 1
 # What says where and how, not what: two runs that differ in these only are the same run.
@@ -30,10 +34,19 @@ PRESENTATION = (
 PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 
 
-def identity(cfg: DictConfig, rounds: int, trips: int) -> dict:
-    """The configuration that decides the numbers: resolved, without presentation keys, with the budget worked out."""
+def identity(cfg: DictConfig, rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict:
+    """What decides the numbers: the resolved configuration without presentation keys, the budget worked out, and the content of files.
+
+    Sums of the source of classes from outside the package stand under ``code``, those of raw files under ``data``. A run with neither
+    has neither key.
+
+    Args:
+        data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
+    """
     plain = OmegaConf.to_container(cfg, resolve=True)
-    return {**{key: value for key, value in plain.items() if key not in PRESENTATION}, "rounds": rounds, "trips": trips}
+    chosen = {key: value for key, value in plain.items() if key not in PRESENTATION}
+    content = {"code": code_sums(chosen), "data": dict(data or {})}
+    return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 
 
 def config_hash(what: dict) -> str:
@@ -202,12 +215,7 @@ def write_run(
     """
     import pandas as pd
 
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise UserError(f"results_dir: cannot write {folder.parent} ({error.strerror}); choose a folder that can be written") from error
-    try:
+    with _under_way(folder) as scratch:
         (scratch / "config.yaml").write_text(config, encoding="utf-8")
         pd.DataFrame(rows).to_csv(scratch / "history.csv", index=False)
         for name, kept in (("mixing.npz", arrays), ("portrait.npz", portrait)):
@@ -216,9 +224,30 @@ def write_run(
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         scratch.chmod(0o777 & ~_umask())
         _put(scratch, folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+
+
+@contextmanager
+def _under_way(folder: Path) -> Iterator[Path]:
+    """A scratch folder beside ``folder``; raises UserError where there cannot be one."""
+    with ExitStack() as stack:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            path = stack.enter_context(scratch_folder(f".{folder.name}-", folder.parent))
+        except OSError as error:
+            raise UserError(f"results_dir: cannot write {folder.parent} ({error.strerror}); choose a folder that can be written") from error
+        yield path
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote the run ``folder`` have left beside it; a run among it is kept."""
+    with leftovers(f".{folder.name}-", folder.parent) as found:
+        for path in found:
+            replaced = path / folder.name  # by which :func:`_put` makes room
+            if replaced.exists() and not folder.exists():
+                os.replace(replaced, folder)
+            elif replaced.exists() and not is_complete(replaced):
+                _keep(replaced, folder)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _put(scratch: Path, folder: Path) -> None:
@@ -231,18 +260,21 @@ def _put(scratch: Path, folder: Path) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
         # Out of the way first and looked at then: what lies there may change between a look and a rename.
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-replaced-", dir=folder.parent))
-        found = aside / folder.name
-        try:
-            os.replace(folder, found)
-        except FileNotFoundError:  # another process was faster
-            aside.rmdir()
-            continue
-        if not is_complete(found):
-            kept = Path(tempfile.mkdtemp(prefix=f"{folder.name}.kept-", dir=folder.parent))
-            os.replace(found, kept if found.is_dir() else kept / folder.name)
-        shutil.rmtree(aside, ignore_errors=True)
+        with scratch_folder(f".{folder.name}-replaced-", folder.parent) as aside:
+            found = aside / folder.name
+            try:
+                os.replace(folder, found)
+            except FileNotFoundError:  # another process was faster
+                continue
+            if not is_complete(found):
+                _keep(found, folder)
     raise OSError(f"{folder} is written by others all the time")
+
+
+def _keep(found: Path, folder: Path) -> None:
+    """Put ``found`` beside ``folder`` under another name."""
+    kept = Path(tempfile.mkdtemp(prefix=f"{folder.name}.kept-", dir=folder.parent))
+    os.replace(found, kept if found.is_dir() else kept / folder.name)
 
 
 def _umask() -> int:

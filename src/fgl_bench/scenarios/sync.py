@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fgl_bench.errors import Range, above
 from fgl_bench.scenarios.base import Moved, Rounds
 from fgl_bench.scenarios.simulation import Simulation
 
@@ -25,6 +26,7 @@ class Sync(Rounds):
     """
 
     name: ClassVar[str] = "sync"
+    ranges: ClassVar[dict[str, Range]] = {"deadline": above(0)}
 
     deadline: float | None
 
