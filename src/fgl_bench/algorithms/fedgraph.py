@@ -100,9 +100,10 @@ class FedGraph(CrossClient):
 
 
 def principal(models: Tensor, count: int) -> Tensor:
-    """The first principal components of C models ``[S, C, P]``: their coordinates ``[S, C, count]``."""
+    """The first principal components of C models ``[S, C, P]``: their coordinates ``[S, C, count]``; 0 of a seed that has diverged."""
     centred = models - models.mean(1, keepdim=True)
-    values, vectors = torch.linalg.eigh((centred @ centred.mT).double())
+    products = (centred @ centred.mT).double()
+    values, vectors = torch.linalg.eigh(torch.where(products.isfinite().all((1, 2))[:, None, None], products, 0.0))
     scores = (vectors * values.clamp(min=0).sqrt()[:, None]).flip(-1)[..., :count]
     largest_ = scores.gather(1, scores.abs().argmax(1, keepdim=True))
     return (scores * torch.where(largest_ < 0, -1.0, 1.0)).to(models.dtype)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fgl_bench.reporting.pictures import curve, matrices, records
 from fgl_bench.reporting.plan import Cell
-from fgl_bench.reporting.shapes import PICTURES, flaw
+from fgl_bench.reporting.shapes import PICTURES
 from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
 
@@ -82,8 +82,8 @@ def read_cells(folder: Path, problem: Callable[[Path, str], None] = warn) -> dic
         try:
             cell = checked(path.read_text(encoding="utf-8"))
             cells[cell["config_hash"]] = cell
-            for name, shape in PICTURES.items():
-                wrong = flaw(cell[name], shape, name) if cell.get(name) is not None else None
+            for name, picture_flaw in PICTURES.items():
+                wrong = picture_flaw(cell[name]) if cell.get(name) is not None else None
                 if wrong is not None:
                     problem(path, f"its {name} only: {wrong}")
                     del cell[name]

@@ -7,15 +7,17 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from fgl_bench.reporting.divergence import shares, warning, without_score
+from fgl_bench.reporting.divergence import scored_seeds, shares, warning
 
 
 def percent(stats: dict) -> str:
-    """``81.2 ± 0.6`` in percent, with the 95 % interval's half-width where there is one."""
+    """``81.2 ± 0.6`` in percent, with the 95 % interval's half-width where there is one; (n/m) where n of m seeds have a score only."""
     if stats["mean"] is None:
         return "-"
     half = stats["ci95"]
-    return f"{100 * stats['mean']:.2f}" + (f" ± {100 * half:.2f}" if half is not None else "")
+    text = f"{100 * stats['mean']:.2f}" + (f" ± {100 * half:.2f}" if half is not None else "")
+    scored = scored_seeds(stats) if "per_seed" in stats else None
+    return text if scored is None or scored == len(stats["per_seed"]) else f"{text} ({scored}/{len(stats['per_seed'])})"
 
 
 def amount(count: float) -> str:
@@ -35,13 +37,18 @@ def reach(stats: dict, seeds: int) -> str:
 def table(summary: dict) -> str:
     """The run's table: test score of both models, trips to each target, bytes, seconds."""
     seeds = len(summary["seeds"])
-    rows = []
+    rows, diverged = [], summary.get("diverged")
     for model in ("received", "trained"):
         test = summary["test"][model]
         targets = [reach(by[model], seeds) for by in summary["client_trips"]["to_target"].values()]
-        rows.append([f"{model} model", percent(test), percent(test["last"]), percent(test["worst_client"]), *targets])
+        lost = [f"{len(diverged.get(model, {}))} of {seeds} seeds"] if diverged else []
+        rows.append([f"{model} model", percent(test), percent(test["last"]), percent(test["worst_client"]), *lost, *targets])
     names = [f"trips to {100 * float(t):g} %" for t in summary["client_trips"]["to_target"]]
-    body = tabulate(rows, headers=["", "test " + summary["metric"], "last point", "worst client", *names], disable_numparse=True)
+    body = tabulate(
+        rows,
+        headers=["", "test " + summary["metric"], "last point", "worst client", *["diverged"] * bool(diverged), *names],
+        disable_numparse=True,
+    )
     head = (
         f"{summary['algorithm']} on {summary['dataset']}, {summary['split']} split, {summary['num_clients']} clients, "
         f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
@@ -54,8 +61,7 @@ def table(summary: dict) -> str:
     lines = [
         head,
         body,
-        *([f"{shares(summary)};"] if summary.get("diverged") else []),
-        *([f"{without_score(summary)};"] if summary.get("diverged") and without_score(summary) else []),
+        *([f"{shares(summary)}; (n/m): over the n of m seeds that have a score;"] if diverged else []),
         f"test {summary['metric']} in % at the best validation point, mean over seeds ± 95 % t-interval;",
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",

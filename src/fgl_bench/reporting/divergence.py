@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fgl_bench.evaluation.summary import MODELS
-
 MARK = "†"
 
 
@@ -32,15 +30,8 @@ def shares(summary: Mapping) -> str:
     clients = [
         f"seed {seed}: {one['clients']} of {summary['num_clients']} clients, first in round {one['round']}" for seed, one in seeds.items()
     ]
-    more = f"; and {len(clients) - 3} more" if len(clients) > 3 else ""
-    return f"diverged: {len(seeds)} of {len(summary['seeds'])} seeds ({'; '.join(clients[:3])}{more})"
-
-
-def without_score(summary: Mapping) -> str:
-    """Which means are over fewer seeds; empty where none is."""
-    seeds = len(summary["seeds"])
-    fewer = {model: scored_seeds(summary["test"][model]) for model in MODELS if scored_seeds(summary["test"][model]) < seeds}
-    return "; ".join(f"the {model} models' mean is over the {count} of {seeds} seeds that have a score" for model, count in fewer.items())
+    more = f"; and {len(clients) - 2} more" if len(clients) > 2 else ""
+    return f"diverged: {len(seeds)} of {len(summary['seeds'])} seeds ({'; '.join(clients[:2])}{more})"
 
 
 def warning(summary: Mapping) -> str | None:
@@ -52,7 +43,7 @@ def warning(summary: Mapping) -> str | None:
     others = f" and clients of {len(seeds) - 1} other seed(s)" if len(seeds) > 1 else ""
     return (
         f"warning: {one['clients']} of {summary['num_clients']} clients of seed {seed}{others} diverged (first in round {one['round']}): "
-        f"their scores from there on are undefined; try a lower lr (now {summary['config']['lr']:g}) or fewer local_epochs"
+        f"where a model is not finite its scores are undefined; try a lower lr (now {summary['config']['lr']:g}) or fewer local_epochs"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import math
 import zipfile
@@ -90,13 +91,8 @@ RUN = {
     "num_clients": COUNT,
     **dict.fromkeys(("algorithm", "dataset", "split", "model", "scenario", "metric"), TEXT),
 }
-# What a cell keeps for pages and figures.
-PICTURES = {
-    "curve": Each([NUMBER]),
-    "records": [Each([NUMBER])],
-    "matrices": Each(Each({"clients": COUNT, "max": NUMBER, "data": TEXT})),
-    "label_counts": [[COUNT]],
-}
+CURVE = {"trips": [NUMBER], "received": [NUMBER], "trained": [NUMBER]}
+MATRICES = Each(Each({"clients": COUNT, "max": NUMBER, "data": TEXT}))
 
 
 def flaw(value: object, shape: object, place: str = "") -> str | None:
@@ -132,6 +128,39 @@ def _below(place: str, name: object) -> str:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def curve_flaw(curve: object) -> str | None:
+    """What is wrong with what ``pictures.curve`` made: lists of one length, which is not 0."""
+    wrong = flaw(curve, CURVE, "curve") or flaw(curve, Each([NUMBER]), "curve")
+    if wrong is None and len({len(values) for values in curve.values()}) != 1:
+        return "curve has lists of several lengths"
+    return "curve is empty" if wrong is None and not curve["trips"] else wrong
+
+
+def matrices_flaw(kinds: object) -> str | None:
+    """What is wrong with what ``pictures.matrices`` made."""
+    wrong = flaw(kinds, MATRICES, "matrices")
+    if wrong is not None:
+        return wrong
+    for kind, by_trips in kinds.items():
+        for trips, matrix in by_trips.items():
+            try:
+                entries = len(base64.b64decode(matrix["data"], validate=True))
+            except ValueError:
+                entries = -1
+            if entries != matrix["clients"] ** 2 or not trips.isdecimal():
+                return f"matrices.{kind}.{trips} is no matrix of {matrix['clients']} clients"
+    return None
+
+
+# What a cell keeps for pages and figures, and what is wrong with it.
+PICTURES: dict[str, Callable[[object], str | None]] = {
+    "curve": curve_flaw,
+    "records": lambda records: flaw(records, [Each([NUMBER])], "records"),
+    "matrices": matrices_flaw,
+    "label_counts": lambda counts: flaw(counts, [[COUNT]], "label_counts"),
+}
 
 
 def summary_flaw(summary: Mapping) -> str | None:

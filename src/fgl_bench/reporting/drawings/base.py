@@ -16,11 +16,11 @@ from omegaconf import OmegaConf
 
 from fgl_bench.data.graph import Federation
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import find, read_cells, warn
 from fgl_bench.reporting.figures import Curve
 from fgl_bench.reporting.pictures import curve, matrices, unpacked
 from fgl_bench.reporting.plan import Cell, Composer, Paper, plan
+from fgl_bench.reporting.shapes import curve_flaw
 from fgl_bench.reporting.store import is_complete, read_summary
 
 Place = tuple[str, str, str]  # table, row, column
@@ -140,10 +140,7 @@ def lines(name: str, places: Mapping[str, Place], found: Mapping[Place, T]) -> d
 
 def is_curve(kept: object) -> bool:
     """Whether this is what ``pictures.curve`` makes."""
-    if not isinstance(kept, Mapping) or not {"trips", *MODELS} <= set(kept):
-        return False
-    numbers = all(isinstance(each, list) and all(isinstance(value, int | float) for value in each) for each in kept.values())
-    return numbers and len({len(each) for each in kept.values()}) == 1 and len(kept["trips"]) > 0
+    return curve_flaw(kept) is None
 
 
 def unpacked_all(kept: object, kind: str) -> dict[int, np.ndarray]:
