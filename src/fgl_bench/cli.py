@@ -25,6 +25,7 @@ from fgl_bench import tracking
 from fgl_bench.commands import COMMANDS
 from fgl_bench.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config import expand_paths, validate
+from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.groups import build
 from fgl_bench.schema import config_folder, register_all
 from fgl_bench.wording import GROUPS, choices, explain
@@ -59,8 +60,9 @@ def main() -> None:
     if {"--help", "-h"} & set(sys.argv[1:]):
         print(help_text(sys.argv[1:]))
         return
-    if sys.argv[1:] and sys.argv[1] in COMMANDS:
-        sys.exit(command_of(sys.argv[1], sys.argv[2:]))
+    words, folders = config_dirs(sys.argv[1:])
+    if words and words[0] in COMMANDS:
+        sys.exit(command_of(words[0], words[1:], folders))
     sys.argv[1:] = keys_of_swept_groups(options_first(sys.argv[1:]))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, instead of being printed by Hydra
     sys.path.append(os.getcwd())  # for algorithm._target_=my_module.MyMethod with my_module.py in the current folder
@@ -94,10 +96,26 @@ def main() -> None:
     sys.exit(1 if failures else 0)
 
 
-def command_of(name: str, arguments: list[str]) -> int:
+def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
+    """The arguments without ``--config-dir DIR``, and these folders."""
+    words, folders, rest = [], [], iter(arguments)
+    for text in rest:
+        option, given, folder = text.partition("=")
+        if option in ("--config-dir", "-cd"):
+            folders.append(Path(folder if given else next(rest, "")).expanduser())
+        else:
+            words.append(text)
+    return words, folders
+
+
+def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
     """Run one of ``commands.py``; returns the exit status."""
+    sys.path.append(os.getcwd())  # as for a run
     try:
-        COMMANDS[name](arguments)
+        for folder in folders:
+            if not folder.is_dir():
+                raise UserError(f"--config-dir {folder}: there is no such folder")
+        COMMANDS[name](arguments, folders)
         return 0
     except KeyboardInterrupt:
         print("fgl-bench: interrupted", file=sys.stderr)
@@ -105,6 +123,11 @@ def command_of(name: str, arguments: list[str]) -> int:
     except BrokenPipeError:  # fgl-bench ls | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except SystemExit as error:
+        if raised_by_user(error) is None:  # the command's own status
+            raise
+        complain(error)
+        return 1
     except Exception as error:
         complain(error)
         return 1
@@ -136,7 +159,13 @@ def run_one(cfg: DictConfig) -> Path:
     tracker = build(cfg.tracker)
     from fgl_bench.run import run
 
-    run_dir = run(cfg)
+    try:
+        run_dir = run(cfg)
+    except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
+        where = raised_by_user(error)
+        if where is None:
+            raise
+        raise UserError(where) from error
     tracking.publish(tracker, run_dir)
     return run_dir
 

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
-from fgl_bench.errors import UserError, one_of, require
+from fgl_bench.errors import UserError, one_of, raised_by_user, require
 from fgl_bench.schema import class_choices, class_fields, make_schema
 from fgl_bench.wording import wrong_type
 
@@ -92,8 +92,8 @@ def check_node(node: DictConfig) -> Any:
     try:
         module, _, name = target.rpartition(".")
         cls = getattr(importlib.import_module(module), name)
-    except Exception as error:  # whatever a user's module raises while it is imported
-        raise UserError(f"{key}._target_={target}: cannot be imported ({first_line(error)})") from error
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
     if not dataclasses.is_dataclass(cls):
         return cls
     fields, given = class_fields(cls), own_keys(node, cls)

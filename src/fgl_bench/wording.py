@@ -12,7 +12,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.schema import config_folder
 
 GROUPS = ("algorithm", "dataset", "split", "model", "scenario", "scenario/sparsity", "tracker", "experiment")
@@ -33,7 +33,7 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, ValueError) and is_hydras(error):
         return f"{error}; a group takes the name of one of its choices, such as dataset=cora" if "group" in str(error) else str(error)
     if not isinstance(error, (HydraException, OmegaConfBaseException)):
-        return None
+        return raised_by_user(error)
     override = re.match(r"Error merging override (.*)", str(error))
     for cause in reversed(list(causes(error))):
         for kind, say in WORDINGS.items():

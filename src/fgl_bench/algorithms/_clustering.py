@@ -49,6 +49,7 @@ class ClusteredAveraging(Algorithm):
     """
 
     stacks: ClassVar[int] = 3  # the updates of this round, the last known ones, and what of these is in double precision
+    unsent: ClassVar[tuple[str, ...]] = ("update", "size")  # the model less what the server sent, and the norm of that
 
     eps1: float
     eps2: float

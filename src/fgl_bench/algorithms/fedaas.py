@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -37,6 +37,8 @@ class FedAAS(CrossClient):
         loss_source: ``val`` or ``test``: the server's nodes that F is measured on.
         rule: ``paper``, or ``authors``: changed only in rounds after which the loss has not fallen, rounded down, always smaller.
     """
+
+    uses_validation: ClassVar[bool] = True  # the server's loss on its validation nodes gives the interval
 
     adaptive: bool
     min_interval: int

@@ -39,6 +39,7 @@ class FedDC(Algorithm):
     """
 
     stacks: ClassVar[int] = 12  # drifts, states, corrections, two reports as sent and as kept, the sum of gradients, what makes them
+    unsent: ClassVar[tuple[str, ...]] = ("moved",)  # the model less what the server sent
 
     alpha: float
     scaling: Literal["size", "none"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +38,8 @@ class FedGraph(CrossClient):
         cost_weight: kappa.
         components: most principal components of the state.
     """
+
+    uses_validation: ClassVar[bool] = True  # the agent's reward
 
     most: int
     noise: float
