@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fgl_bench.contract import backbones, methods, splits
+from fgl_bench.contract.methods import PROMISES as PROMISES
 from fgl_bench.contract.subject import find
 
 EXAMINE = {"algorithm": methods.examine, "model": backbones.examine, "split": splits.examine}

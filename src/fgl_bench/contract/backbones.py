@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.contract.promise import Broken, tried
+from fgl_bench.contract.promise import Broken, Unusable, tried
 from fgl_bench.contract.subject import CLIENTS, Subject, composed
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
@@ -61,14 +61,14 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     model = build(cfg.model).settle(clients, federation.num_classes, torch.device("cpu"), 1, None, lambda _: True)
     layout = model.layout(federation.num_features, federation.num_classes)
     initial = model.initialise(layout, torch.Generator().manual_seed(0))
-    print(f"{subject.name}: {len(clients)} clients of {', '.join(str(c.num_nodes) for c in clients)} nodes, {layout.count} parameters", flush=True)
-    if {name: tuple(value.shape) for name, value in initial.items()} != layout.shapes:
-        told = {name: list(value.shape) for name, value in initial.items()}
-        print(f"  BROKEN  parameters are as layout() says: initialise() gives {told}, not { {k: list(v) for k, v in layout.shapes.items()} }")
-        return 1
-    packed = layout.pack(initial).to(torch.float64).expand(len(clients), -1)
-    scalars = layout.scalars()
-    theta = packed.clone()
+    sizes = ", ".join(str(client.num_nodes) for client in clients)
+    print(f"{subject.name}: {len(clients)} clients of {sizes} nodes, {layout.count} parameters", flush=True)
+    for name, shape in layout.shapes.items():
+        if name not in initial or tuple(initial[name].shape) != shape:
+            told = f"of shape {list(initial[name].shape)}" if name in initial else "not at all"
+            print(f"  BROKEN  {PROMISES[shaped]}: initialise() gives {name} {told}; layout() has {list(shape)}")
+            return 1
+    theta, scalars = layout.pack(initial).to(torch.float64).repeat(len(clients), 1), layout.scalars()
     theta[:, scalars] += 0.1 * torch.randn(len(clients), len(scalars), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     return tried(subject.name, PROMISES, Case(model, layout, initial, clients, theta, federation.num_classes))
 
@@ -100,9 +100,9 @@ def answers(case: Case) -> None:
     output = case.answer(batch, case.theta)
     expected = [batch.size, batch.nodes, case.classes]
     if list(output.logits.shape) != expected:
-        raise Broken(f"logits are {list(output.logits.shape)}; expected [k, n, Y] = {expected}")
+        raise Unusable(f"logits are {list(output.logits.shape)}; expected [k, n, Y] = {expected}")
     if output.hidden.ndim != 3 or list(output.hidden.shape[:2]) != expected[:2]:
-        raise Broken(f"hidden is {list(output.hidden.shape)}; expected [k, n, h] with k, n = {expected[:2]}")
+        raise Unusable(f"hidden is {list(output.hidden.shape)}; expected [k, n, h] with k, n = {expected[:2]}")
 
 
 def isolated(case: Case) -> None:
@@ -157,11 +157,12 @@ def dropped(case: Case) -> None:
         return
     batch = case.batch(case.everyone)
     keys = step_key(torch.arange(batch.size) + 7, torch.zeros(batch.size, dtype=torch.int64), 0)
-    first = case.answer(batch, case.theta, Dropout(case.model.dropout, keys))
-    equal(case.answer(batch, case.theta, Dropout(case.model.dropout, keys)), first, batch, 0.0, "the same keys give other numbers")
+    first, again = (case.answer(batch, case.theta, Dropout(case.model.dropout, keys)) for _ in range(2))
+    equal(again, first, batch, 0.0, "the same keys give other numbers")
     for row in case.everyone:
-        part, words = batch.select([row]), f"with dropout client {row} alone gives other numbers than among others"
-        equal(case.answer(part, case.theta[row : row + 1], Dropout(case.model.dropout, keys[[row]])), rows_of(first, row), part, CLOSE, words)
+        part = batch.select([row])
+        output = case.answer(part, case.theta[row : row + 1], Dropout(case.model.dropout, keys[[row]]))
+        equal(output, rows_of(first, row), part, CLOSE, f"with dropout client {row} alone gives other numbers than among others")
 
 
 def learnable(case: Case) -> None:

@@ -9,6 +9,10 @@ class Broken(AssertionError):
     """A promise that is not kept, in words."""
 
 
+class Unusable(Broken):
+    """One without which no further promise can be tried."""
+
+
 class Untried(Exception):
     """A promise that says nothing about this object, and why."""
 
@@ -29,5 +33,7 @@ def tried(name: str, promises: Mapping[Callable[..., str | None], str], *facts: 
         except Broken as reason:
             broken += 1
             print(f"  BROKEN  {words}: {reason}")
+            if isinstance(reason, Unusable):
+                break
     print(f"{name}: {'keeps all promises' if not broken else f'{broken} promise(s) broken'}")
     return int(bool(broken))

@@ -16,7 +16,7 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.data.graph import Federation
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.memory import Plan
-from fgl_bench.engine.mixing import Blockwise, Mixing
+from fgl_bench.engine.mixing import Blockwise, Mixing, checked
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.groups import check_node
 from fgl_bench.reporting.progress import RunProgress
@@ -77,11 +77,10 @@ def watch(cfg: DictConfig) -> None:
             return reports
 
         def mix(self, reports, arrived):
-            mixing = super().mix(reports, arrived)
-            if isinstance(mixing, Mixing):
-                self.notes.rows.append(mixing.weights.detach()[arrived.any(1)].clone())
-                self.model_size = mixed_size(mixing, self.setting.layout)
-                self.notes.uploaded += self.model_size * int(arrived.sum()) if with_server else 0
+            mixing = checked(super().mix(reports, arrived), arrived)
+            self.notes.rows.append(mixing.weights.detach()[arrived.any(1)].clone())
+            self.model_size = mixed_size(mixing, self.setting.layout)
+            self.notes.uploaded += self.model_size * int(arrived.sum()) if with_server else 0
             return mixing
 
         def exchange(self, meeting):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fgl_bench.contract.promise import Broken, tried
+from fgl_bench.contract.promise import Broken, Unusable, tried
 from fgl_bench.contract.subject import Subject, composed
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
@@ -57,9 +57,9 @@ def valid(case: Case) -> None:
     for client, nodes in enumerate(case.nodes):
         ids = np.asarray(nodes)
         if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-            raise Broken(f"client {client} has an array of {ids.dtype} {list(ids.shape)}; expected integers [n]")
+            raise Unusable(f"client {client} has an array of {ids.dtype} {list(ids.shape)}; expected integers [n]")
         if ids.size and not 0 <= ids.min() <= ids.max() < case.graph.num_nodes:
-            raise Broken(f"client {client} has a node outside 0 to {case.graph.num_nodes - 1}")
+            raise Unusable(f"client {client} has a node outside 0 to {case.graph.num_nodes - 1}")
         if np.unique(ids).size != ids.size:
             raise Broken(f"client {client} has a node twice")
         if (np.diff(ids) < 0).any():
@@ -68,11 +68,11 @@ def valid(case: Case) -> None:
 
 def seeded(case: Case) -> None:
     """Random numbers come from the seed alone, whatever other generators have been used for."""
-    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
         for number in (1, 2):
             random.seed(number)
-            np.random.seed(number)
+            np.random.seed(number)  # noqa: NPY002
             torch.manual_seed(number)
             for seed, first in ((0, case.nodes), (1, None)):
                 again = case.assign(seed)
@@ -81,7 +81,7 @@ def seeded(case: Case) -> None:
                     raise Broken(f"seed {seed} gives other clients the second time")
     finally:
         random.setstate(kept[0])
-        np.random.set_state(kept[1])
+        np.random.set_state(kept[1])  # noqa: NPY002
         torch.set_rng_state(kept[2])
 
 
