@@ -31,7 +31,7 @@ def main() -> int:
     cells = [cell for folder in sorted((ROOT / "results" / "cells").iterdir()) for cell in read_cells(folder).values()]
     fitting = [cell for cell in cells if cell["seconds"]["total"] <= options.seconds and not cell["device"].startswith("NVIDIA")]
     drawn = random.Random(options.seed).sample(sorted(fitting, key=lambda cell: cell["config_hash"]), min(options.count, len(fitting)))
-    print(f"{len(drawn)} of {len(cells)} cells, drawn with seed {options.seed} from the {len(fitting)} that took up to {options.seconds:g} s")
+    print(f"{len(drawn)} of {len(cells)} cells, drawn with seed {options.seed} from {len(fitting)} that took up to {options.seconds:g} s")
     worst = 0.0
     for cell in drawn:
         off = rerun(cell, options.threads)

@@ -27,7 +27,7 @@ from fgl_bench.arguments import check_overrides, import_from_here, keys_of_swept
 from fgl_bench.commands import COMMANDS
 from fgl_bench.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config import expand_paths, validate
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.groups import build
 from fgl_bench.masking import masked
 from fgl_bench.processes import Stopped, stoppable
@@ -81,8 +81,9 @@ def told(arguments: list[str]) -> int:
         print(help_text(arguments))
         return 0
     scan_plugins()
-    if arguments and arguments[0] in COMMANDS:
-        return command_of(arguments[0], arguments[1:])
+    words, folders = config_dirs(arguments)
+    if words and words[0] in COMMANDS:
+        return command_of(words[0], words[1:], folders)
     try:
         sys.argv[1:] = keys_of_swept_groups(options_first(arguments))
         options = parsed(sys.argv[1:])
@@ -124,7 +125,8 @@ def composed_runs(asked: bool) -> int:
             finished.append(run_one(cfg))
             return str(finished[-1])
         except (Exception, SystemExit) as raised:
-            error = raised if isinstance(raised, Exception) else UserError(f"something that was run called sys.exit({raised})")
+            called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
+            error = raised if isinstance(raised, Exception) else UserError(called)
             failures.append(error)
             several = HydraConfig.get().mode is RunMode.MULTIRUN
             complain(error, began[-1] if several else "")
@@ -148,14 +150,35 @@ def composed_runs(asked: bool) -> int:
     return 1 if failures else 0
 
 
-def command_of(name: str, arguments: list[str]) -> int:
+def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
+    """The arguments without ``--config-dir DIR``, and these folders."""
+    words, folders, rest = [], [], iter(arguments)
+    for text in rest:
+        option, given, folder = text.partition("=")
+        if option in ("--config-dir", "-cd"):
+            folders.append(Path(folder if given else next(rest, "")).expanduser())
+        else:
+            words.append(text)
+    return words, folders
+
+
+def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
     """Run one of ``commands.py``; returns the exit status."""
+    import_from_here()
     try:
-        COMMANDS[name](arguments)
+        for folder in folders:
+            if not folder.is_dir():
+                raise UserError(f"--config-dir {folder}: there is no such folder")
+        COMMANDS[name](arguments, folders)
         return 0
     except BrokenPipeError:  # fgl-bench ls | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except SystemExit as error:
+        if raised_by_user(error) is None:  # the command's own status
+            raise
+        complain(error)
+        return 1
 
 
 def run_one(cfg: DictConfig) -> Path:
@@ -165,7 +188,13 @@ def run_one(cfg: DictConfig) -> Path:
     tracker = build(cfg.tracker)
     from fgl_bench.run import run
 
-    run_dir = run(cfg)
+    try:
+        run_dir = run(cfg)
+    except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
+        where = raised_by_user(error)
+        if where is None:
+            raise
+        raise UserError(where) from error
     tracking.publish(tracker, run_dir)
     return run_dir
 

@@ -1,4 +1,7 @@
-"""The commands beside the run itself: ``fgl-bench ls``, ``show``, ``cp``, ``check`` and ``tune``."""
+"""The commands beside the run itself: ``fgl-bench ls``, ``show``, ``cp``, ``check`` and ``tune``.
+
+Each takes its arguments and the folders that ``--config-dir`` has named.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,40 @@ Commands (instead of KEY=VALUE)
   ls [GROUP]                    the groups; the choices of one, each with the first line of its file
   show GROUP/CHOICE             a choice's file: its keys, their values and what they mean
   cp GROUP/CHOICE FOLDER        a copy to change: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
-  check FILE.py [KEY=VALUE...]  whether a method of your own keeps what every method must; a choice's name works too
+  check FILE.py [KEY=VALUE...]  whether a method, backbone or split of your own keeps what all must; a choice's name works too
   tune SPACE [KEY=VALUE...]     search hyper-parameters on validation; SPACE is a file, or one that `tune` alone lists
 """
 
 
-def file_of(name: str) -> tuple[str, str, Path]:
+def path_of(group: str, choice: str, folders: Sequence[Path]) -> Path:
+    """The file of a choice: the package's, or else that of the first folder that has it."""
+    paths = [folder / group / f"{choice}.yaml" for folder in (config_folder(), *folders)]
+    return next(path for path in paths if path.is_file())
+
+
+def file_of(name: str, folders: Sequence[Path] = ()) -> tuple[str, str, Path]:
     """(group, choice, file) of ``algorithm/fedprox``, ``algorithm=fedprox`` or, where only one group has it, ``fedprox``.
+
+    Args:
+        folders: groups of the user's own (``--config-dir``).
 
     Raises:
         UserError: there is no such choice, or several groups have it.
     """
     name = name.removesuffix(".yaml").replace("=", "/", 1)
-    fitting = [group for group in GROUPS if name.startswith(f"{group}/") and name[len(group) + 1 :] in choices(group)]
+    fitting = [group for group in GROUPS if name.startswith(f"{group}/") and name[len(group) + 1 :] in choices(group, folders)]
     if fitting:
         group = max(fitting, key=len)
-        return group, name[len(group) + 1 :], config_folder() / f"{name}.yaml"
-    groups = [group for group in GROUPS if name in choices(group)]
+        return group, name[len(group) + 1 :], path_of(group, name[len(group) + 1 :], folders)
+    groups = [group for group in GROUPS if name in choices(group, folders)]
     if len(groups) > 1:
         raise UserError(f"{name}: in several groups; write {' or '.join(f'{group}/{name}' for group in groups)}")
     if not groups:
-        known = [f"{group}/{choice}" for group in GROUPS for choice in choices(group)]
+        known = [f"{group}/{choice}" for group in GROUPS for choice in choices(group, folders)]
         group = name.rpartition("/")[0]
         near = [text for text in known if text.startswith(f"{group}/")] if group in GROUPS else []
         raise UserError(f"{name}: there is no such choice{suggest(name, near)}" if near else f"{name}: no such choice; see fgl-bench ls")
-    return groups[0], name, config_folder() / groups[0] / f"{name}.yaml"
+    return groups[0], name, path_of(groups[0], name, folders)
 
 
 def about(path: Path) -> str:
@@ -54,37 +66,37 @@ def about(path: Path) -> str:
     return ""
 
 
-def ls(arguments: Sequence[str]) -> None:
+def ls(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """Print the groups, or the choices of one."""
     if not arguments:
         for group in GROUPS:
-            names = choices(group)
+            names = choices(group, folders)
             print(f"{group:<18} {len(names):>3}  {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}")
         return
     for group in arguments:
         group = group.rstrip("/").replace(".", "/")
         if group not in GROUPS:
             raise UserError(f"{group}: there is no such group{suggest(group, GROUPS)}")
-        names = choices(group)
+        names = choices(group, folders)
         width = max(map(len, names), default=0)
         for name in names:
-            print(f"{name:<{width}}  {about(config_folder() / group / f'{name}.yaml')}".rstrip())
+            print(f"{name:<{width}}  {about(path_of(group, name, folders))}".rstrip())
 
 
-def show(arguments: Sequence[str]) -> None:
+def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """Print the files of choices."""
     if not arguments:
         raise UserError("show what? such as fgl-bench show algorithm/fedprox; fgl-bench ls lists all")
     for name in arguments:
-        _, _, path = file_of(name)
+        _, _, path = file_of(name, folders)
         sys.stdout.write(path.read_text(encoding="utf-8"))
 
 
-def cp(arguments: Sequence[str]) -> None:
+def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """Copy a choice's file to where a person can change it; never over another file."""
     if len(arguments) != 2:
         raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
-    group, choice, path = file_of(arguments[0])
+    group, choice, path = file_of(arguments[0], folders)
     target = Path(arguments[1]).expanduser()
     if target.suffix != ".yaml":
         *parts, last = choice.split("/")
@@ -104,20 +116,20 @@ def cp(arguments: Sequence[str]) -> None:
         print(f"run it with: fgl-bench --config-dir {folder.rstrip('/') or '.'} {group}={name}")
 
 
-def check(arguments: Sequence[str]) -> None:
-    """Run the contract tests on a method; exit status 1 where one is broken."""
+def check(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Try the promises of a method, a backbone or a split; exit status 1 where one is broken."""
     if not arguments or "=" in arguments[0]:
-        raise UserError("check what? such as fgl-bench check my_method.py, or fgl-bench check fedavg")
+        raise UserError("check what? such as fgl-bench check my_method.py, fgl-bench check fedavg, or fgl-bench check model/gat")
     from fgl_bench.contract import examine
 
-    sys.exit(examine(arguments[0], list(arguments[1:])))
+    sys.exit(examine(arguments[0], list(arguments[1:]), folders))
 
 
-def tune(arguments: Sequence[str]) -> None:
+def tune(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """Search hyper-parameters."""
     from fgl_bench.tuning import search
 
-    search(list(arguments))
+    search(list(arguments), folders)
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {"ls": ls, "show": show, "cp": cp, "check": check, "tune": tune}
+COMMANDS: dict[str, Callable[[Sequence[str], Sequence[Path]], None]] = {"ls": ls, "show": show, "cp": cp, "check": check, "tune": tune}

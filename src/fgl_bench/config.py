@@ -219,9 +219,17 @@ def check_writable(folder: str, below: Path = Path()) -> None:
 
 def check_scenario(cfg: DictConfig, method: Any) -> None:
     """The chosen scenario must be among those that the method's class lists in ``scenarios``; raises UserError."""
-    supported, chosen = tuple(getattr(method, "scenarios", ())), label(cfg, "scenario")
-    if supported and chosen not in supported:
-        raise UserError(f"scenario={chosen}: algorithm={label(cfg, 'algorithm')} supports only scenario={one_of(supported)}")
+    supported, chosen, name = getattr(method, "scenarios", None), label(cfg, "scenario"), label(cfg, "algorithm")
+    if supported is None:  # a function that makes a method says nothing
+        return
+    if isinstance(supported, str) or not supported:
+        told = repr(supported) if supported else "empty"
+        raise UserError(f"algorithm={name}: {method.__name__}.scenarios is {told}; it must name at least one scenario, such as ('sync',)")
+    if chosen not in supported:
+        raise UserError(f"scenario={chosen}: algorithm={name} supports only scenario={one_of(supported)}")
+    from fgl_bench.scenarios.hooks import check_hooks
+
+    check_hooks(method)
 
 
 def check_buffer(cfg: DictConfig) -> None:

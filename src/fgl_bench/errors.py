@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+import sysconfig
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+PACKAGE = Path(__file__).resolve().parent
+LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class UserError(Exception):
@@ -95,3 +101,23 @@ def check_ranges(built: object, group: str) -> None:
     """:func:`check_range` of all keys that the class of ``built`` declares ranges for."""
     for key, allowed in ranges_of(type(built)).items():
         check_range(f"{group}.{key}", getattr(built, key), allowed)
+
+
+def raised_by_user(error: BaseException) -> str | None:
+    """``my_method.py:12 in mix: ValueError: ...``: the last line of a user's own module that the package called when ``error`` was raised.
+
+    Returns:
+        None where no such module was called: the error is the package's own.
+    """
+    inside, last = False, None
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename).resolve()
+        if path.is_relative_to(PACKAGE):
+            inside = True
+        elif inside and path.is_file() and not any(path.is_relative_to(folder) for folder in LIBRARIES):
+            last = frame
+    if last is None:
+        return None
+    message = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    place = "" if last.name == "<module>" else f" in {last.name}"
+    return f"{last.filename}:{last.lineno}{place}: {type(error).__name__}{f': {message}' if message else ''}"

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
-from fgl_bench.errors import UserError, check_range, one_of, ranges_of, require
+from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require
 from fgl_bench.schema import class_choices, class_fields, make_schema
 from fgl_bench.wording import wrong_type
 
@@ -92,7 +92,7 @@ def imported(key: str, target: Any) -> Any:
         module, _, name = target.rpartition(".")
         cls = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
-        raise UserError(f"{key}._target_={target}: cannot be imported ({first_line(error)})") from error
+        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
     if not callable(cls):
         raise UserError(f"{key}._target_={target}: is a {type(cls).__name__}, not a class")
     return cls

@@ -19,13 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
 
 from fgl_bench.errors import UserError
 from fgl_bench.masking import masked
-from fgl_bench.schema import config_folder, register_all
 
 FOLDER = Path(__file__).parent / "searches"
 MODELS = ("received", "trained")
@@ -87,8 +83,8 @@ def check_range(key: str, bounds: Any) -> None:
         raise UserError(f"{key}: low={low} and high={high} must be numbers, low below high")
 
 
-def search(arguments: Sequence[str]) -> None:
-    """The command; without arguments it lists the spaces.
+def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """The command; without arguments it lists the spaces. ``folders`` are those of ``--config-dir``.
 
     Raises:
         UserError: a space or a key is wrong, or Optuna is not installed.
@@ -102,8 +98,8 @@ def search(arguments: Sequence[str]) -> None:
     space, overrides = read_space(arguments[0]), [text for text in arguments[1:] if text.partition("=")[0] not in OWN]
     options = read_options(dict(text.split("=", 1) for text in arguments[1:] if text.partition("=")[0] in OWN))
     with contextlib.suppress(KeyboardInterrupt):
-        study = optimise(space, overrides, options)
-        tell(study, overrides)
+        study = optimise(space, overrides, options, folders)
+        tell(study, overrides, folders)
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -121,7 +117,7 @@ def read_options(given: Mapping[str, str]) -> Options:
     return Options(int(values["trials"]), values["seconds"], values["model_of"], None if seed is None else int(seed))
 
 
-def optimise(space: Mapping[str, Mapping], overrides: list[str], options: Options) -> Any:
+def optimise(space: Mapping[str, Mapping], overrides: list[str], options: Options, folders: Sequence[Path] = ()) -> Any:
     """Run trials until the study has enough; returns the study."""
     try:
         import optuna
@@ -131,8 +127,9 @@ def optimise(space: Mapping[str, Mapping], overrides: list[str], options: Option
         raise UserError("tune needs Optuna: pip install 'fgl-bench[tune]'") from error
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    where = Path(composed(overrides).results_dir).expanduser().parent / "searches"
+    where = Path(composed(overrides, folders).results_dir).expanduser().parent / "searches"
     what = json.dumps([space, sorted(text for text in overrides if not text.startswith(("results_dir=", "device="))), options.model_of])
+    what += "".join(str(Path(folder).resolve()) for folder in folders)
     name = hashlib.sha256(what.encode()).hexdigest()[:12]
     where.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(
@@ -147,7 +144,7 @@ def optimise(space: Mapping[str, Mapping], overrides: list[str], options: Option
 
     def objective(trial: Any) -> float:
         chosen = [f"{key}={shown(suggested(trial, key, bounds))}" for key, bounds in space.items()]
-        score = validation([*overrides, *chosen], options.model_of)
+        score = validation([*overrides, *chosen], options.model_of, folders)
         print(f"trial {trial.number}: validation {100 * score:.2f} with {' '.join(chosen)}", flush=True)
         return score
 
@@ -179,15 +176,15 @@ def shown(value: Any) -> str:
     return plain[value] if value is None or isinstance(value, bool) else str(value)
 
 
-def composed(overrides: Sequence[str]) -> Any:
+def composed(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Any:
     """The configuration as the command line would compose it."""
-    register_all(ConfigStore.instance())
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(version_base="1.3", config_dir=str(config_folder())):
-        return compose("config", list(overrides))
+    from fgl_bench.reporting.plan import Composer
+
+    with Composer(folders) as compose:
+        return compose(overrides)
 
 
-def validation(overrides: Sequence[str], model: str) -> float:
+def validation(overrides: Sequence[str], model: str, folders: Sequence[Path] = ()) -> float:
     """Mean over the seeds of the validation score at the selected point, of a run that is made or there already.
 
     NaN where a seed has diverged before any point that could be selected: the others' mean would hide it.
@@ -197,7 +194,7 @@ def validation(overrides: Sequence[str], model: str) -> float:
     """
     from fgl_bench.cli import run_one
 
-    cfg = composed([*overrides, "progress=false"])
+    cfg = composed([*overrides, "progress=false"], folders)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             folder = run_one(cfg)
@@ -208,11 +205,12 @@ def validation(overrides: Sequence[str], model: str) -> float:
     return math.nan if None in test["per_seed"] else float(test["val"]["mean"])
 
 
-def tell(study: Any, overrides: Sequence[str]) -> None:
+def tell(study: Any, overrides: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """Print the best trial and the command that makes its run."""
     scored = [trial for trial in study.get_trials(deepcopy=False) if trial.value is not None]
     if not scored:
         raise UserError("no trial could be run; the refusals above say why")
     best = study.best_trial
     chosen = [f"{key}={shown(value)}" for key, value in best.params.items()]
+    overrides = [*(f"--config-dir {folder}" for folder in folders), *overrides]
     print(f"best of {len(scored)}: validation {100 * best.value:.2f}\n  fgl-bench {masked(' '.join([*overrides, *chosen]))}")

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from yaml import MarkedYAMLError, YAMLError
 
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.schema import config_folder
 
 GROUPS = ("algorithm", "dataset", "split", "model", "scenario", "scenario/sparsity", "tracker", "experiment")
@@ -36,7 +36,7 @@ def explain(error: BaseException) -> str | None:
     if (fault := fault_of_file(error)) is not None:
         return fault
     if not isinstance(error, (HydraException, OmegaConfBaseException)):
-        return surroundings(error)
+        return raised_by_user(error) or surroundings(error)
     override = re.match(r"Error merging override (.*)", str(error))
     for cause in reversed(list(causes(error))):
         for kind, say in WORDINGS.items():

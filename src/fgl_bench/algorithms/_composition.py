@@ -54,6 +54,10 @@ class Composed(Algorithm):
         return self.server.operators
 
     @property
+    def unsent(self) -> tuple[str, ...]:
+        return self.server.unsent
+
+    @property
     def begins_afresh(self) -> bool:
         return self.server.begins_afresh
 

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Setting, Stage, Traffic, Upload
+from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.engine.losses import node_losses
+from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, UserError, check_ranges
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ class Algorithm:
         stacks: flat rows ``[P]`` that the method itself keeps for every replica (for the estimate of memory).
         operators: n x n matrices that it multiplies with besides the backbone's (likewise).
         ranges: what numbers its keys may have, beside those of its bases; checked before anything is read.
+        uses_validation: whether the method may read labels of validation nodes, as a server that tunes itself on them does. No method
+            may read labels of test nodes.
+        unsent: names of reports that are not uploaded besides the model: what stays with the client, or what the server can work out
+            from the model that it gets. :meth:`traffic` covers all others.
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("sync",)
@@ -56,6 +62,8 @@ class Algorithm:
     stacks: ClassVar[int] = 0
     operators: ClassVar[int] = 0
     ranges: ClassVar[dict[str, Range]] = {}
+    uses_validation: ClassVar[bool] = False
+    unsent: ClassVar[tuple[str, ...]] = ()
 
     # ---- every scenario
 
@@ -116,7 +124,10 @@ class Algorithm:
         logits = step.output.logits.flatten(0, 1).index_select(0, train.index)
         step.losses = node_losses(logits, train.labels)
         loss = torch.dot(step.losses, train.weights)
-        return loss if penalty is None else loss + penalty.sum()
+        if penalty is None:
+            return loss
+        check_shape("local_penalty()", penalty, {"k": len(step.rows)}, "k")
+        return loss + penalty.sum()
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
         """The gradient ``[k, P]`` that the optimiser sees; may change its argument."""
@@ -229,7 +240,8 @@ class Algorithm:
     def exchange(self, meeting: Meeting) -> Exchange:
         """What clients send each other after a round's training and make of it; the base applies :meth:`mix` to whole models."""
         seeds, clients, _ = meeting.trained.shape
-        mixing = self.mix(meeting.reports, torch.ones(seeds, clients, dtype=torch.bool, device=meeting.trained.device))
+        everybody = torch.ones(seeds, clients, dtype=torch.bool, device=meeting.trained.device)
+        mixing = checked(self.mix(meeting.reports, everybody), everybody)
         matrix = mixing.matrix()
         models = mixing.apply(meeting.trained, meeting.received, self.setting.layout)
         return Exchange(models, matrix, messages((matrix > 0) & ~itself(matrix), self.traffic().bytes[0]))

@@ -39,6 +39,7 @@ class FedAAS(CrossClient):
     """
 
     ranges: ClassVar[dict[str, Range]] = {"min_interval": at_least(1)}
+    uses_validation: ClassVar[bool] = True  # the server's loss on its validation nodes gives the interval
 
     adaptive: bool
     min_interval: int

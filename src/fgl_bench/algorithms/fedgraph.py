@@ -42,6 +42,7 @@ class FedGraph(CrossClient):
     ranges: ClassVar[dict[str, Range]] = {
         "most": at_least(1), "noise": at_least(0), "target": SHARE, "cost_weight": at_least(0), "components": at_least(1),
     }  # fmt: skip
+    uses_validation: ClassVar[bool] = True  # the agent's reward
 
     most: int
     noise: float

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from fgl_bench.engine.answers import check_kind, check_shape
 
 if TYPE_CHECKING:
     from fgl_bench.engine.layout import ParameterLayout
@@ -122,3 +124,13 @@ class Blockwise(Mixing):
 def _writable(x: Tensor) -> bool:
     """Whether every element has memory of its own."""
     return 0 not in x.stride()
+
+
+def checked(mixing: Any, arrived: Tensor) -> Mixing:
+    """What a method's ``mix`` has returned for ``arrived [S, C]``; UserError where it is no mixing of these clients."""
+    check_kind("mix()", mixing, Mixing, "a Mixing")
+    sizes = dict(zip("SC", arrived.shape, strict=True))
+    check_shape("mix()", mixing.weights, sizes, "S C C", "S 1 C")
+    if mixing.receivers is not None:
+        check_shape("mix().receivers", mixing.receivers, sizes, "S C")
+    return mixing

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.adam import Adam
+from fgl_bench.engine.answers import check_reports, check_shape
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
@@ -200,6 +201,7 @@ class Trainer:
             else:
                 trips.trained_score = self._score(trained, evaluation)
         trips.reports = self.algorithm.report(trips)
+        check_reports(trips.reports, len(rows))
         trips.__dict__.pop("output", None)
         return trips
 
@@ -241,11 +243,13 @@ class Trainer:
         output = self.model.forward(parameters, batch, first, dropout)
         step = LocalStep(trips.rows, batch, self.layout, number, parameters, theta, trips.received, output, first)
         objective = self.algorithm.local_loss(step)
+        check_shape("local_loss()", objective, {"k": len(theta)}, "")
         train_loss = step.train_loss() if loss else None
         gradients = torch.autograd.grad(objective, list(parameters.values()))
         with torch.no_grad():
             flat = self.layout.collect(dict(zip(parameters, gradients, strict=True)))
             flat = self.algorithm.correct_gradient(step, flat)
+            check_shape("correct_gradient()", flat, dict(zip("kP", theta.shape, strict=True)), "k P")
             # A client without training nodes has no loss: it returns what it received.
             able = None if batch.num_train.all() else [i for i, count in enumerate(batch.num_train) if count > 0]
             self.adam.step(theta, flat, trips.rows, able)

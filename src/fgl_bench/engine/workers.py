@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 import torch
 
 from fgl_bench.allocator import return_freed_memory
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.processes import end_with
 
 T = TypeVar("T")
@@ -198,7 +198,9 @@ def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], No
 def _portable(error: BaseException) -> BaseException:
     """``error`` with where it was raised, as something that can be sent."""
     if not isinstance(error, UserError):
-        error.add_note("".join(traceback.format_exception(error)).rstrip())
+        told, where = "".join(traceback.format_exception(error)).rstrip(), raised_by_user(error)
+        error = UserError(where) if where else error  # where it was raised would be lost on the way
+        error.add_note(told)
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:

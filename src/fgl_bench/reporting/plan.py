@@ -188,7 +188,15 @@ def load_paper(name: str) -> Paper:
 
 
 class Composer:
-    """Composes configurations as the command line would; a context manager, since Hydra keeps its state globally."""
+    """Composes configurations as the command line would; a context manager, since Hydra keeps its state globally.
+
+    Args:
+        folders: groups of a user's own, as ``--config-dir`` names them.
+    """
+
+    def __init__(self, folders: Iterable[Path] = ()):
+        urls = ",".join(f"'file://{Path(folder).resolve()}'" for folder in folders)
+        self.search = [f"hydra.searchpath=[{urls}]"] if urls else []
 
     def __enter__(self) -> Composer:
         register_all(ConfigStore.instance())
@@ -200,7 +208,7 @@ class Composer:
         GlobalHydra.instance().clear()
 
     def __call__(self, overrides: Iterable[str]) -> DictConfig:
-        return compose("config", list(overrides))
+        return compose("config", [*self.search, *overrides])
 
 
 def available(algorithm: str) -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Meeting
+from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting
+from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.scenarios.base import Moved, Rounds
@@ -77,6 +78,10 @@ class Decentralized(Rounds):
 
         moments = tuple(state.view_as(trained) for state in trainer.adam.moments) if sim.algorithm.trains else ()
         exchange = sim.algorithm.exchange(Meeting(number, sim.rounds, graph, received, trained, reports, losses, moments))
+        check_kind("exchange()", exchange, Exchange, "an Exchange")
+        sizes = dict(zip("SCP", trained.shape, strict=True))
+        for name, form in (("models", "S C P"), ("matrix", "S C C"), ("sent", "S C C")):
+            check_shape(f"exchange().{name}", getattr(exchange, name), sizes, form)
         sim.sent.append(torch.stack([exchange.sent.sum(1), exchange.sent.sum(2)], -1))
         return exchange.models, lambda: exchange.matrix
 

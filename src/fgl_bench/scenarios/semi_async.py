@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fgl_bench.algorithms.base import Algorithm, Message, Server, Upload
+from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
@@ -217,6 +218,7 @@ class _Loop:
             models.trained[row] = method.begin(waiting_push[0], models.trained[row], own)
             self.inbox[client] = waiting_push = None
         payload = method.payload(models.base[row], models.trained[row])
+        check_shape("payload()", payload, {"P": models.base.shape[1]}, "P")
         self.queue.append(Upload(client, payload, int(self.version[client]), 0, reports, blocks))
         self.waiting[client] = True
         if waiting_push is not None:
@@ -240,8 +242,11 @@ class _Loop:
             for name, value in upload.reports.items():
                 server.reports.setdefault(name, np.zeros((self.clients, *value.shape), value.dtype))[client] = value
             self.staleness.append(upload.staleness)
-        for message in method.serve(server, arrivals):
+        messages = method.serve(server, arrivals)
+        check_kind("serve()", messages, Iterable, "a list of messages, [] where nobody is answered")
+        for message in messages:
             client = message.client
+            check_shape("serve()'s message", message.model, {"P": self.models.base.shape[1]}, "P")
             if not method.waits and message.confidence is None:
                 continue
             self.download += self._size(self.down if message.confidence is None else self.pushed, message.blocks)

@@ -9,6 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.answers import check_shape
+from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
 from fgl_bench.scenarios.base import Moved, Rounds
 from fgl_bench.scenarios.simulation import Simulation
@@ -43,10 +45,11 @@ class Sync(Rounds):
     def aggregate(
         self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
     ) -> tuple[Tensor, Callable[[], Tensor]]:
-        mixing = sim.algorithm.mix(reports, arrived)
+        mixing = checked(sim.algorithm.mix(reports, arrived), arrived)
         before = received.clone() if self.drops_uploads else None
         received = mixing.apply(trained, received, sim.trainer.layout)
         received = sim.algorithm.refine(received, trained, arrived)
+        check_shape("refine()", received, dict(zip("SCP", trained.shape, strict=True)), "S C P")
         if before is not None:  # a seed of which nobody was in time keeps what it had
             received = torch.where(arrived.any(1)[:, None, None], received, before)
         return received, mixing.matrix
