@@ -47,8 +47,8 @@ def pictures(run: Path) -> dict:
     return {name: value for name, value in found.items() if value}
 
 
-def warn(path: Path, reason: str) -> None:
-    """Say on stderr that a file is not used."""
+def warn(path: Path | str, reason: str) -> None:
+    """Say on stderr that a file, or a place in one, is not used."""
     print(f"warning: {path} is not used: {' '.join(reason.split())[:200]}", file=sys.stderr)
 
 
