@@ -261,3 +261,11 @@ def expected(cfg, federation, pooled: bool) -> float:
     losses, nodes = sim.trainer.losses(sim.initial).double().numpy(), np.array([c.train.sum() for c in federation.observed])
     assert len(losses) == (1 if pooled else federation.num_clients)
     return float((losses * nodes).sum() / nodes.sum())
+
+
+def test_without_rounds_the_loss_of_the_last_trip_counts(tmp_path: Path) -> None:
+    settings = ("seeds=[0]", "algorithm=fedsa_gcl", "scenario=semi_async", "lr=1e30", "rounds=6", "eval_every=1")
+    _, summary, rows = ran(tmp_path, *settings)
+    lost = summary["diverged"]["train_loss"]["0"]
+    assert lost["trip"] > summary["diverged"]["trained"]["0"]["trip"], "a first trip's loss is that of the initial model"
+    assert [row["train_loss"] != "" for row in rows] == [0 < int(row["trip"]) < lost["trip"] for row in rows]

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import alignment
 from fgl_bench.reporting.drawings.base import Sources
 from fgl_bench.reporting.drawings.fedssa import draw
 from fgl_bench.reporting.papers._fediih import DISJOINT, OVERLAPPING
 from fgl_bench.reporting.papers.fedssa import CHOSEN, PAPER, SWEPT
 from fgl_bench.reporting.plan import Cell, Composer, located, plan
-from fgl_bench.reporting.store import SCHEMA_VERSION
+from tests.reporting import summaries
 
 TABLES = {table.key: table for table in PAPER.tables}
 
@@ -148,8 +147,8 @@ def stored(folder: Path, cells: list[Cell]) -> None:
     for number, cell in enumerate(cells):
         run = folder / "runs" / cell.folder
         run.mkdir(parents=True, exist_ok=True)
-        test = {model: {"mean": 0.5 + number / 100, "ci95": 0.01} for model in MODELS}
-        summary = {"schema_version": SCHEMA_VERSION, "config_hash": cell.digest, "config": dict(cell.config), "test": test}
+        summary = summaries.summary(cell.config)
+        summary["test"] = {model: {**scores, "mean": 0.5 + number / 100, "ci95": 0.01} for model, scores in summary["test"].items()}
         (run / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
         (folder / "cells" / "fedssa" / f"{cell.digest}.json").write_text(json.dumps(summary), encoding="utf-8")
         (run / "config.yaml").write_text(OmegaConf.to_yaml(cell.config), encoding="utf-8")

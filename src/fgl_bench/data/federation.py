@@ -124,9 +124,7 @@ def draw_masks(graph: Graph, clients: Sequence[ClientGraph], ratios: tuple[float
         shared = np.zeros((3, graph.num_nodes), dtype=bool)
         shared[:, held] = stratified_masks(graph.strata[held], ratios, generator(seed, "masks", "shared"))
         masks = [tuple(shared[:, client.nodes]) for client in clients]
-    return tuple(
-        replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True)
-    )
+    return tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True))
 
 
 def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:

@@ -17,6 +17,7 @@ from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
 
 DROPPED = ("per_client",)
+_said: set[str] = set()  # warnings of this process
 ANYTHING = object()
 
 
@@ -47,9 +48,12 @@ def pictures(run: Path) -> dict:
     return {name: value for name, value in found.items() if value}
 
 
-def warn(path: Path, reason: str) -> None:
-    """Say on stderr that a file is not used."""
-    print(f"warning: {path} is not used: {' '.join(reason.split())[:200]}", file=sys.stderr)
+def warn(path: Path | str, reason: str) -> None:
+    """Say on stderr that a file, or a place in one, is not used; once, however often it is read."""
+    line = f"warning: {path} is not used: {' '.join(reason.split())[:200]}"
+    if line not in _said:
+        _said.add(line)
+        print(line, file=sys.stderr)
 
 
 def cell_path(folder: Path, cell: Mapping) -> Path:

@@ -85,7 +85,7 @@ def read_published(path: Path) -> Printed:
                     raise ValueError("its cell is there already")
                 cells[place] = cell
             except ValueError as error:
-                warn(path, f"line {lines.line_num}: {error}")
+                warn(f"{path}, line {lines.line_num},", str(error))
     return Printed(cells.values())
 
 
@@ -97,7 +97,7 @@ def published(row: Mapping[str, str | None]) -> Published | None:
     """
     absent = [name for name in (*WHERE, "mean", "spread", "spread_kind", "note") if row.get(name) is None]
     if absent:
-        raise ValueError(f"no {absent[0]}")
+        raise ValueError(f"it has no {absent[0]}")
     if not row["mean"]:
         return None
     for name in ("mean", "spread"):

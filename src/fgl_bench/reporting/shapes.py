@@ -74,7 +74,7 @@ SUMMARY = {
     "metrics?": Each(_both(OTHER)),
     "client_trips": {"total": NUMBER, "to_target": Each(_both(REACHED))},
     "bytes": {"upload": NUMBER, "download": NUMBER, "busiest?": NUMBER},
-    "costs?": Each(SPREAD),
+    "costs?": Each({"mean": SCORE}),
     "virtual_time": NUMBER,
     "seconds": {"total": NUMBER, "train?": NUMBER, "prepare?": NUMBER},
     "device": TEXT,
