@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test lint bench reproduce-tables figures report audit wheel-check clean
+.PHONY: help setup quickstart test test-processors lint bench reproduce-tables figures report audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ quickstart: $(READY) ## set up and run the main job on the embedded default (a g
 test: $(READY) ## set up and run the tests (on the real data sets too where they are found)
 	if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi; \
 	$(PY) -m pytest $(ARGS)
+
+test-processors: $(READY) ## run the tests as processors without AVX2 and without AVX-512 would (see docs/reproducibility.md)
+	for capability in default avx2; do echo "ATEN_CPU_CAPABILITY=$$capability"; \
+	  ATEN_CPU_CAPABILITY=$$capability $(MAKE) --no-print-directory test || failed=1; done; test -z "$$failed"
 
 lint: $(READY) ## check style
 	$(VENV)/bin/ruff check .
