@@ -8,7 +8,7 @@ DEV    := $(VENV)/.dev
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test lint bench reproduce-tables figures report audit wheel-check clean
+.PHONY: help setup quickstart test test-processors lint bench reproduce-tables figures report audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ WORKERS ?= auto
 test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where they are found)
 	if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi; \
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-processors: $(DEV) ## run the tests as processors without AVX2 and without AVX-512 would (see docs/reproducibility.md)
+	for capability in default avx2; do echo "ATEN_CPU_CAPABILITY=$$capability"; \
+	  ATEN_CPU_CAPABILITY=$$capability $(MAKE) --no-print-directory test || failed=1; done; test -z "$$failed"
 
 lint: $(DEV) ## check style
 	$(VENV)/bin/ruff check .

@@ -4,9 +4,9 @@ Edges are the entries of a :class:`~fgl_bench.engine.sparse.BlockSparse` of r ta
 message passing inside a graph, any other for bipartite graphs); its values do not matter. Scores are ``[H, E]``, head
 by head, edges in the order of :attr:`BlockSparse.edges`. A target without edges, such as padding, gets zeros.
 
-Scores meet the softmax of :func:`attend`, which takes out what all scores of a target have in common. Where the LeakyReLU has the same
-slope at all of a target's edges, the target's part is such a common one and has no influence: its gradient is set to exactly zero, since
-Adam would turn its rounding into a step.
+Scores meet the softmax of :func:`attend`, which takes out what all scores of a target have in common: all there is to the score of an
+only edge, and the target's part where the LeakyReLU has one slope at all of its edges. These gradients are exactly zero: Adam would turn
+the rounding of a zero into a step.
 
 Nothing of E rows times the width of a representation is ever held: sums over edges are bag reductions in both
 directions, and the scores of GATv2, which need such rows by nature, are made a block of targets at a time and made again in
@@ -158,7 +158,7 @@ class _Attend(torch.autograd.Function):
         each = edges.dots(by_head, values.unflatten(1, (ctx.heads, -1)).transpose(0, 1).contiguous())
         each = each if ctx.keep is None else each * ctx.keep
         mean = (by_head * out).sum(-1)
-        # The score of a target's only edge has no influence: its gradient is an exact zero, not a rounding that Adam turns into a step.
+        # The score of an only edge has no influence.
         to_scores = (alpha * alpha.ne(1)) * (each - mean.index_select(1, edges.target))
         return _node_major(back), to_scores, None, None, None
 
