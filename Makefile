@@ -4,6 +4,7 @@ VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
+DEV    := $(VENV)/.dev
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
@@ -12,26 +13,31 @@ export OMP_NUM_THREADS ?= 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY) ## create $(VENV) with the package and what its tests need
+setup: $(DEV) ## create $(VENV) with the package, its extras and what its tests need
 
 # torch first and pinned, so that nothing below chooses another build of it.
 $(READY): pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet "$(TORCH)"
+	$(PY) -m pip install --quiet --editable .
+	touch $@
+
+$(DEV): $(READY)
 	$(PY) -m pip install --quiet --editable ".[dev]"
 	touch $@
 
 quickstart: $(READY) ## set up and run the main job on the embedded default (a generated graph, no download)
 	env -u OMP_NUM_THREADS $(VENV)/bin/fgl-bench
 
-test: $(READY) ## set up and run the tests (on the real data sets too where they are found)
+WORKERS ?= auto
+test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where they are found)
 	if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi; \
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-lint: $(READY) ## check style
+lint: $(DEV) ## check style
 	$(VENV)/bin/ruff check .
 
-bench: $(READY) ## time the engine against the plain per-client loop
+bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
 
 # PAPER (all of them by default), and comma-separated TABLE, DATASETS, METHODS, CLIENTS narrow what is run; SEEDS is how many (5), or which ([0]);
@@ -43,17 +49,17 @@ reproduce-tables: $(READY) ## run what the papers' tables lack, then write resul
 	  $(if $(METHODS),--methods $(METHODS)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(ARGS)
 
-figures: $(READY) ## draw the papers' figures from the runs and cells into results/figures
+figures: $(DEV) ## draw the papers' figures from the runs and cells into results/figures
 	$(DATA) for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/reporting/papers/[!_]*.py))),$(PAPER)); do \
 	  $(PY) scripts/make_figures.py --paper $$paper $(ARGS) || exit 1; done
 
-report: $(READY) ## write results/report.html: every table beside the papers', one page that needs no server
+report: $(DEV) ## write results/report.html: every table beside the papers', one page that needs no server
 	$(PY) scripts/make_report.py $(ARGS)
 
-audit: $(READY) ## work out anew what the papers say about their tables: docs/audit.md
+audit: $(DEV) ## work out anew what the papers say about their tables: docs/audit.md
 	$(PY) scripts/audit_papers.py $(ARGS)
 
-wheel-check: $(READY) ## build the wheel, install it elsewhere and run it from outside the checkout
+wheel-check: $(DEV) ## build the wheel, install it elsewhere and run it from outside the checkout
 	$(PY) -m pytest tests/test_packaging.py $(ARGS)
 
 clean: ## remove caches and builds; the environment and results stay

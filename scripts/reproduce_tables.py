@@ -17,7 +17,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from fgl_bench.data.raw import absent_files, data_root
+from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.groups import build
 from fgl_bench.reporting.analysis import OVERVIEW
@@ -110,7 +110,7 @@ class Reproduction:
         datasets = flat(self.options.datasets)
         tables = [self._with(paper, table, datasets) for table in paper.tables if not self.keys or table.key in self.keys]
         published = read_published(ROOT / "results" / "published" / f"{paper.name}.csv")
-        cells = plan(paper, tables, self.extra)
+        cells = plan(paper, tables, self.extra, self.options.data_dir)
         with Composer() as composed:
             usual = {str(composed([f"experiment={name}"]).seeds) for name in {table.experiment for table in tables}}
         asked = {str(list(map(int, self.options.seeds)))}
@@ -130,7 +130,7 @@ class Reproduction:
         with Composer() as composed:
             for name in dict.fromkeys(name for work in self.works for table in work.tables for name in table.datasets):
                 dataset = composed([f"dataset={name}"]).dataset
-                if "csbm" not in dataset._target_ and name != "custom" and (missing := absent_files(build(dataset).read, root)):
+                if "csbm" not in dataset._target_ and name != "custom" and (missing := build(dataset).absent(root)):
                     found[name] = missing[0]
         return found
 

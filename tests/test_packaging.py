@@ -62,7 +62,7 @@ def test_wheel_holds_every_module_and_every_yaml_once(wheel: Path) -> None:
     assert modules | yamls <= set(names) and len(names) == len(set(names))
     information = next(name for name in names if name.endswith("/METADATA")).split("/")[0]
     assert {name.split("/")[0] for name in names} == {"fgl_bench", "hydra_plugins", information}
-    other = [path for pattern in ("page/*.*", "searches/*.yaml") for path in (ROOT / "src").rglob(pattern)]
+    other = [path for pattern in ("page/*.*", "searches/*.yaml", "data/*.yaml") for path in (ROOT / "src").rglob(pattern)]
     kept = {path.relative_to(ROOT / "src").as_posix() for path in other}
     assert len(kept) > 3 and kept <= set(names), "a file that the code reads is not in the wheel"
 

@@ -18,7 +18,7 @@ import fgl_bench.config
 import fgl_bench.groups
 import fgl_bench.run
 from fgl_bench.algorithms.local import Local
-from fgl_bench.config import validate
+from fgl_bench.config import suited, validate
 from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
@@ -72,7 +72,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @cache
 def algorithm_config(name: str, folder: str) -> DictConfig:
     where = [f"results_dir={folder}", f"cache_dir={folder}"]
-    chosen = [f"algorithm={name}", *SMALL, f"rounds={ROUNDS.get(name, 1)}", *CHANGES.get(name, []), *where]
+    pairing = check_node(compose("config", [f"algorithm={name}"]).algorithm).pairing
+    chosen = [f"algorithm={name}", *(f"{group}={choice}" for group, choice in pairing.items()), *SMALL, f"rounds={ROUNDS.get(name, 1)}"]
+    chosen += [*CHANGES.get(name, []), *where]
     cfg = compose("config", chosen)
     validate(cfg)
     return cfg
@@ -131,7 +133,8 @@ def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch
         return sim
 
     monkeypatch.setattr(fgl_bench.run, "simulation", watched)
-    outcome = fgl_bench.run.simulate(cfg, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
+    with suited(cfg):
+        outcome = fgl_bench.run.simulate(cfg, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
     seen.histories = outcome.histories
     return seen
 
@@ -144,10 +147,10 @@ def test_every_pair_trains_or_says_why_not(algorithm, model, folder, monkeypatch
     try:
         seen = run(algorithm, model, folder, monkeypatch)
     except UserError as refusal:
-        # A refusal says in one line what the model lacks; a method runs on its own model, and FedAvg on all.
+        # A refusal says in one line what the model lacks and which one has it; a method runs on its own model, and FedAvg on all.
         text = str(refusal)
-        assert "model" in text and re.search("cannot|needs?|allowed|does not", text) and "\n" not in text and len(text.split()) > 6, text
-        assert algorithm != "fedavg" and model_config(model)._target_ != usual._target_, text
+        assert re.match(f"algorithm={algorithm}: (needs|cannot) .*; try: fgl-bench .*model={method.pairing.get('model')}", text), text
+        assert "\n" not in text and algorithm != "fedavg" and model_config(model)._target_ != usual._target_, text
         return
     (history,) = seen.histories
     for scores in history.scores.values():

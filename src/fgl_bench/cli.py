@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -22,16 +23,21 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from fgl_bench import tracking
+from fgl_bench.arguments import check_overrides, import_from_here, keys_of_swept_groups, options_first, parsed, runs, scan_plugins
 from fgl_bench.commands import COMMANDS
 from fgl_bench.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config import expand_paths, validate
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.groups import build
+from fgl_bench.masking import masked
+from fgl_bench.processes import Stopped, stoppable
 from fgl_bench.schema import config_folder, register_all
-from fgl_bench.wording import GROUPS, choices, explain
+from fgl_bench.scratch import leftovers, scratch
+from fgl_bench.wording import GROUPS, choices, explain, plain
 
 INTERRUPTED = 130
-VALUED = ("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun")
+USAGE_ERROR = 2
+SWEEP = "fgl-bench-sweep-"  # a folder for what Hydra writes besides the runs
 
 USAGE = """\
 fgl-bench trains and compares federated graph learning methods: one command composes a dataset, a split, a model, an
@@ -53,47 +59,94 @@ Options
 
 
 def main() -> None:
-    """Entry point of ``fgl-bench``; exits with 0, 1 (an error), 2 (usage) or 130 (Ctrl-C)."""
+    """Entry point of ``fgl-bench``; exits with 0, 1 (an error), 2 (usage), 130 (Ctrl-C) or 128 + the number of another signal."""
     if "--version" in sys.argv[1:]:
         print(f"fgl-bench {package_version()}")
         return
-    if {"--help", "-h"} & set(sys.argv[1:]):
-        print(help_text(sys.argv[1:]))
-        return
-    words, folders = config_dirs(sys.argv[1:])
+    with stoppable() as stopped:
+        try:
+            status = told(sys.argv[1:])
+        except KeyboardInterrupt as interruption:
+            print(f"fgl-bench: {interruption if isinstance(interruption, Stopped) else 'interrupted'}", file=sys.stderr)
+            status = INTERRUPTED
+        except Exception as error:
+            status = 1
+            complain(error)
+    sys.exit(stopped[0].status if stopped else status)
+
+
+def told(arguments: list[str]) -> int:
+    """Do what the arguments say; returns the exit status."""
+    if {"--help", "-h"} & set(arguments):
+        print(help_text(arguments))
+        return 0
+    scan_plugins()
+    words, folders = config_dirs(arguments)
     if words and words[0] in COMMANDS:
-        sys.exit(command_of(words[0], words[1:], folders))
-    sys.argv[1:] = keys_of_swept_groups(options_first(sys.argv[1:]))
+        return command_of(words[0], words[1:], folders)
+    try:
+        sys.argv[1:] = keys_of_swept_groups(options_first(arguments))
+        options = parsed(sys.argv[1:])
+    except UserError as error:
+        complain(error)
+        return USAGE_ERROR
+    check_overrides(options)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, instead of being printed by Hydra
-    sys.path.append(os.getcwd())  # for algorithm._target_=my_module.MyMethod with my_module.py in the current folder
+    import_from_here()
     register_all(ConfigStore.instance())
+    if not (options.multirun or any("hydra" in text for text in options.overrides)):
+        return composed_runs(asked=runs(options))
+    where = Path(tempfile.gettempdir())
+    with leftovers(SWEEP, where) as folders:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+    with scratch(SWEEP, where) as folder:
+        os.environ.setdefault("FGL_BENCH_SWEEP_DIR", str(folder))
+        try:
+            return composed_runs(asked=False)
+        finally:
+            if os.environ["FGL_BENCH_SWEEP_DIR"] == str(folder):
+                del os.environ["FGL_BENCH_SWEEP_DIR"]
+
+
+def composed_runs(asked: bool) -> int:
+    """Let Hydra compose the configurations of ``sys.argv`` and run each; returns the exit status.
+
+    Args:
+        asked: whether there must be a run in this process.
+    """
+    began: list[str] = []
     finished: list[Path] = []
     failures: list[Exception] = []
 
-    def job(cfg: DictConfig) -> None:
+    def job(cfg: DictConfig) -> str | None:
+        began.append(" ".join(HydraConfig.get().overrides.task))
         try:
             finished.append(run_one(cfg))
-        except Exception as error:
+            return str(finished[-1])
+        except (Exception, SystemExit) as raised:
+            error = raised if isinstance(raised, Exception) else UserError(f"something that was run called sys.exit({raised})")
             failures.append(error)
-            if HydraConfig.get().mode is RunMode.MULTIRUN:
-                complain(error, " ".join(HydraConfig.get().overrides.task))
-                raise  # a launcher in another process learns of a failure only by this
+            several = HydraConfig.get().mode is RunMode.MULTIRUN
+            complain(error, began[-1] if several else "")
+            if several:
+                raise error from None  # a launcher in another process learns of a failure only by this
 
     command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
-    with tempfile.TemporaryDirectory(prefix="fgl-bench-") as scratch:
-        os.environ.setdefault("FGL_BENCH_SWEEP_DIR", scratch)
-        try:
-            command()
-            untold = failures
-        except KeyboardInterrupt:
-            print(f"fgl-bench: interrupted; {kept(finished)}", file=sys.stderr)
-            sys.exit(INTERRUPTED)
-        except Exception as error:
-            untold = [] if error in failures else [error]
-            failures.append(error)
-    for error in untold:
-        complain(error)
-    sys.exit(1 if failures else 0)
+    try:
+        command()
+    except KeyboardInterrupt as interruption:
+        how = str(interruption) if isinstance(interruption, Stopped) else "interrupted"
+        print(f"fgl-bench: {how}; {kept(finished)}", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:  # not of a run: Hydra's, or of something that it was told to load
+        if error not in failures:
+            complain(error, plainly=True)
+        failures.append(error)
+    if asked and not began and not failures:
+        complain(UserError("nothing was run; see fgl-bench --help"))
+        return 1
+    return 1 if failures else 0
 
 
 def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
@@ -110,46 +163,21 @@ def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
 
 def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
     """Run one of ``commands.py``; returns the exit status."""
-    sys.path.append(os.getcwd())  # as for a run
+    import_from_here()  # as for a run
     try:
         for folder in folders:
             if not folder.is_dir():
                 raise UserError(f"--config-dir {folder}: there is no such folder")
         COMMANDS[name](arguments, folders)
         return 0
-    except KeyboardInterrupt:
-        print("fgl-bench: interrupted", file=sys.stderr)
-        return INTERRUPTED
     except BrokenPipeError:  # fgl-bench ls | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as error:
-        if raised_by_user(error) is None:  # the command's own status
+        where = raised_by_user(error)
+        if where is None:  # the command's own status
             raise
-        complain(error)
-        return 1
-    except Exception as error:
-        complain(error)
-        return 1
-
-
-def options_first(arguments: list[str]) -> list[str]:
-    """The arguments with ``key=value`` ones last: argparse refuses options in between (``a=1 -m b=2,3``)."""
-    values = {i + 1 for i, text in enumerate(arguments) if text in VALUED}
-    overrides = [i for i, text in enumerate(arguments) if i not in values and not text.startswith("-")]
-    return [text for i, text in enumerate(arguments) if i not in overrides] + [arguments[i] for i in overrides]
-
-
-def keys_of_swept_groups(arguments: list[str]) -> list[str]:
-    """In a sweep over a group (``-m algorithm=a,b algorithm.mu=1``) write the group's keys as sweeps of one value.
-
-    Hydra tries plain keys on the default choice before it sweeps, where they may not exist; swept ones it leaves to the jobs.
-    """
-    if not {"-m", "--multirun"} & set(arguments):
-        return arguments
-    swept = {text.partition("=")[0] for text in arguments if re.match(r"[\w/]+=[^\[{(]*,", text)} & set(GROUPS)
-    found = [re.fullmatch(r"((\w+)\.[\w.]+)=((?!\w+\().+)", text) for text in arguments]
-    return [f"{key[1]}=choice({key[3]})" if key and key[2] in swept else text for key, text in zip(found, arguments, strict=True)]
+        raise UserError(where) from error
 
 
 def run_one(cfg: DictConfig) -> Path:
@@ -177,13 +205,18 @@ def package_version() -> str:
         return "(not installed)"
 
 
-def complain(error: BaseException, about: str = "") -> None:
-    """Print an error on stderr: its message where a person can fix it, its traceback where the program is at fault."""
-    text = explain(error)
+def complain(error: BaseException, about: str = "", plainly: bool = False) -> None:
+    """Print an error on stderr: its message where a person can fix it, its traceback where the program is at fault.
+
+    Args:
+        about: the overrides of a job.
+        plainly: what the error says, whatever its kind.
+    """
+    text = explain(error) or (plain(error) or type(error).__name__ if plainly else None)
     if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1":
         traceback.print_exception(error)
     where = f" in the job '{about}'" if about else ""
-    print(f"fgl-bench: error{where}: {text or type(error).__name__}", file=sys.stderr)
+    print(masked(f"fgl-bench: error{where}: {text or type(error).__name__}"), file=sys.stderr)
 
 
 def kept(finished: list[Path]) -> str:

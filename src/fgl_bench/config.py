@@ -8,15 +8,20 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
+import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional
 
 from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 
-from fgl_bench.errors import UserError, one_of, require
-from fgl_bench.groups import check_node, label
+from fgl_bench.errors import Unsuited, UserError, one_of, require
+from fgl_bench.groups import build, check_node, check_role, label
+from fgl_bench.values import check_keys, check_name, check_values
 
 DEFAULT_TRIPS = 2000
 GROUPS = ("dataset", "split", "model", "algorithm", "scenario", "scenario.sparsity", "tracker")
@@ -28,7 +33,10 @@ CHOICES = {
     "feature_dtype": (None, "bfloat16"),
     "out_of_core": ("auto", True, False),
 }
-LEAST = {"layers": 1, "hops": 0}
+LEAST = {"layers": 1, "hops": 0, "hidden": 1}
+MOST = {"threads": 1024, "num_clients": 10**7, "local_epochs": 10**6, "rounds": 10**9, "trips": 10**9, "eval_every": 10**9}
+MOST_SEEDS = 1000
+FILE_SIZE = 1 << 18  # that must find room in results_dir: a run's own are of this order
 
 
 @dataclass
@@ -83,9 +91,13 @@ def validate(cfg: DictConfig) -> None:
     for group in GROUPS:
         if OmegaConf.select(cfg, group) is None:
             raise UserError(f"{group} is not chosen; write {group.replace('.', '/')}=..., see fgl-bench --help")
+        if not isinstance(OmegaConf.select(cfg, group), DictConfig):
+            raise UserError(f"{group} is no group of keys; write {group.replace('.', '/')}=CHOICE, see fgl-bench --help")
     missing = sorted(OmegaConf.missing_keys(cfg))
     if missing:
         raise UserError(f"{missing[0]} has no value; write {missing[0]}=...")
+    check_keys(cfg, {field.name: field for field in fields(Settings)})
+    check_values(cfg)
     check_numbers(cfg)
     for key, allowed in CHOICES.items():
         require(cfg[key] in allowed, key, cfg[key], "one of " + one_of(allowed))
@@ -94,12 +106,20 @@ def validate(cfg: DictConfig) -> None:
     check_ratios(cfg)
     check_device(cfg.device)
     require(not cfg.cuda_graphs or cfg.device.startswith("cuda"), "cuda_graphs", cfg.cuda_graphs, "false unless device=cuda")
-    check_writable(cfg.results_dir)
-    classes = {group: check_node(OmegaConf.select(cfg, group)) for group in GROUPS}
+    names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
+    for group, name in names.items():
+        check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
+    check_writable(cfg.results_dir, Path(names["dataset"], f"{names['split']}-{cfg.num_clients}", names["scenario"], names["algorithm"]))
+    classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in GROUPS}
     check_model(cfg.model)
     check_scenario(cfg, classes["algorithm"])
     check_served(cfg, classes["scenario"])
     check_batch_nodes(cfg, classes["model"], classes["algorithm"])
+    for group in GROUPS:  # what the classes themselves refuse, before anything is read
+        build(OmegaConf.select(cfg, group))
+    with suited(cfg):
+        build(cfg.algorithm).check_choices(build(cfg.model), build(cfg.split))
+    check_buffer(cfg)
 
 
 def check_numbers(cfg: DictConfig) -> None:
@@ -108,10 +128,13 @@ def check_numbers(cfg: DictConfig) -> None:
     require(len(seeds) > 0, "seeds", seeds, "a list of at least one integer, such as [0,1,2,3,4]")
     require(len(set(seeds)) == len(seeds), "seeds", seeds, "distinct; a repeated seed would count one repetition twice")
     require(min(seeds) >= 0, "seeds", seeds, "non-negative integers")
+    require(len(seeds) <= MOST_SEEDS, "seeds", f"[... {len(seeds)} of them]", f"at most {MOST_SEEDS} integers")
     for key in ("num_clients", "local_epochs"):
         require(cfg[key] >= 1, key, cfg[key], "an integer of at least 1")
     for key in ("batch_nodes", "rounds", "trips", "eval_every", "threads", "seeds_per_chunk"):
         require(cfg[key] is None or cfg[key] >= 1, key, cfg[key], "null or an integer of at least 1")
+    for key, most in MOST.items():
+        require(cfg[key] is None or cfg[key] <= most, key, cfg[key], f"an integer of at most {most}")
     require(0 < cfg.participation <= 1, "participation", cfg.participation, "above 0 and at most 1")
     require(0 < cfg.lr < math.inf, "lr", cfg.lr, "a number above 0")
     require(0 <= cfg.weight_decay < math.inf, "weight_decay", cfg.weight_decay, "a number of at least 0")
@@ -174,17 +197,18 @@ def check_device(device: str) -> None:
         require(index < found, "device", device, f"one of {one_of(['auto', 'cpu', *(f'cuda:{i}' for i in range(found))])} on this machine")
 
 
-def check_writable(folder: str) -> None:
-    """Try to create ``folder`` and a file in it, then take away what was made; raises UserError when that fails."""
-    path = Path(folder).expanduser().absolute()
+def check_writable(folder: str, below: Path = Path()) -> None:
+    """Try to create the path ``below`` in ``folder`` and a file in it, then take away what was made; raises UserError when that fails."""
+    path = Path(folder).absolute() / below
     new = [parent for parent in (path, *path.parents) if not parent.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(FILE_SIZE))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UserError(f"results_dir={folder}: cannot write there ({reason}); choose a folder that can be written") from error
+        where = "there" if isinstance(error, FileNotFoundError) or not error.filename else error.filename
+        raise UserError(f"results_dir={folder}: cannot write {where} ({reason}); choose a folder that can be written") from error
     finally:
         for parent in new:
             try:
@@ -208,6 +232,13 @@ def check_scenario(cfg: DictConfig, method: Any) -> None:
     check_hooks(method)
 
 
+def check_buffer(cfg: DictConfig) -> None:
+    """A server that waits for more arrivals than there are clients waits for ever; raises UserError."""
+    size = cfg.algorithm.get("buffer")
+    if isinstance(size, int) and size > cfg.num_clients:
+        raise UserError(f"algorithm.buffer={size} does not fit num_clients={cfg.num_clients}; allowed: 1 to {cfg.num_clients}")
+
+
 def check_served(cfg: DictConfig, scenario: Any) -> None:
     """A server with validation and test nodes needs a scenario of rounds, after which it scores its model; raises UserError."""
     if OmegaConf.select(cfg, "split.test") == "server":
@@ -215,6 +246,32 @@ def check_served(cfg: DictConfig, scenario: Any) -> None:
 
         if not (isinstance(scenario, type) and issubclass(scenario, Rounds)):
             raise UserError(f"split.test=server: scenario={label(cfg, 'scenario')} has no rounds after which a server scores; use sync")
+
+
+@contextmanager
+def suited(cfg: DictConfig) -> Iterator[None]:
+    """Word the refusal of a method that cannot run on the chosen model or split; raises UserError with the command that would work."""
+    try:
+        yield
+    except Unsuited as reason:
+        pairing = check_node(cfg.algorithm).pairing
+        command = shlex.join(["fgl-bench", *paired(overrides_of(cfg), pairing)])
+        raise UserError(f"algorithm={label(cfg, 'algorithm')}: {reason}; try: {command}") from reason
+
+
+def overrides_of(cfg: DictConfig) -> list[str]:
+    """The overrides of the run as the user gave them; the algorithm alone where the configuration was not composed by a command."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [f"algorithm={label(cfg, 'algorithm')}"]
+
+
+def paired(overrides: Sequence[str], choices: Mapping[str, str]) -> list[str]:
+    """``overrides`` with these choices, behind the algorithm's, in the place of what they say of the same groups and keys in them."""
+    replaced = tuple(f"{key}{sign}" for key in choices for sign in "=.")
+    others = [text for text in overrides if not text.lstrip("+").startswith(replaced)]
+    place = next((i + 1 for i, text in enumerate(others) if text.startswith("algorithm=")), 0)
+    return [*others[:place], *(f"{key}={value}" for key, value in choices.items()), *others[place:]]
 
 
 def check_model(model: DictConfig) -> None:
@@ -243,6 +300,27 @@ def check_batch_nodes(cfg: DictConfig, backbone: Any, method: Any) -> None:
 
 
 def expand_paths(cfg: DictConfig) -> None:
-    """Replace a leading ``~`` in the three folders' keys by the home directory, in place."""
+    """Replace a leading ``~`` in the three folders' keys by the home directory, in place.
+
+    Without a home the cache goes to a folder of this user's below the system's temporary one, with a warning.
+
+    Raises:
+        UserError: a folder cannot be told: it is empty, or below a home that there is not.
+    """
     for key in ("data_dir", "results_dir", "cache_dir"):
-        cfg[key] = os.path.expanduser(cfg[key])
+        require(bool(cfg[key]) and "\0" not in cfg[key], key, repr(cfg[key]), "the path of a folder")
+        path = os.path.expanduser(cfg[key])
+        if path.startswith("~") and key == "cache_dir" and cfg[key].startswith("~/"):
+            path = str(own_folder(Path(tempfile.gettempdir(), f"fgl-bench-{os.getuid()}")))
+            print(f"warning: there is no home directory; cache_dir={path}", file=sys.stderr)
+        if path.startswith("~"):
+            raise UserError(f"{key}={cfg[key]}: there is no such home directory; name another folder")
+        cfg[key] = path
+
+
+def own_folder(path: Path) -> Path:
+    """``path``, made if need be; raises UserError where it is somebody else's, who could put anything there."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_symlink() or path.stat().st_uid != os.getuid():
+        raise UserError(f"cache_dir: {path} belongs to somebody else; name another folder")
+    return path

@@ -1,10 +1,12 @@
-"""The one exception that stands for "a person can fix this"."""
+"""The one exception that stands for "a person can fix this", and the ranges of keys."""
 
 from __future__ import annotations
 
+import math
 import sysconfig
 import traceback
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,13 @@ class UserError(Exception):
     """
 
 
+class Unsuited(UserError):
+    """A method cannot run on the chosen model or split; the message says what it needs.
+
+    :func:`fgl_bench.config.suited` adds the name of the method and the command that would work.
+    """
+
+
 def one_of(values: Iterable[Any]) -> str:
     """``a, b, c``, as yaml would write them."""
     return ", ".join("null" if value is None else str(value) for value in values)
@@ -32,13 +41,66 @@ def require(allowed: bool, key: str, value: Any, rule: str) -> None:
         raise UserError(f"{key}={list(value) if several else one_of([value])}: must be {rule}")
 
 
-def check_ranges(method: object, **ranges: tuple[float, float | None]) -> None:
-    """Raise UserError unless every key of the method lies between its two ends; None leaves the upper one open."""
-    for key, (least, most) in ranges.items():
-        value = getattr(method, key)
-        if not (value >= least and (most is None or value <= most)):
-            allowed = f"{least} or more" if most is None else f"{least} to {most}"
-            raise UserError(f"algorithm.{key}={value} is out of range; allowed: {allowed}")
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a key may have.
+
+    Attributes:
+        least, most: the ends; None leaves the upper one open (infinity itself is never allowed, json has none).
+        above, below: the lower or the upper end itself is not allowed.
+    """
+
+    least: float
+    most: float | None = None
+    above: bool = False
+    below: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        high = value < math.inf if self.most is None else value < self.most if self.below else value <= self.most
+        return high and (value > self.least if self.above else value >= self.least)
+
+    def __str__(self) -> str:
+        if self.most is None:
+            return f"above {self.least}" if self.above else f"{self.least} or more"
+        return f"{'above ' if self.above else ''}{self.least} to {'below ' if self.below else ''}{self.most}"
+
+
+def at_least(least: float) -> Range:
+    """``least`` or more."""
+    return Range(least)
+
+
+def above(least: float) -> Range:
+    """More than ``least``."""
+    return Range(least, above=True)
+
+
+def between(least: float, most: float) -> Range:
+    """From ``least`` to ``most``, both allowed."""
+    return Range(least, most)
+
+
+SHARE = between(0, 1)
+
+
+def ranges_of(cls: type) -> dict[str, Range]:
+    """The ``ranges`` of a class by key: those that it declares, over those of its bases."""
+    return {key: allowed for base in reversed(cls.__mro__) for key, allowed in vars(base).get("ranges", {}).items()}
+
+
+def check_range(key: str, value: Any, allowed: Range) -> None:
+    """Raise UserError unless ``value``, or every entry of a list, lies in the range; None is left to the type of the key."""
+    entries = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    numbers = [entry for entry in entries if isinstance(entry, int | float) and not isinstance(entry, bool)]
+    if not all(number in allowed for number in numbers):
+        shown = list(value) if entries is value else value
+        raise UserError(f"{key}={shown} is out of range; allowed: {allowed}")
+
+
+def check_ranges(built: object, group: str) -> None:
+    """:func:`check_range` of all keys that the class of ``built`` declares ranges for."""
+    for key, allowed in ranges_of(type(built)).items():
+        check_range(f"{group}.{key}", getattr(built, key), allowed)
 
 
 def raised_by_user(error: BaseException) -> str | None:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
-from fgl_bench.errors import UserError, one_of, raised_by_user, require
+from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require
 from fgl_bench.schema import class_choices, class_fields, make_schema
 from fgl_bench.wording import wrong_type
 
-RESERVED = ("_target_", "_partial_", "_recursive_", "_convert_", "_args_")
+ROLES = {  # what a class must have to stand in a group
+    "dataset": ("a dataset", "load"),
+    "split": ("a split", "assign"),
+    "model": ("a backbone", "layout"),
+    "algorithm": ("a method", "mix"),
+    "scenario": ("a scenario", "run"),
+    "scenario.sparsity": ("a sparsity", "apply"),
+    "tracker": ("a tracker", "log"),
+}
 
 
 def label(cfg: DictConfig, group: str) -> str:
@@ -45,7 +54,7 @@ def chosen(cfg: DictConfig, group: str) -> str:
         overridden = any(re.match(rf"\+*{re.escape(key)}=", text) for text in hydra.overrides.task)
         choice = hydra.runtime.choices.get(group.replace(".", "/"))
         if isinstance(choice, str) and not overridden:
-            return choice
+            return choice.rpartition("/")[2]  # of a folder in the group's
     return class_label(node, group)
 
 
@@ -65,14 +74,36 @@ def key_of(node: DictConfig) -> str:
 
 
 def own_keys(node: DictConfig, cls: Any) -> list[str]:
-    """The keys of ``node`` that are arguments of ``cls``: not Hydra's, nor a nested group that the class does not take."""
+    """The keys of ``node`` that are arguments of ``cls``: not ``_target_``, nor a nested group that the class does not take."""
     nested = () if "sparsity" in getattr(cls, "__dataclass_fields__", {}) else ("sparsity",) * (key_of(node) == "scenario")
-    return [str(key) for key in node if key not in (*RESERVED, *nested)]
+    return [str(key) for key in node if key not in ("_target_", *nested)]
 
 
 def is_object(value: Any) -> bool:
     """Whether a key's value describes an object (``algorithm.strategy``)."""
     return OmegaConf.is_dict(value) and "_target_" in value
+
+
+def imported(key: str, target: Any) -> Any:
+    """The class (or function) that ``<key>._target_`` names; raises UserError where there is none."""
+    if not isinstance(target, str):
+        raise UserError(f"{key}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
+    try:
+        module, _, name = target.rpartition(".")
+        cls = getattr(importlib.import_module(module), name)
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
+    if not callable(cls):
+        raise UserError(f"{key}._target_={target}: is a {type(cls).__name__}, not a class")
+    return cls
+
+
+def check_role(group: str, node: DictConfig) -> Any:
+    """:func:`check_node` of what a group has chosen, which must be something of that group's kind; returns the class."""
+    cls, (what, method) = check_node(node), ROLES[group]
+    if isinstance(cls, type) and not callable(getattr(cls, method, None)):
+        raise UserError(f"{group}._target_={node._target_}: is not {what}, which has a method {method}()")
+    return cls
 
 
 def check_node(node: DictConfig) -> Any:
@@ -84,16 +115,10 @@ def check_node(node: DictConfig) -> Any:
         The class (or function).
 
     Raises:
-        UserError: it cannot be imported; a key is unknown, missing, of the wrong type, or not among the allowed values.
+        UserError: it cannot be imported; a key is unknown, missing, of the wrong type, not among the allowed values or out of range.
     """
-    key, target = key_of(node), node.get("_target_")
-    if not isinstance(target, str):
-        raise UserError(f"{key}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
-    try:
-        module, _, name = target.rpartition(".")
-        cls = getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
-        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
+    key = key_of(node)
+    cls = imported(key, node.get("_target_"))
     if not dataclasses.is_dataclass(cls):
         return cls
     fields, given = class_fields(cls), own_keys(node, cls)
@@ -104,17 +129,26 @@ def check_node(node: DictConfig) -> Any:
     absent = [name for name in required if name not in given]
     if absent:
         raise UserError(f"{key}.{absent[0]} is missing; {cls.__name__} has {one_of(fields)}")
-    try:
-        OmegaConf.merge(OmegaConf.structured(make_schema(cls.__name__, fields)), {name: node[name] for name in given})
-    except ValidationError as error:
-        raise UserError(f"{key}.{error.full_key}: {wrong_type(error)}") from error
+    typed(node, cls, given)
     for name in given:
         if is_object(node[name]):
             check_node(node[name])
     for name, allowed in class_choices(cls).items():
         if name in given:
             require(node[name] in allowed, f"{key}.{name}", node[name], "one of " + one_of(allowed))
+    for name, allowed in ranges_of(cls).items():
+        if name in given:
+            check_range(f"{key}.{name}", node[name], allowed)
     return cls
+
+
+def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
+    """The values of ``names`` as the types of the dataclass's fields (5 as "5" for a string); raises UserError where one does not fit."""
+    try:
+        schema = OmegaConf.structured(make_schema(cls.__name__, class_fields(cls)))
+        return OmegaConf.merge(schema, {name: node[name] for name in names})
+    except ValidationError as error:
+        raise UserError(f"{key_of(node)}.{error.full_key}: {wrong_type(error)}") from error
 
 
 def build(node: DictConfig, **extra: Any) -> Any:
@@ -126,8 +160,10 @@ def build(node: DictConfig, **extra: Any) -> Any:
         UserError: a key that does not fit the class, or whatever the class itself refuses, with the group's key in front.
     """
     cls = check_node(node)
-    values = {name: node[name] for name in own_keys(node, cls)}
-    objects = {name: build(value) for name, value in values.items() if is_object(value)}
+    names = own_keys(node, cls)
+    fitting = typed(node, cls, names) if dataclasses.is_dataclass(cls) else node
+    values = {name: fitting[name] for name in names}
+    objects = {name: build(node[name]) for name in names if is_object(node[name])}
     plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()} | objects
     try:
         return cls(**plain, **extra)

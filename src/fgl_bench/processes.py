@@ -1,11 +1,14 @@
-"""Runs as child processes: their arguments, and their end with the process that began them."""
+"""Runs as child processes: their arguments, and their end with the process that began them; the end of this one by a signal."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 
 def quoted(value: object) -> str:
@@ -23,3 +26,46 @@ def end_with(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return prepare
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was told to end (SIGTERM, SIGHUP); it does so as after Ctrl-C, and removes what it has begun."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit status by a shell's convention."""
+        return 128 + self.number
+
+    def __str__(self) -> str:
+        return f"ended by {signal.Signals(self.number).name}"
+
+
+@contextmanager
+def stoppable() -> Iterator[list[Stopped]]:
+    """Inside, SIGTERM and SIGHUP raise :class:`Stopped`, once; what was raised is also in the list, whoever has caught it."""
+    raised: list[Stopped] = []
+    owner = os.getpid()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:  # a fork of this process that has not set its own
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif not raised:
+            raised.append(Stopped(number))
+            raise raised[0]
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+        yield raised
+        return
+    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+    # nohup's SIGHUP stays ignored.
+    before = {number: signal.signal(number, stop) for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
+    try:
+        yield raised
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

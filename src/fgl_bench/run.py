@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,61 +12,78 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.allocator import keep_freed_memory
-from fgl_bench.config import resolve_budget
+from fgl_bench.config import resolve_budget, suited
 from fgl_bench.data.federation import Federation, build_federations
+from fgl_bench.data.raw import data_root
+from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.memory import Plan, available_bytes
 from fgl_bench.engine.workers import Job, Progress, Report, side_by_side
+from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History, Outcome, Point
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.groups import build, label
+from fgl_bench.masking import masked_config
 from fgl_bench.planning import chunks, network
 from fgl_bench.program import reported, simulation
 from fgl_bench.reporting.console import show
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.reporting.store import Untrusted, config_hash, history_rows, identity, read_summary, run_folder, write_run
+from fgl_bench.reporting.store import Untrusted, clear_leftovers, config_hash, history_rows, identity, read_summary, run_folder, write_run
+from fgl_bench.reporting.superseded import superseded
 from fgl_bench.run_summary import summarise
 
 
 def run(cfg: DictConfig) -> Path:
     """Run what ``cfg`` (validated) describes, unless it is complete already; print the table; return the run directory."""
     rounds, trips = resolve_budget(cfg)
-    what = identity(cfg, rounds, trips)
     names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
-    digest = config_hash(what)
-    folder = run_folder(
-        Path(cfg.results_dir), names["dataset"], names["split"], cfg.num_clients, names["scenario"], names["algorithm"], digest
-    )
+    dataset = build(cfg.dataset)
+    data = fingerprint(dataset, cfg.data_dir, cfg.cache_dir)
+    what = identity(cfg, rounds, trips, data)
+    folder = place(cfg, names, what)
+    clear_leftovers(folder)
     earlier = stored(folder)
     if earlier is not None and not cfg.overwrite:
         show(earlier, folder, again=True)
         return folder
+    if (note := superseded(folder, what, dataset.files(data_root(cfg.data_dir)))) is not None:
+        print(note, file=sys.stderr)
 
     device = pick_device(cfg.device)
     if cfg.threads:
         torch.set_num_threads(cfg.threads)
     begin = time.perf_counter()
     federations = prepare(cfg)
+    if data is None:  # the raw files have been downloaded
+        what = identity(cfg, rounds, trips, fingerprint(dataset, cfg.data_dir, cfg.cache_dir))
+        folder = place(cfg, names, what)
     prepared = time.perf_counter()
     title = f"{names['algorithm']} on {names['dataset']}/{names['split']}"
-    with RunProgress(title, trips * len(cfg.seeds), cfg.progress) as progress:
+    with RunProgress(title, trips * len(cfg.seeds), cfg.progress) as progress, suited(cfg):
         outcome = simulate(cfg, federations, device, progress)
     trained = time.perf_counter()
 
     weights = None if cfg.eval_weight == "test" else [np.array([c.num_nodes for c in f.clients]) for f in federations]
     seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
-    summary = summarise(cfg, names, what, digest, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
-    write_run(
-        folder,
-        OmegaConf.to_yaml(cfg, resolve=True),
-        summary,
-        history_rows(outcome.histories, weights),
-        {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
-        | {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
-        | ({} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}),
-        outcome.portrait,
-    )
+    summary = summarise(cfg, names, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
+    arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
+    arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
+    arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
+    config = OmegaConf.to_yaml(masked_config(cfg), resolve=True)
+    try:
+        write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.portrait)
+    except OSError as error:
+        raise UserError(
+            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
+            "choose another folder, and give the same command again"
+        ) from error
     show(summary, folder, again=False)
     return folder
+
+
+def place(cfg: DictConfig, names: Mapping[str, str], what: dict) -> Path:
+    """The run's directory."""
+    dataset, split, scenario, algorithm = (names[group] for group in ("dataset", "split", "scenario", "algorithm"))
+    return run_folder(Path(cfg.results_dir), dataset, split, cfg.num_clients, scenario, algorithm, config_hash(what))
 
 
 def stored(folder: Path) -> dict | None:
@@ -119,9 +136,9 @@ def simulate(
             sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
             sim.progress = report
             scenario.run(sim)
-            log, course = sim.log.read(), sim.algorithm.course()
+            logs, course = (sim.log.read(), sim.losses.read()), sim.algorithm.course()
             histories = [
-                history(cfg, federation, points, log, sim.algorithm.prelude(), {name: spent[s] for name, spent in course.items()})
+                history(cfg, federation, points, logs, sim.algorithm.prelude(), {name: spent[s] for name, spent in course.items()})
                 for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
             mixing, similarity, portrait = (
@@ -143,8 +160,14 @@ def simulate(
 
 
 def history(
-    cfg: DictConfig, federation: Federation, points: list[Point], log: np.ndarray, prelude: int, course: dict[str, np.ndarray]
+    cfg: DictConfig,
+    federation: Federation,
+    points: list[Point],
+    logs: tuple[np.ndarray, np.ndarray],
+    prelude: int,
+    course: dict[str, np.ndarray],
 ) -> History:
-    """The evaluation points of one seed with all metrics."""
+    """The evaluation points of one seed with all metrics and training losses; ``logs`` hold the scores and the losses."""
     first, *others = ((name, scored_nodes(federation.scored, name)) for name in reported(cfg, federation))
-    return History.of(federation.seed, points, log, first[1], prelude, dict(others), course)
+    train_nodes = np.array([client.train.sum() for client in federation.observed])
+    return History.of(federation.seed, points, logs[0], first[1], prelude, dict(others), course, logs[1], train_nodes)

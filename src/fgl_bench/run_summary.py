@@ -13,16 +13,15 @@ from omegaconf import DictConfig
 from fgl_bench.config import resolve_budget
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Outcome
-from fgl_bench.evaluation.summary import MODELS, other_scores, spread, test_scores, trips_to_target, unscored
+from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
 from fgl_bench.reporting.pictures import label_counts
-from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, versions
+from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, config_hash, versions
 
 
 def summarise(
     cfg: DictConfig,
     names: dict[str, str],
     what: dict,
-    digest: str,
     federations: Sequence[Federation],
     outcome: Outcome,
     weights: Sequence[np.ndarray] | None,
@@ -48,6 +47,7 @@ def summarise(
         "selection": "best validation score of the whole federation, earliest of equals",
         "test": {model: test_scores(histories, model, weights) for model in MODELS},
         "unscored_clients": unscored(histories),
+        "diverged": divergence(histories),
         **({"metrics": other_scores(histories, weights)} if histories[0].others else {}),
         "client_trips": {
             "total": int(histories[0].trips[-1]),
@@ -62,7 +62,7 @@ def summarise(
         "versions": versions(),
         "code": code_state(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config_hash": digest,
+        "config_hash": config_hash(what),
         "config": what,
         "partition_hash": [f.partition_hash for f in federations],
         "graph": {

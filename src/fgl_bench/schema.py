@@ -191,10 +191,11 @@ def config_folder() -> Path:
 
 
 def register_all(store: Any) -> None:
-    """Register every schema of the package in Hydra's ConfigStore ``store``, and the top-level one as ``/schema/settings``."""
+    """Register every schema of the package in Hydra's ConfigStore ``store``, once, and the top-level one as ``/schema/settings``."""
     from fgl_bench.config import Settings
 
-    store.store(group="schema", name="settings", node=Settings, provider="fgl-bench")
+    if "settings.yaml" in store.repo.get("schema", {}):
+        return
     seen: dict[tuple[str, str], str] = {}
     for group, name, module, cls in walk():
         other = seen.setdefault((group, name), f"{module}.{cls}")
@@ -202,3 +203,4 @@ def register_all(store: Any) -> None:
             raise RuntimeError(f"two classes claim /schema/{group}/{name}: {other} and {module}.{cls}")
         fields = source_fields(module, cls) | EXTRA_FIELDS.get(group, {})
         store.store(group=f"schema/{group}", name=name, node=make_schema(cls, fields), provider="fgl-bench")
+    store.store(group="schema", name="settings", node=Settings, provider="fgl-bench")

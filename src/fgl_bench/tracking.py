@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 from omegaconf import OmegaConf
 
+from fgl_bench.masking import without_secrets
+
 MARKER = ".tracked"
 EXTRAS = {"wandb": "wandb", "tensorboard": "tensorboard", "mlflow": "mlflow", "sqlalchemy": "mlflow", "alembic": "mlflow"}
 
@@ -204,9 +206,10 @@ def to_number(text: str | None) -> float | None:
 
 
 def seed_results(summary: dict[str, Any], seed: int) -> dict[str, float]:
-    """The test scores of one seed, ``{"test/received": ..., "test/trained": ...}``."""
+    """The test scores of one seed, ``{"test/received": ..., "test/trained": ...}``; a seed that has diverged may have none."""
     position = summary["seeds"].index(seed)
-    return {f"test/{model}": stats["per_seed"][position] for model, stats in summary["test"].items()}
+    scores = {f"test/{model}": stats["per_seed"][position] for model, stats in summary["test"].items()}
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def seed_table(summary: dict[str, Any], seed: int) -> list[tuple[str, str, float]]:
@@ -237,7 +240,7 @@ def publish(tracker: Any, run_dir: Path) -> None:
         extra = EXTRAS.get((error.name or "").partition(".")[0], type(tracker).__name__.lower())
         warn(f"{error}; pip install 'fgl-bench[{extra}]'", run_dir)
     except (Exception, SystemExit) as error:  # a tracker's trouble (network, quota, credentials) is not the run's
-        warn(f"{type(error).__name__}: {error}", run_dir)
+        warn(f"{type(error).__name__}: {without_secrets(str(error), tracker)}", run_dir)
 
 
 def warn(problem: str, run_dir: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from fgl_bench.errors import UserError
+from fgl_bench.masking import masked
 
 FOLDER = Path(__file__).parent / "searches"
 MODELS = ("received", "trained")
@@ -186,6 +187,8 @@ def composed(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Any:
 def validation(overrides: Sequence[str], model: str, folders: Sequence[Path] = ()) -> float:
     """Mean over the seeds of the validation score at the selected point, of a run that is made or there already.
 
+    NaN where a seed has diverged before any point that could be selected: the others' mean would hide it.
+
     Raises:
         UserError: the run is refused.
     """
@@ -198,8 +201,8 @@ def validation(overrides: Sequence[str], model: str, folders: Sequence[Path] = (
     except UserError as error:
         print(f"refused: {error}", file=sys.stderr, flush=True)
         raise
-    score = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["test"][model]["val"]["mean"]
-    return math.nan if score is None else float(score)
+    test = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["test"][model]
+    return math.nan if None in test["per_seed"] else float(test["val"]["mean"])
 
 
 def tell(study: Any, overrides: Sequence[str], folders: Sequence[Path] = ()) -> None:
@@ -210,4 +213,4 @@ def tell(study: Any, overrides: Sequence[str], folders: Sequence[Path] = ()) -> 
     best = study.best_trial
     chosen = [f"{key}={shown(value)}" for key, value in best.params.items()]
     overrides = [*(f"--config-dir {folder}" for folder in folders), *overrides]
-    print(f"best of {len(scored)}: validation {100 * best.value:.2f}\n  fgl-bench {' '.join([*overrides, *chosen])}")
+    print(f"best of {len(scored)}: validation {100 * best.value:.2f}\n  fgl-bench {masked(' '.join([*overrides, *chosen]))}")

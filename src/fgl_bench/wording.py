@@ -11,6 +11,7 @@ from pathlib import Path
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
+from yaml import MarkedYAMLError, YAMLError
 
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.schema import config_folder
@@ -32,8 +33,10 @@ def explain(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, ValueError) and is_hydras(error):
         return f"{error}; a group takes the name of one of its choices, such as dataset=cora" if "group" in str(error) else str(error)
+    if (fault := fault_of_file(error)) is not None:
+        return fault
     if not isinstance(error, (HydraException, OmegaConfBaseException)):
-        return raised_by_user(error)
+        return surroundings(error) or raised_by_user(error)
     override = re.match(r"Error merging override (.*)", str(error))
     for cause in reversed(list(causes(error))):
         for kind, say in WORDINGS.items():
@@ -49,10 +52,38 @@ def is_hydras(error: BaseException) -> bool:
     return any(Path(frame.filename).parent.parts[-2:] == ("hydra", "_internal") for frame in last)
 
 
+def fault_of_file(error: BaseException) -> str | None:
+    """``conf/algorithm/mine.yaml, line 3: found character '\\t' ...``: why a file of the configuration cannot be read."""
+    frames = [frame for cause in causes(error) for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    path = next((frame.f_locals.get("full_path") for frame in reversed(frames) if frame.f_code.co_name == "load_config"), None)
+    fault = next((cause for cause in causes(error) if isinstance(cause, YAMLError | UnicodeDecodeError | RecursionError)), None)
+    if path is None or not (fault or isinstance(error, OSError | ValueError | HydraException)):
+        return None
+    if isinstance(fault, MarkedYAMLError) and fault.problem_mark is not None:
+        return f"{path}, line {fault.problem_mark.line + 1}: {fault.problem}"
+    return f"{path}: cannot be read as yaml ({one_line(fault or error)})"
+
+
+def surroundings(error: BaseException) -> str | None:
+    """An error of the machine, the disk or an installation; None for one of the program."""
+    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "CUDA out of memory" in str(error):
+        return f"there is not enough memory ({one_line(error)}); use less data, a smaller model or a smaller memory_budget_gb"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else one_line(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"{one_line(error)}; is it installed?"
+    return None
+
+
+def one_line(error: BaseException) -> str:
+    """What the error says, or its kind where it says nothing."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
 def causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def missing_choice(error: MissingConfigException) -> str:

@@ -85,14 +85,138 @@ def test_what_does_not_fit_is_said_in_one_line(tmp_path, changes, message):
     assert "\n" not in str(caught.value)
 
 
+LARGE = np.array([10**6, 0, 1, 1])
+SHAPES = {**csr_parts(), "x": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *(
+            ({"num_classes": np.array(bad)}, f"num_classes={text}: must be a whole number from 1 to 1000")
+            for bad, text in [("abc", "abc"), (np.nan, "nan"), ([3], r"\[3\]")]
+            + [(-1, "-1"), (0, "0"), (2.0, "2.0"), (10**9, "1000000000"), (True, "True")]
+        ),
+        ({"y": LARGE}, "y holds the label 1000000 for 4 nodes"),
+        ({"y": LARGE**2}, "y holds the label 1000000000000 for 4 nodes"),
+        ({"y": np.array([4, 0, 1, 1])}, "y holds the label 4 for 4 nodes"),
+        ({"y": np.array([2**64 - 1, 0, 0, 0], np.uint64)}, "y holds 18446744073709551615, which is too large"),
+        ({"y": np.array([0.0, 1.0, 1.0, 0.0])}, "y must hold integers, not float64"),
+        ({"y": np.array(["a", "b", "c", "d"])}, "y must hold integers, not <U1"),
+        ({"y": np.zeros((4, 3), int)}, "y has 12 entries for 4 nodes"),
+        ({"y": np.zeros(0, int)}, "y has 0 entries for 4 nodes"),
+        ({"edge_index": np.array([0, 1])}, r"edge_index has shape \[2\]"),
+        ({"edge_index": np.zeros(0)}, r"edge_index has shape \[0\]"),
+        ({"edge_index": np.full((2, 1), 2**64 - 1, np.uint64)}, "edge_index holds 18446744073709551615"),
+        ({"edge_index": np.full((2, 1), 2**62)}, r"edge_index names a node outside 0\.\.3"),
+        ({"x": np.zeros((0, 3))}, r"x has shape \[0, 3\]"),
+        ({"x": np.zeros((4, 0))}, r"x has shape \[4, 0\]"),
+        ({"x": np.zeros((4, 1, 1))}, r"x has shape \[4, 1, 1\]"),
+        ({"x": np.array(1.0)}, r"x has shape \[\]"),
+        ({"x": np.zeros((4, 2), complex)}, r"x is not a numeric matrix \(complex128\)"),
+        ({"x": np.zeros((4, 2), "M8[s]")}, "x is not a numeric matrix"),
+        ({"x": np.full((4, 2), 1e300)}, "a feature is not a finite number"),
+        ({"x": np.array([[np.inf]] * 4)}, "a feature is not a finite number"),
+        ({**SHAPES, "x_shape": np.array([4, 10**9])}, "x has 1000000000 columns; at most 1000000 are allowed"),
+        ({**SHAPES, "x_shape": np.array([10**12, 3])}, "y has 4 entries for 1000000000000 nodes"),
+        ({**SHAPES, "x_shape": np.array([4, -3])}, r"x has shape \[4, -3\]"),
+        ({**SHAPES, "x_shape": np.array([4])}, r"x has shape \[4\]"),
+        ({**SHAPES, "x_shape": np.array([4.0, 3.0])}, "must hold integers"),
+        ({**SHAPES, "x_shape": np.array(4)}, "x is not a numeric matrix"),
+        ({**SHAPES, "x_shape": np.array([np.nan, 3])}, "x is not a numeric matrix"),
+        ({**SHAPES, "x_shape": np.array(["a", "b"])}, "x is not a numeric matrix"),
+        ({**SHAPES, "x_data": np.array(["a", "b", "c"])}, "x is not a numeric matrix"),
+        ({**SHAPES, "x_data": np.array([1.0, np.nan, 2.0])}, "a feature is not a finite number"),
+        ({**SHAPES, "x_indices": np.array([0.5, 1.0, 2.0])}, "x is not a numeric matrix"),
+        ({**SHAPES, "x_indptr": np.array([0, 5, -5, 1, 3])}, "x is not a numeric matrix"),
+        ({**SHAPES, "x_indptr": np.zeros((5, 1), int)}, "x is not a numeric matrix"),
+        ({"owner": np.array([0, 1, -1, 0])}, "owner holds -1; owners are integers from 0, or strings"),
+        ({"owner": np.array([0.0, 1.0, 1.0, 0.0])}, "owner must hold integers, not float64"),
+        ({"owner": np.array(["a"])}, "owner has 1 entries for 4 nodes"),
+    ],
+)
+def test_hostile_arrays_are_refused_in_one_line_before_anything_is_made_of_them(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message) as caught:
+        load(save_npz(tmp_path, **changes))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def cells(places, values, shape):
+    """A sparse tensor, sound or not."""
+    with torch.sparse.check_sparse_tensor_invariants(enable=False):
+        return torch.sparse_coo_tensor(places, values, shape)
+
+
+ENDLESS = torch.zeros(1).expand(10**6, 10**6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edge_index": [[0, 1], [1]]}, "edge_index is not an array"),
+        ({"edge_index": [[0, 1], [1, None]]}, "edge_index must hold integers, not object"),
+        ({"y": "labels"}, "y must hold integers"),
+        ({"y": {0: 1}}, "y must hold integers, not object"),
+        ({"y": [0, 1, 10**30, 0]}, "y must hold integers, not object"),
+        ({"x": [[1.0], [2.0, 3.0], [], []]}, "x is not a numeric matrix"),
+        ({"x": ENDLESS}, r"a tensor of shape \[1000000, 1000000\] repeats its numbers"),
+        ({"y": torch.zeros(1, dtype=torch.int64).expand(10**12)}, "repeats its numbers"),
+        ({"x": torch.zeros(4, 2, dtype=torch.complex64)}, "x is not a numeric matrix"),
+        ({"x": torch.zeros(4, 2, dtype=torch.bfloat16)}, "cannot be read as plain arrays"),
+        ({"x": cells([[0], [0]], [1.0], (10**9, 3))}, "y has 4 entries for 1000000000 nodes"),
+        ({"x": cells([[0], [0]], [1.0], (4, 10**9))}, "x has 1000000000 columns"),
+        ({"x": cells([[9], [0]], [1.0], (4, 3))}, "cannot be read as plain arrays"),
+        ({"x": cells([[0], [0]], [[1.0, 2.0]], (4, 3, 2))}, r"x has shape \[4, 3, 2\]"),
+        ({"y": torch.tensor([0, 1, 1, 0]).to_sparse()}, "y is not an array|y must hold integers"),
+        ({"num_classes": "many\nclasses"}, "num_classes=many classes: must be"),
+        ({"num_classes": [[1], []]}, "num_classes is not an array"),
+        ({"owner": ["a", None, "b", "c"]}, "owner must hold integers, not object"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*sparse.*:UserWarning")
+def test_hostile_tensors_and_lists_are_refused_in_one_line(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message) as caught:
+        load(save_pt(tmp_path, **changes))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("save", [save_npz, save_pt])
+def test_what_the_keys_do_not_name_is_not_read(tmp_path, save):
+    other = {"notes": np.array([{}], dtype=object)} if save is save_npz else {"notes": ENDLESS}
+    assert load(save(tmp_path, **other)).num_nodes == 4
+
+
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_owners_may_be_named(tmp_path, kind):
+    names = ["north", "east", "north", "south"]
+    given = np.array([name if kind is str else name.encode() for name in names])
+    graph = load(save_npz(tmp_path, owner=given))
+    assert graph.owner.tolist() == [1, 0, 1, 2], "in sorted order: east, north, south"
+    if kind is str:
+        assert load(save_pt(tmp_path, owner=names)).owner.tolist() == [1, 0, 1, 2]
+
+
+def test_classes_that_no_node_has_may_be_announced(tmp_path):
+    assert load(save_npz(tmp_path, num_classes=np.array(1000))).num_classes == 1000
+    assert load(save_pt(tmp_path, num_classes=7)).num_classes == 7
+
+
 def test_the_path_is_checked(tmp_path):
+    (tmp_path / "folder.npz").mkdir()
     for path, message in (
         (None, "dataset.path is not set"),
         (str(tmp_path / "none.npz"), "there is no such file"),
         ("graph.csv", "must end in .npz or .pt"),
+        ("", "dataset.path is not set"),
+        (5, "dataset.path=5: must be the name of a .npz or .pt file"),
+        (1.5, "dataset.path=1.5: must be the name"),
+        ("x" * 3000 + ".npz", "File name too long"),
+        ("a\0b.npz", "cannot be read"),
+        (str(tmp_path / "folder.npz"), "is a folder"),
     ):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=message) as caught:
             load(path)
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
 class Bomb:

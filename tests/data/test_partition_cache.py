@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +72,71 @@ def test_a_changed_file_is_noticed_by_its_hash(counting, tmp_path, part):
     assert equal(cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)[0], first) and counting.times == 2
 
 
+def move(folder, split, one, other):
+    """Puts the file of one seed and number of clients in the place of another's."""
+    (folder / file_name(split, GRAPH, *one)).replace(folder / file_name(split, GRAPH, *other))
+
+
+@pytest.mark.parametrize("other", [(4, 1), (5, 0), (None, 0)])
+def test_a_file_in_the_place_of_another_is_made_anew(counting, tmp_path, other):
+    first, _ = cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
+    if other[0] is not None:
+        cached_assignment(counting.split, GRAPH, *other, tmp_path)
+        move(tmp_path, counting.split, other, (4, 0))
+    else:  # another split's
+        metis, iid = counting.split, configured("split", "iid")
+        cached_assignment(iid, GRAPH, 4, 0, tmp_path)
+        (tmp_path / file_name(iid, GRAPH, 4, 0)).replace(tmp_path / file_name(metis, GRAPH, 4, 0))
+    before = counting.times
+    for _ in range(2):
+        assert equal(cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)[0], first) and counting.times == before + 1
+
+
+def parts(*sizes):
+    return np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+
+
+WRONG = {
+    "three clients": parts(20, 20, 20),
+    "five clients": parts(12, 12, 12, 12, 12),
+    "every node is 0": [np.zeros(15, int)] * 4,
+    "a node twice in a client": [np.array([0, 0, 1]), *parts(10, 10, 10)[1:], np.array([50])],
+    "a node with two clients": [np.array([0, 1]), np.array([1, 2]), np.array([3]), np.array([4])],
+    "not in order": [np.array([1, 0]), *(np.array([i]) for i in (2, 3, 4))],
+    "a client without nodes": parts(30, 0, 15, 15),
+    "a node that is not there": parts(15, 15, 15, 16),
+    "a negative node": [part - 1 for part in parts(15, 15, 15, 15)],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_sealed_file_that_is_no_partition_is_made_anew(counting, tmp_path, name):
+    path = tmp_path / file_name(counting.split, GRAPH, 4, 0)
+    partition_cache._write(path, WRONG[name], {"numpy": "0"})
+    nodes, versions = cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
+    assert counting.times == 1 and versions["numpy"] == np.__version__ and sorted(np.concatenate(nodes)) == list(range(60))
+    cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
+    assert counting.times == 1, "now it is sound"
+
+
+def test_a_file_of_an_older_seal_is_made_anew(counting, tmp_path):
+    nodes, versions = cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
+    (file,) = tmp_path.iterdir()
+    with np.load(file) as archive:
+        content = {key: archive[key] for key in archive.files}
+    content["sha256"] = np.array(hashlib.sha256(f"{assignment_digest(nodes)} {content['versions']}".encode()).hexdigest())
+    np.savez(file, **content)
+    assert equal(cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)[0], nodes) and counting.times == 2
+
+
+def test_clients_that_overlap_and_any_number_of_owners_are_kept(monkeypatch, tmp_path):
+    owned = replace(GRAPH, owner=np.arange(60) % 3)
+    for name, graph, clients in (("metis_overlap", GRAPH, 5), ("natural", owned, None)):
+        counting = Counting(monkeypatch, configured("split", name))
+        drawn = [cached_assignment(counting.split, graph, clients, 0, tmp_path)[0] for _ in range(2)]
+        assert equal(*drawn) and counting.times == 1
+
+
 def test_no_folder_and_an_unwritable_folder_are_no_failure(counting, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
@@ -102,7 +169,6 @@ def test_the_name_tells_apart_whatever_changes_the_partition_and_nothing_else():
 
 def test_the_digest_is_fixed_for_ever():
     # sha256 of the little-endian int64 numbers 2, 1 (sizes), 0, 2, 1 (nodes).
-    import hashlib
     import struct
 
     expected = hashlib.sha256(struct.pack("<5q", 2, 1, 0, 2, 1)).hexdigest()

@@ -162,6 +162,47 @@ def test_parts_that_do_not_fit_together_are_named(tmp_path, changes):
         configured("dataset", "photo").load(str(tmp_path))
 
 
+def test_a_file_that_asks_for_too_much_memory_is_one_line(tmp_path):
+    path = write_csr_npz(tmp_path / "Photo" / "raw" / "amazon_electronics_photo.npz")
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": "<i8", "fortran_order": False, "shape": (2**50,)})
+    with zipfile.ZipFile(path) as archive:
+        arrays = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**arrays, "labels.npy": out.getvalue()}.items():
+            archive.writestr(name, content)
+    with pytest.raises(UserError, match="amazon_electronics_photo.npz takes more memory than there is"):
+        configured("dataset", "photo").load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"labels": np.array([0, 1, 0, 1, 0, 10**6])}, "a label of 1000000 for 6 nodes"),
+        ({"labels": np.array([0, 1, 0, 1, 0, 10**12])}, "a label of 1000000000000 for 6 nodes"),
+        ({"attr_shape": np.array([6, 10**9])}, "1000000000 columns of features; at most 1000000"),
+        ({"attr_shape": np.array([10**12, 6])}, "is corrupt"),
+        ({"adj_shape": np.array([10**12, 10**12])}, "is corrupt"),
+        ({"adj_indices": np.array([0.5, 1, 2, 3, 4, 5])}, "must hold integers"),
+        ({"attr_data": np.array([np.nan, 1, 1, 1, 1])}, "a feature is not a finite number|is corrupt"),
+        ({"labels": np.array([-5, 1, 0, 1, 0, 1])}, "a label lies outside"),
+    ],
+)
+def test_absurd_sizes_are_refused_before_anything_is_made_of_them(changes, says, tmp_path):
+    write_csr_npz(tmp_path / "Photo" / "raw" / "amazon_electronics_photo.npz", **changes)
+    with pytest.raises(UserError, match=says) as caught:
+        configured("dataset", "photo").load(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_edges_are_named_by_integers(tmp_path):
+    path = tmp_path / "minesweeper" / "raw" / "minesweeper.npz"
+    path.parent.mkdir(parents=True)
+    np.savez(path, node_features=np.ones((3, 2)), node_labels=np.array([0, 1, 0]), edges=np.array([[0, 1.5], [1, 2]]))
+    with pytest.raises(UserError, match="edges must name nodes by integers, not float64"):
+        configured("dataset", "minesweeper").load(str(tmp_path))
+
+
 class Bomb:
     """Runs code when unpickled."""
 

@@ -157,6 +157,11 @@ def test_bad_options_are_refused_by_key(name, change, message):
         configured("split", name, **change).assign(make_graph(20, 40), 5, 0)
 
 
+def test_clients_that_share_nodes_have_no_masks_of_their_own():
+    with pytest.raises(Exception, match="split.masks=client: must be one of global"):
+        configured("split", "metis_overlap", masks="client")
+
+
 def test_what_varies_must_be_known():
     with pytest.raises(Exception, match=r"split\.per_seed=\['weather'\]"):
         configured("split", "metis", per_seed=["weather"])

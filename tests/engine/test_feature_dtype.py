@@ -22,7 +22,7 @@ from fgl_bench.models.unifilter import UniFilter
 from fgl_bench.reporting.progress import RunProgress
 from tests.engine.graphs import federation, make_client
 from tests.models.checking import logits_and_gradients, random_models
-from tests.test_bench_speed import bench_jobs, bench_speed
+from tests.quick import prepared
 
 CPU, FEATURES, CLASSES = torch.device("cpu"), 40, 3
 UNIFILTER = {"orders": 3, "tau": 0.5, "hidden": 8, "layers": 2, "dropout": 0.0, "input_dropout": 0.0, "basis_dropout": 0.0,
@@ -36,7 +36,7 @@ MODELS = {
     "unifilter": UniFilter(**UNIFILTER),
 }
 
-JOB = {"dataset": "csbm_cora", "clients": 4, "seeds": [0], "rounds": 6, "device": "cpu"}
+SIZE = {"clients": 4, "seeds": [0], "rounds": 6}
 
 
 def clients_of(*sizes: int):
@@ -99,23 +99,18 @@ def test_half_the_bytes_are_predicted_for_dense_features_and_none_for_sparse_one
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedssa"])
 def test_whole_runs_end_close_to_those_in_full_precision(algorithm, tmp_path):
-    changes = {**bench_speed.QUICK, "model": "unifilter"}
-    job = {**JOB, "algorithm": algorithm, "cache_dir": str(tmp_path)}
     accuracy = {}
     for kind in ("null", "bfloat16"):
-        cfg, device, _, federations = bench_jobs.prepared({**job, "changes": {**changes, "feature_dtype": kind}})
-        outcome = fgl_bench.run.simulate(cfg, federations, device, RunProgress("test", 1, False))
+        cfg, federations = prepared(algorithm, tmp_path, {"model": "unifilter", "feature_dtype": kind}, **SIZE)
+        outcome = fgl_bench.run.simulate(cfg, federations, CPU, RunProgress("test", 1, False))
         accuracy[kind] = outcome.histories[0].pooled("trained")[-1, 1]
     assert accuracy["bfloat16"] == pytest.approx(accuracy["null"], abs=0.1)
 
 
 def test_the_plan_counts_on_half_the_memory(tmp_path):
-    job = {**JOB, "algorithm": "fedavg", "cache_dir": str(tmp_path)}
     derived = {}
     for kind in ("null", "bfloat16"):
-        cfg, device, _, federations = bench_jobs.prepared(
-            {**job, "changes": {**bench_speed.QUICK, "model": "unifilter", "feature_dtype": kind}}
-        )
-        network = fgl_bench.planning.network(cfg, federations, device)
-        derived[kind] = fgl_bench.planning.needed(cfg, federations, device, network).derived
+        cfg, federations = prepared("fedavg", tmp_path, {"model": "unifilter", "feature_dtype": kind}, **SIZE)
+        network = fgl_bench.planning.network(cfg, federations, CPU)
+        derived[kind] = fgl_bench.planning.needed(cfg, federations, CPU, network).derived
     assert derived["null"] == 2 * derived["bfloat16"] > 0

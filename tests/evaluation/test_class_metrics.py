@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from fgl_bench.engine.batch import Batch
 from fgl_bench.evaluation.history import History, Point
-from fgl_bench.evaluation.metrics import METRICS, MOST, accuracy, auc_ovr, loss, macro_f1, micro_f1, scored_nodes, scores
+from fgl_bench.evaluation.metrics import METRICS, accuracy, auc_ovr, loss, macro_f1, micro_f1, scored_nodes, scores
 from fgl_bench.evaluation.summary import other_scores
 from tests.engine.graphs import from_edges
 
@@ -112,14 +112,20 @@ def test_a_client_of_one_class_has_no_area_and_an_f1():
     assert scored_nodes([held], "auc_ovr").tolist() == [[0, 0]] and scored_nodes([held], "macro_f1").tolist() == [[0, 2]]
 
 
-def test_the_loss_is_the_mean_cross_entropy_and_stays_finite():
+def test_the_loss_is_the_mean_cross_entropy_and_undefined_where_it_is_not_finite():
     held = client([0, 1, 1, 2], ["val", "test", "test", "train"])
     logits = torch.randn(4, CLASSES, dtype=torch.float64)
     expected = torch.nn.functional.cross_entropy(logits[1:3], torch.tensor([1, 1])).item()
     assert measured(loss, "loss", held, logits) == pytest.approx(expected)
-    diverged = logits.clone()
-    diverged[1] = torch.nan
-    assert MOST / 2 <= measured(loss, "loss", held, diverged) < MOST
+    for value in (torch.nan, torch.inf):
+        diverged = logits.clone()
+        diverged[1] = value
+        assert np.isnan(measured(loss, "loss", held, diverged)), "never a number that could be a loss"
+    large = torch.zeros(4, CLASSES, dtype=torch.float64)
+    large[:, 0], large[:, 1] = 1e9, -1e9
+    assert measured(loss, "loss", held, large) == 2e9, "a large loss is reported as it is"
+    large[:, 0], large[:, 1] = 1e308, -1e308
+    assert np.isnan(measured(loss, "loss", held, large)), "finite logits, whose loss is not"
     several = client(np.eye(CLASSES, dtype=np.float32), ["test"] * 4)
     assert measured(loss, "loss", several, torch.zeros(4, CLASSES, dtype=torch.float64)) == pytest.approx(np.log(2))
 

@@ -81,7 +81,10 @@ def gamlp(parameters: Parameters, x: torch.Tensor, edges: torch.Tensor, *, count
     for node in range(len(x)):
         mine = [z[node] for z in found]
         scores = torch.stack([torch.sigmoid(torch.dot(weight, torch.cat([*mine, z])) + parameters["attention.bias"][0]) for z in mine])
-        rows.append(sum(a * z for a, z in zip(torch.softmax(scores, 0), mine, strict=True)))
+        weights = torch.softmax(scores, 0)
+        if weights.requires_grad:  # a node whose hops are alike has no gradient: none rather than a rounding, which Adam would blow up
+            weights.register_hook(lambda gradient: gradient - gradient[0])
+        rows.append(sum(a * z for a, z in zip(weights, mine, strict=True)))
     return perceptron(linear(torch.stack(rows), parameters, "linear0"), parameters, range(1, layers))
 
 

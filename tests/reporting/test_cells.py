@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from fgl_bench.reporting.cells import compact, dumped, read_cells
 from fgl_bench.reporting.pictures import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked
-from fgl_bench.reporting.store import SCHEMA_VERSION, config_hash
+from tests.reporting.summaries import summary
 
 WHAT = {"lr": 0.01}
-CELL = {
-    "schema_version": SCHEMA_VERSION, "config": WHAT, "config_hash": config_hash(WHAT),
-    "test": {"received": {"mean": 0.5, "per_client": [[0.25, None, 0.75]]}, "trained": {"mean": 0.5, "per_client": [[0.5, 0.5, 0.5]]}},
-}  # fmt: skip
+CELL = summary(WHAT)
+for model, clients in (("received", [0.25, None, 0.75]), ("trained", [0.5, 0.5, 0.5])):
+    CELL["test"][model]["per_client"] = [clients]
 
 
 @given(st.integers(1, 5000))

@@ -15,7 +15,8 @@ from fgl_bench.reporting.drawings.base import Sources, is_curve, lines
 from fgl_bench.reporting.papers.dfed_sst import PAPER
 from fgl_bench.reporting.pictures import packed
 from fgl_bench.reporting.plan import columns
-from fgl_bench.reporting.store import SCHEMA_VERSION, config_hash
+from fgl_bench.reporting.store import config_hash
+from tests.reporting.summaries import summary
 
 
 def test_a_run_is_found_by_its_hash_and_by_a_configuration_that_lacks_newer_keys(tmp_path: Path) -> None:
@@ -31,10 +32,9 @@ def test_a_run_is_found_by_its_hash_and_by_a_configuration_that_lacks_newer_keys
     ):
         folder = (tmp_path / "runs" / cell.folder).with_name(config_hash(config))
         folder.mkdir(parents=True)
-        summary = {"schema_version": SCHEMA_VERSION, "config_hash": folder.name, "config": config, "test": {}}
-        (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+        (folder / "summary.json").write_text(json.dumps(summary(config)), encoding="utf-8")
         (folder / "config.yaml").write_text(OmegaConf.to_yaml(config), encoding="utf-8")
-        (folder / "history.csv").write_text("seed\n", encoding="utf-8")
+        (folder / "history.csv").write_text("seed,trip\n0,0\n", encoding="utf-8")
         assert sources.runs(table.key) == ({place: folder} if counts else {})
 
 
@@ -48,7 +48,7 @@ def test_what_the_cells_kept_is_found_and_the_run_comes_first(tmp_path: Path) ->
     matrices = {"mixing": {"40": packed(np.array([[0.0, 1.0], [0.5, np.nan]]))}}
     for cell, kept in ((first, {"curve": KEPT, "matrices": matrices}), (second, {"curve": {"trips": [0]}, "matrices": 3})):
         names = {"dataset": "cora", "split": "metis", "sparsity": "none", "algorithm": cell.row.algorithm}
-        found = {"schema_version": SCHEMA_VERSION, "config_hash": cell.digest, "config": cell.config, "test": {}, **names, **kept}
+        found = {**summary(cell.config), **names, **kept}
         write_cell(tmp_path / "cells" / PAPER.name, found)
     here, there = ((table.key, row.key, "cora") for row in table.rows)
     assert sources.curves(table.key) == {here: KEPT, there: {}}, "the second's is damaged"
@@ -58,8 +58,7 @@ def test_what_the_cells_kept_is_found_and_the_run_comes_first(tmp_path: Path) ->
 
     folder = tmp_path / "runs" / first.folder
     folder.mkdir(parents=True)
-    summary = {"schema_version": SCHEMA_VERSION, "config_hash": folder.name, "config": first.config, "test": {}}
-    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    (folder / "summary.json").write_text(json.dumps(summary(first.config)), encoding="utf-8")
     (folder / "config.yaml").write_text(OmegaConf.to_yaml(first.config), encoding="utf-8")
     (folder / "history.csv").write_text("seed,trip,test_received,test_trained\n0,0,0.5,0.5\n", encoding="utf-8")
     assert sources.curves(table.key)[here] == {"trips": [0], "received": [0.5], "trained": [0.5]}

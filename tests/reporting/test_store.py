@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.store import (
     PRESENTATION,
-    SCHEMA_VERSION,
     Untrusted,
     config_hash,
     history_rows,
@@ -26,10 +25,11 @@ from fgl_bench.reporting.store import (
     write_run,
 )
 from tests.evaluation.test_history import history
+from tests.reporting.summaries import summary
 
 WHAT = {"lr": 0.01}
 HASH = config_hash(WHAT)
-SUMMARY = {"schema_version": SCHEMA_VERSION, "test": {"received": {"mean": 0.5}}, "config": WHAT, "config_hash": HASH}
+SUMMARY = summary(WHAT)
 ROWS = [{"seed": 0, "trip": 0}, {"seed": 0, "trip": 20}]
 CONFIG = {
     "algorithm": {"_target_": "x.Y", "mu": 0.1}, "dataset": {"name": "cora"}, "seeds": [0, 1], "lr": 0.01, "rounds": None, "trips": None,

@@ -14,7 +14,7 @@ from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
 from fgl_bench.engine.cuts import minimum_cut
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.training import Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, at_least
 
 log = logging.getLogger(__name__)
 Evidence = dict[str, np.ndarray]
@@ -50,6 +50,7 @@ class ClusteredAveraging(Algorithm):
 
     stacks: ClassVar[int] = 3  # the updates of this round, the last known ones, and what of these is in double precision
     unsent: ClassVar[tuple[str, ...]] = ("update", "size")  # the model less what the server sent, and the norm of that
+    ranges: ClassVar[dict[str, Range]] = {"eps1": at_least(0), "eps2": at_least(0), "warmup": at_least(0)}
 
     eps1: float
     eps2: float

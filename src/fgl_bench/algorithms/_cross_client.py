@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +15,7 @@ from fgl_bench.algorithms._moved import Moved
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.data.federation import Federation
+from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout
 from fgl_bench.engine.halo import Halo, Level, Plan, halo_bytes
 from fgl_bench.engine.losses import node_losses
@@ -22,7 +24,7 @@ from fgl_bench.engine.sampling import gumbel, largest
 from fgl_bench.engine.sparse import SparseRows
 from fgl_bench.engine.touched import TouchedAdam, TouchedFeatures
 from fgl_bench.engine.training import Trainer, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, Unsuited, UserError, above, at_least, check_ranges
 from fgl_bench.models._bipartite import Convolutions, Messages, convolutions
 from fgl_bench.models.base import Backbone
 
@@ -61,9 +63,13 @@ class CrossClient(FedAvg):
         link_mbps, link_seconds: bandwidth of a client's link, in megabits a second, and its latency.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"split": "iid_server", "model": "gat"}
     begins_afresh: ClassVar[bool] = True
     lock_step: ClassVar[bool] = True
     node_batches: ClassVar[bool] = False
+    ranges: ClassVar[dict[str, Range]] = {
+        "batches": at_least(1), "fanout": at_least(1), "interval": at_least(0), "link_mbps": above(0), "link_seconds": at_least(0),
+    }  # fmt: skip
 
     batches: int
     fanout: int | None
@@ -75,16 +81,7 @@ class CrossClient(FedAvg):
     link_seconds: float
 
     def __post_init__(self) -> None:
-        rules = {
-            "batches": (self.batches >= 1, "at least 1"),
-            "fanout": (self.fanout is None or self.fanout >= 1, "null or at least 1"),
-            "interval": (self.interval >= 0, "at least 1, or 0 for no exchange"),
-            "link_mbps": (self.link_mbps > 0, "above 0"),
-            "link_seconds": (self.link_seconds >= 0, "at least 0"),
-        }
-        for key, (holds, rule) in rules.items():
-            if not holds:
-                raise UserError(f"algorithm.{key}={getattr(self, key)}: must be {rule}")
+        check_ranges(self, "algorithm")
 
     @property
     def scored(self) -> bool:
@@ -120,16 +117,26 @@ class CrossClient(FedAvg):
     def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
         return halo_bytes(federation.observed, federation.cross_edges, convolutions(model).widths, itemsize)
 
+    def check_choices(self, model: Backbone, split: Split) -> None:
+        needs = [] if split.test == "server" else ["split.test=server"]
+        try:
+            if self.sampling == "attention" and not convolutions(model).attends:
+                needs.append("an attention backbone (or algorithm.sampling=uniform)")
+        except Unsuited:
+            needs.append("a GAT or GraphSAGE backbone" if self.sampling == "uniform" else "an attention backbone")
+        if needs:
+            raise Unsuited(f"needs {' and '.join(needs)}")
+
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         if setting.server is None:
-            raise UserError("algorithm: methods with edges between clients need split.test=server (split=iid or split=dirichlet)")
+            raise Unsuited("needs split.test=server")
         if not setting.full_participation:
             raise UserError("participation: methods with edges between clients need participation=1 and scenario.deadline=null")
         batch, device = setting.batch, setting.batch.device
         self.layers: Convolutions = convolutions(setting.model)
         if self.sampling == "attention" and not self.layers.attends:
-            raise UserError("algorithm.sampling=attention: needs a backbone with attention; use model=gat")
+            raise Unsuited("needs an attention backbone (or algorithm.sampling=uniform)")
         self.halo = Halo(batch.clients, setting.cross_edges, batch.dtype, device)
         entries = max(1, self.halo.owner.size)  # what edges inside clients point at must be there
         self.store = [torch.zeros(entries, width, dtype=batch.dtype, device=device) for width in self.layers.widths]
@@ -164,11 +171,12 @@ class CrossClient(FedAvg):
         # By slot of its seed: how far it is to the next synchronisation.
         interval = np.repeat(np.array(self.intervals()), halo.nodes * self.setting.num_clients)[halo.slots]
         for _ in range(trainer.local_epochs):
-            number = self._cut()
+            number, self._lost = self._cut(), torch.zeros(halo.size, dtype=torch.float64, device=halo.device)
             for b in range(self.batches):
                 self._batch(trainer, trips, number, b, interval)
             self.epochs += 1
         self._current(trainer, trips)
+        trips.train_loss = self._lost / trips.batch.train.sum(1).clamp(min=1)
         self.seconds += time.perf_counter() - begin
 
     def _cut(self) -> np.ndarray:
@@ -300,7 +308,9 @@ class CrossClient(FedAvg):
         logits = self.layers.head(parameters, self.layers.forward(plan, parameters, self._stored, keep, dropout, features))
         k, r = plan.valid.shape
         each = node_losses(logits.flatten(0, 1), plan.labels.flatten(0, 1)).view(k, r) * plan.valid
-        loss = (each.sum(1) / plan.valid.sum(1).clamp(min=1)).sum()
+        sums = each.sum(1)
+        self._lost += sums.detach()
+        loss = (sums / plan.valid.sum(1).clamp(min=1)).sum()
         gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
         with torch.no_grad():
             if apart is not None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, NoReturn
 
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Unsuited
 
 
 class Limited:
     """Refuses what it has not.
 
     Class attributes:
-        refusal: the error, with ``{name}`` for what was asked for.
+        refusal: what the method cannot do, with ``{name}`` for what was asked for.
     """
 
     refusal: ClassVar[str]
@@ -19,4 +19,4 @@ class Limited:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UserError(self.refusal.format(name=name))
+        raise Unsuited(self.refusal.format(name=name))

@@ -28,7 +28,7 @@ class _Interleaved:
 
 
 class _Limited(Limited):
-    refusal = "algorithm=fedsage_plus cannot train this model on graphs being mended, which have no {name}; try model=graphsage"
+    refusal = "cannot train this backbone on graphs being mended, which have no {name}"
 
 
 class MendedGraph(_Limited):

@@ -13,7 +13,7 @@ from fgl_bench.engine.batch import Operator, adjacency, gcn_operator, mean_opera
 
 
 class _Refusing(Limited):
-    refusal = "algorithm=fedtad cannot run this model on its pseudo graphs, which have no {name}; try model=gcn"
+    refusal = "cannot run this backbone on its pseudo graphs, which have no {name}"
 
 
 class _Shared(_Refusing):

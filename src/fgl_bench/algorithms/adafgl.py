@@ -18,7 +18,7 @@ from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.memory import Activations, activation_bytes
 from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.training import LocalStep
-from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.seeding import derive_seed, generator
 
 HEAD_ROWS = 4  # heads received and trained, moments
@@ -57,6 +57,10 @@ class AdaFGL(FedAvg):
 
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
+    ranges: ClassVar[dict[str, Range]] = {
+        "federated_rounds": at_least(0), "label_steps": at_least(0), "hops": at_least(0), "width": at_least(1), "label_alpha": SHARE,
+        "blend": SHARE, "beta": SHARE, "head_dropout": SHARE, "max_nodes": at_least(1),
+    }  # fmt: skip
 
     federated_rounds: int
     label_steps: int
@@ -82,8 +86,6 @@ class AdaFGL(FedAvg):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, federated_rounds=(0, None), label_steps=(0, None), hops=(0, None), width=(1, None))
-        check_ranges(self, label_alpha=(0, 1), blend=(0, 1), beta=(0, 1), head_dropout=(0, 1))
         if setting.batch.nodes > self.max_nodes:
             raise UserError(
                 f"algorithm=adafgl needs dense {setting.batch.nodes} x {setting.batch.nodes} matrices, above algorithm.max_nodes="

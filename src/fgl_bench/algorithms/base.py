@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,10 +16,11 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.mixing import checked
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, check_ranges
 
 if TYPE_CHECKING:
     from fgl_bench.data.graph import Federation
+    from fgl_bench.data.splits.base import Split
     from fgl_bench.engine.batch import Batch
     from fgl_bench.engine.mixing import Mixing
     from fgl_bench.engine.training import LocalStep, Score, Trainer, Trips
@@ -38,6 +39,7 @@ class Algorithm:
         remembers: whether a semi-asynchronous server keeps every client's last upload.
         begins_afresh: whether the clients' optimisers begin afresh in every trip, whatever ``opt_state`` says.
         lock_step: whether clients exchange while they train: all train in one program, by :meth:`train`.
+        pairing: choices of other groups that the method was made for, by group; a refusal offers the command with them.
         multilabel: whether nodes may have several labels; not where the method reads labels as classes or logits as a distribution.
         node_batches: whether the local objective makes sense on a part of a client's training nodes (``batch_nodes``).
         stacks: flat rows ``[P]`` that the method itself keeps for every replica (for the estimate of memory).
@@ -46,9 +48,11 @@ class Algorithm:
             may read labels of test nodes.
         unsent: names of reports that are not uploaded besides the model: what stays with the client, or what the server can work out
             from the model that it gets. :meth:`traffic` covers all others.
+        ranges: what numbers its keys may have, beside those of its bases; checked before anything is read.
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("sync",)
+    pairing: ClassVar[Mapping[str, str]] = {}
     trains: ClassVar[bool] = True
     remembers: ClassVar[bool] = False
     begins_afresh: ClassVar[bool] = False
@@ -59,6 +63,7 @@ class Algorithm:
     operators: ClassVar[int] = 0
     uses_validation: ClassVar[bool] = False
     unsent: ClassVar[tuple[str, ...]] = ()
+    ranges: ClassVar[dict[str, Range]] = {}
 
     # ---- every scenario
 
@@ -67,6 +72,10 @@ class Algorithm:
         """Whether a local step depends on the models, graphs, masks and moments alone: where no method that it calls is overridden."""
         called = ("backbone", "optimiser", "local_penalty", "local_loss", "correct_gradient", "predict")
         return self.trains and not self.lock_step and all(getattr(type(self), name) is getattr(Algorithm, name) for name in called)
+
+    def check_choices(self, model: Backbone, split: Split) -> None:
+        """Raise :class:`~fgl_bench.errors.Unsuited` where the method cannot run on this model or split; no data are read before."""
+        self.backbone(model)
 
     def federate(self, federation: Federation) -> Federation:
         """The federation that is batched and trained; another one than the given where clients do not stay apart."""
@@ -91,6 +100,7 @@ class Algorithm:
 
     def prepare(self, setting: Setting) -> None:
         """Called once before round 0; allocates the method's own state."""
+        check_ranges(self, "algorithm")
         self.setting = setting
 
     def initialise(self, initial: Tensor) -> Tensor:
@@ -112,7 +122,8 @@ class Algorithm:
         """
         train, penalty = step.batch.training_nodes, self.local_penalty(step)
         logits = step.output.logits.flatten(0, 1).index_select(0, train.index)
-        loss = torch.dot(node_losses(logits, train.labels), train.weights)
+        step.losses = node_losses(logits, train.labels)
+        loss = torch.dot(step.losses, train.weights)
         if penalty is None:
             return loss
         check_shape("local_penalty()", penalty, {"k": len(step.rows)}, "k")
@@ -151,7 +162,10 @@ class Algorithm:
         return Traffic(upload=model, download=model)
 
     def train(self, trainer: Trainer, trips: Trips) -> None:
-        """The local training of all clients together, for a method in ``lock_step``: changes ``trips.trained`` in place."""
+        """The local training of all clients together, for a method in ``lock_step``: changes ``trips.trained`` in place.
+
+        May set ``trips.train_loss``.
+        """
         raise NotImplementedError  # abstract
 
     def observe(self, logits: Tensor) -> None:

@@ -19,7 +19,7 @@ from fgl_bench.engine.mixing import cosine, normalise
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.topologies import Links, random_k_in
 from fgl_bench.engine.training import Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, at_least
 from fgl_bench.seeding import derive_seed, generator
 
 
@@ -68,6 +68,7 @@ class DFedSST(Algorithm):
 
     multilabel: ClassVar[bool] = False
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+    ranges: ClassVar[dict[str, Range]] = {"refresh": at_least(1), "sources": at_least(1), "landmarks": at_least(1)}
 
     refresh: int
     self_in_aggregation: bool
@@ -81,9 +82,6 @@ class DFedSST(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        for key in ("refresh", "sources", "landmarks"):
-            if getattr(self, key) < 1:
-                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: 1 and more")
         batch, clients = setting.batch, setting.num_clients
         names = [(seed, client) for seed in setting.seeds for client in range(clients)]
         chosen = [self._landmarks(graph.num_nodes, *name) for graph, name in zip(batch.clients, names, strict=True)]

@@ -13,7 +13,7 @@ from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import messages, metropolis, product
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.sgd import HeavyBall
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, above, between
 
 
 @dataclass
@@ -36,6 +36,7 @@ class DFedAvgM(Algorithm):
 
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
     begins_afresh: ClassVar[bool] = True
+    ranges: ClassVar[dict[str, Range]] = {"momentum": Range(0, 1, below=True), "bits": between(2, 16), "lr": above(0)}
 
     momentum: float
     bits: int | None
@@ -49,12 +50,6 @@ class DFedAvgM(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if not 0 <= self.momentum < 1:
-            raise UserError(f"algorithm.momentum={self.momentum} is out of range; allowed: 0 to below 1")
-        if self.bits is not None and not 2 <= self.bits <= 16:
-            raise UserError(f"algorithm.bits={self.bits} is out of range; allowed: null or 2 to 16")
-        if self.lr is not None and self.lr <= 0:
-            raise UserError(f"algorithm.lr={self.lr} is out of range; allowed: null or a number above 0")
         self._streams = setting.streams("rounding")
 
     def exchange(self, meeting: Meeting) -> Exchange:

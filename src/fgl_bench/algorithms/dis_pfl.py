@@ -17,7 +17,7 @@ from fgl_bench.engine.gossip import itself, messages, product, uniform
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.noise import uniform as draws
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import SHARE, Range, above, at_least
 from fgl_bench.seeding import derive_seed
 
 
@@ -48,6 +48,7 @@ class DisPFL(Algorithm):
 
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
     stacks: ClassVar[int] = 3
+    ranges: ClassVar[dict[str, Range]] = {"density": Range(0, 1, above=True), "erk_power": at_least(0), "anneal": SHARE, "clip": above(0)}
 
     density: float
     erk_power: float
@@ -61,12 +62,6 @@ class DisPFL(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if not 0 < self.density <= 1:
-            raise UserError(f"algorithm.density={self.density} is out of range; allowed: above 0, at most 1")
-        if not 0 <= self.anneal <= 1:
-            raise UserError(f"algorithm.anneal={self.anneal} is out of range; allowed: 0 to 1")
-        if self.clip is not None and self.clip <= 0:
-            raise UserError(f"algorithm.clip={self.clip} is out of range; allowed: null or a number above 0")
         layout, device, clients = setting.layout, setting.batch.device, setting.num_clients
         shares = erk_densities(layout.shapes, self.density, self.erk_power)
         self.active = {name: max(1, round(share * layout.numel(name))) for name, share in shares.items()}

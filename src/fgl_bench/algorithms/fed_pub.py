@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -20,7 +20,7 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing, cosine, normalise
 from fgl_bench.engine.training import LocalStep, Score, Trips
-from fgl_bench.errors import check_ranges
+from fgl_bench.errors import SHARE, Range, at_least
 from fgl_bench.models.base import Around, Backbone, Output, Parameters
 from fgl_bench.models.gcn import GCN
 from fgl_bench.seeding import generator
@@ -54,7 +54,12 @@ class FedPub(Algorithm):
         inside, between: probabilities of its edges.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn_linear"}
     stacks: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {
+        "tau": at_least(0), "sparsity": at_least(0), "proximity": at_least(0), "blocks": at_least(1), "block_nodes": at_least(1),
+        "inside": SHARE, "between": SHARE,
+    }  # fmt: skip
 
     tau: float
     sparsity: float
@@ -77,8 +82,6 @@ class FedPub(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, tau=(0, None), sparsity=(0, None), proximity=(0, None))
-        check_ranges(self, blocks=(1, None), block_nodes=(1, None), inside=(0, 1), between=(0, 1))
         batch, clients, shapes = setting.batch, setting.num_clients, setting.layout.shapes
         self.shared = tuple(name for name in shapes if not name.startswith(MASK))
         self.matrices = tuple(name for name in self.shared if len(shapes[name]) > 1)

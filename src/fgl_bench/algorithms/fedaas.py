@@ -12,7 +12,7 @@ from torch import Tensor
 from fgl_bench.algorithms._cross_client import CrossClient
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.engine.losses import node_losses
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, at_least
 
 
 @dataclass
@@ -39,6 +39,7 @@ class FedAAS(CrossClient):
     """
 
     uses_validation: ClassVar[bool] = True  # the server's loss on its validation nodes gives the interval
+    ranges: ClassVar[dict[str, Range]] = {"min_interval": at_least(1)}
 
     adaptive: bool
     min_interval: int

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Message, Server, Setting, Traffic, Upload
 from fgl_bench.engine.training import LocalStep
-from fgl_bench.errors import UserError
+from fgl_bench.errors import SHARE, Range, at_least
 
 
 @dataclass
@@ -37,6 +37,10 @@ class FedAsync(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
+    ranges: ClassVar[dict[str, Range]] = {
+        "alpha": SHARE, "exponent": at_least(0), "hinge_slope": at_least(0), "hinge_b": at_least(0), "offset": at_least(0),
+        "halve_after": at_least(1), "rho": at_least(0),
+    }  # fmt: skip
 
     alpha: float
     staleness: Literal["constant", "polynomial", "hinge"]
@@ -50,11 +54,6 @@ class FedAsync(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if not 0 <= self.alpha <= 1:
-            raise UserError(f"algorithm.alpha={self.alpha} is out of range; allowed: 0 to 1")
-        for key in ("exponent", "hinge_slope", "offset"):
-            if getattr(self, key) < 0:
-                raise UserError(f"algorithm.{key}={getattr(self, key)} is out of range; allowed: a number of at least 0")
 
     def buffer_size(self) -> int:
         return 1

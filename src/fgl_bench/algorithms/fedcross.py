@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from fgl_bench.algorithms._cross_client import CrossClient
 from fgl_bench.engine.halo import Level
 from fgl_bench.engine.sampling import largest
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, at_least
 
 
 @dataclass
@@ -24,12 +25,9 @@ class FedCross(CrossClient):
         fanout_remote: most neighbours of a node in other clients; null takes all.
     """
 
-    fanout_remote: int | None
+    ranges: ClassVar[dict[str, Range]] = {"fanout_remote": at_least(1)}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.fanout_remote is not None and self.fanout_remote < 1:
-            raise UserError(f"algorithm.fanout_remote={self.fanout_remote}: must be null or at least 1")
+    fanout_remote: int | None
 
     @property
     def scored(self) -> bool:

@@ -12,7 +12,7 @@ from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
 from fgl_bench.algorithms.scaffold import WEIGHTINGS, displacement, keep_unable, of_replicas
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, above, at_least
 
 
 @dataclass
@@ -40,6 +40,7 @@ class FedDC(Algorithm):
 
     stacks: ClassVar[int] = 12  # drifts, states, corrections, two reports as sent and as kept, the sum of gradients, what makes them
     unsent: ClassVar[tuple[str, ...]] = ("moved",)  # the model less what the server sent
+    ranges: ClassVar[dict[str, Range]] = {"alpha": at_least(0), "clip": above(0)}
 
     alpha: float
     scaling: Literal["size", "none"]
@@ -50,8 +51,6 @@ class FedDC(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if self.clip is not None and self.clip <= 0:
-            raise UserError(f"algorithm.clip={self.clip} is out of range; allowed: null or a number above 0")
         batch = setting.batch
         shape = (len(setting.seeds), setting.num_clients, setting.layout.size)
         self.drifts = torch.zeros(shape, dtype=batch.dtype, device=batch.device)  # h_i

@@ -12,7 +12,7 @@ from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
 from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import identity, messages, metropolis, product
 from fgl_bench.engine.noise import normal
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, above, at_least
 
 
 @dataclass
@@ -34,6 +34,7 @@ class FedDual(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+    ranges: ClassVar[dict[str, Range]] = {"gossip_steps": at_least(1), "noise": at_least(0), "clip": above(0)}
 
     gossip_steps: int
     noise: float
@@ -44,12 +45,6 @@ class FedDual(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if self.gossip_steps < 1:
-            raise UserError(f"algorithm.gossip_steps={self.gossip_steps} is out of range; allowed: 1 and more")
-        if self.noise < 0:
-            raise UserError(f"algorithm.noise={self.noise} is out of range; allowed: 0 and more")
-        if self.clip <= 0:
-            raise UserError(f"algorithm.clip={self.clip} is out of range; allowed: a number above 0")
         self._streams = setting.streams("privacy")
 
     def exchange(self, meeting: Meeting) -> Exchange:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
@@ -17,9 +18,9 @@ from fgl_bench.engine.batch import Batch, Operator
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.errors import Range, Unsuited, at_least
 
-UNFIT = "algorithm.pseudo_graph: this model needs more of a graph than products with it; try model=gcn"
+UNFIT = "needs a backbone that uses no more of a graph than products with it, or algorithm.pseudo_graph=false"
 BLOCK = 1 << 24  # similarities held at a time
 
 
@@ -50,8 +51,12 @@ class FedGL(Composed):
         neighbours: entries kept in a row of it.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     multilabel: ClassVar[bool] = False
     own_operators: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {
+        "weight": at_least(0), "confidence": at_least(0), "refresh": at_least(1), "pseudo_graph": at_least(0), "neighbours": at_least(1),
+    }  # fmt: skip
 
     weight: float
     confidence: float
@@ -66,7 +71,6 @@ class FedGL(Composed):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, weight=(0, None), refresh=(1, None), pseudo_graph=(0, None), neighbours=(1, None))
         batch, self.round = setting.batch, 0
         self.union = Union(batch, len(setting.seeds))
         self.sizes = batch.num_nodes.reshape(len(setting.seeds), -1)
@@ -267,7 +271,7 @@ class Extended:
         return getattr(self._batch, name)
 
     def derived(self, build: Any) -> NoReturn:
-        raise UserError(UNFIT)
+        raise Unsuited(UNFIT)
 
     def operator(self, build: Operator) -> _Sum:
         return _Sum(self._batch.operator(build), self._graph)
@@ -287,4 +291,4 @@ class _Sum:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UserError(UNFIT)
+        raise Unsuited(UNFIT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ from fgl_bench.engine.linear import linear
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep
-from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.errors import Range, Unsuited, above, at_least
 from fgl_bench.models.base import Around, Backbone, Output, Parameters
 from fgl_bench.models.gcn import GCN
 
@@ -49,8 +49,10 @@ class FedGNN(FedAvg):
         clip, epsilon: its delta and epsilon.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     stacks: ClassVar[int] = 1
     operators: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {"matches": at_least(0), "expand_every": at_least(1), "clip": above(0), "epsilon": above(0)}
 
     matches: int
     expand_every: int
@@ -60,16 +62,11 @@ class FedGNN(FedAvg):
 
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, GCN) or model.layers < 2:
-            raise UserError(
-                "algorithm=fedgnn needs a second graph convolution to put neighbours into; use model=gcn with model.layers >= 2"
-            )
+            raise Unsuited("needs model=gcn with at least two layers: neighbours are put into the second graph convolution")
         return Expanded(model)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, matches=(0, None), expand_every=(1, None))
-        if self.ldp and not (self.clip > 0 and self.epsilon > 0):
-            raise UserError(f"algorithm.clip={self.clip}, epsilon={self.epsilon}: both must be above 0")
         batch, clients = setting.batch, setting.num_clients
         self.number, self.network = 0, setting.model
         self.streams = setting.streams("fedgnn").view(len(setting.seeds), clients)

@@ -15,7 +15,7 @@ from fgl_bench.engine.halo import Level
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.sampling import largest
 from fgl_bench.engine.training import Trainer, Trips
-from fgl_bench.errors import check_ranges
+from fgl_bench.errors import SHARE, Range, at_least, check_ranges
 
 
 @dataclass
@@ -40,6 +40,9 @@ class FedGraph(CrossClient):
     """
 
     uses_validation: ClassVar[bool] = True  # the agent's reward
+    ranges: ClassVar[dict[str, Range]] = {
+        "most": at_least(1), "noise": at_least(0), "target": SHARE, "cost_weight": at_least(0), "components": at_least(1),
+    }  # fmt: skip
 
     most: int
     noise: float
@@ -49,7 +52,7 @@ class FedGraph(CrossClient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_ranges(self, most=(1, None), components=(1, None), noise=(0, None))
+        check_ranges(self, "algorithm")
 
     @property
     def scored(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -21,7 +22,7 @@ from fgl_bench.engine.mixing import Blockwise, normalise
 from fgl_bench.engine.noise import normal
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.errors import Range, Unsuited, UserError, at_least
 from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.disengcn import DisenGCN
 
@@ -56,7 +57,9 @@ class FedIIH(Algorithm):
         inference_layers: routing layers of the inference.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
     stacks: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {"tau": at_least(0), "elbo_weight": at_least(0), "inference_layers": at_least(0)}
 
     tau: float
     elbo_weight: float
@@ -68,12 +71,11 @@ class FedIIH(Algorithm):
 
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, DisenGCN):
-            raise UserError(f"algorithm=fediih needs latent factors, which {type(model).__name__} has not; allowed: model=disengcn")
+            raise Unsuited("needs a backbone with latent factors (model=disengcn)")
         return Inference(model, self.inference == "learned", self.elbo_weight > 0)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, tau=(0, None), elbo_weight=(0, None), inference_layers=(0, None))
         if self.inference == "learned" and not self.elbo_weight:
             raise UserError("algorithm.inference=learned is trained by the bound; it needs algorithm.elbo_weight above 0")
         batch = setting.batch

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import ClassVar
 
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.mixing import Mixing
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, at_least
 
 
 @dataclass
@@ -24,6 +25,8 @@ class FedPer(FedAvg):
     Attributes:
         personal_layers: K_P, how many of the last layers are personal; 0 is FedAvg, all of them local training.
     """
+
+    ranges: ClassVar[dict[str, Range]] = {"personal_layers": at_least(0)}
 
     personal_layers: int
 

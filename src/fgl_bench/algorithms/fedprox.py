@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.training import LocalStep
+from fgl_bench.errors import Range, at_least
 
 
 @dataclass
@@ -20,6 +22,8 @@ class FedProx(FedAvg):
     Attributes:
         mu: strength of the proximal term.
     """
+
+    ranges: ClassVar[dict[str, Range]] = {"mu": at_least(0)}
 
     mu: float
 

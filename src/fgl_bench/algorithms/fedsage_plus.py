@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -25,7 +25,7 @@ from fgl_bench.engine.memory import Activations, activation_bytes
 from fgl_bench.engine.mixing import Mixing, alone, normalise
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.errors import SHARE, Range, UserError, above, at_least
 from fgl_bench.models.base import Backbone
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.seeding import generator
@@ -81,7 +81,13 @@ class FedSagePlus(Composed):
         weighting: of the clients in the average: ``uniform`` or ``samples``.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "graphsage"}
     multilabel: ClassVar[bool] = False
+    ranges: ClassVar[dict[str, Range]] = {
+        "max_neighbours": at_least(0), "gen_rounds": at_least(0), "hidden_share": SHARE, "latent": at_least(1),
+        "encoder_hidden": at_least(1), "gen_hidden": at_least(1), "gen_dropout": SHARE, "gen_lr": above(0),
+        "gen_weight_decay": at_least(0), "degree_weight": at_least(0), "feature_weight": at_least(0), "class_weight": at_least(0),
+    }  # fmt: skip
 
     max_neighbours: int
     gen_rounds: int
@@ -159,8 +165,6 @@ class FedSagePlus(Composed):
     def _check(self) -> None:
         if self.hide == "val" and self.max_neighbours and any(client.present is not None for client in self.setting.batch.clients):
             raise UserError("algorithm.hide=val: in the inductive setting training sees no validation nodes; set algorithm.hide=train")
-        check_ranges(self, max_neighbours=(0, None), gen_rounds=(0, None), latent=(1, None), encoder_hidden=(1, None))
-        check_ranges(self, hidden_share=(0, 1), gen_dropout=(0, 1))
 
     # ---- rounds
 

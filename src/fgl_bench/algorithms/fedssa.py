@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,7 +19,7 @@ from fgl_bench.engine.link_prediction import UndirectedEdges, reconstruction
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError, check_ranges
+from fgl_bench.errors import Range, Unsuited, above, at_least, check_ranges
 from fgl_bench.models._vgae import LabelAware
 from fgl_bench.models.base import Backbone, Spectral
 from fgl_bench.seeding import derive_seed
@@ -61,10 +61,16 @@ class FedSSA(Local):
         attempts, iterations: k-means runs, of which the best counts, and steps of each.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "unifilter"}
     scenarios: ClassVar[tuple[str, ...]] = ("sync",)
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
     operators: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {
+        "node_clusters": at_least(1), "structural_clusters": at_least(1), "latent": at_least(1), "elbo_weight": at_least(0),
+        "semantic_weight": at_least(0), "structural_weight": at_least(0), "l1": at_least(0), "l2": at_least(0), "edges": at_least(1),
+        "floor": above(0), "cap": above(0), "attempts": at_least(1), "iterations": at_least(1),
+    }  # fmt: skip
 
     semantic: bool
     structural: bool
@@ -84,7 +90,7 @@ class FedSSA(Local):
     iterations: int
 
     def __post_init__(self) -> None:
-        check_ranges(self, node_clusters=(1, None), structural_clusters=(1, None), latent=(1, None), edges=(1, None), attempts=(1, None))
+        check_ranges(self, "algorithm")
 
     @property
     def encodes(self) -> bool:
@@ -93,9 +99,9 @@ class FedSSA(Local):
 
     def backbone(self, model: Backbone) -> Backbone:
         if self.structural and not (isinstance(model, Spectral) and model.scalar):
-            raise UserError(
-                "algorithm=fedssa aligns the coefficients of a spectral filter, which this model does not have; allowed: model=unifilter, "
-                "model=bernnet, model=chebnet model.form=filter, or algorithm.structural=false"
+            raise Unsuited(
+                "needs a spectral backbone with scalar coefficients (unifilter, bernnet, chebnet with model.form=filter), "
+                "or algorithm.structural=false"
             )
         return LabelAware(model, self.latent) if self.encodes else model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,7 +21,7 @@ from fgl_bench.engine.batch import plain_operator
 from fgl_bench.engine.dropout import no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.noise import normal
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, above, at_least
 from fgl_bench.seeding import derive_seed
 
 
@@ -52,8 +53,14 @@ class FedTAD(FedAvg):
         divergence: ``kl`` or ``l1``.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     multilabel: ClassVar[bool] = False
     hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)  # the generator's layers, fixed by the authors
+    ranges: ClassVar[dict[str, Range]] = {
+        "outer": at_least(0), "generator_steps": at_least(0), "student_steps": at_least(0), "generator_lr": above(0),
+        "student_lr": above(0), "weight_decay": at_least(0), "pseudo_nodes": at_least(1), "noise": at_least(1), "neighbours": at_least(1),
+        "walk_length": at_least(0), "ce_weight": at_least(0), "diversity_weight": at_least(0),
+    }  # fmt: skip
 
     outer: int
     generator_steps: int

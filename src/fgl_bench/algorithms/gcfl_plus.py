@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.engine.cuts import warping_distances
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import check_ranges
+from fgl_bench.errors import Range, at_least
 
 
 @dataclass
@@ -32,12 +33,13 @@ class GCFLPlus(ClusteredAveraging):
         standardize: divide every series by its standard deviation (a constant one stays).
     """
 
+    ranges: ClassVar[dict[str, Range]] = {"sequence": at_least(1)}
+
     sequence: int
     standardize: bool
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, sequence=(1, None))
         # The last d norms, the newest last; NaN where there are fewer.
         shape = (len(setting.seeds), setting.num_clients, self.sequence)
         self.series = torch.full(shape, torch.nan, dtype=torch.float64, device=setting.batch.device)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from fgl_bench.algorithms.local import Local
 from fgl_bench.data.graph import Federation
 from fgl_bench.data.pooling import pool
-from fgl_bench.data.served import Served
-from fgl_bench.errors import UserError
+from fgl_bench.data.splits.base import Split
+from fgl_bench.errors import Unsuited
+from fgl_bench.models.base import Backbone
 
 
 @dataclass
@@ -29,11 +31,14 @@ class Global(Local):
             what the missing edges cost.
     """
 
+    pairing: ClassVar[Mapping[str, str]] = {"split.test": "clients"}
     scenarios: ClassVar[tuple[str, ...]] = ("sync",)
 
     graph: Literal["full", "disjoint"]
 
+    def check_choices(self, model: Backbone, split: Split) -> None:
+        if split.test == "server":
+            raise Unsuited("pools the nodes of clients, and with split.test=server the server holds some of them")
+
     def federate(self, federation: Federation) -> Federation:
-        if isinstance(federation, Served):
-            raise UserError("algorithm=global: with split.test=server use algorithm=fedlocal with num_clients=1")
         return pool(federation, self.graph == "full")

@@ -9,7 +9,7 @@ import torch
 
 from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
 from fgl_bench.engine.gossip import messages, product, sized, uniform
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, at_least
 
 
 @dataclass
@@ -30,6 +30,7 @@ class Gossip(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+    ranges: ClassVar[dict[str, Range]] = {"segments": at_least(1), "peers": at_least(1)}
 
     segments: int
     peers: int
@@ -43,8 +44,6 @@ class Gossip(Algorithm):
         count = setting.layout.count
         if not 1 <= self.segments <= count:
             raise UserError(f"algorithm.segments={self.segments} is out of range; allowed: 1 to the model's {count} scalars")
-        if self.peers < 1:
-            raise UserError(f"algorithm.peers={self.peers} is out of range; allowed: 1 and more")
         starts = setting.layout.scalars()
         bounds = [number * count // self.segments for number in range(self.segments + 1)]
         self.sizes = [end - begin for begin, end in zip(bounds, bounds[1:], strict=False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedcross import FedCross
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.mixing import Mixing, normalise
-from fgl_bench.errors import check_ranges
+from fgl_bench.errors import Range, at_least
 from fgl_bench.seeding import generator
 
 
@@ -37,12 +37,13 @@ class GraphFed(FedCross):
         sources: most nodes of a client that paths to another one start from.
     """
 
+    ranges: ClassVar[dict[str, Range]] = {"sources": at_least(1)}
+
     weighting: Literal["similarity", "authors"]
     sources: int
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        check_ranges(self, sources=(1, None))
         count, distances = setting.num_clients, []
         for s, (seed, edges) in enumerate(zip(setting.seeds, setting.cross_edges, strict=True)):
             clients = setting.batch.clients[s * count : (s + 1) * count]

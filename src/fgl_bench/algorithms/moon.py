@@ -12,7 +12,7 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.training import LocalStep, Trips
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, above, at_least
 
 
 @dataclass
@@ -35,6 +35,7 @@ class Moon(FedAvg):
     """
 
     node_batches: ClassVar[bool] = False
+    ranges: ClassVar[dict[str, Range]] = {"mu": at_least(0), "temperature": above(0), "previous": at_least(1)}
 
     mu: float
     temperature: float
@@ -43,10 +44,6 @@ class Moon(FedAvg):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if self.temperature <= 0:
-            raise UserError(f"algorithm.temperature={self.temperature} is out of range; allowed: a number above 0")
-        if self.previous < 1:
-            raise UserError(f"algorithm.previous={self.previous} is out of range; allowed: 1 and more")
         self._kept: Tensor | None = None  # [B, previous, n, h] unit representations, newest first
         self._trips = torch.zeros(setting.batch.size, dtype=torch.int64, device=setting.batch.device)
 

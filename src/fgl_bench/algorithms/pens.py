@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
 from fgl_bench.engine.gossip import itself, messages, product, sized, uniform
-from fgl_bench.errors import UserError
+from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.seeding import generator
 
 
@@ -36,6 +36,9 @@ class PENS(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+    ranges: ClassVar[dict[str, Range]] = {
+        "sampled": at_least(1), "selected": at_least(1), "first_phase": SHARE, "gossip_peers": at_least(1),
+    }  # fmt: skip
 
     sampled: int | None
     selected: int
@@ -46,12 +49,6 @@ class PENS(Algorithm):
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         clients, device = setting.num_clients, setting.batch.device
-        for key in ("sampled", "selected", "gossip_peers"):
-            value = getattr(self, key)
-            if value is not None and value < 1:
-                raise UserError(f"algorithm.{key}={value} is out of range; allowed: 1 and more")
-        if not 0 <= self.first_phase <= 1:
-            raise UserError(f"algorithm.first_phase={self.first_phase} is out of range; allowed: 0 to 1")
         self._sample = min(10 if self.sampled is None else self.sampled, max(clients - 1, 1))
         if self.selected > self._sample:
             raise UserError(f"algorithm.selected={self.selected} does not fit {self._sample} sampled peers; allowed: 1 to as many")

@@ -12,6 +12,7 @@ from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.errors import Range, above
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Scaffold(Algorithm):
     """
 
     stacks: ClassVar[int] = 6  # variates, corrections, variates as reported and as kept, the sum of gradients and with corrections
+    ranges: ClassVar[dict[str, Range]] = {"server_lr": above(0)}
 
     server_lr: float
     control: Literal["mean_gradient", "option_ii_literal"]

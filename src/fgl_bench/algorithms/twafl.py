@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fgl_bench.algorithms.base import Algorithm, Message, Server, Setting, Upload
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, at_least
 
 
 @dataclass
@@ -40,6 +40,9 @@ class TWAFL(Algorithm):
 
     scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
     remembers: ClassVar[bool] = True
+    ranges: ClassVar[dict[str, Range]] = {
+        "base": at_least(1), "loop": at_least(1), "exchange_rounds": at_least(0), "deep_layers": at_least(0),
+    }  # fmt: skip
 
     base: float
     loop: int
@@ -50,8 +53,6 @@ class TWAFL(Algorithm):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        if not self.base >= 1:
-            raise UserError(f"algorithm.base={self.base} is out of range; allowed: a number of at least 1")
         if self.loop < 1 or any(not 0 <= r < self.loop for r in self.exchange_rounds):
             what = f"algorithm.exchange_rounds={list(self.exchange_rounds)} does not fit algorithm.loop={self.loop}"
             raise UserError(f"{what}; allowed: rounds from 0 to loop - 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def build_federations(
             nodes, versions = cached_assignment(split, graph, num_clients, partition_seed, cache_dir)
             drawn[partition_seed] = (nodes, versions, *apart(graph, nodes))
         nodes, versions, bare, cross_edges = drawn[partition_seed]
-        clean = tuple(draw_masks(client, ratios, seed if "masks" in split.per_seed else 0, i) for i, client in enumerate(bare))
+        clean = draw_masks(graph, bare, ratios, seed if "masks" in split.per_seed else 0)
         if not any(client.train.any() for client in clean):
             raise UserError(f"split.ratios={list(ratios)}: no client has a training node; raise the first number or lower num_clients")
         observed = clean
@@ -107,10 +108,25 @@ def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str,
     }
 
 
-def draw_masks(client: ClientGraph, ratios: tuple[float, float, float], seed: int, index: int) -> ClientGraph:
-    """``client`` with train, val and test masks from its own stream."""
-    train, val, test = stratified_masks(client.strata, ratios, generator(seed, "masks", index))
-    return ClientGraph(client.nodes, client.features, client.edges, client.labels, train, val, test)
+def draw_masks(graph: Graph, clients: Sequence[ClientGraph], ratios: tuple[float, float, float], seed: int) -> tuple[ClientGraph, ...]:
+    """``clients`` with train, val and test masks.
+
+    Client i draws its own from the stream ``masks/i``. Where a node has several clients, they are drawn once over all nodes that
+    anybody holds, class by class, from the stream ``masks/shared``: no client trains on what another one is tested on. A client may
+    then have a little more or less of a class than its share, or no training node.
+    """
+    held = np.zeros(graph.num_nodes, dtype=bool)
+    for client in clients:
+        held[client.nodes] = True
+    if held.sum() == sum(client.num_nodes for client in clients):
+        masks = [stratified_masks(client.strata, ratios, generator(seed, "masks", i)) for i, client in enumerate(clients)]
+    else:
+        shared = np.zeros((3, graph.num_nodes), dtype=bool)
+        shared[:, held] = stratified_masks(graph.strata[held], ratios, generator(seed, "masks", "shared"))
+        masks = [tuple(shared[:, client.nodes]) for client in clients]
+    return tuple(
+        replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True)
+    )
 
 
 def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:

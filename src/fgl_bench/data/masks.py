@@ -1,4 +1,4 @@
-"""Train, validation and test masks, drawn inside each client and stratified by class."""
+"""Train, validation and test masks, stratified by class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SLACK = 1e-9
 def stratified_masks(
     labels: np.ndarray, ratios: tuple[float, float, float], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Disjoint boolean masks over one client's nodes.
+    """Disjoint boolean masks over some nodes: a client's, or those of all clients that share nodes.
 
     Of a class with n nodes here, in random order, the first ``floor(a n)`` train, those up to ``floor((a + b) n)``
     validate and those up to ``floor((a + b + c) n)`` test. This is OpenFGL's rule, from which the papers' numbers
@@ -21,7 +21,7 @@ def stratified_masks(
     Args:
         labels: ``[n]`` int64.
         ratios: a, b, c; checked by the caller.
-        rng: the stream of this client's masks.
+        rng: the stream of these masks.
 
     Returns:
         train, val, test: ``[n]`` bool each.

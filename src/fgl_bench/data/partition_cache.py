@@ -19,7 +19,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import update
 
 PACKAGES = ("numpy", "scipy", "pymetis", "python-louvain", "networkx", "igraph")
-NOT_OPTIONS = ("ratios", "per_seed", "test", "inductive")
+NOT_OPTIONS = ("ratios", "per_seed", "test", "inductive", "masks")
 
 
 def assignment_digest(nodes: Sequence[np.ndarray]) -> str:
@@ -37,8 +37,8 @@ def cached_assignment(
     versions it came from are part of the result.
     """
     path = None if cache_dir is None else Path(os.path.expanduser(cache_dir)) / file_name(split, graph, num_clients, seed)
-    found = None if path is None else _read(path, graph.num_nodes)
-    if found is not None:
+    found = None if path is None else _read(path)
+    if found is not None and _fits(found[0], graph.num_nodes, num_clients, split.overlaps):
         return found
     nodes, versions = split.assign(graph, num_clients, seed), producing_versions()
     if path is not None:
@@ -70,19 +70,26 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _seal(nodes: Sequence[np.ndarray], versions: str) -> str:
-    return hashlib.sha256(f"{assignment_digest(nodes)} {versions}".encode()).hexdigest()
+def _seal(nodes: Sequence[np.ndarray], versions: str, name: str) -> str:
+    """Covers the content and the file's name, hence dataset, split, options, clients, graph and seed."""
+    return hashlib.sha256(f"{assignment_digest(nodes)} {versions} {name}".encode()).hexdigest()
 
 
-def _read(path: Path, num_nodes: int) -> tuple[list[np.ndarray], dict[str, str]] | None:
-    """What the file holds, or None where it is absent or damaged in any way."""
+def _fits(nodes: Sequence[np.ndarray], num_nodes: int, num_clients: int | None, overlaps: bool) -> bool:
+    """Whether these are the nodes of so many clients: none without a node, ids ascending, each with one client unless they overlap."""
+    ids = np.concatenate(nodes)
+    sound = all(part.size and (np.diff(part) > 0).all() for part in nodes) and ids.min() >= 0 and ids.max() < num_nodes
+    return bool(sound and num_clients in (None, len(nodes)) and (overlaps or np.bincount(ids).max() == 1))
+
+
+def _read(path: Path) -> tuple[list[np.ndarray], dict[str, str]] | None:
+    """What the file holds, or None where it is absent, damaged in any way or another's."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             sizes, ids = archive["sizes"].astype(np.int64), archive["nodes"].astype(np.int64)
             versions, seal = str(archive["versions"]), str(archive["sha256"])
         nodes = np.split(ids, np.cumsum(sizes)[:-1])
-        sound = seal == _seal(nodes, versions) and bool((sizes > 0).all()) and 0 <= ids.min() and ids.max() < num_nodes
-        return (nodes, json.loads(versions)) if sound else None
+        return (nodes, json.loads(versions)) if seal == _seal(nodes, versions, path.name) else None
     except Exception:  # whatever a damaged archive raises, the remedy is the same: make it anew
         return None
 
@@ -95,7 +102,7 @@ def _write(path: Path, nodes: Sequence[np.ndarray], versions: dict[str, str]) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.stem, suffix=".part", delete=False) as file:
             temporary = Path(file.name)
-            seal = np.array(_seal(nodes, text))
+            seal = np.array(_seal(nodes, text, path.name))
             np.savez_compressed(file, sizes=sizes, nodes=np.concatenate(nodes), versions=np.array(text), sha256=seal)
         os.replace(temporary, path)
     except OSError:  # a cache that cannot be written costs time, not correctness

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import http.client
 import os
-import pickle
 import shutil
+import stat
 import tempfile
 import urllib.request
 import zipfile
 import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,54 +25,45 @@ ELSEWHERE = "set data_dir (or FGL_BENCH_DATA) to a folder that holds it; dataset
 
 def data_root(data_dir: str | None) -> Path:
     """The folder of raw files: ``data_dir``, else the environment's FGL_BENCH_DATA, else ``data``."""
-    return Path(data_dir or os.environ.get("FGL_BENCH_DATA") or "data").expanduser()
+    return Path(os.path.expanduser(data_dir or os.environ.get("FGL_BENCH_DATA") or "data"))
 
 
-class Found(BaseException):
-    """Raised instead of reading or downloading while :func:`absent_files` asks; ``missing`` are the files that are not there."""
+def present(key: str, path: Path) -> bool:
+    """Whether there is a regular file at ``path``; ``key`` opens the message.
 
-    def __init__(self, missing: list[Path]):
-        super().__init__(missing)
-        self.missing = missing
-
-
-_asking: ContextVar[bool] = ContextVar("asking", default=False)
-
-
-def absent_files(read: Callable[[Path], object], root: Path) -> list[Path]:
-    """The first raw files that ``read(root)`` would look for and not find; nothing is parsed or downloaded.
-
-    Args:
-        read: a dataset's method that asks for its files by the functions of this module.
+    Raises:
+        UserError: there is something else, such as a folder, or the path cannot be looked up.
     """
-    token = _asking.set(True)
     try:
-        read(root)
-        return []
-    except Found as found:
-        return found.missing
-    except UserError:
-        return [root]
-    finally:
-        _asking.reset(token)
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise UserError(f"{key}: {shown(path)} cannot be read ({getattr(error, 'strerror', None) or one_line(error)})") from None
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{key}: {path} is {'a folder' if stat.S_ISDIR(mode) else 'no regular file'}; a file belongs there")
+    return True
 
 
-def locate(dataset: str, root: Path, files: list[str], address: Callable[[str], str] | None) -> list[Path]:
-    """Paths of ``files`` (relative to ``root``), downloading what is absent.
+def shown(path: Path) -> str:
+    """``path`` for a message: long ones are cut, control characters escaped."""
+    text = str(path).encode("unicode_escape").decode()
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def locate(dataset: str, paths: Iterable[Path], address: Callable[[str], str] | None) -> list[Path]:
+    """``paths`` as a list, downloading what is absent.
 
     Args:
         dataset: name for messages.
-        root: see :func:`data_root`.
-        files: paths below ``root``.
+        paths: the files, as :meth:`Dataset.files` places them.
         address: maps a file's name to where it is published; None where nobody publishes it in this form.
 
     Raises:
         UserError: a file is absent and cannot be downloaded, or its folder cannot be written.
     """
-    paths = [root / file for file in files]
-    missing = [path for path in paths if not path.is_file()]
-    if _asking.get():
-        raise Found(missing)
+    paths = list(paths)
+    missing = [path for path in paths if not present(f"dataset={dataset}", path)]
     if missing and address is None:
         raise UserError(f"dataset={dataset}: {missing[0]} not found, and it has no download in this form; {ELSEWHERE}")
     for path in missing:
@@ -87,8 +75,6 @@ def locate(dataset: str, root: Path, files: list[str], address: Callable[[str], 
 @contextmanager
 def downloaded(dataset: str, wanted: Path, address: Callable[[], str]) -> Iterator[Path]:
     """Downloads what ``wanted`` lacks to a temporary file, complete or not at all."""
-    if _asking.get():
-        raise Found([wanted])
     folder = next(parent for parent in wanted.absolute().parents if parent.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise UserError(f"dataset={dataset}: {wanted} not found, and {folder} cannot be written to download it; {ELSEWHERE}")
@@ -136,12 +122,12 @@ def unpack(dataset: str, archive: Path, source: str, member: Callable[[Path], st
 @contextmanager
 def reading(dataset: str, path: Path) -> Iterator[None]:
     """Turns whatever a parser raises on a damaged file into one line that names the file."""
-    if _asking.get():
-        raise Found([] if path.exists() else [path])
     try:
         yield
-    except (UserError, MemoryError):
+    except UserError:
         raise
+    except MemoryError:
+        raise UserError(f"dataset={dataset}: {path} takes more memory than there is; it is large, or damaged") from None
     except PermissionError as error:
         raise UserError(f"dataset={dataset}: {path} cannot be read ({one_line(error)})") from None
     except Exception as error:  # parsers of damaged files raise nearly anything
@@ -187,32 +173,8 @@ def read_csr_graph(dataset: str, path: Path) -> tuple[sp.csr_matrix, np.ndarray,
 def csr(arrays: dict[str, np.ndarray], prefix: str = "") -> sp.csr_matrix:
     """The checked matrix of the arrays ``<prefix>data`` and so on; raises ValueError."""
     data, indices, indptr, shape = (arrays[f"{prefix}{part}"] for part in CSR_PARTS)
+    if any(array.dtype.kind not in "iu" for array in (indices, indptr, shape)):
+        raise ValueError("indices, indptr and shape must hold integers")
     matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(int(size) for size in shape))
     matrix.check_format(full_check=True)
     return matrix
-
-
-PICKLE_ALLOWED: dict[tuple[str, str], Any] = {
-    ("collections", "defaultdict"): defaultdict,
-    ("__builtin__", "list"): list,
-    ("builtins", "list"): list,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): np._core.multiarray._reconstruct for core in ("core", "_core")},
-    **{(f"scipy.sparse{name}", "csr_matrix"): sp.csr_matrix for name in ("", ".csr", "._csr")},
-}
-
-
-class ArrayUnpickler(pickle.Unpickler):
-    """Reads pickles of arrays, CSR matrices and plain containers; any other class in the file is refused."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in PICKLE_ALLOWED:
-            return PICKLE_ALLOWED[module, name]
-        raise pickle.UnpicklingError(f"{module}.{name} is not allowed in a data file")
-
-
-def read_pickle(dataset: str, path: Path) -> Any:
-    """One array pickle, of Python 2 or 3, through :class:`ArrayUnpickler`."""
-    with reading(dataset, path), path.open("rb") as file:
-        return ArrayUnpickler(file, encoding="latin1").load()

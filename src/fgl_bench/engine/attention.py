@@ -4,6 +4,10 @@ Edges are the entries of a :class:`~fgl_bench.engine.sparse.BlockSparse` of r ta
 message passing inside a graph, any other for bipartite graphs); its values do not matter. Scores are ``[H, E]``, head
 by head, edges in the order of :attr:`BlockSparse.edges`. A target without edges, such as padding, gets zeros.
 
+Scores meet the softmax of :func:`attend`, which takes out what all scores of a target have in common. Where the LeakyReLU has the same
+slope at all of a target's edges, the target's part is such a common one and has no influence: its gradient is set to exactly zero, since
+Adam would turn its rounding into a step.
+
 Nothing of E rows times the width of a representation is ever held: sums over edges are bag reductions in both
 directions, and the scores of GATv2, which need such rows by nature, are made a block of targets at a time and made again in
 backward. Every sum is taken target by target or source by source, in a fixed order that does not depend on which
@@ -123,8 +127,12 @@ class _Additive(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (positive,), edges = ctx.saved_tensors, ctx.edges
+        moved = gradient.ne(0)
+        sides = torch.cat([positive & moved, ~positive & moved]).to(gradient.dtype)
         gradient = torch.where(positive, gradient, ctx.slope * gradient)
-        return _sums(gradient.index_select(1, edges.order), edges.out_of), _sums(gradient, edges.into), None, None
+        to_target, above, below = _sums(torch.cat([gradient, sides]), edges.into).chunk(3)
+        to_target = to_target * (above.gt(0) & below.gt(0))
+        return _sums(gradient.index_select(1, edges.order), edges.out_of), to_target, None, None
 
 
 class _Attend(torch.autograd.Function):
@@ -150,7 +158,9 @@ class _Attend(torch.autograd.Function):
         each = edges.dots(by_head, values.unflatten(1, (ctx.heads, -1)).transpose(0, 1).contiguous())
         each = each if ctx.keep is None else each * ctx.keep
         mean = (by_head * out).sum(-1)
-        return _node_major(back), alpha * (each - mean.index_select(1, edges.target)), None, None, None
+        # The score of a target's only edge has no influence: its gradient is an exact zero, not a rounding that Adam turns into a step.
+        to_scores = (alpha * alpha.ne(1)) * (each - mean.index_select(1, edges.target))
+        return _node_major(back), to_scores, None, None, None
 
 
 def _node_major(x: Tensor) -> Tensor:
@@ -179,6 +189,9 @@ class _Dynamic(torch.autograd.Function):
         to_source, to_target, to_weight = torch.zeros_like(source), torch.zeros_like(target), torch.zeros_like(target)
         most, ends = _at_once(source.device, width), torch.cat([source, target])
 
+        moved = gradient.ne(0)
+        count = _row_sums(moved.to(gradient.dtype), edges.into)[..., None]
+
         def slopes(total: Tensor, each: Tensor) -> Tensor:
             # Made of the comparison: selecting by a mask without a pattern takes a CPU ten times as long.
             slope = total.gt(0).to(total.dtype).mul_(1 - ctx.slope).add_(ctx.slope)
@@ -189,8 +202,11 @@ class _Dynamic(torch.autograd.Function):
             total = _pair_sums(ends, edges.pairs(False), part)
             slope = slopes(total, gradient[part])
             starts = edges.into[nodes.start : nodes.stop + 1] - part.start
+            above = total.gt(0).unflatten(1, (heads, -1)).logical_and(moved[part, :, None]).flatten(1).to(total.dtype)
+            above = _row_sums(above, starts).unflatten(1, (heads, -1))
             to_weight[nodes] = _row_sums(total.mul_(slope), starts)
-            to_target[nodes] = _row_sums(slope.mul_(_of_replicas(flat, edges.target, part, nodes, per)), starts)
+            rows = _row_sums(slope.mul_(_of_replicas(flat, edges.target, part, nodes, per)), starts)
+            to_target[nodes] = rows.mul_((above.gt(0) & above.lt(count[nodes])).flatten(1))
         sources = edges.source.index_select(0, edges.order)
         for part, nodes in edges.pieces(True, most):
             slope = slopes(_pair_sums(ends, edges.pairs(True), part), gradient.index_select(0, edges.order[part]))

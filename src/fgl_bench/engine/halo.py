@@ -20,7 +20,7 @@ from torch import Tensor
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import is_dense
 from fgl_bench.engine.sparse import BlockSparse, Edges, SparseRows
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Unsuited
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Halo:
         """``[N]`` the slot of every global node id."""
         ids = np.concatenate([client.nodes for client in clients])
         if np.unique(ids).size < ids.size:
-            raise UserError("split: clients share nodes; methods that exchange embeddings need a split without overlap")
+            raise Unsuited("needs a split without overlap: clients that exchange embeddings may not share nodes")
         slots = np.full(ids.max(initial=0) + 1, -1, dtype=np.int64)
         slots[ids] = np.concatenate([(first + i) * self.nodes + np.arange(client.num_nodes) for i, client in enumerate(clients)])
         return slots

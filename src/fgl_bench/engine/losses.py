@@ -1,9 +1,15 @@
-"""The loss of a node."""
+"""The loss of a node, and of a client."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from fgl_bench.engine.batch import Batch
 
 
 def node_losses(logits: Tensor, labels: Tensor) -> Tensor:
@@ -11,3 +17,13 @@ def node_losses(logits: Tensor, labels: Tensor) -> Tensor:
     if labels.ndim == logits.ndim:
         return F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(-1)
     return F.cross_entropy(logits, labels, reduction="none")
+
+
+def client_losses(losses: Tensor, batch: Batch) -> Tensor:
+    """Mean loss of every replica's training nodes, from their losses ``[T]`` to ``[k]`` float64; 0 without such nodes.
+
+    Summed over a dense ``[k, n]``, in one order on every device.
+    """
+    train = batch.training_nodes
+    shares = losses.new_zeros(batch.size * batch.nodes, dtype=torch.float64).index_copy_(0, train.index, (losses * train.weights).double())
+    return shares.view(batch.size, batch.nodes).sum(1)

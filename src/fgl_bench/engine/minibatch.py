@@ -22,6 +22,7 @@ class Epochs:
         steps: mini-batches of the client that has most; others sit the last ones out.
         sizes: host ``[steps, k]``, training nodes of every replica's mini-batches.
         taken: ``[k, 1]`` mini-batches that each replica has, one at least.
+        counts: ``sizes`` on the device.
     """
 
     def __init__(self, batch: Batch, most: int):
@@ -30,6 +31,7 @@ class Epochs:
         self.steps = int(taken.max())
         self.taken = torch.from_numpy(np.maximum(taken, 1)).to(batch.device, batch.dtype)[:, None]
         self.sizes = np.clip(batch.num_train - most * np.arange(self.steps)[:, None], 0, most)
+        self.counts = torch.from_numpy(self.sizes).to(batch.device)
         self.longest = int(batch.num_train.max())
         self._where = [self._slots(sizes, batch) for sizes in self.sizes]
 

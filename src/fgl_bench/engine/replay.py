@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor
+
+T = TypeVar("T")  # tensors, or None
 
 WARM_UP = 3  # calls before the capture, in which libraries choose their algorithms and caches are filled
 
 
-class Replay:
+class Replay(Generic[T]):
     """A function without arguments as a CUDA graph: called ``WARM_UP`` times, captured, and replayed from then on.
 
     Whatever it reads and writes must stay at its address, and its Python code must do the same in every call: it no longer runs.
     What it returns is overwritten by the next call.
     """
 
-    def __init__(self, function: Callable[[], Tensor | None]):
+    def __init__(self, function: Callable[[], T]):
         self._function, self._calls, self._graph = function, 0, None
-        self._result: Tensor | None = None
+        self._result: T | None = None
 
-    def __call__(self) -> Tensor | None:
+    def __call__(self) -> T:
         if self._calls < WARM_UP:
             self._calls += 1
             return self._aside()
@@ -32,7 +34,7 @@ class Replay:
         self._graph.replay()
         return self._result
 
-    def _aside(self) -> Tensor | None:
+    def _aside(self) -> T:
         """On a stream of its own, as a capture asks of the calls before it."""
         now, side = torch.cuda.current_stream(), torch.cuda.Stream()
         side.wait_stream(now)

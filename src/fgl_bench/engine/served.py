@@ -60,11 +60,11 @@ class ServedTrainer(Trainer):
         index = torch.tensor([row // self.shares.shape[1] for row in rows], device=scores.device)
         return scores.index_select(0, index)
 
-    def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True) -> Trips:
+    def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True, losses: bool | None = None) -> Trips:
         answers = self.logits(self.served(received)) if rows is None else None
         if answers is not None:
             self.algorithm.observe(answers)
-        trips = super().trips(rows, received, out, score=False)
+        trips = super().trips(rows, received, out, score=False, losses=score if losses is None else losses)
         if score:
             if answers is not None:
                 trips.received_score = self._expand(self.score(answers, self.server), trips.rows)

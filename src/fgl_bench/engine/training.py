@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -19,69 +18,11 @@ from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.minibatch import Epochs, order_key, part_key
 from fgl_bench.engine.replay import Replay
-from fgl_bench.models.base import Backbone, Output
+from fgl_bench.engine.trips import LocalStep, Score, Trips
+from fgl_bench.models.base import Backbone
 
 if TYPE_CHECKING:
     from fgl_bench.algorithms.base import Algorithm
-
-Score = Callable[[Tensor, Batch], Tensor]
-
-
-@dataclass
-class LocalStep:
-    """One local gradient step of k replicas, as the hooks of a method see it.
-
-    Attributes:
-        rows: replica numbers (seed * C + client).
-        batch: their graphs, as observed in training.
-        epoch: number of the gradient step in this trip, from 0: of the local epoch, unless epochs are gone through in mini-batches.
-        parameters: the current parameters ``[k, *shape]`` that gradients are taken for.
-        theta, received: ``[k, P]``, the current and the received models, without gradient.
-        output: the training-mode forward pass.
-        first: its part before any dropout, ``model.first(parameters, batch)``, for a method that needs another pass.
-    """
-
-    rows: tuple[int, ...]
-    batch: Batch
-    layout: ParameterLayout
-    epoch: int
-    parameters: dict[str, Tensor]
-    theta: Tensor
-    received: Tensor
-    output: Output
-    first: Tensor
-
-
-@dataclass
-class Trips:
-    """k finished client trips.
-
-    Attributes:
-        rows: replica numbers (seed * C + client).
-        batch: their graphs, as observed in training; None where chunks have been put together.
-        received, trained: ``[k, P]`` models before and after the local epochs.
-        received_score, trained_score: ``[k, 2]`` summed validation and test scores, where they were asked for.
-        reports: what the clients upload besides the model, by name, ``[k, ...]``.
-        steps: gradient steps that each client took, ``[k, 1]`` where they differ.
-    """
-
-    rows: tuple[int, ...]
-    batch: Batch | None
-    model: Backbone
-    layout: ParameterLayout
-    received: Tensor
-    trained: Tensor
-    received_score: Tensor | None = None
-    trained_score: Tensor | None = None
-    reports: dict[str, Tensor] = field(default_factory=dict)
-    steps: int | Tensor = 1
-
-    @cached_property
-    def output(self) -> Output:
-        """The trained models' forward pass in evaluation mode on the observed graphs."""
-        with torch.no_grad():
-            parameters = self.layout.views(self.trained)
-            return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)
 
 
 class Trainer:
@@ -205,25 +146,29 @@ class Trainer:
         parameters = self.layout.views(models)
         return self.score(self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch)), batch)
 
-    def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True) -> Trips:
+    def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True, losses: bool | None = None) -> Trips:
         """Train one trip of each of ``rows`` from ``received [k, P]``, writing the trained models to ``out [k, P]``.
 
-        ``rows`` are distinct host integers, None for every replica. ``score`` also evaluates both models of every trip.
+        ``rows`` are distinct host integers, None for every replica. ``score`` also evaluates both models of every trip; ``losses``
+        also takes their training losses (None: where models are scored).
         """
+        losses = score if losses is None else losses
         rows = self.everyone if rows is None else tuple(rows)
         parts, done = [], 0
         for chunk in self.chunks(rows):
             span = slice(done, done + len(chunk))
-            parts.append(self._chunk(chunk, received[span], out[span], score))
+            parts.append(self._chunk(chunk, received[span], out[span], score, losses))
             done += len(chunk)
         if len(parts) == 1:
             return parts[0]
         join = {name: torch.cat([getattr(p, name) for p in parts]) for name in ("received_score", "trained_score") if score}
+        if all(p.train_loss is not None for p in parts):
+            join["train_loss"] = torch.cat([p.train_loss for p in parts])
         reports = {name: torch.cat([p.reports[name] for p in parts]) for name in parts[0].reports}
         steps = parts[0].steps if isinstance(parts[0].steps, int) else torch.cat([p.steps for p in parts])
         return Trips(rows, None, self.model, self.layout, received, out, reports=reports, steps=steps, **join)
 
-    def _chunk(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, score: bool) -> Trips:
+    def _chunk(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, score: bool, losses: bool) -> Trips:
         batch = self.part(self.batch, rows)
         evaluation = batch if self.evaluation is self.batch else self.part(self.evaluation, rows)
         index = slice(None) if rows == self.everyone else batch.replicas
@@ -236,14 +181,15 @@ class Trainer:
             self.algorithm.train(self, trips)
         for epoch in range(self.local_epochs if self.algorithm.trains and not self.algorithm.lock_step else 0):
             first = score and epoch == 0 and evaluation is batch
+            last = losses and epoch + 1 == self.local_epochs
             if self.replay and rows == self.everyone and self.batch_nodes is None:
-                scored = self._replayed(trips, epoch, first)
+                scored, trips.train_loss = self._replayed(trips, epoch, first, last)
             else:
                 key = step_key(self.streams[index], self.trip[index], epoch)
                 if self.batch_nodes is not None:
-                    self._epoch(trips, key, epoch)
+                    self._epoch(trips, key, epoch, last)
                     continue
-                scored = self._step(trips, batch, key, epoch, first)
+                scored, trips.train_loss = self._step(trips, batch, key, epoch, first, last)
             trips.received_score = scored if epoch == 0 else trips.received_score
         self.trip[index] += 1
         if score:
@@ -259,28 +205,34 @@ class Trainer:
         trips.__dict__.pop("output", None)
         return trips
 
-    def _replayed(self, trips: Trips, epoch: int, score: bool) -> Tensor | None:
+    def _replayed(self, trips: Trips, epoch: int, score: bool, loss: bool) -> tuple[Tensor | None, Tensor | None]:
         """:meth:`_step` on the tensors that it was captured on: models are trained in the same place every round."""
-        known = (epoch, score, trips.trained.data_ptr())
+        known = (epoch, score, loss, trips.trained.data_ptr())
         if known not in self._replays:
             same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; no plain step reads it
-            self._replays[known] = Replay(lambda: self._step(same, same.batch, step_key(self.streams, self.trip, epoch), epoch, score))
+            self._replays[known] = Replay(
+                lambda: self._step(same, same.batch, step_key(self.streams, self.trip, epoch), epoch, score, loss)
+            )
         return self._replays[known]()
 
-    def _epoch(self, trips: Trips, key: Tensor, epoch: int) -> None:
-        """One pass over every client's training nodes in mini-batches."""
+    def _epoch(self, trips: Trips, key: Tensor, epoch: int, loss: bool) -> None:
+        """One pass over every client's training nodes in mini-batches; ``loss`` notes the mean over them."""
         batch = trips.batch
         if batch not in self._epochs:
             self._epochs[batch] = Epochs(batch, self.batch_nodes)
         epochs = self._epochs[batch]
         order = epochs.order(batch, order_key(key))
         trips.steps = epochs.taken * self.local_epochs
+        total = torch.zeros(batch.size, dtype=torch.float64, device=batch.device) if loss else None
         for number in range(epochs.steps):
             part = epochs.part(batch, order, number)
-            self._step(trips, part, part_key(key, number), epoch * epochs.steps + number, False)
+            _, mean = self._step(trips, part, part_key(key, number), epoch * epochs.steps + number, False, loss)
+            if loss:
+                total += mean * epochs.counts[number]
+        trips.train_loss = total / epochs.counts.sum(0).clamp(min=1) if loss else None
 
-    def _step(self, trips: Trips, batch: Batch, key: Tensor, number: int, score: bool) -> Tensor | None:
-        """One gradient step on ``batch``, the trips' own or a mini-batch of it."""
+    def _step(self, trips: Trips, batch: Batch, key: Tensor, number: int, score: bool, loss: bool) -> tuple[Tensor | None, Tensor | None]:
+        """One gradient step on ``batch``, the trips' own or a mini-batch of it; the received models' scores and the training losses."""
         theta, scored = trips.trained, None
         parameters = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
         first = (self.model.first if batch is trips.batch else self.model.first_of)(parameters, batch)
@@ -290,9 +242,10 @@ class Trainer:
         dropout = Dropout(self.model.dropout, key) if self.model.drops else no_dropout
         output = self.model.forward(parameters, batch, first, dropout)
         step = LocalStep(trips.rows, batch, self.layout, number, parameters, theta, trips.received, output, first)
-        loss = self.algorithm.local_loss(step)
-        check_shape("local_loss()", loss, {"k": len(theta)}, "")
-        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        objective = self.algorithm.local_loss(step)
+        check_shape("local_loss()", objective, {"k": len(theta)}, "")
+        train_loss = step.train_loss() if loss else None
+        gradients = torch.autograd.grad(objective, list(parameters.values()))
         with torch.no_grad():
             flat = self.layout.collect(dict(zip(parameters, gradients, strict=True)))
             flat = self.algorithm.correct_gradient(step, flat)
@@ -300,4 +253,4 @@ class Trainer:
             # A client without training nodes has no loss: it returns what it received.
             able = None if batch.num_train.all() else [i for i, count in enumerate(batch.num_train) if count > 0]
             self.adam.step(theta, flat, trips.rows, able)
-        return scored
+        return scored, train_loss

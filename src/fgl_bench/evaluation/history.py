@@ -47,6 +47,7 @@ class Point:
         upload, download: bytes so far.
         staleness: mean and largest staleness of the uploads processed since the last point, or None.
         busiest: bytes that the busiest client has sent and received so far; None where clients talk to a server only.
+        loss: ``[C]`` positions in the log of training losses, -1 for a client that has ended no trip; None where nothing is trained.
     """
 
     trips: int
@@ -58,6 +59,7 @@ class Point:
     download: int
     staleness: tuple[float, float] | None = None
     busiest: int | None = None
+    loss: np.ndarray | None = None
 
 
 @dataclass
@@ -68,12 +70,15 @@ class History:
         trips, version, upload, download: ``[T]`` int64.
         time: ``[T]``.
         staleness: ``[T, 2]``, mean and largest; NaN where there is none.
-        scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores.
+        scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores; NaN where a model is not finite.
         sizes: ``[C, 2]`` validation and test nodes.
         busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
         others: metrics reported besides, by name: the same scores and sizes.
         prelude: versions (rounds) before federation of the model begins; their points are recorded and not selected.
         spent: ``[T]`` by name, what the method has cost so far besides bytes (``Algorithm.course``).
+        losses: ``[T, C]`` training loss of the last trip that each client has ended (``Trips.train_loss``); infinite where it is not
+            finite, NaN for a client without a trip or without training nodes. None where nothing is trained.
+        train_nodes: ``[C]`` training nodes.
     """
 
     seed: int
@@ -89,6 +94,8 @@ class History:
     prelude: int = 0
     others: dict[str, tuple[dict[str, np.ndarray], np.ndarray]] = field(default_factory=dict)
     spent: dict[str, np.ndarray] = field(default_factory=dict)
+    losses: np.ndarray | None = None
+    train_nodes: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -100,6 +107,8 @@ class History:
         prelude: int = 0,
         others: dict[str, np.ndarray] | None = None,
         course: Mapping[str, np.ndarray] | None = None,
+        losses: np.ndarray | None = None,
+        train_nodes: np.ndarray | None = None,
     ) -> History:
         """The history of one seed.
 
@@ -108,6 +117,8 @@ class History:
             sizes: ``[C, 2]`` of the first metric.
             others: ``[C, 2]`` of the other metrics, by name.
             course: ``[rounds]`` by name, what had been spent after each version.
+            losses: ``[size, 1]``, the log of training losses.
+            train_nodes: ``[C]``.
         """
         others, course = others or {}, course or {}
         found = {
@@ -128,6 +139,8 @@ class History:
                 for i, (metric, counted) in enumerate(others.items(), 1)
             },
             spent={name: np.concatenate([[0], each])[[p.version for p in points]] for name, each in course.items()},
+            losses=None if losses is None or points[-1].loss is None else _losses(points, losses[:, 0], train_nodes),
+            train_nodes=train_nodes,
         )
 
     def of_metric(self, name: str) -> History:
@@ -136,20 +149,44 @@ class History:
         return replace(self, scores=scores, sizes=sizes, others={})
 
     def selectable(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:
-        """Pooled validation scores ``[T]``; -inf at points of the prelude (unless the run has no others)."""
-        scores, late = self.pooled(model, weights)[:, 0], (self.version > self.prelude) | (self.prelude == 0)
+        """Pooled validation scores ``[T]``; -inf at undefined points and at those of the prelude (unless the run has no others)."""
+        pooled, late = self.pooled(model, weights), (self.version > self.prelude) | (self.prelude == 0)
+        scores = np.where(np.isnan(pooled).any(1), -np.inf, pooled[:, 0])
         return np.where(late, scores, -np.inf) if late.any() else scores
 
     def pooled(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:
-        """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``; empty clients do not count."""
-        each, used = self.each(model), self.sizes > 0
+        """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``.
+
+        Clients without such nodes do not count. NaN where the model of a client that counts is not finite.
+        """
+        used = self.sizes > 0
         by = self.sizes if weights is None else np.where(used, weights[:, None], 0)
-        return np.nansum(each * by, 1) / np.maximum(by.sum(0), 1e-12)
+        return np.where(used, self.each(model) * by, 0).sum(1) / np.maximum(by.sum(0), 1e-12)
+
+    def diverged(self, model: str) -> np.ndarray:
+        """Where a client's model is not finite, ``[T, C]`` bool; what it answers for nodes that are scored tells."""
+        return np.isnan(self.scores[model]).any(2)
+
+    def train_loss(self) -> np.ndarray:
+        """Mean over clients of ``losses`` weighted by their training nodes, ``[T]``; NaN where there is none or one is not finite."""
+        if self.losses is None:
+            return np.full(len(self.trips), np.nan)
+        by = np.where(np.isnan(self.losses), 0, self.train_nodes)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.where(by > 0, self.losses * by, 0).sum(1) / by.sum(1)
+        return np.where(np.isfinite(mean), mean, np.nan)
 
     def each(self, model: str) -> np.ndarray:
-        """Every client's validation and test score, ``[T, C, 2]``; NaN where it has no such nodes."""
+        """Every client's validation and test score, ``[T, C, 2]``; NaN where it has no such nodes or its model is not finite."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.scores[model] / np.where(self.sizes > 0, self.sizes, np.nan)
+
+
+def _losses(points: list[Point], log: np.ndarray, train_nodes: np.ndarray) -> np.ndarray:
+    """``History.losses`` from the log ``[size]``."""
+    at = np.stack([p.loss for p in points])
+    found = np.where(at >= 0, log[np.maximum(at, 0)], np.nan) if log.size else np.full(at.shape, np.nan)
+    return np.where(train_nodes > 0, np.where((at >= 0) & ~np.isfinite(found), np.inf, found), np.nan)
 
 
 @dataclass

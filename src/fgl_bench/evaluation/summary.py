@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from scipy import stats
@@ -25,9 +25,10 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     return {"mean": float(x.mean()), "std": std, "ci95": float(stats.t.ppf(0.975, x.size - 1) * std / np.sqrt(x.size))}
 
 
-def best(history: History, model: str, weights: np.ndarray | None = None) -> int:
-    """The evaluation point with the highest validation score; the earliest of equals."""
-    return int(np.argmax(history.selectable(model, weights)))
+def best(history: History, model: str, weights: np.ndarray | None = None) -> int | None:
+    """The evaluation point with the highest validation score, the earliest of equals; None where every point is undefined."""
+    scores = history.selectable(model, weights)
+    return int(np.argmax(scores)) if np.isfinite(scores).any() else None
 
 
 def trips_to(history: History, model: str, target: float, weights: np.ndarray | None = None) -> int | None:
@@ -45,23 +46,36 @@ def _over_clients(statistic: Callable[[np.ndarray], float], scores: np.ndarray) 
 def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.ndarray] | None = None) -> dict:
     """Test scores of one kind of model: at the best validation point (the headline), at the last, per seed and per client.
 
-    ``weights`` are the clients' sizes ``[C]`` of each seed where means are not weighted by test nodes.
+    ``weights`` are the clients' sizes ``[C]`` of each seed where means are not weighted by test nodes. A seed without a defined
+    point has no score (None) and counts in no mean; neither does its last point where that one is undefined.
     """
     weights = weights or [None] * len(histories)
     points = [best(h, model, w) for h, w in zip(histories, weights, strict=True)]
     pooled = [h.pooled(model, w) for h, w in zip(histories, weights, strict=True)]
-    chosen = [float(p[t, 1]) for p, t in zip(pooled, points, strict=True)]
-    clients = [h.each(model)[t, :, 1] for h, t in zip(histories, points, strict=True)]
+    chosen = [at(p[:, 1], t) for p, t in zip(pooled, points, strict=True)]
+    clients = [at(h.each(model)[..., 1], t) for h, t in zip(histories, points, strict=True)]
+    last = [float(p[-1, 1]) for p in pooled]
     return {
         **spread(chosen),
-        "per_seed": chosen,
-        "selected_trips": [int(h.trips[t]) for h, t in zip(histories, points, strict=True)],
-        "val": spread([float(p[t, 0]) for p, t in zip(pooled, points, strict=True)]),
-        "last": {**spread([float(p[-1, 1]) for p in pooled]), "per_seed": [float(p[-1, 1]) for p in pooled]},
+        "per_seed": or_none(chosen),
+        "selected_trips": [None if t is None else int(h.trips[t]) for h, t in zip(histories, points, strict=True)],
+        "val": spread([at(p[:, 0], t) for p, t in zip(pooled, points, strict=True)]),
+        "last": {**spread(last), "per_seed": or_none(last)},
         "macro": spread([_over_clients(np.mean, c) for c in clients]),
         "worst_client": spread([_over_clients(np.min, c) for c in clients]),
-        "per_client": [[None if np.isnan(v) else float(v) for v in c] for c in clients],
+        "per_client": [or_none(c) for c in clients],
     }
+
+
+def at(values: np.ndarray, point: int | None) -> np.ndarray | float:
+    """``values[point]``; NaN in its place where there is no such point."""
+    found = np.full(values.shape[1:], np.nan) if point is None else values[point]
+    return float(found) if np.ndim(found) == 0 else found
+
+
+def or_none(values: Sequence[float]) -> list[float | None]:
+    """For json: None in the place of NaN."""
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def other_scores(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> dict[str, dict]:
@@ -72,9 +86,40 @@ def other_scores(histories: Sequence[History], weights: Sequence[np.ndarray] | N
         found[name] = {}
         for model in MODELS:
             pooled = [h.of_metric(name).pooled(model, w)[:, 1] for h, w in zip(histories, each, strict=True)]
-            chosen = [float(p[best(h, model, w)]) for p, h, w in zip(pooled, histories, each, strict=True)]
-            found[name][model] = {**spread(chosen), "per_seed": chosen, "last": spread([float(p[-1]) for p in pooled])}
+            chosen = [at(p, best(h, model, w)) for p, h, w in zip(pooled, histories, each, strict=True)]
+            found[name][model] = {**spread(chosen), "per_seed": or_none(chosen), "last": spread([float(p[-1]) for p in pooled])}
     return found
+
+
+def divergence(histories: Sequence[History]) -> dict[str, dict[str, dict]] | None:
+    """Which seeds have diverged: had a model or a training loss at an evaluation point that is not finite. None if no seed has.
+
+    By ``received``, ``trained`` (models) and ``train_loss``, and by seed (as a string), those that have some:
+
+    * ``clients``: how many clients had such a point;
+    * ``round``, ``trip``: the first such point of any client, as in ``history.csv``;
+    * ``per_client``: at how many points, ``[C]``.
+    """
+    found: dict[str, dict[str, dict]] = {}
+    for history in histories:
+        for name, where in _diverged(history):
+            if where.any():
+                first = int(np.argmax(where.any(1)))
+                found.setdefault(name, {})[str(history.seed)] = {
+                    "clients": int(where.any(0).sum()),
+                    "round": int(history.version[first]),
+                    "trip": int(history.trips[first]),
+                    "per_client": where.sum(0).tolist(),
+                }
+    return found or None
+
+
+def _diverged(history: History) -> Iterator[tuple[str, np.ndarray]]:
+    """``[T, C]`` bool by name."""
+    for model in MODELS:
+        yield model, history.diverged(model)
+    if history.losses is not None:
+        yield "train_loss", np.isposinf(history.losses)
 
 
 def unscored(histories: Sequence[History]) -> dict[str, list[int]]:

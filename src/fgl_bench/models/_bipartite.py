@@ -16,7 +16,7 @@ from torch import Tensor
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
 from fgl_bench.engine.halo import Level, Plan
 from fgl_bench.engine.linear import affine, linear
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Unsuited
 from fgl_bench.models.base import Backbone, Parameters
 from fgl_bench.models.gat import ACTS, GAT, SLOPE
 from fgl_bench.models.graphsage import GraphSAGE
@@ -184,8 +184,8 @@ def convolutions(model: Backbone) -> Convolutions:
     """The layers of ``model``.
 
     Raises:
-        UserError: its layers cannot be taken apart.
+        Unsuited: its layers cannot be taken apart.
     """
     if type(model) not in CONVOLUTIONS:
-        raise UserError("model: methods that exchange embeddings need model=gat or model=graphsage")
+        raise Unsuited("needs a backbone whose convolutions exchange embeddings (model=gat, model=graphsage)")
     return CONVOLUTIONS[type(model)](model)

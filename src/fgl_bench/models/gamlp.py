@@ -101,4 +101,9 @@ class GAMLP(Decoupled):
 
 def attention(own: Tensor, reference: Tensor) -> Tensor:
     """Weights of the hops ``[k, n, K+1]``, from every hop's own score and the node's ``reference [k, n, 1]``."""
-    return torch.softmax(torch.sigmoid(own + reference), -1)
+    weights = torch.softmax(torch.sigmoid(own + reference), -1)
+    if weights.requires_grad:
+        # The softmax passes on no common part of its gradient. Taken out beforehand, it leaves an exact zero where all hops are alike
+        # (a node without neighbours), not a rounding that Adam would turn into a step.
+        weights.register_hook(lambda gradient: gradient - gradient[..., :1])
+    return weights

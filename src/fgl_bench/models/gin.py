@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.layout import ParameterLayout, like_linear
-from fgl_bench.engine.linear import affine, linear
+from fgl_bench.engine.linear import affine, linear, without_gradient
 from fgl_bench.models._decoupled import Columns
 from fgl_bench.models._first_hop import FirstHop
 from fgl_bench.models.base import Output, Parameters, hidden_widths
@@ -97,15 +97,20 @@ class GIN(FirstHop):
             near = (1 + parameters[f"conv{i}.epsilon"][:, None]) * hidden + batch.operator(adjacency) @ hidden
             hidden = dropout(self._rest(i, linear(near, parameters[f"conv{i}.weight"]), parameters, batch))
         if self.head == "mlp":
-            middle = affine(hidden, parameters, "middle")
+            middle = linear(hidden, parameters["middle.weight"]) + self._bias("middle.bias", parameters)
             hidden = dropout(torch.relu(_normalise(middle, "middle.out", parameters, batch)))
         return Output(hidden, affine(hidden, parameters, "head"))
 
     def _rest(self, layer: int, x: Tensor, parameters: Parameters, batch: Batch) -> Tensor:
         """The layer after its first product."""
-        x = torch.relu(_normalise(x + parameters[f"conv{layer}.bias"][:, None], f"conv{layer}.inner", parameters, batch))
-        x = linear(x, parameters[f"conv{layer}.out_weight"]) + parameters[f"conv{layer}.out_bias"][:, None]
+        x = torch.relu(_normalise(x + self._bias(f"conv{layer}.bias", parameters), f"conv{layer}.inner", parameters, batch))
+        x = linear(x, parameters[f"conv{layer}.out_weight"]) + self._bias(f"conv{layer}.out_bias", parameters)
         return torch.relu(_normalise(x, f"conv{layer}.out", parameters, batch))
+
+    def _bias(self, name: str, parameters: Parameters) -> Tensor:
+        """A bias ahead of a normalisation, ``[k, 1, h]``: the mean takes it out again, so that it has no influence."""
+        bias = parameters[name][:, None]
+        return without_gradient(bias) if self.norm == "batch" else bias
 
 
 def _normalise(x: Tensor, name: str, parameters: Parameters, batch: Batch) -> Tensor:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.figures import COLOURS, STYLE
+from fgl_bench.reporting.figures import COLOURS, STYLE, percent
 
 matplotlib.use("Agg")
 
@@ -126,7 +126,7 @@ def sensitivity(panels: Mapping[str, Sequence[tuple[str, Mapping]]], chosen: Map
         for axis, (key, points) in zip(axes[0], panels.items(), strict=True):
             place, names = np.arange(len(points)), [value for value, _ in points]
             for model, colour, dash in zip(MODELS, (COLOURS[2], COLOURS[6]), ("-", "--"), strict=True):
-                mean = [100 * test[model]["mean"] for _, test in points]
+                mean = np.array([percent(test[model]["mean"]) for _, test in points])
                 half = [100 * (test[model]["ci95"] or 0) for _, test in points]
                 axis.errorbar(place, mean, yerr=half, color=colour, linestyle=dash, marker="o", markersize=3, capsize=2, label=model)
                 for own in place[[value == chosen[key] for value in names]]:

@@ -14,7 +14,7 @@ from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.plan import Column, Paper, Row, Table
 from fgl_bench.reporting.published import Printed, Published
 from fgl_bench.reporting.statistics import Agreement, Comparison, Ranks, Verdict, counted
-from fgl_bench.reporting.tables import Planned, Stored, look_up
+from fgl_bench.reporting.tables import Planned, Stored, look_up, named
 
 RUNS = {"fedsa_gcl": 5, "dfed_sst": 5, "fedssa": 10, "fedaas": 10, "fedgta": 10}  # behind a printed mean, as the papers say
 
@@ -53,6 +53,7 @@ class Statistics:
         verdicts: by (row key, column key).
         points: bytes moved a seed and score, by column key and title.
         fairness: means over the ranked methods' columns, by title; fractions.
+        unscored: what is left out since not every seed has a score.
     """
 
     model: str
@@ -61,6 +62,7 @@ class Statistics:
     verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)
     points: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     fairness: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    unscored: tuple[str, ...] = ()
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -80,7 +82,7 @@ def of_trips(cell: Mapping, model: str, target: float | None) -> Score | None:
     counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model) if target is not None else None
     if not counts or not counts["reached"]:
         return None
-    budget = cell["config"]["trips"]
+    budget = cell.get("config", {}).get("trips", cell["client_trips"]["total"])
     return Score(counts["mean"], counts["ci95"], tuple(-float(budget if n is None else n) for n in counts["per_seed"]))
 
 
@@ -142,6 +144,7 @@ def analyse(paper: Paper, table: Table, planned: Planned, stored: Stored, publis
         verdicts,
         points,
         shared(whole, cells, model),
+        tuple(name for name, cell in named(table, planned, stored) if None in cell["test"][model]["per_seed"]),
     )
 
 
@@ -226,6 +229,7 @@ def markdown(paper: Paper, table: Table, found: Sequence[Statistics]) -> str:
     lines = [f"# {paper.title}, table {table.key}: statistics", "", ABOUT]
     for part in found:
         lines += ["", f"## {part.model} models"]
+        lines += ["", f"Left out, as seeds of it have diverged and have no score: {', '.join(part.unscored)}."] if part.unscored else []
         if not part.columns:
             lines += ["", "Too few runs yet."]
             continue

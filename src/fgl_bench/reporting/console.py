@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tabulate import tabulate
+
+from fgl_bench.reporting.divergence import shares, warning, without_score
 
 
 def percent(stats: dict) -> str:
@@ -51,6 +54,8 @@ def table(summary: dict) -> str:
     lines = [
         head,
         body,
+        *([f"{shares(summary)};"] if summary.get("diverged") else []),
+        *([f"{without_score(summary)};"] if summary.get("diverged") and without_score(summary) else []),
         f"test {summary['metric']} in % at the best validation point, mean over seeds ± 95 % t-interval;",
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
@@ -61,6 +66,9 @@ def table(summary: dict) -> str:
 
 
 def show(summary: dict, folder: Path, again: bool) -> None:
-    """Print the table and where the run is kept."""
+    """Print the table and where the run is kept; warn where a seed has diverged."""
+    said = warning(summary)
+    if said is not None:
+        print(said, file=sys.stderr, flush=True)
     print(table(summary))
     print(f"{'complete already (overwrite=true repeats it)' if again else 'written'}: {folder}", flush=True)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fgl_bench.reporting.figures import COLOURS, DASHES, STYLE, Line, plt
+from fgl_bench.reporting.figures import COLOURS, DASHES, STYLE, Line, percent, plt
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Panel:
 def swept(points: Sequence[tuple[int, Mapping]]) -> Line:
     """Scores in percent (``test`` of stored results) at positions 0, 1, ...: those that were run."""
     places = np.array([place for place, _ in points], dtype=float)
-    return places, *(np.array([100 * (score[key] or 0) for _, score in points]) for key in ("mean", "ci95"))
+    mean, half = np.array([percent(score["mean"]) for _, score in points]), np.array([100 * (score["ci95"] or 0) for _, score in points])
+    return places, mean, half
 
 
 def lines(panels: Sequence[Panel], title: str, wide: int = 3) -> Figure:

@@ -37,6 +37,11 @@ Curve = Mapping[str, Sequence[float]]  # of pictures.curve
 Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, mean, half-width of the 95 % interval, each [T]
 
 
+def percent(score: float | None) -> float:
+    """In percent; NaN, which is not drawn, where there is no score."""
+    return float("nan") if score is None else 100 * score
+
+
 def line(curve: Curve, x: str, y: str, units: tuple[float, float] = (1.0, 1.0)) -> Line | None:
     """What the curve has under ``y`` against ``x``, each times its unit; None where it has one of the two not."""
     if x not in curve or y not in curve:
@@ -173,12 +178,12 @@ def bars(tests: Mapping[str, Mapping[str, Mapping]], title: str, what: str = "te
         for axis, (dataset, lines) in zip(axes[0], tests.items(), strict=True):
             place = np.arange(len(lines))[::-1]
             for model, colour, shift in zip(MODELS, (COLOURS[2], COLOURS[6]), (0.19, -0.19), strict=True):
-                mean = [100 * test[model]["mean"] for test in lines.values()]
+                mean = [percent(test[model]["mean"]) for test in lines.values()]
                 half = [100 * (test[model]["ci95"] or 0) for test in lines.values()]
                 axis.barh(place + shift, mean, 0.36, xerr=half, color=colour, label=model, error_kw={"linewidth": 0.8})
             axis.set(title=dataset, xlabel=f"{what} in %", yticks=place, yticklabels=list(lines))
-            low = min(test[model]["mean"] for test in lines.values() for model in MODELS)
-            axis.set_xlim(left=max(0, 100 * low - 8))
+            known = [test[model]["mean"] for test in lines.values() for model in MODELS if test[model]["mean"] is not None]
+            axis.set_xlim(left=max(0, 100 * min(known, default=0) - 8))
         axes[0][0].legend(loc="lower right", fontsize=8)
         figure.suptitle(title)
     return figure

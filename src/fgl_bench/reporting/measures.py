@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fgl_bench.evaluation.summary import MODELS, spread
+from fgl_bench.reporting.divergence import MARK, diverged_seeds, scored_seeds
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,12 @@ def accuracy(cell: Mapping, model: str, target: float | None) -> Entry:
 
 
 def percent(scores: Mapping) -> Entry:
-    return Entry(number(100 * scores["mean"], 1, None if scores["ci95"] is None else 100 * scores["ci95"]), round(100 * scores["mean"], 1))
+    """Of the seeds that have a score, and how many have where not all do: leaving failures out favours a method that fails."""
+    if scores["mean"] is None:
+        return Entry("no score")
+    text = number(100 * scores["mean"], 1, None if scores["ci95"] is None else 100 * scores["ci95"])
+    count, seeds = scored_seeds(scores), len(scores["per_seed"])
+    return Entry(text, round(100 * scores["mean"], 1)) if count == seeds else Entry(f"{text} ({count}/{seeds})")
 
 
 def other(name: str) -> Callable[[Mapping, str, float | None], Entry]:
@@ -61,6 +67,8 @@ def trips(cell: Mapping, model: str, target: float | None) -> Entry:
 
 def seconds(cell: Mapping, model: str, target: float | None) -> Entry:
     """Seconds of training and evaluation per round and seed."""
+    if "rounds" not in cell.get("config", {}) or "train" not in cell["seconds"]:
+        return Entry()
     each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
     return Entry(f"{each:.3g}", -each)
 
@@ -116,6 +124,11 @@ class Measure:
     with_mean: bool = False
     values: Callable[[Mapping, str, float | None], Mapping] | None = None
     printed: bool = True
+
+    def shown(self, cell: Mapping, kind: str, target: float | None) -> Entry:
+        """The entry, marked where a seed of the run has diverged."""
+        entry = self.entry(cell, kind, target)
+        return replace(entry, text=f"{entry.text} {MARK}") if entry.text and diverged_seeds(cell) else entry
 
 
 MEASURES = {

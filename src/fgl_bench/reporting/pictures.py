@@ -57,7 +57,8 @@ def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
     """Test scores and what was spent so far at the evaluation points: lists of one length by name.
 
     ``trips``; of each of ``SCORES`` the mean over the seeds and, ``<name>_half``, half the width of its 95 % interval; of each of ``SPENT``
-    the mean. What a history does not have is left out. Points without a score of either model are passed over.
+    the mean. What a history does not have is left out. Points at which a seed has no score of either model (it was not scored, or
+    has diverged) are passed over; empty where no point is left.
 
     Args:
         history: a run's ``history.csv``.
@@ -67,6 +68,8 @@ def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
     seeds = table["seed"].nunique()
     by_seed = {name: table.pivot(index="trip", columns="seed", values=name) for name in table.columns.drop(["seed", "trip"])}
     scored = by_seed["test_received"].notna().all(axis=1) & by_seed["test_trained"].notna().all(axis=1)
+    if not scored.any():
+        return {}
     places = np.flatnonzero(scored)[thinned(int(scored.sum()), most)]
     found: dict[str, list] = {"trips": scored.index[places].tolist()}
     for name in (*SCORES, *SPENT):
@@ -94,7 +97,7 @@ def records(history: Path) -> list[dict[str, list]] | None:
     names = {"val": "val_received", "test": "test_received", **{name: name for name in SPENT}}
     kept = []
     for _, seed in table.groupby("seed"):
-        score = seed["val_received"]
+        score = seed["val_received"].where(seed["test_received"].notna()).fillna(float("-inf"))
         better = seed[score > score.cummax().shift(fill_value=float("-inf"))]
         kept.append({name: better[column].tolist() for name, column in names.items()})
     return kept

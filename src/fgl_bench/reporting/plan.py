@@ -6,7 +6,7 @@ import importlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -16,8 +16,9 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.config import resolve_budget
+from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
-from fgl_bench.groups import label
+from fgl_bench.groups import build, label
 from fgl_bench.reporting.papers._sizes import SIZES
 from fgl_bench.reporting.store import config_hash, identity, run_folder
 from fgl_bench.schema import config_folder, register_all
@@ -153,6 +154,13 @@ class Cell:
     def dataset(self) -> str:
         return self.column.dataset
 
+    def on(self, content: Mapping[str, str]) -> Cell:
+        """The cell with these sums of raw files as part of what it is, see ``store.identity``."""
+        if not content or not self.digest:
+            return self
+        what = {**self.config, "data": dict(content)}
+        return replace(self, digest=config_hash(what), folder=self.folder.with_name(config_hash(what)), config=what)
+
     @property
     def name(self) -> str:
         return f"{'table ' * self.table[0].isdigit()}{self.table}, {self.column.key}, {self.row.key}"
@@ -208,7 +216,7 @@ def available(algorithm: str) -> bool:
     return (config_folder() / "algorithm" / f"{algorithm}.yaml").is_file()
 
 
-def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = ()) -> list[Cell]:
+def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = (), data_dir: str | None = None) -> list[Cell]:
     """Every cell of the tables, table by table, row by row.
 
     A synchronous method of a table of trips is evaluated once a round whatever ``eval_every`` says, so its run is the one of the
@@ -216,16 +224,18 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = ()) -> li
 
     Args:
         extra: overrides of every cell, such as ``seeds=[0]``.
+        data_dir: folder of raw files; None takes the configuration's.
     """
     cells = []
     of_rest = [text for text in extra if not text.startswith("dataset.")]
     given = {text.split("=")[0] for text in of_rest}
     groups = {path.name for path in config_folder().iterdir() if path.is_dir()}
     with Composer() as composed:
-        data = {}  # composing takes a tenth of a second, and a dataset is the same in every cell
+        data, content = {}, {}  # composing takes a tenth of a second, and a dataset is the same in every cell
         for name in dict.fromkeys(name for table in tables for name in table.datasets):
             of_data = [text for text in extra if text.startswith("dataset.")]
-            data[name] = composed((f"dataset={name}", *paper.dataset_overrides.get(name, ()), *of_data)).dataset
+            cfg = composed((f"dataset={name}", *paper.dataset_overrides.get(name, ()), *of_data))
+            data[name], content[name] = cfg.dataset, fingerprint(build(cfg.dataset), data_dir or cfg.data_dir, cfg.cache_dir)
         for table in tables:
             for row in table.rows:
                 made: dict[tuple[str, ...], DictConfig] = {}
@@ -246,13 +256,17 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = ()) -> li
                     cfg.eval_every = None if once else cfg.eval_every
                     cfg.dataset = data[column.dataset]
                     overrides += ("eval_every=null",) if once else ()
-                    cells.append(Cell(table.key, row, column, overrides, *located(cfg)))
+                    cells.append(Cell(table.key, row, column, overrides, *located(cfg, content[column.dataset])))
     return cells
 
 
-def located(cfg: DictConfig) -> tuple[str, Path, dict]:
-    """The configuration's hash, its run directory below the folder of runs, and what the hash is of."""
-    what = identity(cfg, *resolve_budget(cfg))
+def located(cfg: DictConfig, content: Mapping[str, str] | None = None) -> tuple[str, Path, dict]:
+    """The configuration's hash, its run directory below the folder of runs, and what the hash is of.
+
+    Args:
+        content: sums of raw files that the package does not know.
+    """
+    what = identity(cfg, *resolve_budget(cfg), content)
     digest = config_hash(what)
     names = (label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm"))
     dataset, split, scenario, algorithm = names

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from fgl_bench.reporting.cells import warn
 
 # Columns of the csv that say which cell a number is.
 WHERE = ("table", "dataset", "split", "num_clients", "scenario", "backbone", "method", "variant", "metric")
@@ -64,18 +67,49 @@ class Printed:
 
 
 def read_published(path: Path) -> Printed:
-    """The cells of a tidy csv; blank ones are left out.
+    """The cells of a tidy csv; blank ones are left out, and with a warning those that are damaged or printed twice.
 
     Raises:
         OSError: there is no such file.
     """
-    cells = []
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if not row["mean"]:
-                continue
-            target, reached = (re.search(rf"{name}=([\d.]+)", row["note"]) for name in ("target_accuracy", "runs_that_reached_target"))
-            place = {key: row[key] for key in WHERE}
-            numbers = (float(target[1]) if target else None, int(reached[1]) if reached else None)
-            cells.append(Published(row["mean"], row["spread"], *numbers, place, row["spread_kind"]))
-    return Printed(cells)
+    cells: dict[tuple[str, ...], Published] = {}
+    with path.open(encoding="utf-8", newline="", errors="replace") as file:
+        lines = csv.DictReader(file)
+        for row in lines:
+            try:
+                cell = published(row)
+                if cell is None:
+                    continue
+                place = tuple(cell.where.values())
+                if place in cells:
+                    raise ValueError("its cell is there already")
+                cells[place] = cell
+            except ValueError as error:
+                warn(path, f"line {lines.line_num}: {error}")
+    return Printed(cells.values())
+
+
+def published(row: Mapping[str, str | None]) -> Published | None:
+    """The cell of one row; None for a blank one.
+
+    Raises:
+        ValueError: a column is missing, or holds no number where there must be one.
+    """
+    absent = [name for name in (*WHERE, "mean", "spread", "spread_kind", "note") if row.get(name) is None]
+    if absent:
+        raise ValueError(f"no {absent[0]}")
+    if not row["mean"]:
+        return None
+    for name in ("mean", "spread"):
+        if row[name] and not _is_number(row[name]):
+            raise ValueError(f"{name} is {row[name]!r}, not a number")
+    target, reached = (re.search(rf"{name}=([\d.]+)", row["note"]) for name in ("target_accuracy", "runs_that_reached_target"))
+    numbers = (float(target[1]) if target else None, int(reached[1]) if reached else None)
+    return Published(row["mean"], row["spread"], *numbers, {key: row[key] for key in WHERE}, row["spread_kind"])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

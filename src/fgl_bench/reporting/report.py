@@ -11,10 +11,11 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import analysis
 from fgl_bench.reporting.cells import stored_of
 from fgl_bench.reporting.console import amount
+from fgl_bench.reporting.divergence import footnote, shares
 from fgl_bench.reporting.measures import MEASURES, Measure, reading
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available, plan
 from fgl_bench.reporting.published import Printed, read_published
-from fgl_bench.reporting.tables import levels, look_up, printed
+from fgl_bench.reporting.tables import levels, look_up, named, printed
 
 PAGE = Path(__file__).parent / "page"
 
@@ -90,7 +91,7 @@ def table_data(source: Source, table: Table) -> dict:
         "title": table.title,
         "heading": f"{source.paper.title}, {place}",
         "measure": table.measure,
-        "reading": reading(table.measure).replace("*", ""),
+        "reading": " ".join([reading(table.measure).replace("*", ""), *footnote(named(table, planned, source.stored))]),
         "kinds": list(measure.kinds),
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
         "rows": [{"key": row.key, "title": row.title} for row in table.rows],
@@ -124,10 +125,14 @@ def cell_data(
         return entry
     measure = measure_of(table)
     for kind in measure.kinds:
-        ours = measure.entry(cell, kind, target)
+        ours = measure.shown(cell, kind, target)
         verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None
         entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdict}
     return {**entry, "run": planned.digest}
+
+
+def percent(value: float | None) -> str:
+    return "no score" if value is None else f"{100 * value:.1f}"
 
 
 def run_data(cell: Mapping) -> dict:
@@ -135,7 +140,8 @@ def run_data(cell: Mapping) -> dict:
     code = cell.get("code") or {}
     facts = [
         ("seeds", ", ".join(map(str, cell["seeds"]))),
-        *((f"{model} by seed", ", ".join(f"{100 * value:.1f}" for value in cell["test"][model]["per_seed"])) for model in MODELS),
+        *((f"{model} by seed", ", ".join(map(percent, cell["test"][model]["per_seed"]))) for model in MODELS),
+        *([("not finite", shares(cell))] if cell.get("diverged") else []),
         *(
             (f"{model} over clients", f"worst {100 * even['worst']:.1f}, median {100 * even['median']:.1f}, best {100 * even['best']:.1f}")
             for model in MODELS

@@ -12,7 +12,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
+from omegaconf import OmegaConf
+
 from fgl_bench.allocator import environment
+from fgl_bench.data.sums import fingerprint
+from fgl_bench.groups import build
 from fgl_bench.processes import end_with, quoted
 from fgl_bench.reporting.plan import Cell, duration
 from fgl_bench.reporting.progress import Display
@@ -98,9 +102,8 @@ class Runs:
                 self.running.append(self.start(work, cell))
             for job in [job for job in self.running if not self.stopping and job.process.poll() is not None]:
                 self.running.remove(job)
+                made += 1 + self.drop(job, display)
                 self.finish(job, display)
-                made += 1
-                made += self.drop(job.cell.dataset, display)
             rest = [work.cost(cell) for work, cell in self.waiting] + [job.work.cost(job.cell) for job in self.running]
             display.show(made, [job.cell.name for job in self.running], sum(seconds or 0 for seconds in rest) / self.jobs)
             if self.running:
@@ -142,12 +145,20 @@ class Runs:
         self.failures.append(Failure(work.name(cell), told[-1], cell.command))
         display.say(f"failed: {work.name(cell)} after {seconds:.0f} s (exit {job.process.returncode})", *(f"    {line}" for line in told))
 
-    def drop(self, dataset: str, display: Display) -> int:
+    def drop(self, job: Job, display: Display) -> int:
         """After a run on an absent dataset: it is there now, or its other runs are left out; returns how many were."""
+        dataset = job.cell.dataset
         if dataset not in self.absent:
             return 0
         self.absent = self.look()
-        lost = [pair for pair in self.waiting if pair[1].dataset == dataset] if dataset in self.absent else []
+        if dataset not in self.absent:
+            content = fingerprint(build(OmegaConf.create(job.cell.config["dataset"])), self.where.get("data_dir"), None) or {}
+            for work in {id(work): work for work, _ in [(job.work, job.cell), *self.waiting]}.values():
+                work.downloaded(dataset, content)
+            job.cell = job.cell.on(content)
+            self.waiting = [(work, cell.on(content) if cell.dataset == dataset else cell) for work, cell in self.waiting]
+            return 0
+        lost = [pair for pair in self.waiting if pair[1].dataset == dataset]
         for pair in lost:
             self.waiting.remove(pair)
         if lost:

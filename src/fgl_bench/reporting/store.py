@@ -10,7 +10,8 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
+from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
+from fgl_bench.scratch import leftovers
+from fgl_bench.scratch import scratch as scratch_folder
+from fgl_bench.sources import code_sums
 
 SCHEMA_VERSION = 1
 # What says where and how, not what: two runs that differ in these only are the same run.
@@ -29,10 +34,19 @@ PRESENTATION = (
 PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 
 
-def identity(cfg: DictConfig, rounds: int, trips: int) -> dict:
-    """The configuration that decides the numbers: resolved, without presentation keys, with the budget worked out."""
+def identity(cfg: DictConfig, rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict:
+    """What decides the numbers: the resolved configuration without presentation keys, the budget worked out, and the content of files.
+
+    Sums of the source of classes from outside the package stand under ``code``, those of raw files under ``data``. A run with neither
+    has neither key.
+
+    Args:
+        data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
+    """
     plain = OmegaConf.to_container(cfg, resolve=True)
-    return {**{key: value for key, value in plain.items() if key not in PRESENTATION}, "rounds": rounds, "trips": trips}
+    chosen = {key: value for key, value in plain.items() if key not in PRESENTATION}
+    content = {"code": code_sums(chosen), "data": dict(data or {})}
+    return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 
 
 def config_hash(what: dict) -> str:
@@ -59,8 +73,8 @@ def checked(text: str, name: str | None = None) -> dict:
         Untrusted: it is damaged, of another version, or of another configuration.
     """
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        found = json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
         raise Untrusted(f"not readable as json ({error})") from error
     if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get("test"), dict):
         raise Untrusted("no summary of a run")
@@ -71,7 +85,14 @@ def checked(text: str, name: str | None = None) -> dict:
         raise Untrusted(f"its configuration does not have the hash {digest}")
     if name is not None and digest != name:
         raise Untrusted(f"it is the run {digest}, not {name}")
+    wrong = summary_flaw(found)
+    if wrong is not None:
+        raise Untrusted(wrong)
     return found
+
+
+def _refused(name: str) -> float:
+    raise ValueError(f"{name} is no number")
 
 
 def read_summary(folder: Path) -> dict | None:
@@ -92,6 +113,10 @@ def read_summary(folder: Path) -> dict | None:
     for name in ("config.yaml", "history.csv"):
         if not (folder / name).is_file():
             raise Untrusted(f"no {name} in it")
+    flaws = (flaw(summary, RUN), history_flaw(folder / "history.csv", summary["seeds"]))
+    for wrong in (*flaws, *(archive_flaw(folder / f"{name}.npz") for name in ("mixing", "portrait"))):
+        if wrong is not None:
+            raise Untrusted(wrong)
     return summary
 
 
@@ -141,18 +166,24 @@ def code_state() -> dict[str, str | bool] | None:
 
 
 def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:
-    """One row per seed and evaluation point."""
+    """One row per seed and evaluation point; what is not defined is None.
+
+    ``diverged_received`` and ``diverged_trained`` are the numbers of clients whose model is not finite at that point.
+    """
     rows = []
     for number, h in enumerate(histories):
         weight = None if weights is None else weights[number]
         pooled = {model: h.pooled(model, weight) for model in h.scores}
+        losses, diverged = h.train_loss(), {model: h.diverged(model).sum(1) for model in h.scores}
         others = {f"{model}_{name}": h.of_metric(name).pooled(model, weight)[:, 1] for name in h.others for model in h.scores}
         for t in range(len(h.trips)):
             row = {"seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6)}
             for model, score in pooled.items():
-                row |= {f"val_{model}": round(float(score[t, 0]), 6), f"test_{model}": round(float(score[t, 1]), 6)}
+                row |= {f"val_{model}": rounded(score[t, 0]), f"test_{model}": rounded(score[t, 1])}
+            row["train_loss"] = rounded(losses[t])
+            row |= {f"diverged_{model}": int(count[t]) for model, count in diverged.items()}
             for name, score in others.items():
-                row[f"test_{name}"] = round(float(score[t]), 6)
+                row[f"test_{name}"] = rounded(score[t])
             row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}
             if h.busiest is not None:
                 row["busiest_bytes"] = int(h.busiest[t])
@@ -161,6 +192,10 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
                 row[name] = None if np.isnan(value) else round(float(value), 4)
             rows.append(row)
     return rows
+
+
+def rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 6)
 
 
 def write_run(
@@ -180,12 +215,7 @@ def write_run(
     """
     import pandas as pd
 
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise UserError(f"results_dir: cannot write {folder.parent} ({error.strerror}); choose a folder that can be written") from error
-    try:
+    with _under_way(folder) as scratch:
         (scratch / "config.yaml").write_text(config, encoding="utf-8")
         pd.DataFrame(rows).to_csv(scratch / "history.csv", index=False)
         for name, kept in (("mixing.npz", arrays), ("portrait.npz", portrait)):
@@ -194,9 +224,30 @@ def write_run(
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         scratch.chmod(0o777 & ~_umask())
         _put(scratch, folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+
+
+@contextmanager
+def _under_way(folder: Path) -> Iterator[Path]:
+    """A scratch folder beside ``folder``; raises UserError where there cannot be one."""
+    with ExitStack() as stack:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            path = stack.enter_context(scratch_folder(f".{folder.name}-", folder.parent))
+        except OSError as error:
+            raise UserError(f"results_dir: cannot write {folder.parent} ({error.strerror}); choose a folder that can be written") from error
+        yield path
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote the run ``folder`` have left beside it; a run among it is kept."""
+    with leftovers(f".{folder.name}-", folder.parent) as found:
+        for path in found:
+            replaced = path / folder.name  # by which :func:`_put` makes room
+            if replaced.exists() and not folder.exists():
+                os.replace(replaced, folder)
+            elif replaced.exists() and not is_complete(replaced):
+                _keep(replaced, folder)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _put(scratch: Path, folder: Path) -> None:
@@ -209,18 +260,21 @@ def _put(scratch: Path, folder: Path) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
         # Out of the way first and looked at then: what lies there may change between a look and a rename.
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-replaced-", dir=folder.parent))
-        found = aside / folder.name
-        try:
-            os.replace(folder, found)
-        except FileNotFoundError:  # another process was faster
-            aside.rmdir()
-            continue
-        if not is_complete(found):
-            kept = Path(tempfile.mkdtemp(prefix=f"{folder.name}.kept-", dir=folder.parent))
-            os.replace(found, kept if found.is_dir() else kept / folder.name)
-        shutil.rmtree(aside, ignore_errors=True)
+        with scratch_folder(f".{folder.name}-replaced-", folder.parent) as aside:
+            found = aside / folder.name
+            try:
+                os.replace(folder, found)
+            except FileNotFoundError:  # another process was faster
+                continue
+            if not is_complete(found):
+                _keep(found, folder)
     raise OSError(f"{folder} is written by others all the time")
+
+
+def _keep(found: Path, folder: Path) -> None:
+    """Put ``found`` beside ``folder`` under another name."""
+    kept = Path(tempfile.mkdtemp(prefix=f"{folder.name}.kept-", dir=folder.parent))
+    os.replace(found, kept if found.is_dir() else kept / folder.name)
 
 
 def _umask() -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import write_whole
+from fgl_bench.reporting.divergence import MARK, diverged_seeds, footnote, scored_seeds
 from fgl_bench.reporting.measures import MEASURES, Entry, common, reading
 from fgl_bench.reporting.plan import Cell, Column, Costs, Paper, Row, Table, duration
 from fgl_bench.reporting.published import Printed, Published
@@ -41,11 +42,13 @@ def printed(cell: Published | None) -> str:
 
 
 def mean_entry(row: Sequence[Mapping | None], model: str) -> Entry:
-    """Unweighted mean over the datasets of the table, where all were run."""
-    if any(cell is None for cell in row):
+    """Unweighted mean over the datasets of the table, where all were run and have a score; marked where a seed has diverged."""
+    if any(cell is None or cell["test"][model]["mean"] is None for cell in row):
         return Entry()
     value = sum(100 * cell["test"][model]["mean"] for cell in row) / len(row)
-    return Entry(f"{value:.1f}", round(value, 1))
+    text = f"{value:.1f} {MARK}" if any(diverged_seeds(cell) for cell in row) else f"{value:.1f}"
+    whole = all(scored_seeds(cell["test"][model]) == len(cell["seeds"]) for cell in row)
+    return Entry(text, round(value, 1) if whole else None)
 
 
 def printed_mean(row: Sequence[Published | None]) -> str:
@@ -93,7 +96,7 @@ def grid(table: Table, group: str, planned: Planned, stored: Stored, published: 
         entries = []
         for column, cell, their in zip(shown, found, theirs, strict=True):
             target = targets.get(column.key)
-            entries += [Entry() if cell is None else measure.entry(cell, kind, target) for kind in measure.kinds]
+            entries += [Entry() if cell is None else measure.shown(cell, kind, target) for kind in measure.kinds]
             entries += [Entry(printed(their))] * measure.printed
             entries += [Entry("" if cell is None else sent(cell))] * table.with_bytes
         if with_mean:
@@ -138,6 +141,12 @@ def provenance(cells: Sequence[Mapping]) -> list[str]:
     ]
 
 
+def named(table: Table, planned: Planned, stored: Stored) -> list[tuple[str, Mapping]]:
+    """What is stored of a table's cells, with a name for each."""
+    cells = [(f"{row.title} on {column.key}", planned[row.key, column.key].digest) for row in table.rows for column in table.columns]
+    return [(name, stored[digest]) for name, digest in cells if digest in stored]
+
+
 def missing(table: Table, planned: Planned, stored: Stored, costs: Costs) -> list[str]:
     """The cells that were not run, a line for every row that has some, with what they would cost."""
     lines = []
@@ -165,6 +174,7 @@ def notes(
     """The paragraphs below the table, and the lines that name what was not run."""
     used = [stored[cell.digest] for cell in planned.values() if cell.digest in stored]
     paragraphs = [reading(table.measure), *[SENT] * table.with_bytes]
+    paragraphs += footnote(named(table, planned, stored))
     if table.measure == "trips":
         paragraphs.append("Targets: " + ", ".join(f"{name} {level:g}" for name, level in targets.items()) + ".")
     if table.compared:
@@ -202,7 +212,7 @@ def markdown(title: str, parts: Sequence[Grid], paragraphs: Sequence[str], absen
 
 
 ESCAPES = {"\\": r"\textbackslash{}", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "±": r"$\pm$", "$": r"\$", "{": r"\{", "}": r"\}"}
-ESCAPES |= {"^": r"\^{}", "~": r"\~{}"}
+ESCAPES |= {"^": r"\^{}", "~": r"\~{}", MARK: r"$\dagger$"}
 
 
 def escape(text: str) -> str:
@@ -234,14 +244,14 @@ def latex(title: str, parts: Sequence[Grid], paragraphs: Sequence[str], absent: 
 TIDY = (
     "table", "dataset", "group", "num_clients", "row", "title", "model", "mean", "ci95", "std", "reached", "censored_mean", "seeds",
     "target", "published_mean", "published_spread", "published_reached", "upload_bytes", "download_bytes", "busiest_bytes", "trips",
-    "virtual_time", "seconds", "device", "finished", "commit", "config_hash",
+    "virtual_time", "seconds", "device", "finished", "commit", "config_hash", "diverged",
 )  # fmt: skip
 
 
 def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> str:
     """One line per row, column and model (or kind of cost), unrounded, the published ones as printed; no ours where not run.
 
-    Accuracies are fractions.
+    Accuracies are fractions; ``diverged`` is the number of seeds that have.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, TIDY, lineterminator="\n")
@@ -279,6 +289,7 @@ def values(table: Table, cell: Mapping, model: str, target: float | None) -> dic
         "finished": cell["finished"],
         "commit": (cell.get("code") or {}).get("commit"),
         "config_hash": cell["config_hash"],
+        "diverged": len(diverged_seeds(cell)) if "diverged" in cell else None,
     }
 
 

@@ -43,6 +43,10 @@ class Work:
         """The cell's run directory."""
         return self.results / "runs" / cell.folder
 
+    def downloaded(self, dataset: str, content: Mapping[str, str]) -> None:
+        """Raw files that were absent when the runs were planned are there, and their sums are part of what the dataset's runs are."""
+        self.cells = [cell.on(content) if cell.dataset == dataset else cell for cell in self.cells]
+
     def name(self, cell: Cell) -> str:
         return f"{self.paper.name}: {cell.name}"
 

@@ -75,8 +75,10 @@ class Rounds(Stragglers):
         everybody = torch.ones(seeds, clients, dtype=torch.bool, device=received.device)
         rows, index = None, slice(None)
         last = np.zeros_like(grid)  # log positions of the models that clients trained last
+        lost = np.full_like(grid, -1) if method.trains else None  # of the losses of these trips
         # By round; where the models were not scored, not used.
         received_at, trained_at = (np.zeros((sim.rounds + 1, seeds, clients), dtype=np.int64) for _ in range(2))
+        loss_at = {0: lost}
         numbers = [0]
 
         for number in range(sim.rounds):
@@ -109,6 +111,9 @@ class Rounds(Stragglers):
             if trips.trained_score is not None:
                 last = last.copy()
                 last.ravel()[list(trips.rows)] = log.add(trips.trained_score) + np.arange(len(trips.rows))
+            if trips.train_loss is not None:
+                lost = lost.copy()
+                lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))
             if not full:
                 trained.index_copy_(0, index, out)
             for name, value in trips.reports.items():
@@ -129,7 +134,7 @@ class Rounds(Stragglers):
                 if similarity is not None:
                     sim.similarity[done] = similarity.clone()
             if next_:
-                trained_at[number + 1] = last
+                trained_at[number + 1], loss_at[number + 1] = last, lost
                 numbers.append(number + 1)
             sim.progress(seeds * done, partial(sim.accuracy, last))
 
@@ -141,7 +146,17 @@ class Rounds(Stragglers):
         for s in range(seeds):
             sim.points.append(
                 [
-                    Point(n * each, n, clock[s][n], received_at[n][s], trained_at[n][s], sent.upload, sent.download, busiest=sent.busiest)
+                    Point(
+                        n * each,
+                        n,
+                        clock[s][n],
+                        received_at[n][s],
+                        trained_at[n][s],
+                        sent.upload,
+                        sent.download,
+                        busiest=sent.busiest,
+                        loss=None if lost is None else loss_at[n][s],
+                    )
                     for n, sent in zip(numbers, moved[s], strict=True)
                 ]
             )

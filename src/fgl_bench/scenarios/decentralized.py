@@ -13,7 +13,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting
 from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
-from fgl_bench.errors import UserError
+from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.scenarios.base import Moved, Rounds
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.seeding import generator
@@ -35,6 +35,7 @@ class Decentralized(Rounds):
     """
 
     name: ClassVar[str] = "decentralized"
+    ranges: ClassVar[dict[str, Range]] = {"degree": at_least(1), "edge_chance": SHARE, "link_failure": SHARE}
 
     topology: Literal[
         "auto", "isolated", "ring", "directed_ring", "complete", "random_k_in", "random_k_out", "random_matching", "hypercube",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fgl_bench.errors import UserError
+from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.seeding import derive_seed, generator
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class Stragglers:
         lag_draw: one lag per run, or a new one per trip.
         jitter: relative half-width of a trip's duration.
     """
+
+    ranges: ClassVar[dict[str, Range]] = {"slow_fraction": SHARE, "lag": at_least(1), "jitter": Range(0, 1, below=True)}
 
     slow_fraction: float
     lag: list[int]

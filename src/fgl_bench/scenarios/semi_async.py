@@ -70,6 +70,7 @@ class _Models:
         inbox: ``[B, P]``, the newest unread message.
         pending: ``[S, C]``, trips that have begun and are not computed.
         received_at, trained_at: ``[s][c]``, log positions of the models that each trip started from and ended with.
+        loss_at: likewise, positions of the trips' training losses; empty where there are none.
     """
 
     def __init__(self, sim: Simulation):
@@ -81,6 +82,7 @@ class _Models:
         self.pending = np.zeros((seeds, clients), dtype=bool)
         self.received_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
         self.trained_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
+        self.loss_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
         self.reports: dict[str, np.ndarray] = {}
 
     def train(self, rows: list[int]) -> None:
@@ -96,6 +98,8 @@ class _Models:
             self.trained.index_copy_(0, index, out)
         self._note(self.received_at, rows, sim.log.add(trips.received_score))
         self._note(self.trained_at, rows, sim.log.add(trips.trained_score))
+        if trips.train_loss is not None:
+            self._note(self.loss_at, rows, sim.losses.add(trips.train_loss[:, None]))
         self.pending.ravel()[rows] = False
         for name, value in trips.reports.items():
             host = value.cpu().numpy()
@@ -272,13 +276,15 @@ class _Loop:
         self.staleness = []
         trained = np.array([at[n - 1] if n else -1 for at, n in zip(self.models.trained_at[self.s], self.ended, strict=True)])
         self.last = np.maximum(trained, 0)
-        self.records.append((self.trips, self.server.version, self.time, self.begun - 1, trained, self.upload, self.download, stale))
+        loss = np.array([at[n - 1] if n and at else -1 for at, n in zip(self.models.loss_at[self.s], self.ended, strict=True)])
+        self.records.append((self.trips, self.server.version, self.time, self.begun - 1, trained, self.upload, self.download, stale, loss))
 
     def resolve(self, received_at: list[list[int]]) -> list[Point]:
         """The evaluation points, once every position is known."""
         points = []
-        for trips, version, time, begun, trained, upload, download, stale in self.records:
+        for trips, version, time, begun, trained, upload, download, stale, loss in self.records:
             received = np.array([at[n] for at, n in zip(received_at, begun, strict=True)])
             initial = np.array([at[0] for at in received_at])
-            points.append(Point(trips, version, time, received, np.where(trained < 0, initial, trained), upload, download, stale))
+            trained = np.where(trained < 0, initial, trained)
+            points.append(Point(trips, version, time, received, trained, upload, download, stale, loss=loss))
         return points

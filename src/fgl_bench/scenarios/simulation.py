@@ -27,6 +27,7 @@ class Simulation:
         eval_every: trips between evaluation points.
         progress: called with the trips done (of all seeds) and a function that reads the current pooled validation accuracy.
         log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.
+        losses: the log of training losses ``[., 1]``, likewise.
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
         similarity: trip count to ``[S, C, C]``, :meth:`Algorithm.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
@@ -49,6 +50,7 @@ class Simulation:
     stands_for: int = 1
     metrics: int = 1
     log: ScoreLog = field(default_factory=ScoreLog)
+    losses: ScoreLog = field(default_factory=ScoreLog)
     points: list[list[Point]] = field(default_factory=list)
     mixing: dict[int, Tensor] = field(default_factory=dict)
     similarity: dict[int, Tensor] = field(default_factory=dict)

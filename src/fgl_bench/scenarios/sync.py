@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.mixing import checked
+from fgl_bench.errors import Range, above
 from fgl_bench.scenarios.base import Moved, Rounds
 from fgl_bench.scenarios.simulation import Simulation
 
@@ -27,6 +28,7 @@ class Sync(Rounds):
     """
 
     name: ClassVar[str] = "sync"
+    ranges: ClassVar[dict[str, Range]] = {"deadline": above(0)}
 
     deadline: float | None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import CSR_PARTS, csr, locate, read_arrays, reading
 
@@ -19,8 +19,11 @@ FILES = {"adj_full.npz": "adj_full_id", "feats.npy": "feats_id", "class_map.json
 class GraphSAINT(Dataset):
     """Raw features, as PyG has them; the published split into roles is not used. Named like PyG's class, whose folder it shares."""
 
+    def files(self, root: Path) -> dict[str, Path]:
+        return below(root, *(f"{type(self).__name__}/raw/{file}" for file in FILES))
+
     def read(self, root: Path) -> Graph:
-        adjacency, feats, classes = locate(self.name, root, [f"{type(self).__name__}/raw/{file}" for file in FILES], self._address)
+        adjacency, feats, classes = locate(self.name, self.files(root).values(), self._address)
         parts = read_arrays(self.name, adjacency, CSR_PARTS)
         with reading(self.name, adjacency):
             links = csr(parts).tocoo()

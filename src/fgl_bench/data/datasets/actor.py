@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import locate, reading
 
@@ -25,8 +25,11 @@ def _address(file: str) -> str:
 class Actor(Dataset):
     """The graph of PyG's ``Actor``, made undirected; the ten fixed masks are not used."""
 
+    def files(self, root: Path) -> dict[str, Path]:
+        return below(root, *FILES)
+
     def read(self, root: Path) -> Graph:
-        nodes_path, edges_path = locate(self.name, root, FILES, _address)
+        nodes_path, edges_path = locate(self.name, self.files(root).values(), _address)
         with reading(self.name, nodes_path):
             lines = [line.split("\t") for line in nodes_path.read_text().splitlines()[1:]]
             ids, words, labels_text = zip(*lines, strict=True)

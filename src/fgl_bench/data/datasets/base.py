@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.canonical import canonical_edges, canonical_features, largest_component
-from fgl_bench.data.checks import METRICS, check_choice, check_graph, check_ratios
+from fgl_bench.data.checks import METRICS, MOST_FEATURES, check_choice, check_graph, check_ratios
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import data_root
+from fgl_bench.data.raw import data_root, present
 from fgl_bench.data.storage import Disk, name_of, update
 from fgl_bench.errors import UserError
 
@@ -62,6 +62,14 @@ class Dataset:
         """The checked graph, made in ``disk`` without holding its features in memory; None where the dataset has no such way."""
         return None
 
+    def files(self, root: Path) -> dict[str, Path]:
+        """The raw files that :meth:`read` reads, by name: their paths below ``root``. Generated graphs have none."""
+        return {}
+
+    def absent(self, root: Path) -> list[Path]:
+        """Those of :meth:`files` that are not there; nothing is downloaded."""
+        return [path for path in self.files(root).values() if not present(f"dataset={self.name}", path)]
+
     def source(self, root: Path) -> object:
         """What :meth:`stream`'s result depends on besides the keys: raw files, say."""
         return None
@@ -84,12 +92,18 @@ class Dataset:
         owner: np.ndarray | None = None,
     ) -> Graph:
         """A canonical graph of raw parts; classes are counted from the labels where not given."""
-        nodes = features.shape[0]
+        nodes, columns = features.shape
+        if columns > MOST_FEATURES:
+            raise UserError(f"dataset={self.name}: {columns} columns of features; at most {MOST_FEATURES} are allowed")
+        if row.dtype.kind not in "iu" or col.dtype.kind not in "iu":
+            raise UserError(f"dataset={self.name}: edges must name nodes by integers, not {row.dtype}")
         outside = row.size > 0 and (min(row.min(), col.min()) < 0 or max(row.max(), col.max()) >= nodes)
         if outside:
             raise UserError(f"dataset={self.name}: an edge names a node outside 0..{nodes - 1}")
         labels = np.asarray(labels, dtype=np.int64 if np.ndim(labels) == 1 else np.float32)
         classes = int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
+        if num_classes is None and labels.ndim == 1 and classes > nodes:
+            raise UserError(f"dataset={self.name}: a label of {classes - 1} for {nodes} nodes; there are no more classes than nodes")
         return Graph(
             name=self.name,
             features=canonical_features(features),
@@ -104,6 +118,11 @@ class Dataset:
         """``table[self.name]``, or a UserError that lists the names."""
         check_choice("dataset.name", self.name, table)
         return table[self.name]
+
+
+def below(root: Path, *names: str) -> dict[str, Path]:
+    """Every name with its path below ``root``: what :meth:`Dataset.files` gives."""
+    return {name: root / name for name in names}
 
 
 def stored(graph: Graph, cache: Path) -> Graph:

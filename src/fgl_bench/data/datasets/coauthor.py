@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.datasets.npz import read_single
 from fgl_bench.data.graph import Graph
 
@@ -22,5 +22,8 @@ def _address(file: str) -> str:
 class Coauthor(Dataset):
     """The graph of PyG's ``Coauthor``, with sparse 0/1 features (dense, Physics would take 1.2 GB)."""
 
+    def files(self, root: Path) -> dict[str, Path]:
+        return below(root, self.choose(FILES))
+
     def read(self, root: Path) -> Graph:
-        return read_single(self, root, self.choose(FILES), _address)
+        return read_single(self, root, _address)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fgl_bench.data.checks import check_choice
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import locate, read_arrays, reading
 
@@ -24,9 +24,12 @@ def _address(file: str) -> str:
 class Heterophilous(Dataset):
     """The graph of PyG's ``HeterophilousGraphDataset``; the ten fixed masks in the file are not used."""
 
-    def read(self, root: Path) -> Graph:
+    def files(self, root: Path) -> dict[str, Path]:
         check_choice("dataset.name", self.name, NAMES)
-        (path,) = locate(self.name, root, [f"{self.name}/raw/{self.name}.npz"], _address)
+        return below(root, f"{self.name}/raw/{self.name}.npz")
+
+    def read(self, root: Path) -> Graph:
+        (path,) = locate(self.name, self.files(root).values(), _address)
         arrays = read_arrays(self.name, path, ["node_features", "node_labels", "edges"])
         with reading(self.name, path):
             row, col = arrays["edges"].T

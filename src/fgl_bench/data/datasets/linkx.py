@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.checks import check_choice
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import locate, reading
 
@@ -20,9 +20,12 @@ NAMES = ("reed98", "amherst41", "johnshopkins55", "cornell5")
 class LINKX(Dataset):
     """A school's graph as PyG builds it: label = gender (-1 = not stated), every other attribute one-hot, here sparse."""
 
-    def read(self, root: Path) -> Graph:
+    def files(self, root: Path) -> dict[str, Path]:
         check_choice("dataset.name", self.name, NAMES)
-        (path,) = locate(self.name, root, [f"{self.name}/raw/data.mat"], self._address)
+        return below(root, f"{self.name}/raw/data.mat")
+
+    def read(self, root: Path) -> Graph:
+        (path,) = locate(self.name, self.files(root).values(), self._address)
         with reading(self.name, path):
             from scipy.io import loadmat
 

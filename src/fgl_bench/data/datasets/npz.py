@@ -10,7 +10,7 @@ from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import locate, read_csr_graph
 
 
-def read_single(dataset: Dataset, root: Path, file: str, address: Callable[[str], str] | None) -> Graph:
-    """The graph in ``root/file``; features stay sparse and become 0/1, as PyG makes them."""
-    (path,) = locate(dataset.name, root, [file], address)
+def read_single(dataset: Dataset, root: Path, address: Callable[[str], str] | None) -> Graph:
+    """The graph in the one file of ``dataset``; features stay sparse and become 0/1, as PyG makes them."""
+    (path,) = locate(dataset.name, dataset.files(root).values(), address)
     return dataset.graph(*read_csr_graph(dataset.name, path))

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fgl_bench.data.checks import check_graph
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.checks import check_choice, check_graph
+from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import downloaded, reading, unpack
+from fgl_bench.data.raw import downloaded, present, reading, unpack
 from fgl_bench.data.storage import Disk, blocks, release
 from fgl_bench.errors import UserError
 
@@ -72,18 +72,25 @@ class OGB(Dataset):
         check_graph(shown, f"dataset={self.name}")
         return Graph(self.name, features, edges, labels, shown.num_classes, self.metric)
 
-    def source(self, root: Path) -> list[tuple[str, int]]:
+    def source(self, root: Path) -> list[tuple[str, int, int]]:
         raw = self._raw(root)
-        return [(path.name, path.stat().st_size) for path in raw.files]
+        return [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in raw.files]
 
     def feature_bytes(self) -> int:
         return FEATURE_BYTES.get(self.name, 0)
 
+    def files(self, root: Path) -> dict[str, Path]:
+        return below(root, *(f"{self.name}/raw/{path.name}" for path in self._layout(root).files))
+
+    def _layout(self, root: Path) -> Tables | Arrays:
+        """The raw files, whether or not they are there."""
+        check_choice("dataset.name", self.name, ARCHIVES)
+        return (Arrays if self.name == "ogbn_papers100m" else Tables)(self.name, root / self.name / "raw")
+
     def _raw(self, root: Path) -> Tables | Arrays:
         """The raw files, downloaded where they are absent."""
-        archive, kind = self.choose(ARCHIVES), Arrays if self.name == "ogbn_papers100m" else Tables
-        raw = kind(self.name, root / self.name / "raw")
-        missing = [path for path in raw.files if not path.is_file()]
+        raw, archive = self._layout(root), ARCHIVES[self.name]
+        missing = [path for path in raw.files if not present(f"dataset={self.name}", path)]
         if missing:
             with downloaded(self.name, missing[0], lambda: archive) as temporary:
                 unpack(self.name, temporary, archive, lambda path: f"/raw/{path.name}", missing)

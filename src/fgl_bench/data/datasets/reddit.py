@@ -7,9 +7,9 @@ from pathlib import Path
 
 import scipy.sparse as sp
 
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import downloaded, read_arrays, reading, unpack
+from fgl_bench.data.raw import downloaded, present, read_arrays, reading, unpack
 
 FILES = ("reddit_data.npz", "reddit_graph.npz")
 
@@ -24,9 +24,12 @@ def _address() -> str:
 class Reddit(Dataset):
     """Posts, joined where one user commented on both; the published split by day is not used."""
 
+    def files(self, root: Path) -> dict[str, Path]:
+        return below(root, *(f"Reddit/raw/{file}" for file in FILES))
+
     def read(self, root: Path) -> Graph:
-        data, links = paths = [root / "Reddit" / "raw" / file for file in FILES]
-        missing = [path for path in paths if not path.is_file()]
+        data, links = paths = list(self.files(root).values())
+        missing = [path for path in paths if not present(f"dataset={self.name}", path)]
         if missing:
             with downloaded(self.name, missing[0], _address) as temporary:
                 unpack(self.name, temporary, _address(), lambda path: f"/{path.name}", missing)

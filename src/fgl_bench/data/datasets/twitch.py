@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import locate, read_csr_graph
 from fgl_bench.errors import UserError
@@ -26,12 +26,14 @@ class Twitch(Dataset):
 
     countries: list[str]
 
-    def read(self, root: Path) -> Graph:
+    def files(self, root: Path) -> dict[str, Path]:
         chosen = list(self.countries)
         if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(COUNTRIES):
             raise UserError(f"dataset.countries={chosen}: must be different ones of {', '.join(COUNTRIES)}")
-        files = [f"twitch_{country}/raw/twitch_{country}.npz" for country in chosen]
-        paths = locate(self.name, root, files, None)
+        return below(root, *(f"twitch_{country}/raw/twitch_{country}.npz" for country in chosen))
+
+    def read(self, root: Path) -> Graph:
+        paths = locate(self.name, self.files(root).values(), None)
         features, rows, cols, labels = zip(*(read_csr_graph(self.name, path) for path in paths), strict=True)
         sizes = [len(part) for part in labels]
         starts = np.cumsum([0, *sizes[:-1]])

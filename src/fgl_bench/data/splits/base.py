@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,10 +22,14 @@ class Split:
     Attributes:
         ratios: [train, val, test]; null means the dataset's.
         per_seed: what varies between repetitions, of ``partition`` and ``masks``; the other is drawn from seed 0.
-        test: who holds validation and test nodes: the ``clients`` (masks are drawn inside each), or a ``server`` with the whole
-            graph, the clients dividing the training nodes (masks are drawn over all nodes).
+        test: who holds validation and test nodes: the ``clients`` (masks are drawn inside each, or once for all where clients
+            share nodes), or a ``server`` with the whole graph, the clients dividing the training nodes (masks are drawn over all
+            nodes).
         inductive: clients train on their training nodes and the edges among them alone, and are scored on all that they hold.
+        overlaps: whether a node may have several clients.
     """
+
+    overlaps: ClassVar[bool] = False
 
     ratios: list[float] | None
     per_seed: list[str]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fgl_bench.data.checks import check_between, check_choice
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, at_least
 from fgl_bench.seeding import generator
 
 
@@ -26,6 +27,8 @@ class Dirichlet(Split):
         shares: of each class among the clients (``per_class``), or of the classes in each client, by which every class is then
             shared out (``per_client``, the code of FedAAS: sizes vary less).
     """
+
+    ranges: ClassVar[dict[str, Range]] = {"alpha": at_least(1e-3), "min_nodes": at_least(1)}
 
     alpha: float
     min_nodes: int

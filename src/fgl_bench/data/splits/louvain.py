@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +14,7 @@ from fgl_bench.data.canonical import adjacency
 from fgl_bench.data.checks import check_between, check_choice
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split, as_parts, members
-from fgl_bench.errors import UserError
+from fgl_bench.errors import Range, UserError, at_least
 from fgl_bench.seeding import derive_seed
 
 SLOW_ABOVE = 50_000
@@ -97,6 +98,8 @@ class Louvain(Split):
             never ends once ``fair <= delta``.
         backend: ``python_louvain`` or ``igraph``.
     """
+
+    ranges: ClassVar[dict[str, Range]] = {"resolution": at_least(1e-9), "delta": at_least(0)}
 
     resolution: float
     delta: int

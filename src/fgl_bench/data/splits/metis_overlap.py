@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from fgl_bench.data.checks import check_between, check_num_clients
+from fgl_bench.data.checks import check_between, check_choice, check_num_clients
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split, fill_empty, members
 from fgl_bench.data.splits.metis import metis_parts
-from fgl_bench.errors import UserError
+from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.seeding import generator
 
 
@@ -21,10 +22,20 @@ class MetisOverlap(Split):
     Attributes:
         samples_per_part: clients of every part; FedSSA has 5 (2, 6 and 10 parts for 10, 30 and 50 clients).
         fraction: share of the part's nodes in each sample.
+        masks: ``global``: drawn once for all clients, because they share nodes. Drawn inside each client, a third of the test nodes
+            would be training nodes of another client. There is no other choice; the key tells results from those made so.
     """
+
+    overlaps: ClassVar[bool] = True
+    ranges: ClassVar[dict[str, Range]] = {"samples_per_part": at_least(1), "fraction": SHARE}
 
     samples_per_part: int
     fraction: float
+    masks: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("split.masks", self.masks, ("global",))
 
     def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
         num_clients = check_num_clients(num_clients, graph.num_nodes)

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from fgl_bench.data.graph import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.cells import find, read_cells
+from fgl_bench.reporting.cells import find, read_cells, warn
 from fgl_bench.reporting.figures import Curve
 from fgl_bench.reporting.pictures import curve, matrices, unpacked
 from fgl_bench.reporting.plan import Cell, Composer, Paper, plan
@@ -90,8 +90,16 @@ class Sources:
         for cell in self.planned(keys):
             place, run = (cell.table, cell.row.key, cell.column.key), self.run_of(cell)
             if run is not None or place in cells:
-                found[place] = cells[place].get(name) if run is None else of_run(run)
+                found[place] = cells[place].get(name) if run is None else self._readable(name, of_run, run)
         return found
+
+    @staticmethod
+    def _readable(name: str, of_run: Callable[[Path], object], run: Path) -> object:
+        try:
+            return of_run(run)
+        except Exception as error:  # a damaged file may raise anything
+            warn(run, f"its {name} only: {type(error).__name__}: {error}")
+            return None
 
     def federations(self, experiment: str, datasets: Sequence[str], *overrides: str) -> Iterator[tuple[str, Federation]]:
         """The first seed's federation of every dataset that is at hand; the others are named on the way."""

@@ -19,6 +19,7 @@ BACKBONES = {"gcn": "GCN", "gamlp": "GAMLP", "sign": "SIGN", "s2gc": "S²GC", "s
 WIDE = {name: ("model.hidden=256",) for name in ("gcn", "gamlp", "sign", "gbp", "graphsage")} | {"sgc": (), "s2gc": ()}
 NARROW = dict.fromkeys(BACKBONES, ())
 MODELS = {"fedgl": "FedGL", "fedsage_plus": "FedSage+"}
+ON = {"fedgl": ("gcn", ()), "fedsage_plus": ("graphsage", ("model=graphsage",))}  # the models' own backbones
 STRATEGIES = {"fedavg": "FedAvg", "moon": "MOON", "feddc": "FedDC", "fedgta": "FedGTA"}
 ABLATIONS = {
     "without_moments": ("w/o Mom.", ("algorithm.moments=none",)),
@@ -57,8 +58,8 @@ def _transductive(width: dict[str, tuple[str, ...]]) -> tuple[Row, ...]:
             apart = (*model, "algorithm.graph=disjoint")
             rows.append(Row("gcn_disjoint", "GCN, Global without the edges between clients", "global", apart))
         rows += _optimizers(backbone, True, width)
-    for name, model in (("fedgl", "gcn"), ("fedsage_plus", "graphsage")):
-        rows.append(Row(name, MODELS[name], name, width[model], name, {"variant": "with_fedavg"}))
+    for name, (backbone, model) in ON.items():
+        rows.append(Row(name, MODELS[name], name, (*model, *width[backbone]), name, {"variant": "with_fedavg"}))
     return tuple(rows)
 
 
@@ -69,11 +70,11 @@ def _combined(published: bool, width: dict[str, tuple[str, ...]]) -> tuple[Row, 
             f"{model}_with_{name}",
             f"{MODELS[model]} with {title}",
             model,
-            (f"algorithm@algorithm.strategy={name}", *width[backbone]),
+            (f"algorithm@algorithm.strategy={name}", *chosen, *width[backbone]),
             model if published else None,
             {"variant": f"with_{name}"},
         )
-        for model, backbone in (("fedgl", "gcn"), ("fedsage_plus", "graphsage"))
+        for model, (backbone, chosen) in ON.items()
         for name, title in STRATEGIES.items()
     )
 

@@ -12,12 +12,12 @@ def _fed_pub(column: Column) -> tuple[str, ...]:
     return ("weight_decay=1e-6", f"algorithm.tau={5 if overlapping else 3}")
 
 
-GCN = ("model=gcn_linear",)
-LOCAL = Row("local", "Local, UniFilter", "local", ("model=unifilter",), "local")
-FEDAVG = Row("fedavg", "FedAvg, UniFilter", "fedavg", ("model=unifilter",), "fedavg")
-FEDSSA = Row("fedssa", "FedSSA", "fedssa", (), "fedssa")
+GCN, UNIFILTER = ("model=gcn_linear",), ("model=unifilter",)
+LOCAL = Row("local", "Local, UniFilter", "local", UNIFILTER, "local")
+FEDAVG = Row("fedavg", "FedAvg, UniFilter", "fedavg", UNIFILTER, "fedavg")
+FEDSSA = Row("fedssa", "FedSSA", "fedssa", UNIFILTER, "fedssa")
 # As printed, without weights in eq. 41, the autoencoder takes the shared trunk for itself; see docs/reproduction.md.
-LIGHT = ("algorithm.elbo_weight=0.01", "algorithm.semantic_weight=0.01")
+LIGHT = (*UNIFILTER, "algorithm.elbo_weight=0.01", "algorithm.semantic_weight=0.01")
 FEDSSA_LIGHT = Row("fedssa_light", "FedSSA, ELBO and SEM at 0.01", "fedssa", LIGHT, "fedssa")
 MAJORITY = Row("majority", "Majority class", "majority", GCN)
 # The paper's own rows mix backbones; its baselines' printed values look inherited from runs on a GCN.
@@ -41,7 +41,8 @@ SWITCHES = {
     "without_both": ("neither component", ("algorithm.semantic=false", "algorithm.structural=false")),
 }
 ABLATED = tuple(
-    Row(f"fedssa_{key}", f"FedSSA, {title}", "fedssa", off, "fedssa", {"variant": key}) for key, (title, off) in SWITCHES.items()
+    Row(f"fedssa_{key}", f"FedSSA, {title}", "fedssa", (*UNIFILTER, *off), "fedssa", {"variant": key})
+    for key, (title, off) in SWITCHES.items()
 )
 
 # The four hyper-parameters of figures 5, 10 and 11; their values are not printed. A value of FedSSA's own is no row of its own.
@@ -58,7 +59,7 @@ def swept(key: str, value: str) -> Row:
     """FedSSA with another value of one hyper-parameter."""
     if value == CHOSEN[key]:
         return FEDSSA
-    return Row(f"fedssa_{key}_{value}", f"FedSSA, {SWEPT[key][0]}: {value}", "fedssa", (f"algorithm.{key}={value}",))
+    return Row(f"fedssa_{key}_{value}", f"FedSSA, {SWEPT[key][0]}: {value}", "fedssa", (*UNIFILTER, f"algorithm.{key}={value}"))
 
 
 SENSITIVITY = tuple(dict.fromkeys(swept(key, value) for key, (_, values) in SWEPT.items() for value in values))

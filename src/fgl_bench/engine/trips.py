@@ -1,0 +1,88 @@
+"""What client trips and their local steps hold, as the hooks of a method see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.losses import client_losses, node_losses
+from fgl_bench.models.base import Backbone, Output
+
+Score = Callable[[Tensor, Batch], Tensor]
+
+
+@dataclass
+class LocalStep:
+    """One local gradient step of k replicas, as the hooks of a method see it.
+
+    Attributes:
+        rows: replica numbers (seed * C + client).
+        batch: their graphs, as observed in training.
+        epoch: number of the gradient step in this trip, from 0: of the local epoch, unless epochs are gone through in mini-batches.
+        parameters: the current parameters ``[k, *shape]`` that gradients are taken for.
+        theta, received: ``[k, P]``, the current and the received models, without gradient.
+        output: the training-mode forward pass.
+        first: its part before any dropout, ``model.first(parameters, batch)``, for a method that needs another pass.
+        losses: ``[T]`` cross-entropy of the training nodes in ``output``, set by :meth:`Algorithm.local_loss` where that needs it.
+    """
+
+    rows: tuple[int, ...]
+    batch: Batch
+    layout: ParameterLayout
+    epoch: int
+    parameters: dict[str, Tensor]
+    theta: Tensor
+    received: Tensor
+    output: Output
+    first: Tensor
+    losses: Tensor | None = None
+
+    @torch.no_grad()
+    def train_loss(self) -> Tensor:
+        """Mean cross-entropy of every replica's training nodes in ``output``, ``[k]`` float64, without what a method adds to it."""
+        if self.losses is None:
+            train = self.batch.training_nodes
+            self.losses = node_losses(self.output.logits.flatten(0, 1).index_select(0, train.index), train.labels)
+        return client_losses(self.losses, self.batch)
+
+
+@dataclass
+class Trips:
+    """k finished client trips.
+
+    Attributes:
+        rows: replica numbers (seed * C + client).
+        batch: their graphs, as observed in training; None where chunks have been put together.
+        received, trained: ``[k, P]`` models before and after the local epochs.
+        received_score, trained_score: ``[k, 2]`` summed validation and test scores, where they were asked for.
+        reports: what the clients upload besides the model, by name, ``[k, ...]``.
+        steps: gradient steps that each client took, ``[k, 1]`` where they differ.
+        train_loss: ``[k]``, mean cross-entropy of every client's training nodes in the trip's last local epoch, before each step and
+            in training mode (with dropout); where it was asked for and clients train.
+    """
+
+    rows: tuple[int, ...]
+    batch: Batch | None
+    model: Backbone
+    layout: ParameterLayout
+    received: Tensor
+    trained: Tensor
+    received_score: Tensor | None = None
+    trained_score: Tensor | None = None
+    reports: dict[str, Tensor] = field(default_factory=dict)
+    steps: int | Tensor = 1
+    train_loss: Tensor | None = None
+
+    @cached_property
+    def output(self) -> Output:
+        """The trained models' forward pass in evaluation mode on the observed graphs."""
+        with torch.no_grad():
+            parameters = self.layout.views(self.trained)
+            return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)

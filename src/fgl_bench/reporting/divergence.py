@@ -1,0 +1,67 @@
+"""How a run that has diverged is spoken of: on the console, in tables and in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fgl_bench.evaluation.summary import MODELS
+
+MARK = "†"
+
+
+def diverged_seeds(summary: Mapping) -> dict[str, dict[str, int]]:
+    """By seed, of a summary's or a cell's ``diverged``: the number of clients and the first round over models and losses."""
+    found: dict[str, dict[str, int]] = {}
+    for by_seed in (summary.get("diverged") or {}).values():
+        for seed, one in by_seed.items():
+            known = found.get(seed, one)
+            found[seed] = {"clients": max(known["clients"], one["clients"]), "round": min(known["round"], one["round"])}
+    return found
+
+
+def scored_seeds(scores: Mapping) -> int:
+    """How many seeds have a score."""
+    return sum(value is not None for value in scores["per_seed"])
+
+
+def shares(summary: Mapping) -> str:
+    """``diverged: 1 of 5 seeds (seed 0: 3 of 20 clients, first in round 12)``; empty where no seed has."""
+    seeds = diverged_seeds(summary)
+    if not seeds:
+        return ""
+    clients = [
+        f"seed {seed}: {one['clients']} of {summary['num_clients']} clients, first in round {one['round']}" for seed, one in seeds.items()
+    ]
+    more = f"; and {len(clients) - 3} more" if len(clients) > 3 else ""
+    return f"diverged: {len(seeds)} of {len(summary['seeds'])} seeds ({'; '.join(clients[:3])}{more})"
+
+
+def without_score(summary: Mapping) -> str:
+    """Which means are over fewer seeds; empty where none is."""
+    seeds = len(summary["seeds"])
+    fewer = {model: scored_seeds(summary["test"][model]) for model in MODELS if scored_seeds(summary["test"][model]) < seeds}
+    return "; ".join(f"the {model} models' mean is over the {count} of {seeds} seeds that have a score" for model, count in fewer.items())
+
+
+def warning(summary: Mapping) -> str | None:
+    """One line for a run of which some seed has diverged."""
+    seeds = diverged_seeds(summary)
+    if not seeds:
+        return None
+    seed, one = next(iter(seeds.items()))
+    others = f" and clients of {len(seeds) - 1} other seed(s)" if len(seeds) > 1 else ""
+    return (
+        f"warning: {one['clients']} of {summary['num_clients']} clients of seed {seed}{others} diverged (first in round {one['round']}): "
+        f"their scores from there on are undefined; try a lower lr (now {summary['config']['lr']:g}) or fewer local_epochs"
+    )
+
+
+def footnote(cells: Sequence[tuple[str, Mapping]]) -> list[str]:
+    """The line below a table that says which of its cells, by name, have diverged; none where none has."""
+    some = [f"{name} ({len(diverged_seeds(cell))} of {len(cell['seeds'])} seeds)" for name, cell in cells if diverged_seeds(cell)]
+    if not some:
+        return []
+    return [
+        f"{MARK} diverged, models or losses of some clients are not finite: {', '.join(some)}. (n/m): only n of m seeds have a score, the "
+        "mean is theirs and competes with no other."
+    ]

@@ -1,0 +1,173 @@
+"""What a stored summary must look like, checked once so that whatever reads one can rely on it."""
+
+from __future__ import annotations
+
+import csv
+import math
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a single value may be."""
+
+    name: str
+    holds: Callable[[object], bool]
+
+
+@dataclass(frozen=True)
+class Each:
+    """A mapping from any names to values of one shape."""
+
+    shape: object
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """None, or of a shape."""
+
+    shape: object
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+NUMBER = Kind("a finite number", _is_number)
+COUNT = Kind("a whole number from 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+INTEGER = Kind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+MAPPING = Kind("a mapping", lambda value: isinstance(value, Mapping))
+SCORE = Maybe(NUMBER)
+
+# A key that ends with ? may be absent: results outlive the version that added it.
+SPREAD = {"mean": SCORE, "ci95": SCORE, "std?": SCORE}
+SCORES = {
+    **SPREAD,
+    "per_seed": [SCORE],
+    "selected_trips?": [SCORE],
+    "val?": SPREAD,
+    "last?": SPREAD,
+    "macro?": SPREAD,
+    "worst_client?": SPREAD,
+    "per_client?": [[SCORE]],
+    "fairness?": {name: SCORE for name in ("worst", "tenth", "median", "best", "std")},
+}
+OTHER = {**SPREAD, "per_seed": [SCORE], "last?": SPREAD}
+REACHED = {**SPREAD, "reached": COUNT, "censored_mean": NUMBER, "per_seed": [SCORE]}
+
+
+def _both(scores: object) -> dict:
+    return {"received": scores, "trained": scores}
+
+
+SUMMARY = {
+    "config_hash": TEXT,
+    "config?": MAPPING,
+    "seeds": [INTEGER],
+    "test": _both(SCORES),
+    "metrics?": Each(_both(OTHER)),
+    "client_trips": {"total": NUMBER, "to_target": Each(_both(REACHED))},
+    "bytes": {"upload": NUMBER, "download": NUMBER, "busiest?": NUMBER},
+    "costs?": Each(SPREAD),
+    "virtual_time": NUMBER,
+    "seconds": {"total": NUMBER, "train?": NUMBER, "prepare?": NUMBER},
+    "device": TEXT,
+    "versions": Each(TEXT),
+    "code?": Maybe({"commit": TEXT, "dirty?": FLAG}),
+    "finished": TEXT,
+    "unscored_clients?": Each([COUNT]),
+    "diverged?": Maybe(Each(Each({"clients": COUNT, "round": COUNT, "trip": COUNT, "per_client?": [COUNT]}))),
+}
+# What the table at the end of a run shows besides.
+RUN = {
+    "test": _both({"last": SPREAD, "worst_client": SPREAD}),
+    "seconds": {"prepare": NUMBER, "train": NUMBER},
+    "num_clients": COUNT,
+    **dict.fromkeys(("algorithm", "dataset", "split", "model", "scenario", "metric"), TEXT),
+}
+# What a cell keeps for pages and figures.
+PICTURES = {
+    "curve": Each([NUMBER]),
+    "records": [Each([NUMBER])],
+    "matrices": Each(Each({"clients": COUNT, "max": NUMBER, "data": TEXT})),
+    "label_counts": [[COUNT]],
+}
+
+
+def flaw(value: object, shape: object, place: str = "") -> str | None:
+    """What is wrong with ``value``, in words; None where it has the shape: a dictionary of shapes, a list of one, or one of the above."""
+    at = place or "it"
+    if isinstance(shape, Maybe):
+        return None if value is None else flaw(value, shape.shape, place)
+    if isinstance(shape, Kind):
+        return None if shape.holds(value) else f"{at} is {_shown(value)}, not {shape.name}"
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{at} is {_shown(value)}, not a list"
+        return _first(flaw(item, shape[0], f"{place}[{number}]") for number, item in enumerate(value))
+    if not isinstance(value, Mapping):
+        return f"{at} is {_shown(value)}, not a mapping"
+    if isinstance(shape, Each):
+        return _first(flaw(item, shape.shape, _below(place, name)) for name, item in value.items())
+    absent = [_below(place, name) for name in shape if not name.endswith("?") and name not in value]
+    if absent:
+        return f"{absent[0]} is missing"
+    names = {name: name.removesuffix("?") for name in shape}
+    return _first(flaw(value[name], shape[key], _below(place, name)) for key, name in names.items() if name in value)
+
+
+def _first(flaws: object) -> str | None:
+    return next((text for text in flaws if text is not None), None)
+
+
+def _below(place: str, name: object) -> str:
+    return f"{place}.{name}" if place else str(name)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def summary_flaw(summary: Mapping) -> str | None:
+    """What is wrong with a summary or a cell; None where nothing is."""
+    wrong = flaw(summary, SUMMARY)
+    if wrong is not None:
+        return wrong
+    seeds = len(summary["seeds"])
+    if not seeds:
+        return "seeds is empty"
+    parts = {"test": summary["test"], **{f"metrics.{name}": scores for name, scores in summary.get("metrics", {}).items()}}
+    for name, of_trips in summary["client_trips"]["to_target"].items():
+        parts[f"client_trips.to_target.{name}"] = of_trips
+    for place, by_model in parts.items():
+        for model, scores in by_model.items():
+            if "per_seed" in scores and len(scores["per_seed"]) != seeds:
+                return f"{place}.{model}.per_seed has {len(scores['per_seed'])} values for {seeds} seed(s)"
+    return None
+
+
+def history_flaw(path: Path, seeds: Sequence[int]) -> str | None:
+    """What is wrong with a ``history.csv``: every seed has rows, as long as the header, that number their trips."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = list(csv.reader(file)) or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        return f"{path.name} cannot be read ({error})"
+    if not {"seed", "trip"} <= set(header):
+        return f"{path.name} has no column {'trip' if 'seed' in header else 'seed'}"
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(header):
+            return f"line {number} of {path.name} has {len(row)} values for {len(header)} columns"
+    absent = {str(seed) for seed in seeds} - {row[header.index("seed")] for row in rows}
+    return f"{path.name} has no row of seed {min(absent)}" if absent else None
+
+
+def archive_flaw(path: Path) -> str | None:
+    """What is wrong with an archive of arrays that may be absent."""
+    return f"{path.name} is no archive of arrays" if path.exists() and not zipfile.is_zipfile(path) else None

@@ -1,0 +1,233 @@
+"""Sums of raw files: known ones, changed ones, and those of a user's own graph."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fgl_bench.data import sums
+from fgl_bench.data.sums import MEMORY, fingerprint, known_sums
+from fgl_bench.errors import UserError
+from tests.data.graphs import CONF, DATA, configured
+from tests.data.test_custom_dataset import save_npz
+from tests.data.test_pickles import write_planetoid
+
+GIT = "311f9de4a8d39c20d653e8d44673edaa20a88554"  # printf 'graph' | git hash-object --stdin
+NAMES = sorted(path.stem for path in (CONF / "dataset").glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_before(monkeypatch):
+    monkeypatch.setattr(sums, "_warned", set())
+
+
+def dataset(name, **changes):
+    return configured("dataset", name, **changes)
+
+
+def flip(path, position=0):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "custom"])
+def test_the_files_at_hand_are_known(name, capsys):
+    found = fingerprint(dataset(name), str(DATA), None)
+    if found is None:
+        pytest.skip("a file is not at hand")
+    assert found == {} and capsys.readouterr().err == ""
+
+
+def test_every_known_file_is_one_that_a_dataset_reads():
+    read = {file for name in NAMES if name != "custom" for file in dataset(name).files(Path("data"))}
+    assert set(known_sums()) <= read
+    assert all(re.fullmatch("[0-9a-f]{64}|[0-9a-f]{40}", known) for several in known_sums().values() for known in several)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "custom" and not name.startswith("csbm")])
+def test_every_dataset_names_the_files_that_it_asks_for(name, tmp_path):
+    files = dataset(name).files(tmp_path)
+    assert files and all(path == tmp_path / file for file, path in files.items())
+    assert dataset(name).absent(tmp_path) == list(files.values()) and fingerprint(dataset(name), str(tmp_path), None) is None
+    for path in files.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    assert dataset(name).absent(tmp_path) == []
+    with pytest.raises(UserError, match=f"dataset={name}: .*is corrupt or truncated") as caught:
+        dataset(name).load(str(tmp_path))  # nothing is downloaded: there is no network in tests
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("csbm")])
+def test_generated_graphs_read_no_files(name):
+    assert fingerprint(dataset(name), "nowhere", None) == {}
+
+
+def test_flipped_bits_are_part_of_the_fingerprint_and_warned_of_once(tmp_path, capsys):
+    source = Path(DATA) / "Cora" / "raw"
+    if not source.is_dir():
+        pytest.skip("Cora is not at hand")
+    shutil.copytree(source, tmp_path / "Cora" / "raw")
+    assert fingerprint(dataset("cora"), str(tmp_path), None) == {}
+    path = tmp_path / "Cora" / "raw" / "ind.cora.ally"
+    before = sha256(path)
+    flip(path, 2000)
+    found = fingerprint(dataset("cora"), str(tmp_path), None)
+    assert found == {"Cora/raw/ind.cora.ally": sha256(path)}
+    said = capsys.readouterr().err
+    assert said.startswith(f"warning: {path} ") and said.count("\n") == 1
+    assert before[:12] in said and sha256(path)[:12] in said
+    assert fingerprint(dataset("cora"), str(tmp_path), None) == found and capsys.readouterr().err == ""
+    flip(path, 2000)
+    assert fingerprint(dataset("cora"), str(tmp_path), None) == {}
+
+
+def test_another_graph_in_the_place_of_a_known_one(tmp_path, capsys):
+    found = fingerprint(dataset("cora"), write_planetoid(tmp_path), None)
+    assert len(found) == 8 == capsys.readouterr().err.count("warning: ")
+    (tmp_path / "Cora" / "raw" / "ind.cora.x").unlink()
+    assert fingerprint(dataset("cora"), str(tmp_path), None) is None
+
+
+def test_a_file_may_have_several_sums_one_of_them_gits(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sums, "known_sums", lambda: {"Photo/raw/amazon_electronics_photo.npz": ["0" * 64, GIT]})
+    path = tmp_path / "Photo" / "raw" / "amazon_electronics_photo.npz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"graph")
+    assert fingerprint(dataset("photo"), str(tmp_path), None) == {}
+    path.write_bytes(b"graph2")
+    assert fingerprint(dataset("photo"), str(tmp_path), None) == {"Photo/raw/amazon_electronics_photo.npz": sha256(path)}
+    said = capsys.readouterr().err
+    assert "0" * 12 in said and f"git {GIT[:12]}" in said and sha256(path)[:12] in said
+
+
+
+
+def test_a_file_without_a_known_sum_is_summed_up_in_silence(tmp_path, capsys):
+    folder = tmp_path / "Reddit" / "raw"
+    folder.mkdir(parents=True)
+    for name in ("reddit_data.npz", "reddit_graph.npz"):
+        (folder / name).write_bytes(name.encode())
+    found = fingerprint(dataset("reddit"), str(tmp_path), None)
+    assert found == {f"Reddit/raw/{path.name}": sha256(path) for path in folder.iterdir()} and capsys.readouterr().err == ""
+
+
+def test_an_overwritten_graph_of_ones_own_has_another_fingerprint(tmp_path, monkeypatch, capsys):
+    path = save_npz(tmp_path)
+    first = fingerprint(dataset("custom", path=path), None, tmp_path)
+    assert first == {path: sha256(Path(path))}
+    status = os.stat(path)
+    save_npz(tmp_path, y=np.array([1, 0, -1, 1]))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert os.stat(path).st_size == status.st_size
+    assert fingerprint(dataset("custom", path=path), None, tmp_path) != first
+    monkeypatch.chdir(tmp_path)
+    assert list(fingerprint(dataset("custom", path="graph.npz"), None, tmp_path)) == ["graph.npz"]
+    assert capsys.readouterr().err == "" and fingerprint(dataset("custom", path="no.npz"), None, None) is None
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Files that are really read; every file of more than ten bytes is a large one."""
+    monkeypatch.setattr(sums, "LARGE", 10)
+    read, digest = [], hashlib.file_digest
+    monkeypatch.setattr(sums.hashlib, "file_digest", lambda file, kind: read.append(file.name) or digest(file, kind))
+    return read
+
+
+def test_the_sum_of_a_large_file_is_remembered(tmp_path, counted, capsys):
+    path, cache = save_npz(tmp_path), tmp_path / "new" / "cache"
+    own = dataset("custom", path=path)
+    found = fingerprint(own, None, cache)
+    assert fingerprint(own, None, cache) == found == {path: sha256(Path(path))} and len(counted) == 1
+    assert [file.name for file in cache.iterdir()] == [MEMORY] and "computed once" in capsys.readouterr().err
+    flip(Path(path), 200)
+    os.utime(path, ns=(1, 1))
+    assert fingerprint(own, None, cache) == {path: sha256(Path(path))} != found and len(counted) == 2
+    assert fingerprint(own, None, None) != found and len(counted) == 3, "without a cache it is read every time"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"PATH": 3}', '{"PATH": [1, 2, "abc"]}', '{"PATH": [0, 0]}', "\x00"])
+def test_a_damaged_memory_is_made_anew(content, tmp_path, counted):
+    path = save_npz(tmp_path)
+    (tmp_path / MEMORY).write_text(content.replace("PATH", path))
+    for _ in range(2):
+        assert fingerprint(dataset("custom", path=path), None, tmp_path) == {path: sha256(Path(path))}
+    assert len(counted) == 1 and path in json.loads((tmp_path / MEMORY).read_text())
+
+
+def test_a_memory_that_cannot_be_written_is_no_failure(tmp_path, counted):
+    path = save_npz(tmp_path)
+    (tmp_path / "file").write_text("")
+    for _ in range(2):
+        assert fingerprint(dataset("custom", path=path), None, tmp_path / "file") == {path: sha256(Path(path))}
+    assert len(counted) == 2
+
+
+# ---- what is no file
+
+
+def obstacle(kind, path):
+    path.parent.mkdir(parents=True)
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path.name)
+    return path
+
+
+PLACES = {
+    "photo": "Photo/raw/amazon_electronics_photo.npz",
+    "ogbn_arxiv": "ogbn_arxiv/raw/edge.csv.gz",
+    "reddit": "Reddit/raw/reddit_data.npz",
+    "twitch": "twitch_de/raw/twitch_de.npz",
+}
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop"])
+@pytest.mark.parametrize(("name", "file"), PLACES.items())
+def test_what_is_no_file_is_said_in_one_line(kind, name, file, tmp_path):
+    path = obstacle(kind, tmp_path / file)
+    for ask in (lambda: dataset(name).load(str(tmp_path)), lambda: fingerprint(dataset(name), str(tmp_path), None)):
+        with pytest.raises(UserError, match=f"dataset={name}: {path} (is a folder|is no regular file|cannot be read)") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("folder", ["x" * 5000, "a\0b", "~nobody_of_this_name/data"])
+def test_a_data_root_that_cannot_be_is_one_line(folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        dataset("twitch").load(folder)
+    assert "\n" not in str(caught.value) and "\0" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_file_that_may_not_be_read_is_one_line(tmp_path, monkeypatch):
+    path = Path(save_npz(tmp_path))
+    path.chmod(0)
+    real = Path.open
+
+    def refused(self, *given, **more):  # also where tests run as root
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(self, *given, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    for ask in (lambda: dataset("custom", path=str(path)).load(None), lambda: fingerprint(dataset("custom", path=str(path)), None, None)):
+        with pytest.raises(UserError, match="graph.npz.*Permission denied") as caught:
+            ask()
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,143 @@
+"""``ls``, ``show``, ``cp``, ``check`` and ``tune``; addresses with passwords; the surroundings of a run."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from tests.hostile.bed import Answer, Case, Pool, T, accepted, failures, refused
+
+COMMANDS = {
+    "ls nonsense": "no such group",
+    "ls ../..": "no such group",
+    "ls ''": "no such group",
+    "ls algorithm/fedavg": "no such group",
+    "ls --foo": "no such group",
+    "show": "show what",
+    "show nonsense": "no such choice",
+    "show ../../pyproject": "no such choice",
+    "show /etc/passwd": "no such choice",
+    "show algorithm/../dataset/cora": "no such choice",
+    "show algorithm/": "no such choice",
+    "show ''": "no such choice",
+    "show =": "no such choice",
+    "show none": "several groups|no such choice",
+    "cp": "cp takes",
+    "cp algorithm/fedavg": "cp takes",
+    "cp a b c": "cp takes",
+    "cp nonsense here": "no such choice",
+    "cp algorithm/fedavg /proc/x": "cannot be written",
+    "cp algorithm/fedavg file/below": "cannot be written",
+    "cp algorithm/fedavg there.yaml": "there already",
+    "cp algorithm/fedavg ~no_such_user/x": "no_such_user",
+    f"cp algorithm/fedavg {'x' * 300}.yaml": "cannot be written",
+    "check": "check what",
+    "check lr=1": "check what",
+    "check nowhere.py": "nowhere.py",
+    "check nonsense": "nonsense",
+    "tune nonsense": "no such space",
+    "tune file": "file",
+    "tune broken.yaml": "broken.yaml",
+    "tune list.yaml": "list.yaml",
+    "tune range.yaml": "low=2 and high=1",
+    "tune nan.yaml": "lr|low",
+    "tune words.yaml": "lr",
+    "tune fedgta trials=nan": "trials",
+    "tune fedgta trials=inf": "trials",
+    "tune fedgta trials=0": "trials",
+    "tune fedgta trials=-1": "trials",
+    "tune fedgta trials=1.5": "trials",
+    "tune fedgta trials=abc": "trials|abc",
+    "tune fedgta trials=": "trials|float",
+    "tune fedgta trials=null": "trials",
+    "tune fedgta seconds=nan": "seconds",
+    "tune fedgta seconds=abc": "seconds|abc",
+    "tune fedgta sampler_seed=nan": "sampler_seed",
+    "tune fedgta sampler_seed=inf": "sampler_seed",
+    "tune fedgta model_of=nonsense": "model_of",
+    "tune fedgta foo=1": "foo",
+    "tune fedgta dataset=nope": "nope",
+}
+FILES = {
+    "file": "a: [",
+    "there.yaml": "",
+    "broken.yaml": "lr: {low: [",
+    "list.yaml": "- lr\n",
+    "range.yaml": "lr: {low: 2, high: 1, kind: real}\n",
+    "nan.yaml": "lr: {low: .nan, high: 1, kind: real}\n",
+    "words.yaml": "lr: {low: a, high: b, kind: real}\n",
+}
+PRINTED = {
+    "ls": "lists the groups",
+    "ls algorithm/": "a slash at the end of a group",
+    "show fedprox": "the group is told by the choice",
+    "show algorithm=fedprox": "as on the command line of a run",
+    "show algorithm/fedprox.yaml": "as the file is called",
+}
+
+
+def test_commands(pool: Pool) -> None:
+    assert not failures(pool, [*refused(COMMANDS, before="", files=FILES), *accepted(PRINTED, before="", sane=False)])
+
+
+def test_passwords_of_a_tracker_are_masked(pool: Pool) -> None:
+    def masked(answer: Answer) -> None:
+        assert "s3cr3t" not in answer.stdout + answer.stderr + str(answer.summaries), "the password is printed"
+
+    addresses = [
+        "mysql://user:s3cr3t@host/db", "http://user:s3cr3t@localhost:1/x", "postgresql://u:s3cr3t@h:1/d?sslmode=a", "mysql://u:a@s3cr3t@h",
+        "http://localhost:1/?password=s3cr3t", "http://localhost:1/?token=s3cr3t&x=1", "mysql://u:a/s3cr3t@h/d", "nonsense://u:s3cr3t@h",
+    ]  # fmt: skip
+    why = "a tracker that cannot be reached costs a warning, never a run"
+    cases = [
+        Case((*T.split(), "tracker=mlflow", f'tracker.uri="{address}"', "lr=nan"), "lr", check=masked) for address in addresses
+    ] + [Case((*T.split(), "tracker=mlflow", f'tracker.uri="{address}"'), None, why, check=masked) for address in addresses[-1:]]  # fmt: skip
+    assert not failures(pool, cases)
+
+
+NO_PLACE: dict[str, tuple[str, dict[str, str | None]]] = {
+    "results_dir=/proc/none": ("results_dir=/proc/none", {}),
+    "results_dir=/dev/null": ("results_dir=/dev/null", {}),
+    "results_dir=/dev/null/x": ("results_dir", {}),
+    "results_dir=file": ("results_dir=file", {}),
+    "results_dir=file/x": ("results_dir=file/x", {}),
+    "results_dir=": ("results_dir", {}),
+    "'results_dir=\"\"'": ("results_dir", {}),
+    "results_dir=null": ("results_dir", {}),
+    "results_dir=[a]": ("results_dir", {}),
+    f"results_dir={'x' * 300}": ("results_dir", {}),
+    "results_dir=~no_such_user/x": ("results_dir=~no_such_user/x", {}),
+    "results_dir=taken": ("results_dir=taken", {}),
+    "cache_dir=~no_such_user/x": ("cache_dir=~no_such_user/x", {}),
+    "'cache_dir=\"\"'": ("cache_dir", {}),
+    "data_dir=~no_such_user": ("data_dir", {}),
+    "dataset=cora ~dataset.num_nodes data_dir=/dev/null": ("num_nodes|dev/null", {}),
+    "results_dir=~/x": ("results_dir", {"HOME": "/proc"}),
+    "lr=1": ("file", {"FGL_BENCH_CACHE": "file/x"}),
+    "lr=2": ("cache_dir|proc", {"FGL_BENCH_CACHE": "/proc/nowhere"}),
+    "lr=3": ("cache_dir", {"FGL_BENCH_CACHE": ""}),
+    "lr=4": ("data_dir", {"FGL_BENCH_DATA": ""}),
+    "lr=5": ("control characters|UTF-8|surrogates", {"FGL_BENCH_DATA": "a\udcffb"}),
+    "-m lr=1,2": ("proc", {"FGL_BENCH_SWEEP_DIR": "/proc/nowhere"}),
+    "'lr=${oc.env:FGL_BENCH_DATA}'": ("lr", {"FGL_BENCH_DATA": "nan"}),
+}  # fmt: skip
+SOME_PLACE: dict[str, tuple[str, dict[str, str | None]]] = {
+    "lr=0.1": ("without HOME the password database knows it", {"HOME": None}),
+    "lr=0.2": ("raw data is not read for a generated graph", {"FGL_BENCH_DATA": "/proc/nowhere"}),
+    "lr=0.3": ("a folder may be called so", {"FGL_BENCH_CACHE": "${lr}"}),
+    "lr=0.4": ("the terminal's kind is not read", {"TERM": "nonsense", "COLUMNS": "nonsense", "LANG": "nonsense", "LC_ALL": "C"}),
+    "lr=0.5": ("threads come from the key", {"OMP_NUM_THREADS": "nonsense", "GLIBC_TUNABLES": "nonsense"}),
+    "lr=0.6": ("nothing of Hydra's is read from there", {"HYDRA_FULL_ERROR": "0", "HYDRA_MAIN_MODULE": "fgl_bench.cli"}),
+    "'results_dir=results/a b'": ("a folder may have a space", {}),
+}  # fmt: skip
+HERE: dict[str, Any] = {"file": "", "taken/csbm": "a file where a folder must be"}
+
+
+def test_places_that_cannot_be_written_or_read(pool: Pool) -> None:
+    cases = [Case((*T.split(), *shlex.split(text)), message, files=HERE, variables=more) for text, (message, more) in NO_PLACE.items()]
+    assert not failures(pool, cases)
+
+
+def test_strange_surroundings_that_are_fine(pool: Pool) -> None:
+    cases = [Case((*T.split(), *shlex.split(text)), None, why, variables=more) for text, (why, more) in SOME_PLACE.items()]
+    assert not failures(pool, cases)

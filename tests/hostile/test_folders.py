@@ -1,0 +1,130 @@
+"""Folders of configurations of one's own, and what lies in the current folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.hostile.bed import TINY, Answer, Case, Pool, failures
+
+TARGET = "_target_: fgl_bench.algorithms.fedavg.FedAvg\n"
+NESTED = "".join("{a: " for _ in range(3000))
+ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 8))
+
+# algorithm/mine.yaml, and what the message has to say.
+BROKEN: dict[Any, str] = {
+    "": "_target_ is missing",
+    "# a comment only\n": "_target_ is missing",
+    "just words": "mine.yaml",
+    "5": "mine.yaml",
+    "null": "mine.yaml|_target_ is missing",
+    "- a\n- b\n": "mine.yaml|algorithm",
+    "_target_: [": "mine.yaml, line",
+    "_target_: {": "mine.yaml, line",
+    "a: b: c": "mine.yaml, line 1",
+    "\t_target_: x\n": "mine.yaml, line 1",
+    "a: 1\n\tb: 2\n": "mine.yaml, line",
+    f"{TARGET}{TARGET}": "mine.yaml, line 2",
+    "mu: 1\nmu: 2\n": "mine.yaml, line 2",
+    "x: !!python/object/apply:os.system ['touch ran']\n": "mine.yaml, line 1",
+    "x: !!python/name:os.system\n": "mine.yaml, line 1",
+    "x: !!python/object/new:subprocess.Popen [['touch', 'ran']]\n": "mine.yaml, line 1",
+    "x: !nonsense 5\n": "mine.yaml, line 1",
+    f"{TARGET}x: !!binary aGVsbG8=\n": "x",
+    f"{TARGET}x: !!set {{a, b}}\n": "mine.yaml|x",
+    f"{TARGET}x: 2001-01-01\n": "mine.yaml|x",
+    "%YAML 9.9\n---\na: 1\n": "mine.yaml|_target_",
+    "a: 1\n---\nb: 2\n": "mine.yaml",
+    "a: &a [*a]\n": "mine.yaml|algorithm",
+    "a: &a\n  b: *a\n": "mine.yaml|algorithm",
+    "x: *nowhere\n": "mine.yaml, line 1",
+    "'a\n": "mine.yaml, line",
+    '"\\x"\n': "mine.yaml, line",
+    "? [a, b]\n: 1\n": "mine.yaml|algorithm",
+    f"{TARGET}1: 2\n": "1|algorithm",
+    f"{TARGET}true: 2\n": "rue|algorithm",
+    f"{TARGET}null: 2\n": "algorithm|mine.yaml",
+    f"{TARGET}x: .nan\n": "x",
+    f"{TARGET}x: ${{no_such}}\n": "no_such",
+    f"{TARGET}x: ${{oc.env:NO_SUCH}}\n": "NO_SUCH",
+    f"{TARGET}x: ${{oc.decode:'['}}\n": "x|decode",
+    f"{TARGET}x: ${{algorithm.x}}\n": "x|ecursi",
+    f"{TARGET}x: '${{'\n": "mine.yaml|x|no viable|mismatched|token",
+    "_target_: ???\n": "_target_",
+    f"{TARGET}mu: ???\n": "mu",
+    "defaults: 5\n": "defaults|mine.yaml",
+    "defaults: [5]\n": "mine|defaults|5",
+    "defaults: [nowhere]\n": "nowhere",
+    "defaults: [mine]\n": "ecursi|mine",
+    "defaults: [algorithm: mine]\n": "mine",
+    "defaults: [/schema/algorithm/nonsense@_here_]\n": "nonsense",
+    "defaults: [../../../../etc/passwd]\n": "passwd",
+    "defaults: [override /scenario: nonsense]\n": "nonsense|scenario",
+    "defaults: [{a: b, c: d}]\n": "mine|defaults|a",
+    "# @package nonsense\n_target_: x\n": "algorithm|nonsense|mine",
+    "# @package _global_\nfoo: 1\n": "foo|algorithm",
+    "# @package _global_\nhydra:\n  run:\n    dir: /proc/x\n": "proc|algorithm|hydra",
+    b"\xff\xfe\x00mine": "mine.yaml: cannot be read as yaml",
+    b"\x00\x00\x00": "mine.yaml",
+    "x: \u00e9".encode("latin-1"): "mine.yaml: cannot be read as yaml",
+    "\ufeff_target_: x\n": "mine.yaml|_target_|cannot be imported",
+    b"\x89PNG\r\n\x1a\n": "mine.yaml",
+    "x: \x07bell\n": "mine.yaml",
+    NESTED: "mine.yaml",
+    f"{TARGET}{ALIASES}": "a0: unknown key",
+    "_target_: my_broken.Method\n": "my_broken",
+    "_target_: my_exit.Method\n": "my_exit",
+    "_target_: my_raise.Method\n": "my_raise",
+    "_target_: my_loop.Method\n": "my_loop",
+    "_target_: my_empty.Method\n": "my_empty",
+    "_target_: my_value.Method\n": "my_value.*not a class",
+}
+MODULES = {
+    "my_broken.py": "def (:\n",
+    "my_exit.py": "import sys\nsys.exit(0)\n",
+    "my_raise.py": "raise RuntimeError('line one\\nline two')\n",
+    "my_loop.py": "from my_loop import Method\n",
+    "my_empty.py": "",
+    "my_value.py": "Method = 5\n",
+}
+
+
+def case(content: Any, message: str | None, **more: Any) -> Case:
+    files = {"own/algorithm/mine.yaml": content, **MODULES}
+    return Case(("--config-dir", "own", *TINY.split(), "algorithm=mine"), message, files=files, check=not_run, **more)
+
+
+def not_run(answer: Answer) -> None:
+    assert "ran" not in answer.left, "a yaml has run a command"
+
+
+def test_broken_files_of_a_folder(pool: Pool) -> None:
+    cases = [case(content, message) for content, message in BROKEN.items()]
+    assert not failures(pool, cases)
+
+
+def test_folders_that_are_none(pool: Pool) -> None:
+    mine = ("--config-dir", "own", *TINY.split(), "algorithm=mine")
+    cases = [
+        Case(mine, "mine", files={"own/algorithm/mine.yaml": None}),
+        Case(mine, "own", files={"own": "a file"}),
+        Case(mine, "mine", files={"own": None}),
+        Case(mine, "mine", files={"own/algorithm": "a file"}),
+        Case(mine, "mine", files={"own/algorithm/mine.yml": TARGET}),
+        Case(mine, "mine", files={"own/algorithm/mine.yaml": lambda path: path.symlink_to(path)}),
+        Case(mine, "mine", files={"own/algorithm/mine.yaml": lambda path: path.symlink_to("/proc/nowhere")}),
+        Case(("--config-dir", "own", *TINY.split(), "algorithm=fedavg"), "lr|config", files={"own/config.yaml": "lr: [\n"}),
+        Case(("--config-dir", "own", "--help"), None, "help does not read a yaml", files={"own/algorithm/mine.yaml": "["}, sane=False),
+    ]
+    assert not failures(pool, cases)
+
+
+def test_files_that_are_strange_and_right(pool: Pool) -> None:
+    reasons = {
+        TARGET: "a plain choice",
+        f"{TARGET}# \U0001f600\n": "comments may hold any sign",
+        f"---\n{TARGET}...\n": "marks of a document",
+        "_target_: 'fgl_bench.algorithms.fedavg.FedAvg'": "quoted, without an end of line",
+        "{_target_: fgl_bench.algorithms.fedavg.FedAvg}": "flow style",
+        TARGET.replace("\n", "\r\n"): "ends of lines of another system",
+    }
+    assert not failures(pool, [case(content, None, reason=reason) for content, reason in reasons.items()])

@@ -1,0 +1,153 @@
+"""Choices of groups, options of the command line, Hydra's own keys, and sweeps."""
+
+from __future__ import annotations
+
+from tests.hostile.bed import TINY, Answer, Case, Pool, T, accepted, failures, refused
+
+CHOICES = {
+    "dataset=[cora,csbm]": "takes one choice",
+    "algorithm=[fedavg,local]": "takes one choice",
+    "split=[metis]": "takes one choice",
+    "model=[gcn,mlp]": "takes one choice",
+    "scenario=[sync]": "takes one choice",
+    "scenario/sparsity=[none,label]": "takes one choice",
+    "tracker=[none]": "takes one choice",
+    "experiment=[fedgta/table3,fedgta/table4]": "takes one choice",
+    "hydra/launcher=[basic]": "takes one choice",
+    "dataset={a:1}": "takes one choice",
+    "algorithm=../dataset/cora": "no choice of algorithm",
+    "algorithm=./fedavg": "no choice of algorithm",
+    "dataset=/etc/passwd": "no choice of dataset",
+    "dataset=//x": "no choice of dataset",
+    "model=gcn/": "no choice of model",
+    "experiment=..": "no choice of experiment",
+    "algorithm=": "no choice of algorithm",
+    "dataset=''": "no choice of dataset",
+    "dataset=cora,csbm": "dataset",
+    "dataset=${x}": "dataset",
+    "'dataset=\"${lr}\"'": "dataset",
+    "'dataset=\"a\\nb\"'": "dataset",
+    "dataset=CSBM": "dataset=CSBM",
+    "dataset=csbm.yaml": "dataset=csbm",
+    "dataset=ünïcödé": "cannot read|dataset",
+    "dataset=nan": "dataset",
+    "dataset=true": "dataset",
+    "dataset=1e5": "dataset",
+    f"dataset={'a' * 5000}": "dataset",
+    "dataset@model=csbm": "model|dataset",
+    "algorithm@algorithm.strategy=fedavg": "takes no strategy",
+    "algorithm=fedgl algorithm@algorithm.strategy=nonsense": "nonsense",
+    "algorithm=fedgl algorithm@algorithm.strategy=fedbuff": "strategy",
+    "algorithm=fedgl algorithm@algorithm.strategy=[fedavg,fedprox]": "takes one choice",
+    "scenario=semi_async": "scenario=semi_async",
+    "scenario=decentralized": "scenario=decentralized",
+    "algorithm=fedbuff scenario=sync": "scenario=sync",
+    "+dataset=cora": "dataset",
+    "~dataset": "dataset",
+    "~scenario/sparsity": "sparsity",
+    "schema/settings=x": "schema",
+    "+schema/algorithm=fedprox": "schema",
+}
+HYDRA = {
+    "hydra.run.dir=/proc/x": "/proc/x",
+    "hydra.run.dir=${nonsense}": "nonsense|cannot read",
+    "hydra.job.chdir=maybe": "chdir",
+    "hydra.nonsense=1": "nonsense",
+    "hydra/launcher=nonsense": "nonsense",
+    "-m hydra/launcher=nonsense": "nonsense",
+    "hydra/sweeper=nonsense": "nonsense",
+    "-m hydra.launcher._target_=os.system": "os.system",
+    "-m hydra.sweeper._target_=os.system": "os.system",
+    "hydra.job_logging.version=nan": "version|logging|int",
+    "hydra.job_logging.root.level=LOUD": "LOUD|level|root",
+    "hydra.job_logging.handlers.console.class=no.Such": "console|no",
+    "hydra.searchpath=[nonsense://x]": "searchpath|nonsense|not",
+    "+hydra.callbacks.x._target_=no.Such": "no",
+    "hydra.mode=NONSENSE": "mode|NONSENSE",
+    "-m hydra.sweep.dir=/proc/x": "/proc/x",
+    "-m hydra.sweeper.max_batch_size=0": ".",
+    "-m hydra.sweeper.max_batch_size=abc": "max_batch_size|abc",
+}
+OPTIONS = {
+    "--foo": "unrecognized",
+    "-x": "unrecognized",
+    "--experimental-rerun x": "not supported",
+    "--experimental-rerun": "expected one argument",
+    "--cfg": "expected",
+    "--cfg nonsense": "invalid choice",
+    "--info nonsense": "invalid choice",
+    "--config-dir": "expected one argument",
+    "--config-dir nowhere": "nowhere",
+    "--config-dir /proc/x": "/proc/x",
+    "--config-name nonsense": "nonsense",
+    "--config-name ../x": "x",
+    "--config-path nowhere": "nowhere|config",
+    "--config-path pkg://no.such": "no",
+    "--resolve": "resolve",
+    "--cfg job --multirun": "Only one of",
+    "--run --multirun": "Only one of",
+    "--package nonsense --cfg job": "nonsense",
+    "--shell-completion": ".",
+    "-m --info all": "Only one of",
+}
+SWEEPS = {
+    "-m algorithm=": "no choice of algorithm",
+    "-m algorithm=,": "cannot read|no choice",
+    "-m algorithm=fedavg,": "cannot read|no choice",
+    "-m 'algorithm=choice()'": "cannot read|nothing to sweep|algorithm",
+    "-m 'num_clients=range(5,5)'": "nothing to sweep over",
+    "-m 'num_clients=range(5,1)'": "nothing to sweep over",
+    "-m 'num_clients=range(1,1000000000000)'": "more than",
+    "-m 'num_clients=range(1,5,0)'": "range|step",
+    "-m 'num_clients=range(1,inf)'": "range|cannot read",
+    "-m 'lr=range(0.0,1.0,1e-300)'": "range|more than",
+    "-m 'lr=interval(0,1)'": "interval",
+    "-m 'algorithm=glob(zzz*)'": "nothing to sweep over",
+    "-m 'algorithm=sort()'": "cannot read|algorithm|nothing",
+    "-m algorithm=[fedavg],local": "takes one choice",
+    "-m dataset=csbm,../dataset/cora": "no choice of dataset",
+    "-m dataset=csbm,nope": "nope",
+    "-m 'seeds=range(0,3)'": "seeds",
+    "-m rounds=1,0": "rounds=0",
+    "-m lr=0.1,nan": "lr",
+    "-m algorithm=fedavg,fedprox algorithm.nu=1": "nu",
+    "-m experiment=nope/a,nope/b": "nope",
+    "-m nonsense": "nonsense",
+    "-m foo=1,2": "foo",
+}
+PRINTED = {
+    "--cfg job": "prints the configuration",
+    "--cfg all": "prints the configuration, Hydra's too",
+    "--cfg hydra": "prints Hydra's configuration",
+    "--info searchpath": "prints where Hydra looks",
+    "--hydra-help": "prints Hydra's help",
+    "--help": "prints the help",
+    "--version": "prints the version",
+    "--help --foo": "help is help",
+}
+
+
+def test_choices_of_groups(pool: Pool) -> None:
+    assert not failures(pool, refused(CHOICES))
+
+
+def test_hydra_s_own_keys(pool: Pool) -> None:
+    assert not failures(pool, refused(HYDRA))
+
+
+def test_options(pool: Pool) -> None:
+    assert not failures(pool, [*refused(OPTIONS, before=""), *accepted(PRINTED, before="", sane=False)])
+
+
+def test_sweeps(pool: Pool) -> None:
+    def kept(answer: Answer) -> None:  # what the other jobs have made
+        assert all(name.startswith("results/runs/") for name in answer.left)
+
+    cases = [Case((*TINY.split(), *case.arguments), case.refused) for case in refused(SWEEPS, before="")]
+    faults = [fault for fault in failures(pool, cases) if ": refused, but it left ['results/runs/" not in fault]
+    assert not faults
+
+
+def test_a_sweep_of_one_is_a_run(pool: Pool) -> None:
+    table = {"-m lr=0.1": "one value", "-m 'lr=choice(0.1)'": "one value", "-m 'rounds=range(1,3)'": "two runs", "-m": "no swept key: one run"}
+    assert not failures(pool, accepted(table, before=T))

@@ -1,0 +1,101 @@
+"""A stored run is the answer to a command only while code and data are those that made it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fgl_bench.reporting.cells import find
+from fgl_bench.reporting.plan import Cell, Column, Row
+from fgl_bench.reporting.store import config_hash
+from fgl_bench.reporting.superseded import ago
+from tests.test_cli import command
+
+TINY = (
+    "dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "num_clients=3",
+    "rounds=2", "seeds=[0]", "progress=false", "threads=1",
+)  # fmt: skip
+MINE = """
+from mine_helper import Base
+
+
+class Mine(Base):
+    pass
+"""
+HELPER = """
+from fgl_bench.algorithms.fedavg import FedAvg
+
+
+class Base(FedAvg):
+    {body}
+"""
+
+
+def scores(folder: Path) -> list[dict]:
+    return [json.loads(path.read_text())["test"] for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime)]
+
+
+def test_an_edited_method_is_run_again_and_its_earlier_run_named(tmp_path):
+    own = ("algorithm=fedavg", "algorithm._target_=mine_method.Mine", *TINY)
+    (tmp_path / "mine_method.py").write_text(MINE)
+    (tmp_path / "mine_helper.py").write_text(HELPER.format(body="pass"))
+    first = command(tmp_path, *own)
+    assert first.returncode == 0 and "written" in first.stdout, first.stderr
+    same = command(tmp_path, *own)
+    assert "complete already" in same.stdout and same.stderr == ""
+    (tmp_path / "mine_helper.py").write_text(HELPER.format(body="def initialise(self, initial): return 0 * initial"))
+    edited = command(tmp_path, *own)
+    assert edited.returncode == 0 and "written" in edited.stdout, edited.stderr
+    [note] = edited.stderr.splitlines()
+    assert note.startswith("note: ") and "was made by other code (mine_helper.py, changed " in note
+    before, after = scores(tmp_path)
+    assert before != after
+    # Code goes back: the first run is the answer again.
+    (tmp_path / "mine_helper.py").write_text(HELPER.format(body="pass"))
+    assert "complete already" in command(tmp_path, *own).stdout
+
+
+def test_an_overwritten_graph_is_run_again(tmp_path):
+    def write(seed: int) -> None:
+        dice = np.random.default_rng(seed)
+        np.savez(tmp_path / "graph.npz", x=dice.random((60, 8)), edge_index=dice.integers(0, 60, (2, 200)), y=dice.integers(0, 3, 60))
+
+    own = ("algorithm=fedavg", "dataset=custom", "dataset.path=graph.npz", "split=iid", *TINY[4:])
+    write(0)
+    assert command(tmp_path, *own).returncode == 0
+    assert "complete already" in command(tmp_path, *own).stdout
+    write(1)
+    edited = command(tmp_path, *own)
+    assert "written" in edited.stdout and "was made by other data (graph.npz, changed " in edited.stderr, edited.stderr
+    before, after = scores(tmp_path)
+    assert before != after
+
+
+def cell(**config) -> Cell:
+    return Cell("1", Row("a", "A", "a"), Column("d"), (), config_hash(config), Path("d/s/a", config_hash(config)), config)
+
+
+def test_a_planned_cell_takes_in_what_was_downloaded():
+    planned = cell(lr=0.1)
+    assert planned.on({}) == planned
+    assert planned.on({"d/raw/x": "1"}) == replace(cell(lr=0.1, data={"d/raw/x": "1"}))
+
+
+def test_without_raw_files_a_stored_cell_is_found_whatever_they_were_and_with_them_only_its_own():
+    stored = cell(lr=0.1, data={"x": "1"})
+    cells = {stored.digest: {"config": stored.config}}
+    assert find(cells, cell(lr=0.1).digest, cell(lr=0.1).config) == cells[stored.digest]
+    assert find(cells, cell(lr=0.2).digest, cell(lr=0.2).config) is None
+    other = cell(lr=0.1, data={"x": "2"})
+    assert find(cells, other.digest, other.config) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(-1, "0 s ago"), (40, "40 s ago"), (720, "12 min ago"), (3 * 3600, "3 h ago"), (5 * 86400, "5 days ago")]
+)
+def test_times_are_said_in_a_fitting_unit(seconds, words):
+    assert ago(seconds) == words
