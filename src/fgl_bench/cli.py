@@ -164,7 +164,7 @@ def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
 
 def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
     """Run one of ``commands.py``; returns the exit status."""
-    import_from_here()
+    import_from_here()  # as for a run
     try:
         for folder in folders:
             if not folder.is_dir():
@@ -175,10 +175,10 @@ def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as error:
-        if raised_by_user(error) is None:  # the command's own status
+        where = raised_by_user(error)
+        if where is None:  # the command's own status
             raise
-        complain(error)
-        return 1
+        raise UserError(where) from error
 
 
 def run_one(cfg: DictConfig) -> Path:

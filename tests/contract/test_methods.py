@@ -37,6 +37,22 @@ FAULTY = {
         ),
         "absent clients change nothing",
     ),
+    "averages_late_clients": (
+        """
+    def prepare(self, setting):
+        super().prepare(setting)
+        self.here = []
+
+    def report(self, trips):
+        self.here += trips.rows
+        return {}
+
+    def mix(self, reports, arrived):
+        there, self.here = torch.isin(torch.arange(arrived.numel()), torch.tensor(self.here)).view_as(arrived), []
+        return Mixing(normalise(self.setting.weights, there)[:, None])
+""",
+        "absent clients change nothing",
+    ),
     "uploads_more_than_it_declares": (
         f"{GOOD}\n    def report(self, trips):\n        return {{'everything': trips.trained.repeat(1, 9)}}",
         r"bytes are counted: clients upload 6,\d\d\d bytes a trip .* declares 652",
@@ -96,7 +112,7 @@ PERMITTED = {
     "clients_with_parts_of_their_own": """
     def mix(self, reports, arrived):
         here = normalise(self.setting.weights, arrived)[:, None].expand(-1, arrived.shape[1], -1)
-        return Mixing(here, receivers=arrived, shared=tuple(self.setting.layout.shapes)[:1])
+        return Mixing(here, shared=tuple(self.setting.layout.shapes)[:1])
 """,
 }
 
