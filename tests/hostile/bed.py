@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -163,5 +162,7 @@ def failures(pool: Pool, cases: Iterable[Case]) -> list[str]:
     return [f"{case}: {fault}" for case, answer in zip(cases, pool.answers(cases), strict=True) if (fault := judged(case, answer))]
 
 
-def read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def as_expected(pool: Pool, cases: Iterable[Case]) -> None:
+    """Raise AssertionError with all :func:`failures`, if there are any."""
+    found = failures(pool, cases)
+    assert not found, f"{len(found)} not as expected:\n" + "\n".join(found)
