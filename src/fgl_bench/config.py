@@ -119,6 +119,8 @@ def validate(cfg: DictConfig) -> None:
 
 def check_numbers(cfg: DictConfig) -> None:
     """Ranges of the top-level numbers; raises UserError."""
+    for key in ("seeds", "metrics", "targets", "mixing_at"):  # OmegaConf lets lists inside pass
+        require(not any(OmegaConf.is_config(entry) for entry in cfg[key]), key, cfg[key], "a list of single values")
     seeds = list(cfg.seeds)
     require(len(seeds) > 0, "seeds", seeds, "a list of at least one integer, such as [0,1,2,3,4]")
     require(len(set(seeds)) == len(seeds), "seeds", seeds, "distinct; a repeated seed would count one repetition twice")

@@ -58,6 +58,7 @@ def run(cfg: DictConfig) -> Path:
         torch.set_num_threads(cfg.threads)
     begin = time.perf_counter()
     federations = prepare(cfg)
+    check_scores(cfg, federations[0])
     prepared = time.perf_counter()
     title = f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     with RunProgress(title, trips * len(cfg.seeds), cfg.progress) as progress:
@@ -113,6 +114,13 @@ def prepare(cfg: DictConfig) -> list[Federation]:
         cache_dir=cfg.cache_dir,
         out_of_core=on_disk,
     )
+
+
+def check_scores(cfg: DictConfig, federation: Federation) -> None:
+    """The area under one curve is of two classes; raises UserError."""
+    key = "dataset.metric" if federation.metric == "auc" else "metrics"
+    if "auc" in reported(cfg, federation) and federation.num_classes != 2:
+        raise UserError(f"{key}: auc is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
 
 
 def simulate(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.hostile.bed import Answer, Case, Pool, as_expected
 from tests.hostile.keys import Key, bases, value_at
 
-EACH = 2  # values of a key
+EACH = 2  # values of a number's key
 EDGES = [math.nan, math.inf, -math.inf, -0.0, 1e308, -1e308, 5e-324, 1e-30, 1e30, 0.5, 1.0, 0.999999999]
 HUGE = [2**63, 2**64, -(2**31), -(2**63), 10**30]
 WORDS = ["${lr", "${no_such.key}", "${oc.env:NO_SUCH}", "a'b", 'a"b', "a\nb", "a\tb", "\\", "", " ", "NaN", "0x10", "1e3", "1_0", "ſ"]
@@ -92,7 +92,7 @@ def cases() -> Iterator[Case]:
     values = {kind: cycle(drawn(strategy)) for kind, strategy in STRATEGIES.items()}
     for base, keys in bases():
         for key in keys:
-            for _ in range(EACH):
+            for _ in range(EACH if key.kind in ("int", "real") else 1):
                 value = next(values[key.kind])
                 line = (*base.split(), f"{key.name}={shown(value)}")
                 if allowed(key, value):

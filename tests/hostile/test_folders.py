@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.hostile.bed import TINY, Answer, Case, Pool, as_expected
+from tests.hostile.test_results import link_to, link_to_itself
 
 TARGET = "_target_: fgl_bench.algorithms.fedavg.FedAvg\n"
 NESTED = "".join("{a: " for _ in range(3000))
@@ -110,8 +112,8 @@ def test_folders_that_are_none(pool: Pool) -> None:
         Case(mine, "mine", files={"own": None}),
         Case(mine, "mine", files={"own/algorithm": "a file"}),
         Case(mine, "mine", files={"own/algorithm/mine.yml": TARGET}),
-        Case(mine, "mine", files={"own/algorithm/mine.yaml": lambda path: path.symlink_to(path)}),
-        Case(mine, "mine", files={"own/algorithm/mine.yaml": lambda path: path.symlink_to("/proc/nowhere")}),
+        Case(mine, "mine", files={"own/algorithm/mine.yaml": link_to_itself}),
+        Case(mine, "mine", files={"own/algorithm/mine.yaml": partial(link_to, "/proc/nowhere")}),
         Case(("--config-dir", "own", *TINY.split(), "algorithm=fedavg"), "lr|config", files={"own/config.yaml": "lr: [\n"}),
         Case(("--config-dir", "own", "--help"), None, "help does not read a yaml", files={"own/algorithm/mine.yaml": "["}, sane=False),
     ]

@@ -26,9 +26,10 @@ def hostile(key: Key) -> list[str]:
 def test_no_key_takes_what_it_does_not_allow(pool: Pool) -> None:
     every = [(base, key) for base, keys in bases() for key in keys]
     cases = []
-    for number, (base, key) in enumerate(every):  # one of them each, another kind of mistake from key to key
+    for number, (base, key) in enumerate(every):  # another kind of mistake from key to key; test_drawn.py has every key
         values = hostile(key)
-        value = values[number % len(values)]
-        cases.append(Case((*base.split(), f"{key.name}={value}"), refused=key.name.split(".")[-1]))
-    assert len(cases) >= 300
+        if number % 2:
+            value = values[number // 2 % len(values)]
+            cases.append(Case((*base.split(), f"{key.name}={value}"), refused=key.name.split(".")[-1]))
+    assert len(cases) >= 150
     as_expected(pool, cases)
