@@ -175,12 +175,13 @@ def check_metrics(cfg: DictConfig) -> None:
 
 
 def check_ratios(cfg: DictConfig) -> None:
-    """split.ratios, where the split has them, by the data stage's own rule."""
-    ratios = OmegaConf.select(cfg, "split.ratios")
-    if ratios is not None:
-        from fgl_bench.data.checks import check_ratios as check
+    """split.ratios and dataset.ratios, where there are such, by the data stage's own rule."""
+    for key in ("split.ratios", "dataset.ratios"):
+        ratios = OmegaConf.select(cfg, key)
+        if ratios is not None:
+            from fgl_bench.data.checks import check_ratios as check
 
-        check(list(ratios) if isinstance(ratios, ListConfig) else ratios)
+            check(list(ratios) if isinstance(ratios, ListConfig) else ratios, key)
 
 
 def check_device(device: str) -> None:

@@ -72,49 +72,56 @@ def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> 
         assert list(temporary.iterdir()) == [living]
 
 
+POINTS = 10  # more than calls that writing makes
 CRASH = """
 import os, sys
 from pathlib import Path
 from fgl_bench.reporting import store
-from tests.reporting.test_store import write
-calls, at = 0, int(sys.argv[2])
-def crashing(real):
+from tests.reporting.test_store import HASH, write
+
+def crashing(real, at):
     def call(*args, **more):
-        global calls
-        calls += 1
-        if calls > at:
+        calls.append(real)
+        if len(calls) > at:
             os._exit(9)
         return real(*args, **more)
     return call
-store.os.replace = crashing(os.replace)
-store.Path.write_text = crashing(Path.write_text)
-store.np.savez_compressed = crashing(store.np.savez_compressed)
-write(Path(sys.argv[1]))
+
+for at in range(int(sys.argv[2])):
+    child = os.fork()
+    if not child:
+        calls = []
+        store.os.replace = crashing(os.replace, at)
+        store.Path.write_text = crashing(Path.write_text, at)
+        store.np.savez_compressed = crashing(store.np.savez_compressed, at)
+        write(Path(sys.argv[1], str(at), HASH))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
 @pytest.mark.parametrize("before", ["nothing", "a run", "something else"])
 def test_after_a_crash_at_any_point_of_writing_the_next_run_of_the_place_clears_up(before: str, tmp_path: Path) -> None:
-    for at in range(8):
-        folder = tmp_path / str(at) / HASH
-        if before != "nothing":
-            write(folder)
+    folders = [tmp_path / str(at) / HASH for at in range(POINTS)]
+    for folder in folders if before != "nothing" else ():
+        write(folder)
         if before == "something else":
             (folder / "summary.json").write_text("{}", encoding="utf-8")
-        line = [sys.executable, "-c", CRASH, str(folder), str(at)]
-        root = str(Path(__file__).parents[2])
-        ended = subprocess.run(line, env=environment(tmp_path, PYTHONPATH=f"{root}/src:{root}"), timeout=100, check=False).returncode
+    line, root = [sys.executable, "-c", CRASH, str(tmp_path), str(POINTS)], Path(__file__).parents[2]
+    result = subprocess.run(
+        line, env=environment(tmp_path, PYTHONPATH=f"{root}/src:{root}"), timeout=200, check=True, capture_output=True, text=True
+    )  # fmt: skip
+    statuses = [int(text) for text in result.stdout.split()]
+    assert statuses[0] == 9 and statuses[-1] == 0, "no crash, or writing has more calls than points"
+    assert any(list(folder.parent.glob(".*")) for folder in folders), "nothing was left over"
+    for folder, status in zip(folders, statuses, strict=True):
         store.clear_leftovers(folder)
-        assert not list(folder.parent.glob(".*")), f"after a crash at call {at}"
+        assert not list(folder.parent.glob(".*"))
         others = [path for path in folder.parent.iterdir() if path != folder]
-        if before == "a run":
-            assert store.is_complete(folder) and not others
-        elif before == "something else":
-            assert (folder / "summary.json").exists() or [path for path in others if (path / "summary.json").exists()]
-        if ended == 0:
-            assert store.is_complete(folder)
-            return
-    raise AssertionError("writing does not end")
+        assert store.is_complete(folder) or before != "a run" and status == 9
+        assert not others or before == "something else"
+        if before == "something else":
+            assert any((path / "summary.json").read_text(encoding="utf-8") == "{}" for path in (folder, *others) if path.exists())
 
 
 def test_leftovers_are_only_those_of_nobody(tmp_path: Path) -> None:
