@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -85,7 +86,9 @@ def cp(arguments: Sequence[str]) -> None:
     if len(arguments) != 2:
         raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
     group, choice, path = file_of(arguments[0])
-    target = Path(arguments[1]).expanduser()
+    target = Path(os.path.expanduser(arguments[1]))
+    if arguments[1].startswith("~") and target.parts[0].startswith("~"):
+        raise UserError(f"{target}: there is no such home directory; name another folder")
     if target.suffix != ".yaml":
         *parts, last = choice.split("/")
         target = target.joinpath(group, *parts, f"my_{last}.yaml")

@@ -198,8 +198,9 @@ def check_device(device: str) -> None:
 def check_writable(folder: str, below: Path = Path()) -> None:
     """Try to create the path ``below`` in ``folder`` and a file in it, then take away what was made; raises UserError when that fails."""
     path = Path(folder).absolute() / below
-    new = [parent for parent in (path, *path.parents) if not parent.exists()]
+    new: list[Path] = []
     try:
+        new = [parent for parent in (path, *path.parents) if not parent.exists()]
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(bytes(FILE_SIZE))

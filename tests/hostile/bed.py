@@ -48,7 +48,8 @@ class Case:
     sane: bool = True
 
     def __str__(self) -> str:
-        return " ".join(shlex.quote(text) for text in self.arguments)
+        line = " ".join(shlex.quote(text) for text in self.arguments)
+        return line + "".join(f" [{path}: {repr(content)[:60]}]" for path, content in list(self.files.items())[:1])
 
 
 def refused(table: Mapping[str, str], before: str = T, **more: Any) -> list[Case]:

@@ -93,7 +93,7 @@ SPARSITIES = {name: "rate=real[0,1] evaluation=clean|observed" for name in ("lab
 CSBM = (
     "num_nodes=int[30,oo) num_edges=int[0,7140] num_features=int[12,oo) num_classes=int[1,120] homophily=real[0,1] locality=real[0,1] "
     "communities_per_class=int[1,oo) strangers=real[0,1] class_skew=real[0,oo) degree_skew=real[0,3] words_per_node=real?[0,20] "
-    "feature_signal=real[0,1] seed=int[0,oo) metric=accuracy|auc_ovr|macro_f1|micro_f1"
+    "feature_signal=real[0,1] metric=accuracy|auc_ovr|macro_f1|micro_f1"
 )
 TOP = (
     "num_clients=int[1,120] local_epochs=int[1,1000000] batch_nodes=int?[1,oo) eval_every=int?[1,1000000000] participation=real(0,1] "

@@ -114,7 +114,11 @@ def test_folders_that_are_none(pool: Pool) -> None:
         Case(mine, "mine", files={"own/algorithm/mine.yml": TARGET}),
         Case(mine, "mine", files={"own/algorithm/mine.yaml": link_to_itself}),
         Case(mine, "mine", files={"own/algorithm/mine.yaml": partial(link_to, "/proc/nowhere")}),
-        Case(("--config-dir", "own", *TINY.split(), "algorithm=fedavg"), "lr|config", files={"own/config.yaml": "lr: [\n"}),
+        Case(
+            ("--config-dir", "own", *TINY.split(), "algorithm=fedavg"),
+            reason="the package's own config.yaml comes first",
+            files={"own/config.yaml": "lr: [\n"},
+        ),
         Case(("--config-dir", "own", "--help"), None, "help does not read a yaml", files={"own/algorithm/mine.yaml": "["}, sane=False),
     ]
     as_expected(pool, cases)
