@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, Override, RangeSweep
+from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, Override, QuotedString, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 
@@ -121,7 +121,7 @@ def length(sweep: RangeSweep) -> int:
     start, stop, step = (float(number or 0) for number in (sweep.start, sweep.stop, sweep.step))
     if not step or not all(abs(number) < 1e15 for number in (start, stop, step)):
         raise UserError("range(): must have finite ends, and a step that is not 0")
-    return max(0, int(-(-(stop - start) // step)))
+    return max(0, int(min(-(-(stop - start) // step), MOST_RUNS + 1)))
 
 
 def check_choice(override: Override, value: Any) -> None:
@@ -129,6 +129,8 @@ def check_choice(override: Override, value: Any) -> None:
     group = override.key_or_group
     if isinstance(value, list | dict):
         raise UserError(f"{override.input_line}: {group} takes one choice; to compare several: fgl-bench -m {group}=first,second")
-    parts = str(value if value is not None else "x").split("/")
-    if not override.is_delete() and (not all(parts) or {".", ".."} & set(parts)):
-        raise UserError(f"{override.input_line}: {value!s} is no choice of {group}; see fgl-bench --help")
+    name = value.text if isinstance(value, QuotedString) else value
+    named = isinstance(name, str) and "${" not in name and not name.endswith((".yaml", ".yml"))
+    named = named and all(part not in ("", ".", "..") for part in name.split("/"))
+    if not override.is_delete() and not named and value is not None:
+        raise UserError(f"{override.input_line}: {name!r} is no choice of {group}; a group takes the name of one, see fgl-bench --help")

@@ -5,6 +5,7 @@ Each takes its arguments and the folders that ``--config-dir`` has named.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -97,7 +98,9 @@ def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if len(arguments) != 2:
         raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
     group, choice, path = file_of(arguments[0], folders)
-    target = Path(arguments[1]).expanduser()
+    target = Path(os.path.expanduser(arguments[1]))
+    if arguments[1].startswith("~") and target.parts[0].startswith("~"):
+        raise UserError(f"{target}: there is no such home directory; name another folder")
     if target.suffix != ".yaml":
         *parts, last = choice.split("/")
         target = target.joinpath(group, *parts, f"my_{last}.yaml")

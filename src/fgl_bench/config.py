@@ -124,6 +124,8 @@ def validate(cfg: DictConfig) -> None:
 
 def check_numbers(cfg: DictConfig) -> None:
     """Ranges of the top-level numbers; raises UserError."""
+    for key in ("seeds", "metrics", "targets", "mixing_at"):  # OmegaConf lets lists inside pass
+        require(not any(OmegaConf.is_config(entry) for entry in cfg[key]), key, cfg[key], "a list of single values")
     seeds = list(cfg.seeds)
     require(len(seeds) > 0, "seeds", seeds, "a list of at least one integer, such as [0,1,2,3,4]")
     require(len(set(seeds)) == len(seeds), "seeds", seeds, "distinct; a repeated seed would count one repetition twice")
@@ -178,12 +180,13 @@ def check_metrics(cfg: DictConfig) -> None:
 
 
 def check_ratios(cfg: DictConfig) -> None:
-    """split.ratios, where the split has them, by the data stage's own rule."""
-    ratios = OmegaConf.select(cfg, "split.ratios")
-    if ratios is not None:
-        from fgl_bench.data.checks import check_ratios as check
+    """split.ratios and dataset.ratios, where there are such, by the data stage's own rule."""
+    for key in ("split.ratios", "dataset.ratios"):
+        ratios = OmegaConf.select(cfg, key)
+        if ratios is not None:
+            from fgl_bench.data.checks import check_ratios as check
 
-        check(list(ratios) if isinstance(ratios, ListConfig) else ratios)
+            check(list(ratios) if isinstance(ratios, ListConfig) else ratios, key)
 
 
 def check_device(device: str) -> None:
@@ -200,8 +203,9 @@ def check_device(device: str) -> None:
 def check_writable(folder: str, below: Path = Path()) -> None:
     """Try to create the path ``below`` in ``folder`` and a file in it, then take away what was made; raises UserError when that fails."""
     path = Path(folder).absolute() / below
-    new = [parent for parent in (path, *path.parents) if not parent.exists()]
+    new: list[Path] = []
     try:
+        new = [parent for parent in (path, *path.parents) if not parent.exists()]
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(bytes(FILE_SIZE))

@@ -60,7 +60,9 @@ def chosen(cfg: DictConfig, group: str) -> str:
 
 def class_label(node: DictConfig, group: str) -> str:
     """What an object of the group is called by its class alone."""
-    module, _, cls = str(node.get("_target_")).rpartition(".")
+    module, _, cls = str(node.get("_target_") or "").rpartition(".")
+    if not cls:
+        raise UserError(f"{key_of(node)}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
     leaf = re.split(r"[./]", group)[-1]
     if not module.startswith("fgl_bench."):
         return cls.lower()

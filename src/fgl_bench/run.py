@@ -56,6 +56,7 @@ def run(cfg: DictConfig) -> Path:
     if data is None:  # the raw files have been downloaded
         what = identity(cfg, rounds, trips, fingerprint(dataset, cfg.data_dir, cfg.cache_dir))
         folder = place(cfg, names, what)
+    check_scores(cfg, federations[0])
     prepared = time.perf_counter()
     title = f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     with RunProgress(title, trips * len(cfg.seeds), cfg.progress) as progress, suited(cfg):
@@ -117,6 +118,13 @@ def prepare(cfg: DictConfig) -> list[Federation]:
         cache_dir=cfg.cache_dir,
         out_of_core=on_disk,
     )
+
+
+def check_scores(cfg: DictConfig, federation: Federation) -> None:
+    """The area under one curve is of two classes; raises UserError."""
+    key = "dataset.metric" if federation.metric == "auc" else "metrics"
+    if "auc" in reported(cfg, federation) and federation.num_classes != 2:
+        raise UserError(f"{key}: auc is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
 
 
 def simulate(

@@ -25,6 +25,7 @@ from fgl_bench.masking import masked
 
 FOLDER = Path(__file__).parent / "searches"
 MODELS = ("received", "trained")
+MOST = 2**32 - 1
 KINDS = {"integer": "suggest_int", "real": "suggest_float"}
 OWN = {"trials": "20", "seconds": "null", "model_of": "trained", "sampler_seed": "0"}  # keys of the search itself, with what they are
 
@@ -109,6 +110,10 @@ def read_options(given: Mapping[str, str]) -> Options:
         values = {key: None if text == "null" else text if key == "model_of" else float(text) for key, text in texts.items()}
     except ValueError as error:
         raise UserError(f"{error}; trials, seconds and sampler_seed are numbers") from error
+    for key in ("trials", "seconds", "sampler_seed"):
+        value = values[key]
+        if value is not None and not (0 <= value <= MOST and (key == "seconds" or value == int(value))):
+            raise UserError(f"{key}={texts[key]}: must be {'a number' if key == 'seconds' else 'an integer'} from 0 to {MOST}")
     if values["model_of"] not in MODELS:
         raise UserError(f"model_of={texts['model_of']}: must be one of {', '.join(MODELS)}")
     if values["trials"] is None or values["trials"] < 1 or values["trials"] != int(values["trials"]):

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -49,7 +48,8 @@ class Case:
     sane: bool = True
 
     def __str__(self) -> str:
-        return " ".join(shlex.quote(text) for text in self.arguments)
+        line = " ".join(shlex.quote(text) for text in self.arguments)
+        return line + "".join(f" [{path}: {repr(content)[:60]}]" for path, content in list(self.files.items())[:1])
 
 
 def refused(table: Mapping[str, str], before: str = T, **more: Any) -> list[Case]:
@@ -163,5 +163,7 @@ def failures(pool: Pool, cases: Iterable[Case]) -> list[str]:
     return [f"{case}: {fault}" for case, answer in zip(cases, pool.answers(cases), strict=True) if (fault := judged(case, answer))]
 
 
-def read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def as_expected(pool: Pool, cases: Iterable[Case]) -> None:
+    """Raise AssertionError with all :func:`failures`, if there are any."""
+    found = failures(pool, cases)
+    assert not found, f"{len(found)} not as expected:\n" + "\n".join(found)

@@ -17,7 +17,7 @@ CROSS = (
 )
 ALGORITHMS = {
     "adafgl": "federated_rounds=int[0,oo) label_steps=int[0,oo) label_alpha=real[0,1] hops=int[0,oo) blend=real[0,1] beta=real[0,1] "
-    "width=int[1,oo) head_dropout=real[0,1] softmaxes=double|single fusion=soft|hard max_nodes=int[1,oo)",
+    "width=int[1,oo) head_dropout=real[0,1] softmaxes=double|single fusion=soft|hard max_nodes=int[60,oo)",
     "d_psgd": "weights=metropolis|uniform order=train_mix|mix_train|lian",
     "dfed_sst": "refresh=int[1,oo) self_in_aggregation=bool label_source=train_pred|train|pred sources=int[1,oo) landmarks=int[1,oo) "
     "degree=wlsd|half",
@@ -25,14 +25,15 @@ ALGORITHMS = {
     "dis_pfl": "density=real(0,1] erk_power=real[0,oo) anneal=real[0,1] regrow=gradient|random clip=real?(0,oo)",
     "fed_pub": "tau=real[0,oo) sparsity=real[0,oo) proximity=real[0,oo) reg=paper|inert blocks=int[1,oo) block_nodes=int[1,oo) "
     "inside=real[0,1] between=real[0,1]",
-    "fedaas": f"{CROSS} min_interval=int[1,oo) loss_source=val|test rule=paper|authors",
+    "fedaas": f"{CROSS.replace('interval=int[0', 'interval=int[2')} min_interval=int[1,10] loss_source=val|test rule=paper|authors",
     "fedasync": "alpha=real[0,1] staleness=constant|polynomial|hinge exponent=real[0,oo) hinge_slope=real[0,oo) hinge_b=real?[0,oo) "
     "offset=int[0,oo) halve_after=int?[1,oo) rho=real[0,oo)",
     "fedbuff": "buffer=int?[1,3] server_lr=real(0,oo) staleness_exponent=real[0,oo) weighting=uniform|samples wait=bool",
     "fedcross": f"{CROSS} fanout_remote=int?[1,oo)",
     "feddc": "alpha=real[0,oo) scaling=size|none clip=real?(0,oo) drift=bool control=mean_gradient|literal",
     "feddual": "gossip_steps=int[1,oo) noise=real[0,oo) clip=real(0,oo)",
-    "fedgl": "weight=real[0,oo) confidence=real[0,oo) fusion=samples|uniform refresh=int[1,oo) pseudo_graph=real[0,oo) neighbours=int[1,oo)",
+    "fedgl": "weight=real[0,oo) confidence=real[0,oo) fusion=samples|uniform refresh=int[1,oo) "
+    "pseudo_graph=real[0,oo) neighbours=int[1,oo)",
     "fedgnn": "matches=int[0,oo) expand_every=int[1,oo) ldp=bool clip=real(0,oo) epsilon=real(0,oo)",
     "fedgraph": "batches=int[1,oo) most=int[1,oo) noise=real[0,oo) target=real[0,1] cost_weight=real[0,oo) components=int[1,oo)",
     "fedgta": "steps=int[0,oo) alpha=real[0,1] temperature=real(0,oo) orders=int[1,oo) threshold=real[-1,1] "
@@ -47,7 +48,7 @@ ALGORITHMS = {
     "fedssa": "node_clusters=int[1,oo) structural_clusters=int[1,oo) latent=int[1,oo) elbo_weight=real[0,oo) semantic_weight=real[0,oo) "
     "l1=real[0,oo) edges=int[1,oo) floor=real(0,oo) cap=real(0,oo) attempts=int[1,oo) iterations=int[1,oo)",
     "fedtad": "outer=int[0,oo) generator_steps=int[0,oo) student_steps=int[0,oo) generator_lr=real(0,oo) student_lr=real(0,oo) "
-    "weight_decay=real[0,oo) pseudo_nodes=int[1,oo) noise=int[1,oo) walk_length=int[0,oo) ce_weight=real[0,oo) divergence=kl|l1",
+    "weight_decay=real[0,oo) pseudo_nodes=int[5,oo) noise=int[1,oo) walk_length=int[0,oo) ce_weight=real[0,oo) divergence=kl|l1",
     "gcfl": "eps1=real[0,oo) eps2=real[0,oo) relative=bool warmup=int[0,oo) shared=all|conv",
     "gcfl_plus": "eps1=real[0,oo) warmup=int[0,oo) sequence=int[1,oo) standardize=bool",
     "global": "graph=full|disjoint",
@@ -57,14 +58,14 @@ ALGORITHMS = {
     "osgp": "overlap=bool",
     "pens": "sampled=int?[1,oo) selected=int[1,2] first_phase=real[0,1] gossip_peers=int?[1,oo) weighting=samples|uniform",
     "scaffold": "server_lr=real(0,oo) control=mean_gradient|option_ii_literal weighting=uniform|samples",
-    "twafl": "base=real[1,oo) loop=int[1,oo) exchange_rounds=ints[0,oo) deep_layers=int[0,1] age_unit=arrival|cycle normalise=bool",
+    "twafl": "base=real[1,oo) loop=int[15,oo) exchange_rounds=ints[0,14] deep_layers=int[0,1] age_unit=arrival|cycle normalise=bool",
 }  # fmt: skip
 MODELS = {
     "bernnet": "orders=int[0,oo) hidden=int[1,oo) dropout=real[0,1] filter_dropout=real[0,1]",
     "chebnet": "orders=int[1,oo) hidden=int[1,oo) layers=int[1,oo) dropout=real[0,1] form=layers|filter",
     "disengcn": "factors=int[1,oo) width=int[1,oo) layers=int[1,oo) iterations=int[1,oo) temperature=real(0,oo) dropout=real[0,1]",
     "gamlp": "hops=int[0,oo) hidden=int[1,oo) layers=int[1,oo) dropout=real[0,1] propagation=auto|precomputed|lazy",
-    "gat": "layers=int[1,oo) dropout=real[0,1] version=v1|v2 heads=int[1,1] output_heads=int[1,oo) act=relu|elu attn_dropout=real[0,1]",
+    "gat": "layers=int[1,oo) dropout=real[0,1] version=v1|v2 output_heads=int[1,oo) act=relu|elu attn_dropout=real[0,1]",
     "gbp": "hops=int[0,oo) beta=real[0,1] r=real[0,1] hidden=int[1,oo) layers=int[1,oo)",
     "gcn": "layers=int[1,oo) dropout=real[0,1] head=conv|linear propagation=auto|precomputed|lazy",
     "gin": "layers=int[1,oo) dropout=real[0,1] norm=batch|none head=mlp|linear",
@@ -79,7 +80,7 @@ MODELS = {
 SPLITS = {
     "dirichlet": "alpha=real[0.001,oo) min_nodes=int[1,40] shares=per_class|per_client test=clients|server inductive=bool",
     "louvain": "resolution=real[1e-9,oo) delta=int[0,oo) backend=python_louvain|igraph",
-    "metis_overlap": "samples_per_part=int[1,1] fraction=real[0,1]",
+    "metis_overlap": "fraction=real[0,1]",
     "metis": "test=clients|server inductive=bool",
 }
 STRAGGLERS = "slow_fraction=real[0,1] lag_draw=per_run|per_trip jitter=real[0,1)"
@@ -92,7 +93,7 @@ SPARSITIES = {name: "rate=real[0,1] evaluation=clean|observed" for name in ("lab
 CSBM = (
     "num_nodes=int[30,oo) num_edges=int[0,7140] num_features=int[12,oo) num_classes=int[1,120] homophily=real[0,1] locality=real[0,1] "
     "communities_per_class=int[1,oo) strangers=real[0,1] class_skew=real[0,oo) degree_skew=real[0,3] words_per_node=real?[0,20] "
-    "feature_signal=real[0,1] seed=int[0,oo) metric=accuracy|auc_ovr|macro_f1|micro_f1"
+    "feature_signal=real[0,1] metric=accuracy|auc_ovr|macro_f1|micro_f1"
 )
 TOP = (
     "num_clients=int[1,120] local_epochs=int[1,1000000] batch_nodes=int?[1,oo) eval_every=int?[1,1000000000] participation=real(0,1] "

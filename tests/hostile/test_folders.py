@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from tests.hostile.bed import TINY, Answer, Case, Pool, failures
+from tests.hostile.bed import TINY, Answer, Case, Pool, as_expected
+from tests.hostile.test_results import link_to, link_to_itself
 
 TARGET = "_target_: fgl_bench.algorithms.fedavg.FedAvg\n"
 NESTED = "".join("{a: " for _ in range(3000))
@@ -99,7 +101,7 @@ def not_run(answer: Answer) -> None:
 
 def test_broken_files_of_a_folder(pool: Pool) -> None:
     cases = [case(content, message) for content, message in BROKEN.items()]
-    assert not failures(pool, cases)
+    as_expected(pool, cases)
 
 
 def test_folders_that_are_none(pool: Pool) -> None:
@@ -110,12 +112,16 @@ def test_folders_that_are_none(pool: Pool) -> None:
         Case(mine, "mine", files={"own": None}),
         Case(mine, "mine", files={"own/algorithm": "a file"}),
         Case(mine, "mine", files={"own/algorithm/mine.yml": TARGET}),
-        Case(mine, "mine", files={"own/algorithm/mine.yaml": lambda path: path.symlink_to(path)}),
-        Case(mine, "mine", files={"own/algorithm/mine.yaml": lambda path: path.symlink_to("/proc/nowhere")}),
-        Case(("--config-dir", "own", *TINY.split(), "algorithm=fedavg"), "lr|config", files={"own/config.yaml": "lr: [\n"}),
+        Case(mine, "mine", files={"own/algorithm/mine.yaml": link_to_itself}),
+        Case(mine, "mine", files={"own/algorithm/mine.yaml": partial(link_to, "/proc/nowhere")}),
+        Case(
+            ("--config-dir", "own", *TINY.split(), "algorithm=fedavg"),
+            reason="the package's own config.yaml comes first",
+            files={"own/config.yaml": "lr: [\n"},
+        ),
         Case(("--config-dir", "own", "--help"), None, "help does not read a yaml", files={"own/algorithm/mine.yaml": "["}, sane=False),
     ]
-    assert not failures(pool, cases)
+    as_expected(pool, cases)
 
 
 def test_files_that_are_strange_and_right(pool: Pool) -> None:
@@ -127,4 +133,4 @@ def test_files_that_are_strange_and_right(pool: Pool) -> None:
         "{_target_: fgl_bench.algorithms.fedavg.FedAvg}": "flow style",
         TARGET.replace("\n", "\r\n"): "ends of lines of another system",
     }
-    assert not failures(pool, [case(content, None, reason=reason) for content, reason in reasons.items()])
+    as_expected(pool, [case(content, None, reason=reason) for content, reason in reasons.items()])

@@ -111,4 +111,6 @@ def listing(folder: Path) -> set[str]:
 
 
 def summaries(folder: Path) -> list[dict]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("results/**/summary.json"))]
+    """Of the runs; what was kept beside one may be anything."""
+    found = (path for path in sorted(folder.glob("results/**/summary.json")) if ".kept-" not in str(path))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in found]

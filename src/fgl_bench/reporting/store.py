@@ -253,12 +253,8 @@ def clear_leftovers(folder: Path) -> None:
 def _put(scratch: Path, folder: Path) -> None:
     """Rename ``scratch`` to ``folder``, whatever lies there and whoever else does the same at the same time."""
     for _ in range(10):
-        try:
-            os.replace(scratch, folder)
+        if _renamed(scratch, folder):
             return
-        except OSError as error:  # a folder that is not empty, or a file
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
         # Out of the way first and looked at then: what lies there may change between a look and a rename.
         with scratch_folder(f".{folder.name}-replaced-", folder.parent) as aside:
             found = aside / folder.name
@@ -266,9 +262,27 @@ def _put(scratch: Path, folder: Path) -> None:
                 os.replace(folder, found)
             except FileNotFoundError:  # another process was faster
                 continue
-            if not is_complete(found):
-                _keep(found, folder)
+            try:
+                if not is_complete(found):
+                    _keep(found, folder)
+                if _renamed(scratch, folder):
+                    return
+            except BaseException:
+                if found.exists() and not folder.exists():
+                    os.replace(found, folder)
+                raise
     raise OSError(f"{folder} is written by others all the time")
+
+
+def _renamed(scratch: Path, folder: Path) -> bool:
+    """Rename ``scratch`` to ``folder``; False where a folder that is not empty, or a file, is in the way."""
+    try:
+        os.replace(scratch, folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        return False
+    return True
 
 
 def _keep(found: Path, folder: Path) -> None:

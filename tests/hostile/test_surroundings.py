@@ -1,0 +1,192 @@
+"""What a process meets and leaves: plugins in the current folder, signals, crashes while writing, a full disk, no home."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from fgl_bench import config
+from fgl_bench.errors import UserError
+from fgl_bench.masking import masked, without_secrets
+from fgl_bench.reporting import store
+from fgl_bench.scratch import leftovers, scratch
+from fgl_bench.tracking import MLflow
+from tests.hostile.bed import T
+from tests.reporting.test_store import HASH, write
+from tests.test_cli import command, environment
+
+RUN = (*T.split(), "progress=false")
+PLUGIN = "from pathlib import Path\nPath('ran').touch()\n"
+
+
+COMMANDS = [RUN, ("-m", *RUN), ("tune", "nonsense"), ("check", "nonsense"), ("ls",), ("--cfg", "job"), ("--info",)]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_a_plugin_in_the_current_folder_is_not_executed(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    for path in ("hydra_plugins/x.py", "hydra_plugins/fgl_bench_ray_launcher.py", "hydra_plugins/__init__.py"):
+        file = tmp_path / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(PLUGIN, encoding="utf-8")
+    command(tmp_path, *arguments)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_path: Path) -> None:
+    number, temporary = signal.Signals[name], tmp_path / "temporary"
+    temporary.mkdir()
+    line = [sys.executable, "-u", "-m", "fgl_bench.cli", "-m", *T.split(), "trips=100000000", "rounds=null", "progress=false"]
+    process = subprocess.Popen(
+        line, cwd=tmp_path, env=environment(tmp_path, TMPDIR=str(temporary)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        for text in process.stdout:  # the job has begun
+            if text.strip().startswith("#0"):
+                break
+        time.sleep(1)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=100)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number
+    assert len(errors.splitlines()) == 1 and errors.startswith(f"fgl-bench: ended by {name}; kept: nothing of this run")
+    assert not list(temporary.iterdir())
+
+
+def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    stale = temporary / "fgl-bench-sweep-stale"
+    stale.mkdir(parents=True)
+    with scratch("fgl-bench-sweep-", temporary) as living:
+        assert command(tmp_path, "-m", *RUN, TMPDIR=str(temporary)).returncode == 0
+        assert list(temporary.iterdir()) == [living]
+
+
+POINTS = 10  # more than calls that writing makes
+CRASH = """
+import os, sys
+from pathlib import Path
+from fgl_bench.reporting import store
+from tests.reporting.test_store import HASH, write
+
+def crashing(real, at):
+    def call(*args, **more):
+        calls.append(real)
+        if len(calls) > at:
+            os._exit(9)
+        return real(*args, **more)
+    return call
+
+for at in range(int(sys.argv[2])):
+    child = os.fork()
+    if not child:
+        calls = []
+        store.os.replace = crashing(os.replace, at)
+        store.Path.write_text = crashing(Path.write_text, at)
+        store.np.savez_compressed = crashing(store.np.savez_compressed, at)
+        write(Path(sys.argv[1], str(at), HASH))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("before", ["nothing", "a run", "something else"])
+def test_after_a_crash_at_any_point_of_writing_the_next_run_of_the_place_clears_up(before: str, tmp_path: Path) -> None:
+    folders = [tmp_path / str(at) / HASH for at in range(POINTS)]
+    for folder in folders if before != "nothing" else ():
+        write(folder)
+        if before == "something else":
+            (folder / "summary.json").write_text("{}", encoding="utf-8")
+    line, root = [sys.executable, "-c", CRASH, str(tmp_path), str(POINTS)], Path(__file__).parents[2]
+    result = subprocess.run(
+        line, env=environment(tmp_path, PYTHONPATH=f"{root}/src:{root}"), timeout=200, check=True, capture_output=True, text=True
+    )  # fmt: skip
+    statuses = [int(text) for text in result.stdout.split()]
+    assert statuses[0] == 9 and statuses[-1] == 0, "no crash, or writing has more calls than points"
+    assert any(list(folder.parent.glob(".*")) for folder in folders), "nothing was left over"
+    for folder, status in zip(folders, statuses, strict=True):
+        store.clear_leftovers(folder)
+        assert not list(folder.parent.glob(".*"))
+        others = [path for path in folder.parent.iterdir() if path != folder]
+        assert store.is_complete(folder) or before != "a run" and status == 9
+        assert not others or before == "something else"
+        if before == "something else":
+            assert any((path / "summary.json").read_text(encoding="utf-8") == "{}" for path in (folder, *others) if path.exists())
+
+
+def test_leftovers_are_only_those_of_nobody(tmp_path: Path) -> None:
+    (tmp_path / ".x-stale").mkdir()
+    (tmp_path / ".x-file").touch()
+    (tmp_path / ".x-link").symlink_to(tmp_path)
+    with scratch(".x-", tmp_path) as mine, leftovers(".x-", tmp_path) as found:
+        assert found == [tmp_path / ".x-stale"] and mine.exists()
+        with leftovers(".x-", tmp_path) as others:
+            assert not others  # held by now
+    assert not mine.exists()
+
+
+def test_a_disk_that_is_full_at_the_end_says_what_is_lost_in_a_line(tmp_path: Path) -> None:
+    """Files of more than 300 KB cannot be written: the check before training passes, the history does not."""
+    line = [sys.executable, "-m", "fgl_bench.cli", *RUN, "rounds=3000", "eval_every=1"]
+    size = 300_000
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    result = subprocess.run(
+        line, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=200, preexec_fn=limited, check=False
+    )  # fmt: skip
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "results_dir: cannot write" in result.stderr and "is lost" in result.stderr
+    assert not [path for path in (tmp_path / "results").rglob("*") if path.is_file() or path.name.startswith(".")]
+
+
+def test_without_a_home_the_cache_is_this_user_s_in_the_temporary_folder(monkeypatch, tmp_path, capsys) -> None:
+    from omegaconf import OmegaConf
+
+    def unknown(path: str) -> str:
+        return path
+
+    monkeypatch.setattr(os.path, "expanduser", unknown)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cfg = OmegaConf.create({"data_dir": "data", "results_dir": "results", "cache_dir": "~/.cache/fgl-bench"})
+    config.expand_paths(cfg)
+    assert cfg.cache_dir == str(tmp_path / f"fgl-bench-{os.getuid()}") and Path(cfg.cache_dir).stat().st_mode & 0o777 == 0o700
+    assert "there is no home directory" in capsys.readouterr().err
+    cfg.results_dir = "~/x"
+    with pytest.raises(UserError, match="results_dir=~/x"):
+        config.expand_paths(cfg)
+
+
+def test_a_cache_of_somebody_else_is_not_used(monkeypatch, tmp_path) -> None:
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    with pytest.raises(UserError, match="belongs to somebody else"):
+        config.own_folder(tmp_path / "cache")
+
+
+def test_passwords_are_masked() -> None:
+    assert masked("mysql://user:secret@host/db") == "mysql://user:***@host/db"
+    assert masked("failed: http://u:p@ss@host/?token=abc&x=1 (401)") == "failed: http://u:***@host/?token=***&x=1 (401)"
+    assert masked("http://host:80/path dataset=cora") == "http://host:80/path dataset=cora"
+    tracker = MLflow("mysql://user:se%40cret@host", "x")
+    assert without_secrets("access denied for user with se@cret", tracker) == "access denied for user with ***"
+
+
+def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
+    uri = 'tracker.uri="nonsense://user:s3cr3t@host/db"'
+    result = command(tmp_path, "-m", *RUN, "tracker=mlflow", uri, "lr=0.1,0.2")
+    assert result.returncode == 0 and "the tracker failed" in result.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name == "config.yaml" for path in files)
+    assert "s3cr3t" not in result.stdout + result.stderr + "".join(path.read_text(encoding="utf-8", errors="ignore") for path in files)
