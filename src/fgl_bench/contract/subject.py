@@ -15,11 +15,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
-from fgl_bench.commands import file_of
+from fgl_bench.commands import file_of, path_of
 from fgl_bench.config import validate
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
-from fgl_bench.groups import check_node, first_line
+from fgl_bench.groups import first_line, imported
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.plan import Composer
 from fgl_bench.wording import choices
@@ -108,11 +108,11 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
     given = {text.partition("=")[0] for text in rest}
     with Composer(folders) as compose:
         if subject.own is not None:
-            cfg = compose([*chosen, *paired(subject.own, given, scenario=True), *SMALL, *small, *rest])
-        else:
-            cfg = compose([*chosen, *SMALL, *small, *rest])
-            extra = paired(check_node(cfg.algorithm), given) if subject.group == "algorithm" else []
-            cfg = compose([*chosen, *extra, *SMALL, *small, *rest]) if extra else cfg
+            chosen += paired(subject.own, given, scenario=True)
+        elif subject.group == "algorithm":  # overrides may be of keys that only the paired choices have
+            target = OmegaConf.load(path_of(subject.group, subject.choice, folders)).get("_target_")
+            chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
+        cfg = compose([*chosen, *SMALL, *small, *rest])
     if subject.own is not None:
         OmegaConf.set_struct(cfg, False)
         cfg[subject.group] = own_node(subject.own, mine, subject.group)
