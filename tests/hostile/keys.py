@@ -17,7 +17,7 @@ CROSS = (
 )
 ALGORITHMS = {
     "adafgl": "federated_rounds=int[0,oo) label_steps=int[0,oo) label_alpha=real[0,1] hops=int[0,oo) blend=real[0,1] beta=real[0,1] "
-    "width=int[1,oo) head_dropout=real[0,1] softmaxes=double|single fusion=soft|hard max_nodes=int[60,oo)",
+    "width=int[1,oo) head_dropout=real[0,1] softmaxes=double|single fusion=soft|hard",
     "d_psgd": "weights=metropolis|uniform order=train_mix|mix_train|lian",
     "dfed_sst": "refresh=int[1,oo) self_in_aggregation=bool label_source=train_pred|train|pred sources=int[1,oo) landmarks=int[1,oo) "
     "degree=wlsd|half",
