@@ -80,7 +80,7 @@ def test_collect_is_the_same_with_and_without_the_buffer_of_a_sparse_product(k):
     layout = ParameterLayout({"b": (3,), "a": (6, 4), "c": (4, 3)}, inputs=("a",))
     generator = torch.Generator().manual_seed(1)
     theta = torch.rand(k, layout.size, generator=generator, dtype=torch.float64)
-    blocks = [sp.random(5, 6, 0.4, "csr", rng=np.random.default_rng(i)) for i in range(k)]
+    blocks = [sp.random(5, 6, 0.4, "csr", random_state=np.random.default_rng(i)) for i in range(k)]
     features = BlockSparse.stack(blocks, 5, 6, torch.float64)
     parameters = {name: view.detach().requires_grad_() for name, view in layout.views(theta).items()}
     hidden = (features @ parameters["a"]).tanh() @ parameters["c"] + parameters["b"][:, None]

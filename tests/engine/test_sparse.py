@@ -42,7 +42,7 @@ def problems(draw):
     blocks = []
     for _ in range(k):
         shape = draw(st.integers(1, rows)), draw(st.integers(1, columns))
-        blocks.append(sp.random(*shape, density=draw(st.sampled_from([0.0, 0.3, 1.0])), format="csr", rng=rng))
+        blocks.append(sp.random(*shape, density=draw(st.sampled_from([0.0, 0.3, 1.0])), format="csr", random_state=rng))
     return blocks, rows, columns
 
 
