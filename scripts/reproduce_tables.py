@@ -22,7 +22,8 @@ from fgl_bench.errors import UserError
 from fgl_bench.groups import build
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.cells import write_whole
-from fgl_bench.reporting.plan import Cell, Composer, Paper, Table, available, duration, in_order, load_paper, papers, plan
+from fgl_bench.reporting.estimates import duration
+from fgl_bench.reporting.plan import Cell, Composer, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
 from fgl_bench.reporting.running import Runs
 from fgl_bench.reporting.work import Work

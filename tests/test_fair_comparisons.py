@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from fgl_bench.config import paired, validate
+from fgl_bench.config import validate
 from fgl_bench.errors import UserError
 from fgl_bench.groups import build, label
+from fgl_bench.pairing import paired
 from fgl_bench.reporting.plan import Composer
 from fgl_bench.reporting.unlike import differences
 from fgl_bench.schema import config_folder

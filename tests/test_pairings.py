@@ -18,11 +18,12 @@ import fgl_bench.config
 import fgl_bench.groups
 import fgl_bench.run
 from fgl_bench.algorithms.local import Local
-from fgl_bench.config import suited, validate
+from fgl_bench.config import validate
 from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.groups import check_node
+from fgl_bench.pairing import suited
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.schema import config_folder, register_all
 

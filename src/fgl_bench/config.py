@@ -8,19 +8,17 @@ from __future__ import annotations
 import math
 import os
 import re
-import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional
 
 from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 
-from fgl_bench.errors import Unsuited, UserError, one_of, require
-from fgl_bench.groups import build, check_node, check_role, label
+from fgl_bench.errors import UserError, one_of, require
+from fgl_bench.groups import build, check_role, label
+from fgl_bench.pairing import suited
 from fgl_bench.values import check_keys, check_name, check_values
 
 DEFAULT_TRIPS = 2000
@@ -250,32 +248,6 @@ def check_served(cfg: DictConfig, scenario: Any) -> None:
 
         if not (isinstance(scenario, type) and issubclass(scenario, Rounds)):
             raise UserError(f"split.test=server: scenario={label(cfg, 'scenario')} has no rounds after which a server scores; use sync")
-
-
-@contextmanager
-def suited(cfg: DictConfig) -> Iterator[None]:
-    """Word the refusal of a method that cannot run on the chosen model or split; raises UserError with the command that would work."""
-    try:
-        yield
-    except Unsuited as reason:
-        pairing = check_node(cfg.algorithm).pairing
-        command = shlex.join(["fgl-bench", *paired(overrides_of(cfg), pairing)])
-        raise UserError(f"algorithm={label(cfg, 'algorithm')}: {reason}; try: {command}") from reason
-
-
-def overrides_of(cfg: DictConfig) -> list[str]:
-    """The overrides of the run as the user gave them; the algorithm alone where the configuration was not composed by a command."""
-    from hydra.core.hydra_config import HydraConfig
-
-    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [f"algorithm={label(cfg, 'algorithm')}"]
-
-
-def paired(overrides: Sequence[str], choices: Mapping[str, str]) -> list[str]:
-    """``overrides`` with these choices, behind the algorithm's, in the place of what they say of the same groups and keys in them."""
-    replaced = tuple(f"{key}{sign}" for key in choices for sign in "=.")
-    others = [text for text in overrides if not text.lstrip("+").startswith(replaced)]
-    place = next((i + 1 for i, text in enumerate(others) if text.startswith("algorithm=")), 0)
-    return [*others[:place], *(f"{key}={value}" for key, value in choices.items()), *others[place:]]
 
 
 def check_model(model: DictConfig) -> None:

@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.allocator import keep_freed_memory
-from fgl_bench.config import resolve_budget, suited
+from fgl_bench.config import resolve_budget
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.data.raw import data_root
 from fgl_bench.data.sums import fingerprint
@@ -23,6 +23,7 @@ from fgl_bench.evaluation.history import History, Outcome, Point
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.groups import build, label
 from fgl_bench.masking import masked_config
+from fgl_bench.pairing import suited
 from fgl_bench.planning import chunks, network
 from fgl_bench.program import reported, simulation
 from fgl_bench.reporting.console import show

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fgl_bench.reporting.plan import duration
+from fgl_bench.reporting.estimates import duration
 
 LINE_EVERY = 15.0
 BAR_EVERY = 0.5

@@ -18,7 +18,8 @@ from fgl_bench.allocator import environment
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.groups import build
 from fgl_bench.processes import end_with, quoted
-from fgl_bench.reporting.plan import Cell, duration
+from fgl_bench.reporting.estimates import duration
+from fgl_bench.reporting.plan import Cell
 from fgl_bench.reporting.progress import Display
 from fgl_bench.reporting.store import is_complete
 from fgl_bench.reporting.work import Work

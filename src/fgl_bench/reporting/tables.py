@@ -11,8 +11,9 @@ from pathlib import Path
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.divergence import MARK, diverged_seeds, footnote, scored_seeds
+from fgl_bench.reporting.estimates import Costs, duration
 from fgl_bench.reporting.measures import MEASURES, Entry, common, reading
-from fgl_bench.reporting.plan import Cell, Column, Costs, Paper, Row, Table, duration
+from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table
 from fgl_bench.reporting.published import Printed, Published
 
 MEAN = "mean"

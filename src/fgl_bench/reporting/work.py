@@ -9,7 +9,8 @@ from pathlib import Path
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.analysis import analyse, overview_line, write_statistics
 from fgl_bench.reporting.cells import compact, stored_of, write_cell
-from fgl_bench.reporting.plan import Cell, Costs, Paper, Table
+from fgl_bench.reporting.estimates import Costs
+from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.store import is_complete, read_summary
 from fgl_bench.reporting.tables import write_table
