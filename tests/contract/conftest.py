@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def spoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return ended.value.code, *capsys.readouterr()
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("sys.path", [*sys.path])
     monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     monkeypatch.setenv("FGL_BENCH_SWEEP_DIR", str(tmp_path / "sweep"))
