@@ -113,7 +113,7 @@ def asked(key: Key, value: Any) -> Any:
 
 def test_drawn_values(pool: Pool) -> None:
     drawn_cases = list(cases())
-    assert len(drawn_cases) >= 300
+    assert len(drawn_cases) >= 500
     as_expected(pool, drawn_cases)
 
 

@@ -130,7 +130,6 @@ PT: dict[str, Any] = {
     "a module": pt(torch.nn.Linear(2, 2)),
     "x is a number": pt(graph(x=5)),
     "x is sparse": pt(graph(x=torch.from_numpy(X).to_sparse())),
-    "x is quantised": pt(graph(x=torch.quantize_per_tensor(torch.from_numpy(X), 0.1, 0, torch.qint8))),
     "x is complex": pt(graph(x=torch.from_numpy(X).to(torch.complex64))),
     "x is on no device": pt(graph(x=torch.empty(N, 5, device="meta"))),
     "y is bool": pt(graph(y=torch.from_numpy(Y).double().log())),

@@ -28,8 +28,8 @@ def test_no_key_takes_what_it_does_not_allow(pool: Pool) -> None:
     cases = []
     for number, (base, key) in enumerate(every):  # another kind of mistake from key to key; test_drawn.py has every key
         values = hostile(key)
-        if number % 2:
-            value = values[number // 2 % len(values)]
+        if number % 6 == 0:
+            value = values[number // 6 % len(values)]
             cases.append(Case((*base.split(), f"{key.name}={value}"), refused=f"{key.name.split('.')[-1]}|num_edges"))
-    assert len(cases) >= 150
+    assert len(cases) >= 50
     as_expected(pool, cases)
