@@ -14,8 +14,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-import fgl_bench.config
 import fgl_bench.groups
+import fgl_bench.pairing
 import fgl_bench.run
 from fgl_bench.algorithms.local import Local
 from fgl_bench.config import validate
@@ -106,7 +106,7 @@ def each_node_is_checked_once() -> Iterator[None]:
         return checked[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (fgl_bench.config, fgl_bench.groups):
+        for module in (fgl_bench.groups, fgl_bench.pairing):
             patch.setattr(module, "check_node", check)
         yield
 

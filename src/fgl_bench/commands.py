@@ -20,7 +20,7 @@ Commands (instead of KEY=VALUE)
   ls [GROUP]                    the groups; the choices of one, each with the first line of its file
   show GROUP/CHOICE             a choice's file: its keys, their values and what they mean
   cp GROUP/CHOICE FOLDER        a copy to change: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
-  check FILE.py [KEY=VALUE...]  whether a method, backbone or split of your own keeps what all must; a choice's name works too
+  check FILE.py [KEY=VALUE...]  whether a method, backbone or split keeps what all must; a choice's name works too
   tune SPACE [KEY=VALUE...]     search hyper-parameters on validation; SPACE is a file, or one that `tune` alone lists
 """
 

@@ -312,8 +312,8 @@ def test_three_convolutions_exchange_two_layers():
 def test_what_it_cannot_do_is_said():
     federation = small_served()
     for changes, error in (
-        ({"model": GCN(4, 2, 0.0)}, "model=gat or model=graphsage"),
-        ({"model": GraphSAGE([5, 4], 2, 0.0, "linear")}, "needs a backbone with attention"),
+        ({"model": GCN(4, 2, 0.0)}, "model=gat, model=graphsage"),
+        ({"model": GraphSAGE([5, 4], 2, 0.0, "linear")}, "needs an attention backbone"),
         ({"participation": 0.5}, "participation=1"),
     ):
         with pytest.raises(UserError, match=error):

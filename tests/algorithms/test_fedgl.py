@@ -217,7 +217,7 @@ def test_parts_of_an_extended_batch():
 def test_a_model_that_needs_its_graphs_beforehand_is_refused():
     model = UniFilter(2, 0.5, 4, 2, 0.0, 0.0, 0.0, "exact", "client")
     run(method(pseudo_graph=0.0), model=model, rounds=2)
-    with pytest.raises(UserError, match="pseudo_graph: this model"):
+    with pytest.raises(UserError, match="algorithm.pseudo_graph=0"):
         run(method(pseudo_graph=0.2), model=model, rounds=2)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fgl_bench.engine import workers
 from fgl_bench.engine.workers import forks, groups, side_by_side
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, raised_by_user
 
 forked = pytest.mark.skipif(not forks(), reason="jobs are threads here")
 
@@ -124,7 +124,7 @@ def test_processes_that_may_have_no_children_use_threads(processes, monkeypatch)
     assert side_by_side([lambda report: os.getpid() for _ in range(2)], 2, 1, Heard()) == [os.getpid()] * 2
 
 
-def test_a_failing_process_ends_the_others_and_its_error_says_where_it_came_from(processes, tmp_path):
+def test_a_failing_process_ends_the_others_and_its_error_says_where_it_came_from(processes, tmp_path, monkeypatch):
     class Odd(Exception):
         def __init__(self, one, two):
             super().__init__("cannot be sent")
@@ -138,7 +138,14 @@ def test_a_failing_process_ends_the_others_and_its_error_says_where_it_came_from
             time.sleep(0.01)
         raise error
 
-    for error, kind in ((ValueError("no"), ValueError), (Odd(1, 2), RuntimeError)):
+    # A failure in a module outside the package, such as this one, is its author's; else it is the package's.
+    for error, kind, own in (
+        (ValueError("no"), UserError, True),
+        (Odd(1, 2), UserError, True),
+        (ValueError("no"), ValueError, False),
+        (Odd(1, 2), RuntimeError, False),
+    ):
+        monkeypatch.setattr("fgl_bench.engine.workers.raised_by_user", raised_by_user if own else lambda _: None)
         with pytest.raises(kind) as caught:
             side_by_side([patient, lambda report, error=error: fails(report, error)], 2, 1, Heard())
         assert "in fails" in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])

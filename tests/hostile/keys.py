@@ -28,7 +28,7 @@ ALGORITHMS = {
     "fedaas": f"{CROSS.replace('interval=int[0', 'interval=int[2')} min_interval=int[1,10] loss_source=val|test rule=paper|authors",
     "fedasync": "alpha=real[0,1] staleness=constant|polynomial|hinge exponent=real[0,oo) hinge_slope=real[0,oo) hinge_b=real?[0,oo) "
     "offset=int[0,oo) halve_after=int?[1,oo) rho=real[0,oo)",
-    "fedbuff": "buffer=int?[1,3] server_lr=real(0,oo) staleness_exponent=real[0,oo) weighting=uniform|samples wait=bool",
+    "fedbuff": "buffer=int?[1,3] server_lr=real[0,oo) staleness_exponent=real[0,oo) weighting=uniform|samples wait=bool",
     "fedcross": f"{CROSS} fanout_remote=int?[1,oo)",
     "feddc": "alpha=real[0,oo) scaling=size|none clip=real?(0,oo) drift=bool control=mean_gradient|literal",
     "feddual": "gossip_steps=int[1,oo) noise=real[0,oo) clip=real(0,oo)",
@@ -36,12 +36,12 @@ ALGORITHMS = {
     "pseudo_graph=real[0,oo) neighbours=int[1,oo)",
     "fedgnn": "matches=int[0,oo) expand_every=int[1,oo) ldp=bool clip=real(0,oo) epsilon=real(0,oo)",
     "fedgraph": "batches=int[1,oo) most=int[1,oo) noise=real[0,oo) target=real[0,1] cost_weight=real[0,oo) components=int[1,oo)",
-    "fedgta": "steps=int[0,oo) alpha=real[0,1] temperature=real(0,oo) orders=int[1,oo) threshold=real[-1,1] "
+    "fedgta": "steps=int[0,oo) alpha=real[0,1] temperature=real(0,oo) orders=int[1,oo) threshold=real[-1,oo) "
     "moments=hybrid|raw|central|none weights=confidence|samples|uniform",
     "fediih": "tau=real[0,oo) elbo_weight=real[0,oo) inference=free|learned inference_layers=int[0,oo)",
     "fedper": "personal_layers=int[0,2]",
     "fedprox": "mu=real[0,oo)",
-    "fedsa_gcl": "threshold=real[-1,1] buffer=int?[1,3] steps=int[0,oo) keep=real[0,1] staleness_exponent=real[0,oo) "
+    "fedsa_gcl": "threshold=real[-1,oo) buffer=int?[1,3] steps=int[0,oo) keep=real[0,1] staleness_exponent=real[0,oo) "
     "lsc_temperature=real?(0,oo) clustercast=bool push=most_similar|last orders=int[1,oo)",
     "fedsage_plus": "max_neighbours=int[0,oo) gen_rounds=int[0,oo) hidden_share=real[0,1] latent=int[1,oo) encoder_hidden=int[1,oo) "
     "gen_hidden=ints[1,oo) gen_dropout=real[0,1] gen_lr=real?(0,oo) gen_weight_decay=real[0,oo) degree_weight=real[0,oo)",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Message, Server, Traffic, Upload
-from fgl_bench.errors import Range, above, at_least
+from fgl_bench.errors import Range, at_least
 
 
 @dataclass
@@ -29,7 +29,7 @@ class FedBuff(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
-    ranges: ClassVar[dict[str, Range]] = {"buffer": at_least(1), "server_lr": above(0), "staleness_exponent": at_least(0)}
+    ranges: ClassVar[dict[str, Range]] = {"buffer": at_least(1), "server_lr": at_least(0), "staleness_exponent": at_least(0)}
 
     buffer: int | None
     server_lr: float

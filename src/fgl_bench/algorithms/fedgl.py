@@ -20,7 +20,7 @@ from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.training import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, at_least
 
-UNFIT = "needs a backbone that uses no more of a graph than products with it, or algorithm.pseudo_graph=false"
+UNFIT = "needs a backbone that uses no more of a graph than products with it, or algorithm.pseudo_graph=0"
 BLOCK = 1 << 24  # similarities held at a time
 
 

@@ -13,7 +13,7 @@ from fgl_bench.algorithms.topology import STATISTICS, hybrid_moments, labels_pro
 from fgl_bench.engine.batch import Batch, gcn_operator, plain_operator
 from fgl_bench.engine.mixing import Mixing, cosine, normalise
 from fgl_bench.engine.training import Trips
-from fgl_bench.errors import SHARE, Range, above, at_least, between
+from fgl_bench.errors import SHARE, Range, above, at_least
 
 MOMENTS = {"hybrid": ("raw", "central"), "raw": ("raw",), "central": ("central",), "none": ()}
 
@@ -46,7 +46,7 @@ class FedGTA(Algorithm):
 
     multilabel: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {
-        "steps": at_least(0), "alpha": SHARE, "temperature": above(0), "orders": at_least(1), "threshold": between(-1, 1),
+        "steps": at_least(0), "alpha": SHARE, "temperature": above(0), "orders": at_least(1), "threshold": at_least(-1),
     }  # fmt: skip
 
     steps: int

@@ -23,7 +23,7 @@ from fgl_bench.algorithms.topology import (
 from fgl_bench.engine.batch import plain_operator
 from fgl_bench.engine.mixing import cosine
 from fgl_bench.engine.training import Trips
-from fgl_bench.errors import SHARE, Range, above, at_least, between
+from fgl_bench.errors import SHARE, Range, above, at_least
 
 
 @dataclass
@@ -62,7 +62,7 @@ class FedSAGCL(Algorithm):
     remembers: ClassVar[bool] = True
     operators: ClassVar[int] = 2
     ranges: ClassVar[dict[str, Range]] = {
-        "threshold": between(-1, 1), "buffer": at_least(1), "steps": at_least(0), "keep": SHARE, "staleness_exponent": at_least(0),
+        "threshold": at_least(-1), "buffer": at_least(1), "steps": at_least(0), "keep": SHARE, "staleness_exponent": at_least(0),
         "lsc_temperature": above(0), "orders": at_least(1),
     }  # fmt: skip
 
