@@ -177,19 +177,22 @@ class Trainer:
         if self.reset_optimiser and self.algorithm.trains:
             self.adam.reset(rows)
         trips.steps = self.local_epochs
+        if losses and self.algorithm.trains:
+            # Now: a small tensor made between large ones that come and go would leave a hole in the memory.
+            trips.train_loss = torch.zeros(len(rows), dtype=torch.float64, device=trained.device)
         if self.algorithm.lock_step:
             self.algorithm.train(self, trips)
         for epoch in range(self.local_epochs if self.algorithm.trains and not self.algorithm.lock_step else 0):
             first = score and epoch == 0 and evaluation is batch
-            last = losses and epoch + 1 == self.local_epochs
+            loss = trips.train_loss if epoch + 1 == self.local_epochs else None
             if self.replay and rows == self.everyone and self.batch_nodes is None:
-                scored, trips.train_loss = self._replayed(trips, epoch, first, last)
+                scored = self._replayed(trips, epoch, first, loss)
             else:
                 key = step_key(self.streams[index], self.trip[index], epoch)
                 if self.batch_nodes is not None:
-                    self._epoch(trips, key, epoch, last)
+                    self._epoch(trips, key, epoch, loss)
                     continue
-                scored, trips.train_loss = self._step(trips, batch, key, epoch, first, last)
+                scored = self._step(trips, batch, key, epoch, first, loss)
             trips.received_score = scored if epoch == 0 else trips.received_score
         self.trip[index] += 1
         if score:
@@ -205,34 +208,42 @@ class Trainer:
         trips.__dict__.pop("output", None)
         return trips
 
-    def _replayed(self, trips: Trips, epoch: int, score: bool, loss: bool) -> tuple[Tensor | None, Tensor | None]:
+    def _replayed(self, trips: Trips, epoch: int, score: bool, loss: Tensor | None) -> Tensor | None:
         """:meth:`_step` on the tensors that it was captured on: models are trained in the same place every round."""
-        known = (epoch, score, loss, trips.trained.data_ptr())
+        known = (epoch, score, loss is not None, trips.trained.data_ptr())
         if known not in self._replays:
             same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; no plain step reads it
+            own = None if loss is None else torch.zeros_like(loss)
             self._replays[known] = Replay(
-                lambda: self._step(same, same.batch, step_key(self.streams, self.trip, epoch), epoch, score, loss)
+                lambda: (self._step(same, same.batch, step_key(self.streams, self.trip, epoch), epoch, score, own), own)
             )
-        return self._replays[known]()
+        scored, lost = self._replays[known]()
+        if loss is not None:
+            loss.copy_(lost)
+        return scored
 
-    def _epoch(self, trips: Trips, key: Tensor, epoch: int, loss: bool) -> None:
-        """One pass over every client's training nodes in mini-batches; ``loss`` notes the mean over them."""
+    def _epoch(self, trips: Trips, key: Tensor, epoch: int, loss: Tensor | None) -> None:
+        """One pass over every client's training nodes in mini-batches; their mean loss goes to ``loss [k]``."""
         batch = trips.batch
         if batch not in self._epochs:
             self._epochs[batch] = Epochs(batch, self.batch_nodes)
         epochs = self._epochs[batch]
         order = epochs.order(batch, order_key(key))
         trips.steps = epochs.taken * self.local_epochs
-        total = torch.zeros(batch.size, dtype=torch.float64, device=batch.device) if loss else None
+        mean = None if loss is None else torch.zeros_like(loss)
         for number in range(epochs.steps):
             part = epochs.part(batch, order, number)
-            _, mean = self._step(trips, part, part_key(key, number), epoch * epochs.steps + number, False, loss)
-            if loss:
-                total += mean * epochs.counts[number]
-        trips.train_loss = total / epochs.counts.sum(0).clamp(min=1) if loss else None
+            self._step(trips, part, part_key(key, number), epoch * epochs.steps + number, False, mean)
+            if loss is not None:
+                loss += mean * epochs.counts[number]
+        if loss is not None:
+            loss /= epochs.counts.sum(0).clamp(min=1)
 
-    def _step(self, trips: Trips, batch: Batch, key: Tensor, number: int, score: bool, loss: bool) -> tuple[Tensor | None, Tensor | None]:
-        """One gradient step on ``batch``, the trips' own or a mini-batch of it; the received models' scores and the training losses."""
+    def _step(self, trips: Trips, batch: Batch, key: Tensor, number: int, score: bool, loss: Tensor | None) -> Tensor | None:
+        """One gradient step on ``batch``, the trips' own or a mini-batch of it; returns the received models' scores.
+
+        The training losses go to ``loss [k]``, where they are wanted.
+        """
         theta, scored = trips.trained, None
         parameters = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
         first = (self.model.first if batch is trips.batch else self.model.first_of)(parameters, batch)
@@ -244,7 +255,8 @@ class Trainer:
         step = LocalStep(trips.rows, batch, self.layout, number, parameters, theta, trips.received, output, first)
         objective = self.algorithm.local_loss(step)
         check_shape("local_loss()", objective, {"k": len(theta)}, "")
-        train_loss = step.train_loss() if loss else None
+        if loss is not None:
+            loss.copy_(step.train_loss())
         gradients = torch.autograd.grad(objective, list(parameters.values()))
         with torch.no_grad():
             flat = self.layout.collect(dict(zip(parameters, gradients, strict=True)))
@@ -253,4 +265,4 @@ class Trainer:
             # A client without training nodes has no loss: it returns what it received.
             able = None if batch.num_train.all() else [i for i, count in enumerate(batch.num_train) if count > 0]
             self.adam.step(theta, flat, trips.rows, able)
-        return scored, train_loss
+        return scored

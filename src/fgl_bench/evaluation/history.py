@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 
@@ -18,6 +19,10 @@ class ScoreLog:
     def __init__(self) -> None:
         self._scores: Tensor | None = None
         self.size = 0
+
+    def reserve(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
+        """Make room at once, before anything large comes and goes."""
+        self._scores = torch.empty(4096, width, dtype=dtype, device=device)
 
     def add(self, scores: Tensor) -> int:
         """Append ``[k, 2]`` (always of one width); returns the position of the first row."""

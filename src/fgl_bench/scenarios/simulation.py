@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting
@@ -56,6 +57,9 @@ class Simulation:
     similarity: dict[int, Tensor] = field(default_factory=dict)
     portrait: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.losses.reserve(1, torch.float64, self.initial.device)
 
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""
