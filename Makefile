@@ -30,9 +30,12 @@ quickstart: $(READY) ## set up and run the main job on the embedded default (a g
 	env -u OMP_NUM_THREADS $(VENV)/bin/fgl-bench
 
 WORKERS ?= auto
-test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where they are found)
-	if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi; \
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+DATA  := if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi;
+test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where they are found); test-slow has the rest
+	$(DATA) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
+
+test-slow: $(DEV) ## run the tests that take long: killed sweeps, launchers, measured memory, drawn hostile values
+	$(DATA) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
 
 test-processors: $(DEV) ## run the tests as processors without AVX2 and without AVX-512 would (see docs/reproducibility.md)
 	for capability in default avx2; do echo "ATEN_CPU_CAPABILITY=$$capability"; \
@@ -47,7 +50,6 @@ bench: $(DEV) ## time the engine against the plain per-client loop
 # PAPER (all of them by default), and comma-separated TABLE, DATASETS, METHODS, CLIENTS narrow what is run; SEEDS is how many (5), or which ([0]);
 # DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan run by run.
 PAPER ?= all
-DATA  := if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi;
 reproduce-tables: $(READY) ## run what the papers' tables lack, then write results/tables (see docs/reproduction.md)
 	$(DATA) $(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
 	  $(if $(METHODS),--methods $(METHODS)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \

@@ -19,6 +19,7 @@ from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from fgl_bench.errors import UserError, one_of, require
 from fgl_bench.groups import build, check_role, label
 from fgl_bench.pairing import suited
+from fgl_bench.processes import import_torch
 from fgl_bench.values import check_keys, check_name, check_values
 
 DEFAULT_TRIPS = 2000
@@ -81,7 +82,7 @@ class Settings:
 def validate(cfg: DictConfig) -> None:
     """Check the rules that types cannot express: ranges, keys against each other, the method against the scenario.
 
-    Cheap checks come first; only the last imports the chosen classes.
+    Cheap checks come first; only the last import torch and the chosen classes.
 
     Raises:
         UserError: naming the first key that is wrong and what it may be.
@@ -102,6 +103,7 @@ def validate(cfg: DictConfig) -> None:
     resolve_budget(cfg)
     check_metrics(cfg)
     check_ratios(cfg)
+    import_torch()  # what follows needs it
     check_device(cfg.device)
     require(not cfg.cuda_graphs or cfg.device.startswith("cuda"), "cuda_graphs", cfg.cuda_graphs, "false unless device=cuda")
     names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}

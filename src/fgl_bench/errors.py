@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
+PLUGINS = PACKAGE.with_name("hydra_plugins")
 LIBRARIES = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -112,7 +113,7 @@ def raised_by_user(error: BaseException) -> str | None:
     inside, last = False, None
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename).resolve()
-        if path.is_relative_to(PACKAGE):
+        if path.is_relative_to(PACKAGE) or path.is_relative_to(PLUGINS):
             inside = True
         elif inside and path.is_file() and not any(path.is_relative_to(folder) for folder in LIBRARIES):
             last = frame

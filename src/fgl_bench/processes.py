@@ -44,6 +44,16 @@ class Stopped(KeyboardInterrupt):
         return f"ended by {signal.Signals(self.number).name}"
 
 
+def import_torch() -> None:
+    """Import torch with signals held back until it is there: an exception in the midst of its initialisation ends the process."""
+    held = {number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        import torch  # noqa: F401
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @contextmanager
 def stoppable() -> Iterator[list[Stopped]]:
     """Inside, SIGTERM and SIGHUP raise :class:`Stopped`, once; what was raised is also in the list, whoever has caught it."""

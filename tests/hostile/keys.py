@@ -80,7 +80,6 @@ MODELS = {
 SPLITS = {
     "dirichlet": "alpha=real[0.001,oo) min_nodes=int[1,40] shares=per_class|per_client test=clients|server inductive=bool",
     "louvain": "resolution=real[1e-9,oo) delta=int[0,oo) backend=python_louvain|igraph",
-    "metis_overlap": "fraction=real[0,1]",
     "metis": "test=clients|server inductive=bool",
 }
 STRAGGLERS = "slow_fraction=real[0,1] lag_draw=per_run|per_trip jitter=real[0,1)"
@@ -156,7 +155,7 @@ def bases() -> list[tuple[str, list[Key]]]:
     found = [(f"{small} algorithm=fedavg", keys(TOP)), (f"{small} algorithm=fedavg", keys(CSBM, "dataset."))]
     found += [(f"{tiny} algorithm={a} {NEEDS.get(a, 'model.hidden=8')}", keys(text, "algorithm.")) for a, text in ALGORITHMS.items()]
     found += [(f"{tiny} algorithm=fedavg model={name}", keys(text, "model.")) for name, text in MODELS.items()]
-    found += [(f"{small} algorithm=fedavg split={name}{' split.samples_per_part=1' * (name == 'metis_overlap')}", keys(text, "split."))
+    found += [(f"{small} algorithm=fedavg split={name}", keys(text, "split."))
               for name, text in SPLITS.items()]  # fmt: skip
     methods = {"sync": "fedavg", "semi_async": "fedbuff", "decentralized": "d_psgd"}
     found += [(f"{small} algorithm={methods[name]} scenario={name}", keys(text, "scenario.")) for name, text in SCENARIOS.items()]

@@ -16,7 +16,7 @@ ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" f
 BROKEN: dict[Any, str] = {
     "": "_target_ is missing",
     "# a comment only\n": "_target_ is missing",
-    "just words": "mine.yaml",
+    "just words": "mine.yaml|_target_ is missing",
     "5": "mine.yaml",
     "null": "mine.yaml|_target_ is missing",
     "- a\n- b\n": "mine.yaml|algorithm",

@@ -137,7 +137,7 @@ def test_leftovers_are_only_those_of_nobody(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_full_at_the_end_says_what_is_lost_in_a_line(tmp_path: Path) -> None:
     """Files of more than 300 KB cannot be written: the check before training passes, the history does not."""
-    line = [sys.executable, "-m", "fgl_bench.cli", *RUN, "rounds=3000", "eval_every=1"]
+    line = [sys.executable, "-m", "fgl_bench.cli", *RUN, "rounds=1200", "seeds=[0,1,2,3]", "eval_every=1"]
     size = 300_000
 
     def limited() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, Literal
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fgl_bench.algorithms.base import Algorithm, Message, Server, Setting, Upload
-from fgl_bench.errors import Range, UserError, at_least
+from fgl_bench.errors import Range, Unsuited, UserError, at_least
 
 
 @dataclass
@@ -39,6 +39,7 @@ class TWAFL(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     remembers: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {
         "base": at_least(1), "loop": at_least(1), "exchange_rounds": at_least(0), "deep_layers": at_least(0),
@@ -58,10 +59,7 @@ class TWAFL(Algorithm):
             raise UserError(f"{what}; allowed: rounds from 0 to loop - 1")
         layers = setting.model.chain(setting.layout)
         if not 0 <= self.deep_layers < len(layers):
-            raise UserError(
-                f"algorithm=twafl: algorithm.deep_layers={self.deep_layers} leaves no shallow layer; "
-                f"allowed for this model: 0 to {len(layers) - 1}"
-            )
+            raise Unsuited(f"needs a backbone with more layers than algorithm.deep_layers={self.deep_layers}, and this one has {len(layers)}")
         shallow = len(layers) - self.deep_layers
         self._shallow, self._deep = (tuple(chain.from_iterable(part)) for part in (layers[:shallow], layers[shallow:]))
 
