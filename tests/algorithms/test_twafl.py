@@ -220,7 +220,7 @@ def test_batching_changes_nothing():
     [
         ({"base": 0.5}, "algorithm.base=0.5"),
         ({"exchange_rounds": [3], "loop": 3}, "algorithm.exchange_rounds=.3. does not fit algorithm.loop=3"),
-        ({"deep_layers": 2}, "algorithm.deep_layers=2 leaves no shallow layer; allowed for this model: 0 to 1"),
+        ({"deep_layers": 2}, "algorithm.deep_layers=2; this one has 2"),
     ],
 )
 def test_keys_out_of_range_are_refused(changes, message):

@@ -59,7 +59,7 @@ class TWAFL(Algorithm):
             raise UserError(f"{what}; allowed: rounds from 0 to loop - 1")
         layers = setting.model.chain(setting.layout)
         if not 0 <= self.deep_layers < len(layers):
-            raise Unsuited(f"needs a backbone with more layers than algorithm.deep_layers={self.deep_layers}, and this one has {len(layers)}")
+            raise Unsuited(f"needs a backbone with more layers than algorithm.deep_layers={self.deep_layers}; this one has {len(layers)}")
         shallow = len(layers) - self.deep_layers
         self._shallow, self._deep = (tuple(chain.from_iterable(part)) for part in (layers[:shallow], layers[shallow:]))
 
