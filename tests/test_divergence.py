@@ -77,7 +77,7 @@ class Poisoned(FedAvg):
         super().prepare(setting)
         self.rounds = 0
 
-    def refine(self, received, trained, arrived):
+    def refine(self, previous, received, trained, arrived):
         self.rounds += 1
         if self.rounds == 2:
             received = received.clone()

@@ -234,7 +234,7 @@ def test_a_round_equals_the_naive_loop(changes):
 
     made.prepare = keep_start
     result = run(made, rounds=1)
-    (received, trained, arrived), refined = calls[0]
+    (_, received, trained, arrived), refined = calls[0]
     for s in range(2):
         expected, losses = naive_round(made, result.sim, s, received[s], trained[s], arrived[s], 0)
         # Adam's first steps divide a gradient by its own size: rounding is blown up where it is nearly zero.
@@ -250,7 +250,7 @@ def test_without_turns_it_is_fedavg_bit_for_bit():
 def test_identical_teachers_teach_nothing(divergence):
     made, sim = prepared(divergence=divergence)
     same = sim.initial.view(2, 5, -1)
-    refined = made.refine(same, same, torch.ones(2, 5, dtype=torch.bool))
+    refined = made.refine(same, same, same, torch.ones(2, 5, dtype=torch.bool))
     torch.testing.assert_close(refined, same, rtol=0, atol=1e-8)
 
 
@@ -259,7 +259,7 @@ def test_nobodys_upload_changes_nothing():
     received = sim.initial.view(2, 5, -1)
     arrived = torch.tensor([[True] * 5, [False] * 5])
     trained = received + 0.1 * torch.randn(received.shape, dtype=received.dtype, generator=torch.Generator().manual_seed(0))
-    refined = made.refine(received, trained, arrived)
+    refined = made.refine(received, received, trained, arrived)
     assert torch.equal(refined[1], received[1]) and not torch.equal(refined[0], received[0])
 
 
@@ -271,7 +271,7 @@ def test_an_absent_client_is_no_teacher():
         models = torch.zeros(1, 5, sim.initial.shape[1], dtype=torch.float64)
         models[..., : trained.shape[2]] = trained[..., : models.shape[2]]
         models[0, 2] *= factor
-        results.append(made.refine(models[:, :1].expand_as(models), models, arrived))
+        results.append(made.refine(models, models[:, :1].expand_as(models), models, arrived))
     assert torch.equal(*results)
 
 
@@ -282,15 +282,15 @@ def test_the_generator_changes_the_servers_model_and_its_loss_falls():
     trained = models + 0.3 * torch.randn(models.shape, dtype=models.dtype, generator=torch.Generator().manual_seed(1))
     losses = []
     for _ in range(60):
-        assert torch.equal(made.refine(models, trained, torch.ones(1, 5, dtype=torch.bool)), models)
+        assert torch.equal(made.refine(models, models, trained, torch.ones(1, 5, dtype=torch.bool)), models)
         losses.append(made.loss.item())
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.5
 
     other, _ = prepared(seeds=(0,), student_steps=3, outer=1)
-    before = other.refine(models, trained, torch.ones(1, 5, dtype=torch.bool))
+    before = other.refine(models, models, trained, torch.ones(1, 5, dtype=torch.bool))
     other, _ = prepared(seeds=(0,), student_steps=3, outer=1)
     other.generators = made.generators
-    after = other.refine(models, trained, torch.ones(1, 5, dtype=torch.bool))
+    after = other.refine(models, models, trained, torch.ones(1, 5, dtype=torch.bool))
     assert (before - after).abs().max() > 1e-4
 
 
@@ -299,7 +299,7 @@ def test_the_student_comes_closer_to_its_teachers():
     models = sim.initial.view(1, 5, -1)
     trained = models + 0.3 * torch.randn(models.shape, dtype=models.dtype, generator=torch.Generator().manual_seed(1))
     arrived = torch.ones(1, 5, dtype=torch.bool)
-    refined = made.refine(models, trained, arrived)
+    refined = made.refine(models, models, trained, arrived)
     noise = normal(torch.tensor([5]), made.pseudo_nodes, made.noise, torch.float64)
     graph = PseudoGraph(generate(made.generator.views(made.generators), noise, made.labels), made.neighbours)
     views = sim.setting.layout.views

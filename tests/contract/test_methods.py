@@ -27,7 +27,8 @@ FAULTY = {
     ),
     "averages_absent_clients": (MIX.format(weights=EVERYBODY), "absent clients change nothing: client . of seed . .* in round 1"),
     "refines_with_absent_clients": (
-        f"{GOOD}\n    def refine(self, received, trained, arrived):\n        return received + 0.1 * trained.mean(1, keepdim=True)",
+        f"{GOOD}\n    def refine(self, previous, received, trained, arrived):\n"
+        "        return received + 0.1 * trained.mean(1, keepdim=True)",
         "absent clients change nothing",
     ),
     "reads_labels_of_absent_clients": (
@@ -100,7 +101,7 @@ PERMITTED = {
     def report(self, trips):
         return {"size": trips.trained.norm(dim=1)}
 
-    def refine(self, received, trained, arrived):
+    def refine(self, previous, received, trained, arrived):
         self.last = torch.where(arrived[..., None], trained, self.last)
         return received + 0.01 * (self.last.mean(1, keepdim=True) + self.sizes.mean(1)[:, None, None])
 

@@ -38,7 +38,7 @@ REFUSED = {
         "ServesInRounds.serve is never called: ServesInRounds.scenarios is ('sync',), and only scenario=semi_async calls serve",
     ),
     "refines_without_server": (
-        f"{GOOD}\n    scenarios = ('decentralized',)\n    def refine(self, received, trained, arrived):\n        return received",
+        f"{GOOD}\n    scenarios = ('decentralized',)\n    def refine(self, previous, received, trained, arrived):\n        return received",
         "RefinesWithoutServer.scenarios is ('decentralized',), and only scenario=sync calls refine",
     ),
     "mixes_flat": (
@@ -63,8 +63,12 @@ REFUSED = {
         f"{GOOD}\n    def report(self, trips):\n        return {{'norm': trips.trained.norm()}}",
         "report() returned 'norm' = []; expected a tensor with k = 8 rows",
     ),
+    "refines_too_little": (
+        f"{GOOD}\n    def refine(self, received, trained, arrived):\n        return received",
+        "RefinesTooLittle.refine(self, received, trained, arrived) is called with (self, previous, received, trained, arrived)",
+    ),
     "refines_nothing": (
-        f"{GOOD}\n    def refine(self, received, trained, arrived):\n        pass",
+        f"{GOOD}\n    def refine(self, previous, received, trained, arrived):\n        pass",
         "refine() returned None; expected [S, C, P] = [2, 4, ",
     ),
     "exchanges_nothing": (

@@ -28,6 +28,8 @@ ALGORITHMS = {
     "fedaas": f"{CROSS.replace('interval=int[0', 'interval=int[2')} min_interval=int[1,10] loss_source=val|test rule=paper|authors",
     "fedasync": "alpha=real[0,1] staleness=constant|polynomial|hinge exponent=real[0,oo) hinge_slope=real[0,oo) hinge_b=real?[0,oo) "
     "offset=int[0,oo) halve_after=int?[1,oo) rho=real[0,oo)",
+    "fedadam": "server_lr=real(0,oo) beta1=real[0,1) beta2=real[0,1) tau=real(0,oo) rule=adam|yogi|adagrad",
+    "fedavgm": "momentum=real[0,1) server_lr=real(0,oo)",
     "fedbuff": "buffer=int?[1,3] server_lr=real[0,oo) staleness_exponent=real[0,oo) weighting=uniform|samples wait=bool",
     "fedcross": f"{CROSS} fanout_remote=int?[1,oo)",
     "feddc": "alpha=real[0,oo) scaling=size|none clip=real?(0,oo) drift=bool control=mean_gradient|literal",

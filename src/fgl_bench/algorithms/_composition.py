@@ -58,6 +58,10 @@ class Composed(Algorithm):
         return self.server.unsent
 
     @property
+    def refines(self) -> bool:
+        return self.server.refines
+
+    @property
     def begins_afresh(self) -> bool:
         return self.server.begins_afresh
 
@@ -98,8 +102,8 @@ class Composed(Algorithm):
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return self.server.mix(reports, arrived)
 
-    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        return self.server.refine(received, trained, arrived)
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        return self.server.refine(previous, received, trained, arrived)
 
     def traffic(self) -> Traffic:
         return self.server.traffic()

@@ -73,6 +73,11 @@ class Algorithm:
         called = ("backbone", "optimiser", "local_penalty", "local_loss", "correct_gradient", "predict")
         return self.trains and not self.lock_step and all(getattr(type(self), name) is getattr(Algorithm, name) for name in called)
 
+    @property
+    def refines(self) -> bool:
+        """Whether the server takes a step of its own after aggregation, see :meth:`refine`."""
+        return type(self).refine is not Algorithm.refine
+
     def check_choices(self, model: Backbone, split: Split) -> None:
         """Raise :class:`~fgl_bench.errors.Unsuited` where the method cannot run on this model or split; no data are read before."""
         self.backbone(model)
@@ -202,11 +207,14 @@ class Algorithm:
         """
         raise NotImplementedError  # abstract
 
-    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        """Server-side learning after aggregation: what clients will receive, ``[S, C, P]`` to the same.
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        """The server's own step after aggregation: what clients will receive, ``[S, C, P]``; the base takes the aggregated models.
 
         Args:
+            previous: ``[S, C, P]``, what clients had received before this round.
+            received: ``[S, C, P]``, the aggregated models.
             trained: ``[S, C, P]``, the models that clients trained last.
+            arrived: ``[S, C]`` bool, the clients that took part in this round. Where nobody of a seed has, its clients keep ``previous``.
         """
         return received
 

@@ -87,7 +87,7 @@ class FedDC(Algorithm):
         self.correction = torch.addcmul(self._inverse * cloud - self.states, self._alpha, self.drifts)
         return Mixing(normalise(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
 
-    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
         return (received[:, :1] + self.drifts.mean(1, keepdim=True)).expand_as(received)
 
     def traffic(self) -> Traffic:

@@ -85,7 +85,7 @@ class FedGNN(FedAvg):
         self._exchange(initial, None)
         return initial
 
-    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
         self.number += 1
         if self.number % self.expand_every == 0:
             self._exchange(received.flatten(0, 1), arrived.any(1))

@@ -199,8 +199,8 @@ class FedSagePlus(Composed):
     def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
         return super().similarity(reports) if self.federated else None
 
-    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        return super().refine(received, trained, arrived) if self.federated else received
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        return super().refine(previous, received, trained, arrived) if self.federated else received
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         generating, each = min(rounds, self.generating), trips // max(rounds, 1)

@@ -107,7 +107,7 @@ class FedTAD(FedAvg):
         once = 4 * self.setting.num_clients * self.setting.num_classes if rounds else 0
         return [(up + once, down) for up, down in super().bytes_after(rounds, trips)]
 
-    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
         if not self.outer:
             return received
         weights = self.weights(arrived).to(received.dtype)

@@ -47,16 +47,12 @@ class Scaffold(Algorithm):
         shape = (len(setting.seeds), clients, setting.layout.size)
         self.variates = torch.zeros(shape, dtype=batch.dtype, device=batch.device)  # c_i
         self.correction = torch.zeros_like(self.variates)  # c - c_i
-        self._model = self.variates.new_zeros(shape[0], 1, shape[2])
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
         self._sum = self._sum.add_(gradient) if step.epoch else gradient
         return gradient + of_replicas(self.correction, step.batch)
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
-        if self.server_lr != 1:
-            seeds = {row // self.setting.num_clients: i for i, row in enumerate(trips.rows)}
-            self._model[list(seeds), 0] = trips.received[list(seeds.values())]
         return {"variate": keep_unable(CONTROLS[self.control](self, trips), self.variates, trips.batch)}
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
@@ -65,10 +61,8 @@ class Scaffold(Algorithm):
         self.correction = self.variates.mean(1, keepdim=True) - self.variates
         return Mixing(normalise(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
 
-    def refine(self, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        if self.server_lr == 1:
-            return received
-        return torch.lerp(self._model, received[:, :1], self.server_lr).expand_as(received)
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        return received if self.server_lr == 1 else torch.lerp(previous, received, self.server_lr)
 
     def traffic(self) -> Traffic:
         payload = {"model": self.setting.layout.count, "variate": self.setting.layout.count}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+
+from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.errors import UserError
 
 ROUNDS = ("mix", "portrait", "regraph", "stage")
@@ -13,13 +16,15 @@ HOOKS = {
 
 
 def check_hooks(method: type) -> None:
-    """Refuse a method whose own class overrides a hook that none of its scenarios calls.
+    """Refuse a method whose own class overrides a hook that none of its scenarios calls, or with other arguments than it is called with.
 
     Hooks that it inherits are not looked at: a base may serve several scenarios. Nor are methods of scenarios outside the package.
 
     Raises:
-        UserError: naming the hook and the scenarios that call it.
+        UserError: naming the hook and the scenarios that call it, or the arguments.
     """
+    for hook, own in vars(method).items():
+        check_arguments(method, hook, own)
     if not set(method.scenarios) <= set(HOOKS):
         return
     called = {hook for scenario in method.scenarios for hook in HOOKS[scenario]}
@@ -30,3 +35,16 @@ def check_hooks(method: type) -> None:
                 f"{method.__name__}.{hook} is never called: {method.__name__}.scenarios is {tuple(method.scenarios)}, "
                 f"and only {' and '.join(f'scenario={scenario}' for scenario in callers)} calls {hook}"
             )
+
+
+def check_arguments(method: type, hook: str, own: object) -> None:
+    """Refuse a hook that cannot be called with the arguments of the one that it overrides."""
+    base = None if hook.startswith("_") else getattr(Algorithm, hook, None)
+    if not (inspect.isfunction(own) and inspect.isfunction(base)):
+        return
+    given = [name for name, one in inspect.signature(base).parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    signature = inspect.signature(own)
+    try:
+        signature.bind(*given)
+    except TypeError:
+        raise UserError(f"{method.__name__}.{hook}{signature} is called with ({', '.join(given)})") from None

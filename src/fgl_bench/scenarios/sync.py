@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
@@ -36,6 +37,10 @@ class Sync(Rounds):
     def drops_uploads(self) -> bool:
         return self.deadline is not None
 
+    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
+        rows, copies = super().keeps(participation, method)
+        return rows + (method.refines or self.drops_uploads), copies  # what clients had received before
+
     def late(self, duration: float) -> bool:
         return self.deadline is not None and duration > self.deadline
 
@@ -45,13 +50,16 @@ class Sync(Rounds):
     def aggregate(
         self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
     ) -> tuple[Tensor, Callable[[], Tensor]]:
-        mixing = checked(sim.algorithm.mix(reports, arrived), arrived)
-        before = received.clone() if self.drops_uploads else None
+        method = sim.algorithm
+        mixing = checked(method.mix(reports, arrived), arrived)
+        # Mixing may write to what clients had received.
+        previous = received.clone() if self.drops_uploads or method.refines else received
         received = mixing.apply(trained, received, sim.trainer.layout)
-        received = sim.algorithm.refine(received, trained, arrived)
-        check_shape("refine()", received, dict(zip("SCP", trained.shape, strict=True)), "S C P")
-        if before is not None:  # a seed of which nobody was in time keeps what it had
-            received = torch.where(arrived.any(1)[:, None, None], received, before)
+        if method.refines:
+            received = method.refine(previous, received, trained, arrived)
+            check_shape("refine()", received, dict(zip("SCP", trained.shape, strict=True)), "S C P")
+        if self.drops_uploads:  # a seed of which nobody was in time keeps what it had
+            received = torch.where(arrived.any(1)[:, None, None], received, previous)
         return received, mixing.matrix
 
     def moved(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Moved]]:
