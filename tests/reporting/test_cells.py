@@ -77,6 +77,7 @@ def test_an_empty_matrix_packs():
 
 def test_labels_are_counted_by_client():
     assert label_counts([np.array([0, 2, 2]), np.array([1])], 3) == [[1, 0, 2], [0, 1, 0]]
+    assert label_counts([np.array([0, -1, 2]), np.array([-1])], 3) == [[1, 0, 1], [0, 0, 0]], "-1 is a node without a label"
     assert label_counts([np.zeros((2, 3))], 3) is None
 
 

@@ -127,8 +127,9 @@ def heatmaps(
 
 
 def label_counts(federation: Federation) -> np.ndarray:
-    """Nodes by class and client, ``[Y, C]``."""
-    return np.stack([np.bincount(client.labels, minlength=federation.num_classes) for client in federation.clients], 1)
+    """Labelled nodes by class and client, ``[Y, C]``."""
+    labels = (client.labels for client in federation.clients)
+    return np.stack([np.bincount(each[each >= 0], minlength=federation.num_classes) for each in labels], 1)
 
 
 def label_distributions(counts: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:

@@ -135,7 +135,7 @@ def unpacked(kept: Mapping) -> np.ndarray:
 
 
 def label_counts(labels: Sequence[np.ndarray], classes: int) -> list[list[int]] | None:
-    """Nodes of every class that each client holds, ``[C][Y]``; None for large federations and for several labels a node."""
+    """Labelled nodes of every class that each client holds, ``[C][Y]``; None for large federations and for several labels a node."""
     if len(labels) > MOST_CLIENTS or any(np.ndim(each) != 1 for each in labels):
         return None
-    return [np.bincount(each, minlength=classes).tolist() for each in labels]
+    return [np.bincount(each[each >= 0], minlength=classes).tolist() for each in labels]
