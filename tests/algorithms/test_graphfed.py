@@ -46,6 +46,12 @@ def test_distances_are_those_of_all_shortest_paths():
             assert found[a, b] == pytest.approx(np.mean(each))
 
 
+def test_clients_that_share_no_edge_are_infinitely_far_apart():
+    clients = [SimpleNamespace(nodes=np.array(nodes), num_nodes=len(nodes)) for nodes in ([0, 2], [1])]
+    found = client_distances(clients, np.empty((2, 0), dtype=np.int64), 256, np.random.default_rng(0))
+    assert found.shape == (2, 2) and np.isinf(found).all()
+
+
 def test_weights_by_hand():
     distance = torch.tensor([[torch.inf, 1.0, 3.0], [1.0, torch.inf, torch.inf], [3.0, torch.inf, torch.inf]]).double()
     sizes = torch.tensor([[2.0, 1.0, 4.0]]).double()

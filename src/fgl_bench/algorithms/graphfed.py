@@ -79,7 +79,7 @@ def client_distances(clients: Sequence[ClientGraph], edges: np.ndarray, sources:
     order = np.argsort(pair, kind="stable")
     pairs, begins = np.unique(pair[order], return_index=True)
     distance = np.full((len(clients), len(clients)), np.inf)
-    for number, part in zip(pairs.tolist(), np.split(order, begins[1:]), strict=True):
+    for number, part in zip(pairs.tolist(), np.split(order, begins)[1:], strict=True):
         a, b = divmod(number, len(clients))
         left, row = np.unique(edges[0, part], return_inverse=True)
         right, column = np.unique(edges[1, part], return_inverse=True)
