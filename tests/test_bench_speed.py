@@ -92,6 +92,7 @@ def test_the_slope_is_the_exponent():
     assert bench_speed.slope([1, 2, 5, 10], [3 * x**1.5 for x in (1, 2, 5, 10)]) == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_the_suite_writes_what_it_measured_and_keeps_other_cells(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(bench_speed, "in_a_process", bench_jobs.measure)
     call = ["--quick", "--sizes", "cora", "--clients", "3", "--seeds", "2", "--threads", "1", "--devices", "cpu", "--out", str(tmp_path)]
@@ -108,6 +109,7 @@ def test_the_suite_writes_what_it_measured_and_keeps_other_cells(monkeypatch, tm
     assert "wrote" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_failing_side_ends_the_suite_with_one_line():
     with pytest.raises(SystemExit, match="the loop side failed"):
         bench_speed.in_a_process({"kind": "loop", "algorithm": "fedavg", "dataset": "no_such", "clients": 2, "seeds": [0], "rounds": 5,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -14,21 +13,10 @@ import pytest
 
 from fgl_bench.cli import keys_of_swept_groups, options_first
 from fgl_bench.engine.workers import forks
+from tests.warm import command, environment
 
 ROOT = Path(__file__).parents[1]
 TINY = ("dataset=csbm", "seeds=[0]", "trips=8", "num_clients=4", "progress=false")
-
-
-def environment(folder: Path, **extra: str) -> dict[str, str]:
-    """What the command sees: no data sets, its cache in ``folder``."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("FGL_BENCH", "HYDRA"))}
-    return {**clean, "PYTHONPATH": str(ROOT / "src"), "FGL_BENCH_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1", **extra}
-
-
-def command(folder: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Run ``fgl-bench`` in the empty folder ``folder``."""
-    line = [sys.executable, "-m", "fgl_bench.cli", *arguments]
-    return subprocess.run(line, cwd=folder, env=environment(folder, **extra), capture_output=True, text=True, timeout=200)
 
 
 def refused(folder: Path, *arguments: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from fgl_bench.commands import cp, ls, show
 from fgl_bench.contract import PROMISES, examine
 from fgl_bench.errors import UserError
-from tests.test_cli import ROOT, command, environment
+from tests.warm import ROOT, command, environment
 
 
 def test_ls_names_groups_and_choices_with_what_they_are(capsys):

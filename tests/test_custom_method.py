@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.warm import command
+
 SMALL = [
     "dataset.num_nodes=120", "dataset.num_edges=240", "dataset.num_features=40", "dataset.num_classes=3", "num_clients=4", "rounds=4",
     "seeds=[0,1]", "eval_every=4", "progress=false", "mixing_at=[8]", "cache_dir=cache", "results_dir=runs", "device=cpu",
@@ -47,14 +44,6 @@ class InverseSizes(Algorithm):
 '''
 
 
-def command(folder, *overrides):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "fgl_bench.cli", "algorithm=fedavg", *SMALL, *overrides],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
@@ -63,7 +52,7 @@ def folder(tmp_path_factory):
 
 
 def test_a_class_in_the_current_folder_runs_and_is_reported_under_its_name(folder):
-    done = command(folder, "algorithm._target_=own_method.InverseSizes", "+algorithm.power=1.0")
+    done = command(folder, "algorithm=fedavg", *SMALL, "algorithm._target_=own_method.InverseSizes", "+algorithm.power=1.0")
     assert done.returncode == 0, done.stderr
     (path,) = (folder / "runs").rglob("summary.json")
     summary = json.loads(path.read_text())
@@ -86,7 +75,7 @@ def test_a_class_in_the_current_folder_runs_and_is_reported_under_its_name(folde
 )
 def test_mistakes_are_one_line(folder, overrides, message):
     before = sorted((folder / "runs").rglob("*"))
-    done = command(folder, *overrides)
+    done = command(folder, "algorithm=fedavg", *SMALL, *overrides)
     assert done.returncode != 0
     assert message in done.stderr and "Traceback" not in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert sorted((folder / "runs").rglob("*")) == before

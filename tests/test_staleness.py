@@ -13,7 +13,7 @@ from fgl_bench.reporting.cells import find
 from fgl_bench.reporting.plan import Cell, Column, Row
 from fgl_bench.reporting.store import config_hash
 from fgl_bench.reporting.superseded import ago
-from tests.test_cli import command
+from tests.warm import command
 
 TINY = (
     "dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "num_clients=3",

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fgl_bench.reporting.store import is_complete
-from tests.test_cli import command, environment
+from tests.warm import command, environment
 
 SMALL = (
     "dataset=csbm", "dataset.num_nodes=240", "dataset.num_edges=520", "dataset.num_features=24", "dataset.words_per_node=6",

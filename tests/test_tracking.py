@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.tracking import MLflow, NoTracker, TensorBoard, Wandb, publish, seed_runs
-from tests.test_cli import command
 from tests.test_sweeps import SMALL
+from tests.warm import command
 
 
 @pytest.fixture(scope="module")

@@ -158,7 +158,11 @@ CHEAP = {
 }
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+# One of every kind; the others are slow.
+KINDS = ("fedavg", "fedprox", "fedsa_gcl", "dfed_sst", "fedaas", "fed_pub", "local", "majority")
+
+
+@pytest.mark.parametrize("name", [name if name in KINDS else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS])
 def test_the_package_s_methods_keep_all_promises(name, capsys, composing_once):
     status = examine(name, ["rounds=3", *CHEAP.get(name, [])])
     assert status == 0, capsys.readouterr().out

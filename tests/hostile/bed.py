@@ -6,7 +6,6 @@ A case says what it expects: to be refused, with a part of the message, or to be
 from __future__ import annotations
 
 import math
-import multiprocessing
 import re
 import shlex
 import threading
@@ -17,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from tests.hostile.worker import Answer, serve
+from tests.warm import CONTEXT
 
 # A graph and a run so small that an accepted input costs a fraction of a second.
 GRAPH = "dataset=csbm dataset.num_nodes=120 dataset.num_edges=300 dataset.num_features=40 dataset.words_per_node=6"
@@ -112,8 +112,6 @@ class Pool:
     """Some processes, each answering one case at a time. One that dies or hangs is a failure of its case, and is replaced."""
 
     def __init__(self, count: int = WORKERS):
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["tests.hostile.worker"])
         self.count = count
 
     def answers(self, cases: Iterable[Case]) -> list[Answer | str]:
@@ -150,8 +148,8 @@ class Pool:
         return found
 
     def _start(self) -> tuple[Any, Connection]:
-        here, there = self.context.Pipe()
-        process = self.context.Process(target=serve, args=(there,), daemon=True)
+        here, there = CONTEXT.Pipe()
+        process = CONTEXT.Process(target=serve, args=(there,), daemon=True)
         process.start()
         there.close()
         return process, here

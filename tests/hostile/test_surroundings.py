@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from fgl_bench.scratch import leftovers, scratch
 from fgl_bench.tracking import MLflow
 from tests.hostile.bed import T
 from tests.reporting.test_store import HASH, write
-from tests.test_cli import command, environment
+from tests.warm import CONTEXT, command, environment
 
 RUN = (*T.split(), "progress=false")
 PLUGIN = "from pathlib import Path\nPath('ran').touch()\n"
@@ -73,31 +74,25 @@ def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> 
 
 
 POINTS = 10  # more than calls that writing makes
-CRASH = """
-import os, sys
-from pathlib import Path
-from fgl_bench.reporting import store
-from tests.reporting.test_store import HASH, write
 
-def crashing(real, at):
-    def call(*args, **more):
-        calls.append(real)
-        if len(calls) > at:
-            os._exit(9)
-        return real(*args, **more)
-    return call
 
-for at in range(int(sys.argv[2])):
-    child = os.fork()
-    if not child:
-        calls = []
-        store.os.replace = crashing(os.replace, at)
-        store.Path.write_text = crashing(Path.write_text, at)
-        store.np.savez_compressed = crashing(store.np.savez_compressed, at)
-        write(Path(sys.argv[1], str(at), HASH))
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
+def write_and_crash(folder: Path, at: int) -> None:
+    """Write a run, in a process that ends with status 9 at the call number ``at`` that changes a file."""
+    calls: list[Any] = []
+
+    def crashing(real: Any) -> Any:
+        def call(*args: Any, **more: Any) -> Any:
+            calls.append(real)
+            if len(calls) > at:
+                os._exit(9)
+            return real(*args, **more)
+
+        return call
+
+    store.os.replace = crashing(os.replace)
+    store.Path.write_text = crashing(Path.write_text)
+    store.np.savez_compressed = crashing(store.np.savez_compressed)
+    write(folder)
 
 
 @pytest.mark.parametrize("before", ["nothing", "a run", "something else"])
@@ -107,11 +102,11 @@ def test_after_a_crash_at_any_point_of_writing_the_next_run_of_the_place_clears_
         write(folder)
         if before == "something else":
             (folder / "summary.json").write_text("{}", encoding="utf-8")
-    line, root = [sys.executable, "-c", CRASH, str(tmp_path), str(POINTS)], Path(__file__).parents[2]
-    result = subprocess.run(
-        line, env=environment(tmp_path, PYTHONPATH=f"{root}/src:{root}"), timeout=200, check=True, capture_output=True, text=True
-    )  # fmt: skip
-    statuses = [int(text) for text in result.stdout.split()]
+    crashes = [CONTEXT.Process(target=write_and_crash, args=(folder, at)) for at, folder in enumerate(folders)]
+    for process in crashes:
+        process.start()
+        process.join()
+    statuses = [process.exitcode for process in crashes]
     assert statuses[0] == 9 and statuses[-1] == 0, "no crash, or writing has more calls than points"
     assert any(list(folder.parent.glob(".*")) for folder in folders), "nothing was left over"
     for folder, status in zip(folders, statuses, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -15,11 +16,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pandas  # noqa: F401 (before the first input, like all that a run imports: it takes seconds)
 import torch
 from hydra._internal.hydra import Hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 
-import fgl_bench.run  # noqa: F401 (before the first input: it takes seconds)
+import fgl_bench.run  # noqa: F401
 from fgl_bench import cli
+from fgl_bench.schema import register_all
+
+Plugins.instance()
+register_all(ConfigStore.instance())
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ def serve(pipe: Connection) -> None:
     """Answer inputs (arguments, files, variables) until the other end is gone."""
     torch.set_num_threads(1)
     compose_once()
+    gc.freeze()  # what imports have made
     while True:
         try:
             arguments, files, variables = pipe.recv()
