@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.cli import keys_of_swept_groups, options_first
-from fgl_bench.engine.workers import forks
+from fgl_bench.cli.main import keys_of_swept_groups, options_first
+from fgl_bench.run.workers import forks
 
 ROOT = Path(__file__).parents[1]
 TINY = ("dataset=csbm", "seeds=[0]", "trips=8", "num_clients=4", "progress=false")
@@ -27,7 +27,7 @@ def environment(folder: Path, **extra: str) -> dict[str, str]:
 
 def command(folder: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run ``fgl-bench`` in the empty folder ``folder``."""
-    line = [sys.executable, "-m", "fgl_bench.cli", *arguments]
+    line = [sys.executable, "-m", "fgl_bench.cli.main", *arguments]
     return subprocess.run(line, cwd=folder, env=environment(folder, **extra), capture_output=True, text=True, timeout=200)
 
 
@@ -78,7 +78,7 @@ def test_answers_before_a_run_load_no_heavy_library(arguments: list[str], tmp_pa
     script = (
         "import atexit, sys\n"
         "atexit.register(lambda: print('HEAVY', sorted({'torch', 'torch_geometric', 'scipy', 'pandas'} & set(sys.modules))))\n"
-        "from fgl_bench.cli import main\n"
+        "from fgl_bench.cli.main import main\n"
         "main()\n"
     )
     line = [sys.executable, "-c", script, *arguments]
@@ -125,7 +125,7 @@ def test_processes_that_train_seeds_end_with_a_killed_run(tmp_path: Path, number
     line = [
         sys.executable,
         "-m",
-        "fgl_bench.cli",
+        "fgl_bench.cli.main",
         "algorithm=fedavg",
         *TINY[:2],
         "num_clients=4",
@@ -154,7 +154,7 @@ def test_processes_that_train_seeds_end_with_a_killed_run(tmp_path: Path, number
 
 
 def test_interruption_says_what_was_kept_and_leaves_no_half_run(tmp_path: Path) -> None:
-    line = [sys.executable, "-u", "-m", "fgl_bench.cli", "-m", "algorithm=local,fedavg", *TINY[:2], "num_clients=4"]
+    line = [sys.executable, "-u", "-m", "fgl_bench.cli.main", "-m", "algorithm=local,fedavg", *TINY[:2], "num_clients=4"]
     sweep = [*line, "trips=8,4000000", "progress=false"]
     process = subprocess.Popen(
         sweep, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

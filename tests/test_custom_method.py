@@ -50,7 +50,7 @@ class InverseSizes(Algorithm):
 def command(folder, *overrides):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "fgl_bench.cli", "algorithm=fedavg", *SMALL, *overrides],
+        [sys.executable, "-m", "fgl_bench.cli.main", "algorithm=fedavg", *SMALL, *overrides],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.nn import GATv2Conv
 
-from fgl_bench.algorithms import _cross_client
+from fgl_bench.algorithms.cross_client import _cross_client
+from fgl_bench.algorithms.cross_client._halo import Halo
+from fgl_bench.algorithms.cross_client._touched import TouchedAdam
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.halo import Halo
-from fgl_bench.engine.touched import TouchedAdam
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.models.gcn import GCN

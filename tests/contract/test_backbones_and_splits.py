@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from fgl_bench.contract import examine
+from fgl_bench.cli.check import examine
+from fgl_bench.config.choices import config_folder
 from fgl_bench.errors import UserError
-from fgl_bench.schema import config_folder
 from tests.contract.test_methods import broken
 
 MODELS, SPLITS = (sorted(path.stem for path in (config_folder() / group).glob("[!_]*.yaml")) for group in ("model", "split"))
@@ -21,7 +21,8 @@ import torch
 
 from fgl_bench.engine.batch import gcn_operator, plain_operator
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.models.base import Backbone, Output
+from fgl_bench.engine.network import Output
+from fgl_bench.models.base import Backbone
 
 
 @dataclass

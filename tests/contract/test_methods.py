@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from fgl_bench.contract import examine
-from fgl_bench.schema import config_folder
+from fgl_bench.cli.check import examine
+from fgl_bench.config.choices import config_folder
 from tests.test_commands import GOOD, MIX, written
 
 ALGORITHMS = sorted(path.stem for path in (config_folder() / "algorithm").glob("[!_]*.yaml"))

@@ -11,10 +11,10 @@ import torch
 from omegaconf import OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
-from fgl_bench.config import validate
+from fgl_bench.config.choices import config_folder
 from fgl_bench.errors import PACKAGE, raised_by_user
+from fgl_bench.run.validation import validate
 from fgl_bench.scenarios.hooks import HOOKS, check_hooks
-from fgl_bench.schema import config_folder
 from tests.test_commands import GOOD, METHOD, METHODS, MIX, written
 
 CONF = config_folder()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from fgl_bench.engine.clustering import kmeans, together
+from fgl_bench.algorithms.fedssa._clustering import kmeans, together
 from fgl_bench.engine.noise import uniform
 
 

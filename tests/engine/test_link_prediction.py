@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, drawn_pairs, reconstruction
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.link_prediction import UndirectedEdges, drawn_pairs, reconstruction
 from tests.engine.graphs import from_edges, make_client
 
 CLIENTS = [make_client(8, seed=1), from_edges([], [0, 0, 0], features=torch.zeros(3, 5).numpy()), make_client(15, edges=0.6, seed=2)]

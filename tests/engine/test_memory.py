@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from fgl_bench.data.graph import Federation
 from fgl_bench.data.served import Served
+from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.memory import Activations, Need, activation_bytes, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
 from fgl_bench.engine.propagation import Hops, identity
+from fgl_bench.run.memory import Need, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
 from tests.engine.graphs import federation, make_client
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

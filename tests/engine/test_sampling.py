@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.engine.sampling import gumbel, largest
+from fgl_bench.algorithms.cross_client._sampling import gumbel, largest
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-5, 5)), max_size=40), st.integers(0, 4))

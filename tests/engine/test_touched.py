@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fgl_bench.algorithms.cross_client._touched import TouchedAdam
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.touched import TouchedAdam
 
 SHAPES = {"bias": (3,), "wide.weight": (9, 4), "out.weight": (4, 3)}
 

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from hydra._internal.hydra import Hydra
 
-import fgl_bench.run  # noqa: F401 (before the first input: it takes seconds)
-from fgl_bench import cli
+import fgl_bench.run.run  # noqa: F401 (before the first input: it takes seconds)
+from fgl_bench.cli import main as cli
 
 
 @dataclass(frozen=True)

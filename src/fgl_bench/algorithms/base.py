@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from fgl_bench.data.splits.base import Split
     from fgl_bench.engine.batch import Batch
     from fgl_bench.engine.mixing import Mixing
-    from fgl_bench.engine.training import LocalStep, Score, Trainer, Trips
-    from fgl_bench.models.base import Backbone, Parameters
+    from fgl_bench.engine.network import Parameters
+    from fgl_bench.engine.training import Trainer
+    from fgl_bench.engine.trips import LocalStep, Score, Trips
+    from fgl_bench.models.base import Backbone
 
 
 @dataclass

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from fgl_bench.reporting.pictures import curve, matrices, records
 from fgl_bench.reporting.plan import Cell
+from fgl_bench.reporting.plots.pictures import curve, matrices, records
 from fgl_bench.reporting.shapes import PICTURES
 from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
