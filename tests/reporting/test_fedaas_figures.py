@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from fgl_bench.config.compose import Composer
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import compact, write_cell
+from fgl_bench.reporting.grids import levels
 from fgl_bench.reporting.measures import common, cost, spent
 from fgl_bench.reporting.papers.fedaas import PAPER, SWEPT
 from fgl_bench.reporting.plan import Cell, located, plan
@@ -25,7 +26,7 @@ from fgl_bench.reporting.plots.figures import line
 from fgl_bench.reporting.plots.pictures import curve, records
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.report import Source, table_data
-from fgl_bench.reporting.tables import levels, write_table
+from fgl_bench.reporting.tables import write_table
 from fgl_bench.run.run import prepare
 from tests.reporting import summaries
 

@@ -34,7 +34,7 @@ def label(cfg: DictConfig, group: str) -> str:
     another one inside is called by both: ``fedsage_plus+fedgta``.
 
     Args:
-        group: one of ``config.GROUPS``; ``scenario/sparsity`` is understood too.
+        group: one of ``choices.GROUPS``; ``scenario/sparsity`` is understood too.
     """
     inner = OmegaConf.select(cfg, group.replace("/", ".")).get("strategy")
     return chosen(cfg, group) + (f"+{class_label(inner, group)}" if is_object(inner) else "")

@@ -25,7 +25,7 @@ def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
     """``summary.json`` with how evenly clients fare in the place of their own scores, and the command that made it.
 
     Args:
-        run: the run's directory, for its curves, costs and matrices (``pictures.py``).
+        run: the run's directory, for its curves, costs and matrices (``plots/pictures.py``).
     """
     test = {
         model: {

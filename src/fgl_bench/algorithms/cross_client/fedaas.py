@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.cross_client._cross_client import CrossClient
+from fgl_bench.algorithms.cross_client.base import CrossClient
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.errors import Range, UserError, at_least
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.cross_client._cross_client import CrossClient
 from fgl_bench.algorithms.cross_client._ddpg import Agents
 from fgl_bench.algorithms.cross_client._halo import Level
 from fgl_bench.algorithms.cross_client._sampling import largest
+from fgl_bench.algorithms.cross_client.base import CrossClient
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.trips import Trips

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fgl_bench.algorithms.cross_client._cross_client import CrossClient
+from fgl_bench.algorithms.cross_client.base import CrossClient
 
 
 @dataclass

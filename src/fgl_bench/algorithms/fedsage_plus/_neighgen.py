@@ -1,9 +1,8 @@
-"""FedSage+'s generators of neighbours: their parameters, what is hidden to train them, the neighbourhoods that they shall resemble."""
+"""FedSage+'s generators of neighbours: their parameters, what they make, and the neighbourhoods that they shall resemble."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +10,9 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.noise import normal
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import derive_seed
@@ -33,29 +34,6 @@ def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
     # From a negative bias the ReLU would be dead in every node, and nothing would ever be learnt.
     parameters["degree.bias"].fill_(1.0)
     return layout.pack(parameters)
-
-
-def hidden_nodes(client: ClientGraph, share: float, draw: np.random.Generator, mask: str = "val") -> np.ndarray:
-    """``[n]`` bool: ``round(share |val|)`` of the validation nodes (or of those of another mask)."""
-    hidden, nodes = np.zeros(client.num_nodes, dtype=bool), np.flatnonzero(getattr(client, mask))
-    hidden[draw.permutation(nodes)[: round(share * nodes.size)]] = True
-    return hidden
-
-
-def impair(client: ClientGraph, hidden: np.ndarray, most: int) -> tuple[ClientGraph, np.ndarray, np.ndarray]:
-    """The client without the edges of ``hidden`` nodes; ``[n]`` hidden neighbours of every kept node; ``[n, most]`` the first of them.
-
-    Hidden nodes keep their place, cut off and out of the loss, so that ids stay.
-    """
-    row, column = client.edges
-    stays, lost = ~hidden[row] & ~hidden[column], ~hidden[row] & hidden[column]
-    order = np.lexsort((column[lost], row[lost]))
-    source, target = row[lost][order], column[lost][order]
-    count = np.bincount(source, minlength=client.num_nodes)
-    rank = np.arange(source.size) - (np.cumsum(count) - count)[source]
-    first = np.zeros((client.num_nodes, most), dtype=np.int64)
-    first[source[rank < most], rank[rank < most]] = target[rank < most]
-    return replace(client, edges=np.ascontiguousarray(client.edges[:, stays]), train=client.train & ~hidden), count, first
 
 
 class Neighbourhoods:
@@ -116,9 +94,21 @@ class Neighbourhoods:
         return torch.where(valid.any(2)[..., None], distance, 0.0)
 
 
-def padded(rows: Sequence[np.ndarray], nodes: int, fill: int) -> Tensor:
-    """Rows of different lengths as one host tensor ``[k, nodes, ...]``."""
-    out = np.full((len(rows), nodes, *rows[0].shape[1:]), fill, dtype=rows[0].dtype)
-    for row, values in zip(out, rows, strict=True):
-        row[: len(values)] = values
-    return torch.from_numpy(out)
+def generate(
+    encoder: GraphSAGE, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor], most: int
+) -> tuple[Tensor, Tensor]:
+    """Degrees ``[k, n]`` and features ``[k, n, P, F]`` of the neighbours of every node, P = ``most``; ``noise [k]`` is a key."""
+    latent = encoder.forward(views, batch, encoder.first(views, batch), dropout).logits
+    degree = torch.relu(torch.baddbmm(views["degree.bias"][:, None], latent, views["degree.weight"]))[..., 0]
+    hidden = latent + normal(noise.to(batch.device), batch.nodes, latent.shape[2], batch.dtype)
+    last = sum(name.startswith("feature") and name.endswith(".weight") for name in views) - 1
+    for i in range(last + 1):
+        hidden = torch.baddbmm(views[f"feature{i}.bias"][:, None], hidden, views[f"feature{i}.weight"])
+        hidden = torch.tanh(hidden) if i == last else torch.relu(hidden)
+        hidden = dropout(hidden) if i == last - 1 else hidden
+    return degree, hidden.unflatten(-1, (most, -1))
+
+
+def used_slots(degree: Tensor, kept: Tensor, most: int) -> Tensor:
+    """``[k, n, P]`` bool: the generated neighbours that are used, the first floor(degree) of every kept node; P = ``most``."""
+    return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & kept[..., None]

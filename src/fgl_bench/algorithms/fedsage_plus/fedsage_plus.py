@@ -13,17 +13,18 @@ from torch import Tensor
 
 from fgl_bench.algorithms._composition import Composed
 from fgl_bench.algorithms.base import Algorithm, Setting
-from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair, padded
 from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
-from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, generator_layout, hidden_nodes, impair, initial, padded
+from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, generate, generator_layout, initial, used_slots
+from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
 from fgl_bench.data.federation import Federation
 from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.mixing import Mixing, alone, normalise
-from fgl_bench.engine.noise import normal, uniform
+from fgl_bench.engine.mixing import Mixing, alone
+from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, UserError, above, at_least
 from fgl_bench.models.base import Backbone
@@ -31,16 +32,6 @@ from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import generator
 
 GROUP = 1 << 26  # generated numbers in one program; more clients than that take turns (results do not depend on it)
-
-
-@dataclass
-class _Weighted(FedAvg):
-    """Averaging of the participants, alike (``uniform``) or by size (``samples``)."""
-
-    weighting: Literal["uniform", "samples"]
-
-    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        return Mixing(normalise(WEIGHTINGS[self.weighting](self, arrived), arrived)[:, None])
 
 
 @dataclass
@@ -105,7 +96,7 @@ class FedSagePlus(Composed):
     weighting: Literal["uniform", "samples"]
 
     def own(self) -> Algorithm:
-        return _Weighted(self.weighting)
+        return Weighted(self.weighting)
 
     def generator(self, num_features: int) -> ParameterLayout:
         """Parameters of a client's generator."""
@@ -131,7 +122,8 @@ class FedSagePlus(Composed):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        self._check()
+        if self.hide == "val" and self.max_neighbours and any(client.present is not None for client in setting.batch.clients):
+            raise UserError("algorithm.hide=val: in the inductive setting training sees no validation nodes; set algorithm.hide=train")
         batch, clients, self.round, self.mended = setting.batch, setting.num_clients, 0, False
         self.generating = self.gen_rounds if self.max_neighbours else 0
         self.partners = np.array([client.edges.shape[1] > 0 for client in batch.clients]).reshape(-1, clients)
@@ -161,10 +153,6 @@ class FedSagePlus(Composed):
         self.missing = padded([count for _, count, _ in impaired], batch.nodes, 0)
         self.targets = padded([ids for _, _, ids in impaired], batch.nodes, 0).numpy()
         self._parts: dict[tuple[int, ...], Batch] = {tuple(range(batch.size)): self.impaired}
-
-    def _check(self) -> None:
-        if self.hide == "val" and self.max_neighbours and any(client.present is not None for client in self.setting.batch.clients):
-            raise UserError("algorithm.hide=val: in the inductive setting training sees no validation nodes; set algorithm.hide=train")
 
     # ---- rounds
 
@@ -251,7 +239,7 @@ class FedSagePlus(Composed):
         """The joint objectives of these replicas, summed; ``batch`` holds their impaired graphs."""
         model, device, keys = self.setting.model, batch.device, self._keys(rows)
         degree, features = self.generate(generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
-        slots = self.slots(degree, self.kept[rows])
+        slots = used_slots(degree, self.kept[rows], self.max_neighbours)
         graph = MendedGraph(batch, features, slots)
         output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
 
@@ -268,20 +256,8 @@ class FedSagePlus(Composed):
         return [step_key(self.streams[rows], self.steps[rows], axis) for axis in range(5)]
 
     def generate(self, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """Degrees ``[k, n]`` and features ``[k, n, P, F]`` of the neighbours of every node; ``noise [k]`` is a key."""
-        latent = self.encoder.forward(views, batch, self.encoder.first(views, batch), dropout).logits
-        degree = torch.relu(torch.baddbmm(views["degree.bias"][:, None], latent, views["degree.weight"]))[..., 0]
-        hidden = latent + normal(noise.to(batch.device), batch.nodes, self.latent, batch.dtype)
-        last = len(self.gen_hidden)
-        for i in range(last + 1):
-            hidden = torch.baddbmm(views[f"feature{i}.bias"][:, None], hidden, views[f"feature{i}.weight"])
-            hidden = torch.tanh(hidden) if i == last else torch.relu(hidden)
-            hidden = dropout(hidden) if i == last - 1 else hidden
-        return degree, hidden.unflatten(-1, (self.max_neighbours, -1))
-
-    def slots(self, degree: Tensor, kept: Tensor) -> Tensor:
-        """``[k, n, P]`` bool: the generated neighbours that are used, the first floor(degree) of every kept node."""
-        return (torch.arange(self.max_neighbours, device=degree.device) < degree.detach().floor()[..., None]) & kept[..., None]
+        """:func:`~fgl_bench.algorithms.fedsage_plus._neighgen.generate` with this method's encoder."""
+        return generate(self.encoder, views, batch, noise, dropout, self.max_neighbours)
 
     def _feature_loss(self, features: Tensor, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
         """``L_f + sum_j L_f^{ij}`` of these replicas, summed."""
@@ -317,10 +293,7 @@ class FedSagePlus(Composed):
             part = batch if len(rows) == batch.size else batch.select(rows)
             key = mix(self.streams[rows])
             degree, features = self.generate(self.layout.views(self.generators[rows]), part, key, no_dropout)
-            used = self.slots(degree, self.kept[rows])
+            used = used_slots(degree, self.kept[rows], self.max_neighbours)
             made.extend(block[mask] for block, mask in zip(features, used, strict=True))
             slots.append(used.sum(-1).cpu().numpy())
         return mended(batch, np.concatenate(slots), made)
-
-
-WEIGHTINGS = {"uniform": lambda method, arrived: arrived.double(), "samples": lambda method, arrived: method.setting.weights}

@@ -74,7 +74,7 @@ class UniFilter(Spectral):
         return bool(self.dropout or self.input_dropout or self.basis_dropout)
 
     def copies(self) -> int:
-        return self.build.copies * 5 // 4  # the rows of training nodes lie beside, see engine.filtering
+        return self.build.copies * 5 // 4  # the rows of training nodes lie beside, see ``_filtering``
 
     def activations(self, num_features: int, num_classes: int) -> Activations:
         kept, passing = super().activations(num_features, num_classes)

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages, convolutions
-from fgl_bench.algorithms.cross_client._halo import Halo, Level, Plan, halo_bytes
-from fgl_bench.algorithms.cross_client._moved import Moved
+from fgl_bench.algorithms.cross_client._estimate import halo_bytes
+from fgl_bench.algorithms.cross_client._halo import Halo, Level, Plan
+from fgl_bench.algorithms.cross_client._remote_rows import RemoteRows
 from fgl_bench.algorithms.cross_client._sampling import gumbel, largest
 from fgl_bench.algorithms.cross_client._touched import TouchedAdam, TouchedFeatures
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout
@@ -34,7 +34,7 @@ TOUCHED_BELOW = 0.8
 
 
 @dataclass
-class CrossClient(FedAvg):
+class CrossClient(RemoteRows):
     """FedAvg over mini-batches whose message passing takes in other clients' nodes (Li et al., SIGMOD 2024, sections 3 and 5).
 
     A client's training nodes are shuffled every epoch and cut into ``batches``; all clients process batch b at the same time.
@@ -139,10 +139,7 @@ class CrossClient(FedAvg):
         if self.sampling == "attention" and not self.layers.attends:
             raise Unsuited("needs an attention backbone (or algorithm.sampling=uniform)")
         self.halo = Halo(batch.clients, setting.cross_edges, batch.dtype, device)
-        entries = max(1, self.halo.owner.size)  # what edges inside clients point at must be there
-        self.store = [torch.zeros(entries, width, dtype=batch.dtype, device=device) for width in self.layers.widths]
-        self.stamp = [torch.full((entries,), -1, dtype=torch.int64, device=device) for _ in self.layers.widths]
-        self.chosen = [torch.zeros(self.halo.target.size, dtype=torch.bool, device=device) for _ in self.layers.widths]
+        self._open()
         self._orders, self._draws = setting.streams("batches").cpu(), setting.streams("neighbours")
         replica = self.halo.target // self.halo.nodes
         first = np.searchsorted(replica, np.arange(self.halo.size))
@@ -151,8 +148,6 @@ class CrossClient(FedAvg):
         self._narrow = device.type == "cpu" and not setting.model.drops
         self.epochs = 0
         self._training = np.concatenate([client.train for client in batch.clients])
-        self.moved = Moved(self.halo, len(setting.seeds), setting.num_clients)
-        self.seconds = 0.0
 
     def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
         """On a CPU, one that leaves alone the rows of features that no mini-batch has had, if there are enough of them."""
@@ -253,40 +248,6 @@ class CrossClient(FedAvg):
             for number, level in enumerate(plan.levels[1:], 1):
                 keep(number, level, None)
 
-    @torch.no_grad()
-    def _fetch(self, views: dict[str, Tensor], plan: Plan, step: int) -> None:
-        """Owners answer with their models as they are; only rows that were asked for are written and counted."""
-        for number, level in enumerate(plan.levels[1:], 1):
-            every = self._asked(number, level)
-            entries = level.held[every.numpy()[level.held]] if self._narrow else level.held
-            if not entries.size:
-                continue
-            held, (owners, inverse) = self.halo.put(entries), np.unique(self.halo.owner[entries], return_inverse=True)
-            asked, answer = every[held], self.halo.plan(owners, number)
-            rows = self.layers.activate(self.layers.forward(answer, views, self._stored, self._known, no_dropout)).flatten(0, 1)
-            kept = self.store[number - 1].index_select(0, held)
-            self.store[number - 1][held] = torch.where(asked[:, None], rows.index_select(0, self.halo.put(answer.place[inverse])), kept)
-            self.stamp[number - 1][held] = torch.where(asked, step, self.stamp[number - 1][held])
-            sent = torch.zeros(owners.size, dtype=torch.int64, device=held.device)
-            sent.scatter_reduce_(0, self.halo.put(inverse), asked.long(), "amax")
-            self.moved.count(entries, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
-
-    def _asked(self, number: int, level: Level) -> Tensor:
-        """``[R]`` bool, the entries behind the chosen edges of ``level``."""
-        used = (self.chosen[number - 1][level.number] & level.remote).to(torch.int8)
-        asked = torch.zeros(len(self.stamp[number - 1]), dtype=torch.int8, device=used.device)
-        return asked.scatter_reduce_(0, level.entry, used, "amax") > 0
-
-    def _known(self, number: int, level: Level, sent: Messages) -> Tensor:
-        """All edges inside a client, and those whose row has been fetched."""
-        if number == 0:
-            return torch.ones_like(level.loop)
-        return ~level.remote | (self.stamp[number - 1][level.entry] >= 0)
-
-    def _stored(self, number: int, level: Level) -> Tensor:
-        entries = level.entries  # selected by rows: indexing takes a CPU five times as long
-        return self.store[number - 1].index_select(0, entries.flatten()).unflatten(0, entries.shape)
-
     def _noise(self, level: Level, number: int, step: int) -> Tensor:
         """``[E]``, a function of the seed, the client, the step, the convolution and the edge."""
         key = mix(mix(mix(self._draws) + step) + number)[level.edges.target // level.shape[1]]
@@ -327,30 +288,3 @@ class CrossClient(FedAvg):
         (row, column, value), (k, _, c) = self.halo.entries(plan.sources), plan.levels[0].shape
         place = adam.take(trained, row // c, column)
         return TouchedFeatures(SparseRows(row, place, value, (1, k * c, adam.touched), self.halo.dtype, self.halo.device), (k, c))
-
-    # ---- costs
-
-    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        up, down, _ = self.traffic().bytes
-        sums = self.moved.client_bytes()[:rounds].sum((0, 2))
-        return [(trips * up + int(sent), trips * down + int(received)) for sent, received in sums]
-
-    def exchanged(self) -> np.ndarray | None:
-        """Bytes by edge of the client graph; ids go the other way and are counted with the rows that answer them."""
-        clients = self.setting.num_clients
-        return self.moved.bytes.cpu().numpy().reshape(-1, clients, clients) if self.moved.by_round else None
-
-    def costs(self) -> dict[str, list[float]]:
-        """By seed: rows fetched, bytes of the embeddings, synchronisations, seconds on the wire and measured seconds of computing."""
-        course, seeds = self.course(), len(self.setting.seeds)
-        if not course:
-            return {}
-        return {
-            "rows": self.moved.rows.view(seeds, -1).sum(1).tolist(),
-            **{name: spent[:, -1].tolist() for name, spent in course.items()},
-            "computation_seconds": [self.seconds / seeds] * seeds,
-        }
-
-    def course(self) -> dict[str, np.ndarray]:
-        up, down, _ = self.traffic().bytes
-        return self.moved.course(up + down, self.link_mbps, self.link_seconds) if self.moved.by_round else {}

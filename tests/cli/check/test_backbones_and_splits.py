@@ -9,7 +9,7 @@ import pytest
 from fgl_bench.cli.check import examine
 from fgl_bench.config.choices import config_folder
 from fgl_bench.errors import UserError
-from tests.contract.test_methods import broken
+from tests.cli.check.test_methods import broken
 
 MODELS, SPLITS = (sorted(path.stem for path in (config_folder() / group).glob("[!_]*.yaml")) for group in ("model", "split"))
 # ---- backbones
