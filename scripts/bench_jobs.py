@@ -36,13 +36,8 @@ def measure(job: dict) -> dict:
 
 def composed(job: dict):
     """The job as a configuration of the package."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.config_store import ConfigStore
+    from fgl_bench.config import compose
 
-    from fgl_bench.config.choices import config_folder
-    from fgl_bench.config.schema import register_all
-
-    register_all(ConfigStore.instance())
     overrides = [
         f"algorithm={job['algorithm']}", "split=metis", "model=gcn", f"dataset={job['dataset']}",
         f"num_clients={job['clients']}", f"seeds={list(job['seeds'])}", f"trips={job['rounds'] * job['clients']}",
@@ -51,8 +46,7 @@ def composed(job: dict):
     ]  # fmt: skip
     if not job.get("evaluate", True):  # at the ends only
         overrides.append(f"eval_every={job['rounds'] * job['clients']}")
-    with initialize_config_dir(str(config_folder()), version_base="1.3"):
-        return compose("config", overrides=overrides)
+    return compose.composed(overrides)
 
 
 def prepared(job: dict):
