@@ -36,12 +36,8 @@ def measure(job: dict) -> dict:
 
 def composed(job: dict):
     """The job as a configuration of the package."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.config_store import ConfigStore
+    from fgl_bench.config import compose
 
-    from fgl_bench.schema import config_folder, register_all
-
-    register_all(ConfigStore.instance())
     overrides = [
         f"algorithm={job['algorithm']}", "split=metis", "model=gcn", f"dataset={job['dataset']}",
         f"num_clients={job['clients']}", f"seeds={list(job['seeds'])}", f"trips={job['rounds'] * job['clients']}",
@@ -50,15 +46,14 @@ def composed(job: dict):
     ]  # fmt: skip
     if not job.get("evaluate", True):  # at the ends only
         overrides.append(f"eval_every={job['rounds'] * job['clients']}")
-    with initialize_config_dir(str(config_folder()), version_base="1.3"):
-        return compose("config", overrides=overrides)
+    return compose.composed(overrides)
 
 
 def prepared(job: dict):
     """Configuration, device, a function that waits for it, federations."""
     import torch
 
-    from fgl_bench.run import pick_device, prepare
+    from fgl_bench.run.run import pick_device, prepare
 
     cfg = composed(job)
     device = pick_device(cfg.device)
@@ -69,7 +64,7 @@ class Memory:
     """How far resident memory (on a GPU: the device's) rises above what it is now."""
 
     def __init__(self, device):
-        from fgl_bench.allocator import return_freed_memory
+        from fgl_bench.utils.allocator import return_freed_memory
 
         self.device = device
         if device.type == "cuda":
@@ -104,7 +99,7 @@ class Memory:
 @contextlib.contextmanager
 def in_one_process() -> Iterator[None]:
     """Programs side by side as threads, whose memory can be measured: processes share what they do not change."""
-    from fgl_bench.engine import workers
+    from fgl_bench.run import workers
 
     forks, workers.forks = workers.forks, lambda: False
     try:
@@ -157,15 +152,15 @@ def united(spans: list[tuple[float, float]]) -> float:
 
 
 def engine(job: dict) -> dict:
-    """``fgl_bench.run.simulate``, as a user's run calls it, ``repeats`` times.
+    """``fgl_bench.run.run.simulate``, as a user's run calls it, ``repeats`` times.
 
     Returns:
         seconds: for each seed and round, one figure a repeat. received, trained: each seed's test accuracy at the end.
         increase, predicted, peak: bytes of memory: rise in a run before the timed ones, what docs/memory.md says, level.
         floor, sizes: of the first seed, with the job's rates.
     """
-    from fgl_bench.engine.workers import groups
-    from fgl_bench.run import chunks, simulate
+    from fgl_bench.run.run import chunks, simulate
+    from fgl_bench.run.workers import groups
 
     cfg, device, wait, federations = prepared(job)
     load(job)
@@ -194,7 +189,7 @@ def engine(job: dict) -> dict:
 
 def load(job: dict) -> None:
     """A tiny run, so that the libraries' own memory and their first calls are not the job's."""
-    from fgl_bench.run import simulate
+    from fgl_bench.run.run import simulate
 
     tiny = {"dataset.num_nodes": 300, "dataset.num_edges": 600, "dataset.num_features": 100, "dataset.words_per_node": 6.0}
     tiny = {"dataset": "csbm_cora", "clients": 4, "rounds": 2, "seeds": [0, 1], "changes": tiny, "evaluate": True}
@@ -205,8 +200,8 @@ def load(job: dict) -> None:
 
 def sizes_of(cfg, federation, device) -> bench_floor.Sizes:
     """What the floor is computed from."""
+    from fgl_bench.config.groups import build
     from fgl_bench.engine.batch import is_dense
-    from fgl_bench.groups import build
 
     layout = build(cfg.model).layout(federation.num_features, federation.num_classes)
     blocks = [client.features for client in federation.observed]
@@ -259,7 +254,7 @@ def rates(job: dict) -> dict:
     """Bytes per second of a large copy and of one that fits the cache, and operations per second of a large matrix product."""
     import torch
 
-    from fgl_bench.run import pick_device
+    from fgl_bench.run.run import pick_device
 
     device = pick_device(job["device"])
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -281,7 +276,7 @@ def profile(job: dict) -> dict:
     import torch
     from torch.profiler import ProfilerActivity
 
-    from fgl_bench.run import simulate
+    from fgl_bench.run.run import simulate
 
     cfg, device, wait, federations = prepared(job)
     federations = federations[:1]

@@ -13,7 +13,7 @@ def initial_parameters(model, federation) -> dict:
     """The engine's own initial parameters of this seed, by name."""
     import torch
 
-    from fgl_bench.seeding import derive_seed
+    from fgl_bench.utils.seeding import derive_seed
 
     layout = model.layout(federation.num_features, federation.num_classes)
     generator = torch.Generator().manual_seed(derive_seed(federation.seed, "initial"))
@@ -22,7 +22,7 @@ def initial_parameters(model, federation) -> dict:
 
 def plain_clients(cfg, federation, device, storage: str) -> tuple[list, dict]:
     """Reference clients with edges normalised once, and the initial parameters."""
-    from fgl_bench.groups import build
+    from fgl_bench.config.groups import build
     from tests.reference.training import make_clients
 
     initial = {name: tensor.to(device) for name, tensor in initial_parameters(build(cfg.model), federation).items()}
@@ -55,7 +55,7 @@ def synchronous(make: Callable[[], object], cfg, federation, device, wait, stora
 
 def semi_asynchronous(make: Callable[[], object], cfg, federation, device, wait, storage: str, rounds: int):
     """As :func:`synchronous`; a round is as many trips as there are clients, and both models of every client are scored in it."""
-    from fgl_bench.groups import build
+    from fgl_bench.config.groups import build
     from tests.reference.semi_async import simulate
     from tests.reference.training import pooled_accuracy
 

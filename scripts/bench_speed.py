@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fgl_bench.allocator import environment
+from fgl_bench.utils.allocator import environment
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
@@ -316,7 +316,7 @@ def draw(folder: Path, growth: dict) -> None:
     """``growth.png``: time above, memory below, a column per axis."""
     import matplotlib.pyplot as plt
 
-    from fgl_bench.reporting.figures import COLOURS, STYLE, save
+    from fgl_bench.reporting.plots.figures import COLOURS, STYLE, save
 
     axes_names = list(next(iter(growth.values())))
     scales: dict[str, tuple[str, Callable[[dict], float]]] = {

@@ -14,7 +14,7 @@ import warnings
 
 import bench_jobs
 
-from fgl_bench.allocator import restart
+from fgl_bench.utils.allocator import restart
 
 
 def main(arguments: list[str]) -> int:
@@ -22,9 +22,9 @@ def main(arguments: list[str]) -> int:
     warnings.filterwarnings("ignore")
     import torch
 
-    from fgl_bench.reporting.plan import Composer
-    from fgl_bench.run import chunks, pick_device, prepare, simulate
-    from fgl_bench.wording import explain
+    from fgl_bench.config.compose import Composer
+    from fgl_bench.config.wording import explain
+    from fgl_bench.run.run import chunks, pick_device, prepare, simulate
 
     torch.set_num_threads(1)  # programs side by side would add up
     with tempfile.TemporaryDirectory() as cache:

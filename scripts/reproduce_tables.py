@@ -17,17 +17,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from fgl_bench.config.choices import config_folder
+from fgl_bench.config.compose import Composer
+from fgl_bench.config.groups import build
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
-from fgl_bench.groups import build
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.estimates import duration
-from fgl_bench.reporting.plan import Cell, Composer, Paper, Table, available, in_order, load_paper, papers, plan
+from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
-from fgl_bench.reporting.running import Runs
 from fgl_bench.reporting.work import Work
-from fgl_bench.schema import config_folder
+from fgl_bench.run.queue import Runs
 
 ROOT = Path(__file__).resolve().parents[1]
 ALL = "all"

@@ -19,9 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fgl_bench.allocator import environment
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import read_cells
+from fgl_bench.utils.allocator import environment
 
 ROOT = Path(__file__).parents[1]
 

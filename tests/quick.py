@@ -8,9 +8,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from fgl_bench.config.compose import Composer
 from fgl_bench.data.graph import Federation
-from fgl_bench.reporting.plan import Composer
-from fgl_bench.run import prepare
+from fgl_bench.run.run import prepare
 
 SMALL = {
     "dataset.num_nodes": 240, "dataset.num_edges": 600, "dataset.num_features": 50, "dataset.words_per_node": 6.0,

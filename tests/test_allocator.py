@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from fgl_bench import allocator
+from fgl_bench.utils import allocator
 
 OLD = (allocator.glibc() or allocator.MENDED) < allocator.MENDED
 SAY = """
 import os, sys
-from fgl_bench.allocator import restart
+from fgl_bench.utils.allocator import restart
 restart()
 print(os.getpid(), sys.argv[1:], sys.flags.optimize, os.environ.get("GLIBC_TUNABLES"), flush=True)
 """

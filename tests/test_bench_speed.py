@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_bench.seeding import derive_seed
+from fgl_bench.utils.seeding import derive_seed
 from tests.reference import buffered, sync
 from tests.reference.small import small_federation
 from tests.reference.training import make_clients

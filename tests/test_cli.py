@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.cli import keys_of_swept_groups, options_first
-from fgl_bench.engine.workers import forks
+from fgl_bench.cli.main import keys_of_swept_groups, options_first
+from fgl_bench.run.workers import forks
 from tests.warm import command, environment
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +66,7 @@ def test_answers_before_a_run_load_no_heavy_library(arguments: list[str], tmp_pa
     script = (
         "import atexit, sys\n"
         "atexit.register(lambda: print('HEAVY', sorted({'torch', 'torch_geometric', 'scipy', 'pandas'} & set(sys.modules))))\n"
-        "from fgl_bench.cli import main\n"
+        "from fgl_bench.cli.main import main\n"
         "main()\n"
     )
     line = [sys.executable, "-c", script, *arguments]
@@ -113,7 +113,7 @@ def test_processes_that_train_seeds_end_with_a_killed_run(tmp_path: Path, number
     line = [
         sys.executable,
         "-m",
-        "fgl_bench.cli",
+        "fgl_bench.cli.main",
         "algorithm=fedavg",
         *TINY[:2],
         "num_clients=4",
@@ -142,7 +142,7 @@ def test_processes_that_train_seeds_end_with_a_killed_run(tmp_path: Path, number
 
 
 def test_interruption_says_what_was_kept_and_leaves_no_half_run(tmp_path: Path) -> None:
-    line = [sys.executable, "-u", "-m", "fgl_bench.cli", "-m", "algorithm=local,fedavg", *TINY[:2], "num_clients=4"]
+    line = [sys.executable, "-u", "-m", "fgl_bench.cli.main", "-m", "algorithm=local,fedavg", *TINY[:2], "num_clients=4"]
     sweep = [*line, "trips=8,4000000", "progress=false"]
     process = subprocess.Popen(
         sweep, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.commands import cp, ls, show
-from fgl_bench.contract import PROMISES, examine
+from fgl_bench.cli.check import PROMISES, examine
+from fgl_bench.cli.commands import cp, ls, show
 from fgl_bench.errors import UserError
 from tests.warm import ROOT, command, environment
 
@@ -69,7 +69,7 @@ def test_commands_that_only_read_load_no_heavy_library(tmp_path):
         "import atexit, sys\n"
         "heavy = {'torch', 'torch_geometric', 'scipy', 'pandas', 'numpy', 'matplotlib'}\n"
         "atexit.register(lambda: print('HEAVY', sorted(heavy & set(sys.modules))))\n"
-        "from fgl_bench.cli import main\nmain()\n"
+        "from fgl_bench.cli.main import main\nmain()\n"
     )
     line = [sys.executable, "-c", script, "ls", "algorithm"]
     done = subprocess.run(line, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=60)

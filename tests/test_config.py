@@ -23,13 +23,15 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
-from fgl_bench.config import GROUPS, check_writable, participants, resolve_budget, validate
+from fgl_bench.config.choices import config_folder
+from fgl_bench.config.groups import build, check_node, label
+from fgl_bench.config.schema import canonical, class_fields, plain_type, register_all, source_fields, walk
+from fgl_bench.config.settings import check_writable, participants, resolve_budget
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
-from fgl_bench.groups import build, check_node, label
 from fgl_bench.models.base import Backbone
-from fgl_bench.schema import class_fields, config_folder, plain_type, register_all, source_fields, walk
-from fgl_bench.tracking import publish
+from fgl_bench.reporting.tracking import publish
+from fgl_bench.run.validation import GROUPS, validate
 
 CONF = Path(__file__).parents[1] / "conf"
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml") if path.name != "config.yaml")
@@ -100,10 +102,10 @@ CONTRACTS = {
 
 @pytest.mark.parametrize("group", CONTRACTS)
 def test_classes_and_yamls_are_twins(group: str) -> None:
-    classes = {f"{module}.{cls}" for kind, _, module, cls in walk() if kind == group}
-    chosen = {name for name in classes if CONTRACTS[group](imported(name))}
-    used = {yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"] for path in (CONF / group).glob("*.yaml")}
-    assert used <= classes, f"yaml without a class: {used - classes}"
+    classes = {canonical(f"{module}.{cls}"): imported(f"{module}.{cls}") for kind, _, module, cls in walk() if kind == group}
+    chosen = {name for name, cls in classes.items() if CONTRACTS[group](cls)}
+    used = {canonical(yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"]) for path in (CONF / group).glob("*.yaml")}
+    assert used <= classes.keys(), f"yaml without a class: {used - classes.keys()}"
     assert chosen <= used, f"class without a yaml in conf/{group}: {chosen - used}"
 
 

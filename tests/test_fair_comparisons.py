@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from fgl_bench.config import validate
+from fgl_bench.config.choices import config_folder
+from fgl_bench.config.compose import Composer
+from fgl_bench.config.groups import build, label
+from fgl_bench.config.pairing import paired
 from fgl_bench.errors import UserError
-from fgl_bench.groups import build, label
-from fgl_bench.pairing import paired
-from fgl_bench.reporting.plan import Composer
 from fgl_bench.reporting.unlike import differences
-from fgl_bench.schema import config_folder
+from fgl_bench.run.validation import validate
 from tests.warm import command
 
 ALGORITHMS = sorted(path.stem for path in (config_folder() / "algorithm").glob("*.yaml"))

@@ -14,18 +14,19 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-import fgl_bench.groups
-import fgl_bench.pairing
-import fgl_bench.run
+import fgl_bench.config.groups
+import fgl_bench.config.pairing
+import fgl_bench.run.run
 from fgl_bench.algorithms.local import Local
-from fgl_bench.config import validate
+from fgl_bench.config.choices import config_folder
+from fgl_bench.config.groups import check_node
+from fgl_bench.config.pairing import suited
+from fgl_bench.config.schema import register_all
 from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
-from fgl_bench.groups import check_node
-from fgl_bench.pairing import suited
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.schema import config_folder, register_all
+from fgl_bench.run.validation import validate
 
 CONF = config_folder()
 ALGORITHMS, MODELS = (sorted(path.stem for path in (CONF / group).glob("[!_]*.yaml")) for group in ("algorithm", "model"))
@@ -85,7 +86,7 @@ def federations(cfg: DictConfig) -> list[Federation]:
     """Made once for all methods on the same split."""
     key = str((cfg.split, cfg.cache_dir))
     if key not in PREPARED:
-        PREPARED[key] = fgl_bench.run.prepare(cfg)
+        PREPARED[key] = fgl_bench.run.run.prepare(cfg)
     return PREPARED[key]
 
 
@@ -106,14 +107,14 @@ def each_node_is_checked_once() -> Iterator[None]:
         return checked[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (fgl_bench.groups, fgl_bench.pairing):
+        for module in (fgl_bench.config.groups, fgl_bench.config.pairing):
             patch.setattr(module, "check_node", check)
         yield
 
 
 def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch) -> Seen:
     cfg = OmegaConf.create({**algorithm_config(algorithm, folder), "model": model_config(model)})
-    seen, make = Seen(), fgl_bench.run.simulation
+    seen, make = Seen(), fgl_bench.run.run.simulation
 
     def watched(*args, **kwargs):
         sim = make(*args, **kwargs)
@@ -133,9 +134,9 @@ def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch
         sim.trainer.trips, sim.trainer.evaluate = watched_trips, watched_evaluate
         return sim
 
-    monkeypatch.setattr(fgl_bench.run, "simulation", watched)
+    monkeypatch.setattr(fgl_bench.run.run, "simulation", watched)
     with suited(cfg):
-        outcome = fgl_bench.run.simulate(cfg, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
+        outcome = fgl_bench.run.run.simulate(cfg, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
     seen.histories = outcome.histories
     return seen
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fgl_bench.sources import code_sums, files_of
+from fgl_bench.utils.sources import code_sums, files_of
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_a_sweep_killed_five_times_gives_what_an_undisturbed_one_gives_and_runs_
     assert len(expected) == 12
 
     dice, results = random.Random(), tmp_path / "killed"
-    line = [sys.executable, "-m", "fgl_bench.cli", *TWELVE, "results_dir=killed"]
+    line = [sys.executable, "-m", "fgl_bench.cli.main", *TWELVE, "results_dir=killed"]
     written: dict[str, bytes] = {}
     for kill in range(KILLS):
         before = len(runs(results))

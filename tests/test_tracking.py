@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.tracking import MLflow, NoTracker, TensorBoard, Wandb, publish, seed_runs
+from fgl_bench.reporting.tracking import MLflow, NoTracker, TensorBoard, Wandb, publish, seed_runs
 from tests.test_sweeps import SMALL
 from tests.warm import command
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hydra.core.hydra_config import HydraConfig
 
+from fgl_bench.cli.tune import FOLDER, composed, read_options, read_space, search, shown, spaces
 from fgl_bench.errors import UserError
-from fgl_bench.tuning import FOLDER, composed, read_options, read_space, search, shown, spaces
 
 SMALL = (
     "dataset=csbm", "dataset.num_nodes=240", "dataset.num_edges=520", "dataset.num_features=24", "dataset.words_per_node=6",

@@ -39,7 +39,7 @@ def _run(folder: str, arguments: Sequence[str], variables: Mapping[str, str], pa
     """The forked process: like a new one, but for what it has imported."""
     import torch
 
-    from fgl_bench import cli
+    from fgl_bench.cli import main as cli
 
     os.chdir(folder)
     for number, path in enumerate(paths, start=1):

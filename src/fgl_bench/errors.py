@@ -26,7 +26,7 @@ class UserError(Exception):
 class Unsuited(UserError):
     """A method cannot run on the chosen model or split; the message says what it needs.
 
-    :func:`fgl_bench.pairing.suited` adds the name of the method and the command that would work.
+    :func:`fgl_bench.config.pairing.suited` adds the name of the method and the command that would work.
     """
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from omegaconf import OmegaConf
 
-from fgl_bench.algorithms.fedaas import FedAAS
+from fgl_bench.algorithms.cross_client.fedaas import FedAAS
+from fgl_bench.config.choices import config_folder
+from fgl_bench.config.groups import build
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.groups import build
 from fgl_bench.models.gat import GAT
-from fgl_bench.schema import config_folder
 from tests.small_runs import simulate, synchronous
 
 CONF = config_folder() / "algorithm"

@@ -13,12 +13,13 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgl import FedGL
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedprox import FedProx
-from fgl_bench.algorithms.fedsage_plus import FedSagePlus
-from fgl_bench.config import validate
+from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
+from fgl_bench.config.choices import config_folder
+from fgl_bench.config.groups import build, label
+from fgl_bench.config.schema import register_all
+from fgl_bench.config.wording import explain
 from fgl_bench.errors import UserError
-from fgl_bench.groups import build, label
-from fgl_bench.schema import config_folder, register_all
-from fgl_bench.wording import explain
+from fgl_bench.run.validation import validate
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import assert_same_trips, watch
 from tests.algorithms.test_fedgl import KEYS as FEDGL

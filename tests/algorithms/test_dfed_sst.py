@@ -12,13 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.dfed_sst import DFedSST
+from fgl_bench.algorithms.dfed_sst._hops import hops
+from fgl_bench.algorithms.dfed_sst.dfed_sst import DFedSST
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.hops import hops
 from fgl_bench.engine.mixing import cosine
 from fgl_bench.engine.topologies import Links, random_k_in
 from fgl_bench.errors import UserError
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.peers import assert_follows, decentralized, run, watch_exchanges

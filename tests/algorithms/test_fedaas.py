@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.nn import GATv2Conv
 
-from fgl_bench.algorithms import _cross_client
+from fgl_bench.algorithms.cross_client import base
+from fgl_bench.algorithms.cross_client._halo import Halo
+from fgl_bench.algorithms.cross_client._touched import TouchedAdam
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.halo import Halo
-from fgl_bench.engine.touched import TouchedAdam
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.models.gcn import GCN
@@ -387,7 +387,7 @@ def rare_features(seed, drop=0.3):
 def test_leaving_features_that_no_batch_had_alone_changes_nothing(name, model, monkeypatch):
     federations, keys = [rare_features(seed) for seed in (0, 1)], {"rounds": 3, "local_epochs": 2, "model": model, "lr": 0.02}
     apart = run(federations, configured(name), **keys)
-    monkeypatch.setattr(_cross_client, "TOUCHED_BELOW", 0)
+    monkeypatch.setattr(base, "TOUCHED_BELOW", 0)
     whole = run(federations, configured(name), **keys)
     assert type(apart.sim.trainer.adam) is TouchedAdam and type(whole.sim.trainer.adam) is Adam
     assert apart.sim.algorithm.costs()["rows"] == whole.sim.algorithm.costs()["rows"]

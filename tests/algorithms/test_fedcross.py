@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fgl_bench.algorithms.fedcross import FedCross
+from fgl_bench.algorithms.cross_client.fedcross import FedCross
 from fgl_bench.errors import UserError
 from tests.algorithms.crossing import KEYS, everything, fedaas, run
 from tests.reference.cross_client import small_served

@@ -17,7 +17,7 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.leaks import assert_hidden_labels_do_not_matter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fgl_bench.algorithms.fedpns import FedPNS
+from fgl_bench.algorithms.cross_client.fedpns import FedPNS
 from tests.algorithms.crossing import fedaas, run
 from tests.algorithms.test_fedcross import SHARED
 from tests.reference.cross_client import small_served

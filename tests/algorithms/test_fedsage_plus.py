@@ -10,10 +10,11 @@ import torch
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
-from fgl_bench.algorithms import fedsage_plus
-from fgl_bench.algorithms._mending import MendedGraph, mended
-from fgl_bench.algorithms._neighgen import Neighbourhoods, hidden_nodes, impair
-from fgl_bench.algorithms.fedsage_plus import FedSagePlus
+from fgl_bench.algorithms.fedsage_plus import fedsage_plus
+from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair
+from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
+from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods
+from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.noise import normal

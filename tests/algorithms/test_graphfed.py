@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_bench.algorithms.graphfed import WEIGHTINGS, GraphFed, client_distances
+from fgl_bench.algorithms.cross_client.graphfed import WEIGHTINGS, GraphFed, client_distances
 from fgl_bench.data.graph import ClientGraph
 from tests.algorithms.crossing import run
 from tests.algorithms.test_fedcross import SHARED

@@ -15,7 +15,7 @@ from fgl_bench.data.graph import Graph
 from fgl_bench.data.masks import stratified_masks
 from fgl_bench.data.pooling import pool
 from fgl_bench.errors import UserError
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 from tests.data.graphs import CONF, configured, graphs, make_graph
 
 SPLITS = sorted(path.stem for path in (CONF / "split").glob("*.yaml"))

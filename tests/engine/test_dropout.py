@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key, uniform16
-from fgl_bench.seeding import derive_seed
+from fgl_bench.utils.seeding import derive_seed
 
 N, H = 200, 16
 

@@ -126,7 +126,7 @@ SOME_PLACE: dict[str, tuple[str, dict[str, str | None]]] = {
     "lr=0.3": ("a folder may be called so", {"FGL_BENCH_CACHE": "${lr}"}),
     "lr=0.4": ("the terminal's kind is not read", {"TERM": "nonsense", "COLUMNS": "nonsense", "LANG": "nonsense", "LC_ALL": "C"}),
     "lr=0.5": ("threads come from the key", {"OMP_NUM_THREADS": "nonsense", "GLIBC_TUNABLES": "nonsense"}),
-    "lr=0.6": ("nothing of Hydra's is read from there", {"HYDRA_FULL_ERROR": "0", "HYDRA_MAIN_MODULE": "fgl_bench.cli"}),
+    "lr=0.6": ("nothing of Hydra's is read from there", {"HYDRA_FULL_ERROR": "0", "HYDRA_MAIN_MODULE": "fgl_bench.cli.main"}),
     "'results_dir=results/a b'": ("a folder may have a space", {}),
 }  # fmt: skip
 HERE: dict[str, Any] = {"file": "", "taken/csbm": "a file where a folder must be"}

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from fgl_bench import config
+from fgl_bench.config import settings as config
 from fgl_bench.errors import UserError
-from fgl_bench.masking import masked, without_secrets
 from fgl_bench.reporting import store
-from fgl_bench.scratch import leftovers, scratch
-from fgl_bench.tracking import MLflow
+from fgl_bench.reporting.tracking import MLflow
+from fgl_bench.utils.masking import masked, without_secrets
+from fgl_bench.utils.scratch import leftovers, scratch
 from tests.hostile.bed import T
 from tests.reporting.test_store import HASH, write
 from tests.warm import CONTEXT, command, environment
@@ -45,7 +45,7 @@ def test_a_plugin_in_the_current_folder_is_not_executed(arguments: tuple[str, ..
 def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_path: Path) -> None:
     number, temporary = signal.Signals[name], tmp_path / "temporary"
     temporary.mkdir()
-    line = [sys.executable, "-u", "-m", "fgl_bench.cli", "-m", *T.split(), "trips=100000000", "rounds=null", "progress=false"]
+    line = [sys.executable, "-u", "-m", "fgl_bench.cli.main", "-m", *T.split(), "trips=100000000", "rounds=null", "progress=false"]
     process = subprocess.Popen(
         line, cwd=tmp_path, env=environment(tmp_path, TMPDIR=str(temporary)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )  # fmt: skip
@@ -132,7 +132,7 @@ def test_leftovers_are_only_those_of_nobody(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_full_at_the_end_says_what_is_lost_in_a_line(tmp_path: Path) -> None:
     """Files of more than 300 KB cannot be written: the check before training passes, the history does not."""
-    line = [sys.executable, "-m", "fgl_bench.cli", *RUN, "rounds=1200", "seeds=[0,1,2,3]", "eval_every=1"]
+    line = [sys.executable, "-m", "fgl_bench.cli.main", *RUN, "rounds=1200", "seeds=[0,1,2,3]", "eval_every=1"]
     size = 300_000
 
     def limited() -> None:

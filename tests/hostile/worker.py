@@ -22,9 +22,9 @@ from hydra._internal.hydra import Hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 
-import fgl_bench.run  # noqa: F401
-from fgl_bench import cli
-from fgl_bench.schema import register_all
+import fgl_bench.run.run  # noqa: F401
+from fgl_bench.cli import main as cli
+from fgl_bench.config.schema import register_all
 
 Plugins.instance()
 register_all(ConfigStore.instance())

@@ -13,7 +13,8 @@ from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.models.base import Backbone, Output
+from fgl_bench.engine.network import Output
+from fgl_bench.models.base import Backbone
 from tests.engine.graphs import make_client
 
 FEATURES, CLASSES = 5, 3

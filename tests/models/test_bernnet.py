@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.spectral import bernstein_in_chebyshev
-from fgl_bench.models.bernnet import BernNet
+from fgl_bench.models.bernnet import BernNet, bernstein_in_chebyshev
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import make_client, permuted
 from tests.models.checking import (

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.engine import routing
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import Dropout, no_dropout
-from fgl_bench.engine.routing import route, unit
+from fgl_bench.models import _routing as routing
+from fgl_bench.models._routing import route, unit
 from fgl_bench.models.disengcn import DisenGCN
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import from_edges, make_client

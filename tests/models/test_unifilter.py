@@ -12,9 +12,9 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.spectral import agreeing_edges
 from fgl_bench.errors import UserError
-from fgl_bench.models.unifilter import UniFilter
+from fgl_bench.models.unifilter._basis import agreeing_edges
+from fgl_bench.models.unifilter.unifilter import UniFilter
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import from_edges, make_client, permuted
 from tests.models.checking import (

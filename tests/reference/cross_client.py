@@ -13,7 +13,7 @@ from fgl_bench.data.graph import Graph
 from fgl_bench.data.served import Served
 from fgl_bench.data.sparsity import NoSparsity, TopologySparsity
 from fgl_bench.data.splits.iid import IID
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 def small_graph(nodes: int = 60, classes: int = 3, features: int = 6, chance: float = 0.12, seed: int = 0) -> Graph:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.graph import ClientGraph, Federation
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 @dataclass(frozen=True)

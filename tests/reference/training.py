@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from fgl_bench.data.graph import ClientGraph, Federation
-from fgl_bench.seeding import derive_seed
+from fgl_bench.utils.seeding import derive_seed
 
 from .models import GCN, Parameters, read_parameters, widths_of, write_parameters
 

@@ -122,7 +122,7 @@ def test_the_page_says_it_in_words():
 
 
 def test_figures_are_drawn():
-    from fgl_bench.reporting.diagrams import bytes_against_score, critical_difference
+    from fgl_bench.reporting.plots.diagrams import bytes_against_score, critical_difference
 
     found = of(TABLE)
     figure = critical_difference(found.ranks, "Paper, table 3")

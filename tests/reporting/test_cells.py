@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.reporting.cells import compact, dumped, read_cells
-from fgl_bench.reporting.pictures import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked
+from fgl_bench.reporting.plots.pictures import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked
 from tests.reporting.summaries import summary
 
 WHAT = {"lr": 0.01}

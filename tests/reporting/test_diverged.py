@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_bench.reporting.alignment import sensitivity
 from fgl_bench.reporting.analysis import analyse, markdown, plain
 from fgl_bench.reporting.console import show, table
-from fgl_bench.reporting.courses import swept
-from fgl_bench.reporting.figures import bars
 from fgl_bench.reporting.measures import MEASURES, percent
-from fgl_bench.reporting.pictures import curve, records
+from fgl_bench.reporting.plots.alignment import sensitivity
+from fgl_bench.reporting.plots.courses import swept
+from fgl_bench.reporting.plots.figures import bars
+from fgl_bench.reporting.plots.pictures import curve, records
 from fgl_bench.reporting.report import page, run_data
-from fgl_bench.tracking import seed_results, seed_table
+from fgl_bench.reporting.tracking import seed_results, seed_table
 from tests.reporting.summaries import summary
 from tests.reporting.test_report import source
 from tests.reporting.test_tables import ACCURACY, PAPER, PUBLISHED, planned, result, written

@@ -11,20 +11,23 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
+from fgl_bench.config.compose import Composer
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting import courses
 from fgl_bench.reporting.cells import compact, write_cell
-from fgl_bench.reporting.courses import Panel
-from fgl_bench.reporting.drawings.base import Sources
-from fgl_bench.reporting.drawings.fedaas import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, draw, drawn
-from fgl_bench.reporting.figures import line
+from fgl_bench.reporting.grids import levels
 from fgl_bench.reporting.measures import common, cost, spent
 from fgl_bench.reporting.papers.fedaas import PAPER, SWEPT
-from fgl_bench.reporting.pictures import curve, records
-from fgl_bench.reporting.plan import Cell, Composer, located, plan
+from fgl_bench.reporting.plan import Cell, located, plan
+from fgl_bench.reporting.plots import courses
+from fgl_bench.reporting.plots.courses import Panel
+from fgl_bench.reporting.plots.drawings.base import Sources
+from fgl_bench.reporting.plots.drawings.fedaas import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, draw, drawn
+from fgl_bench.reporting.plots.figures import line
+from fgl_bench.reporting.plots.pictures import curve, records
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.report import Source, table_data
-from fgl_bench.reporting.tables import levels, write_table
+from fgl_bench.reporting.tables import write_table
+from fgl_bench.run.run import prepare
 from tests.reporting import summaries
 
 TABLES = {table.key: table for table in PAPER.tables}
@@ -210,7 +213,7 @@ def test_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
         narrowed("figure10", both, ("cs, drop ratio 0.9",)),
     )
     paper = dataclasses.replace(PAPER, tables=tables)
-    sources = Sources(paper, ("cs", "computers"), tmp_path, None)
+    sources = Sources(paper, ("cs", "computers"), tmp_path, None, prepare)
     stored(tmp_path, sources.planned([table.key for table in tables]))
     made = dict(draw(sources))
     assert set(made) == {
@@ -234,7 +237,7 @@ def test_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
 
 def test_cells_draw_the_same_where_the_runs_are_gone(tmp_path: Path) -> None:
     table = narrowed("2", ("fedlocal", "fedpns", "fedaas"), ("cs, iid",))
-    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cs",), tmp_path, None)
+    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cs",), tmp_path, None, prepare)
     cells = sources.planned(["2"])
     stored(tmp_path, cells)
     whole = dict(draw(sources))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fgl_bench.data.graph import ClientGraph, Federation
-from fgl_bench.reporting import topologies
+from fgl_bench.reporting.plots import topologies
 
 
 def client(edges: list[tuple[int, int]], labels: list[int]) -> ClientGraph:

@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
-from fgl_bench.groups import build
+from fgl_bench.config.compose import Composer
+from fgl_bench.config.groups import build
 from fgl_bench.reporting.papers.fedgta import PAPER
-from fgl_bench.reporting.plan import Composer, located, plan
+from fgl_bench.reporting.plan import located, plan
 
 TABLES = {table.key: table for table in PAPER.tables}
 SOME = {

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fgl_bench.config.compose import Composer
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import plan as planning
 from fgl_bench.reporting.cells import find
 from fgl_bench.reporting.estimates import Costs, duration
 from fgl_bench.reporting.papers.fedsa_gcl import PAPER
-from fgl_bench.reporting.plan import Cell, Column, Composer, Paper, Row, Table, columns, in_order, load_paper, located, papers, plan
+from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, columns, in_order, load_paper, located, papers, plan
 from fgl_bench.reporting.published import read_published
 
 ROOT = Path(__file__).parents[2]

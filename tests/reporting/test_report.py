@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_bench.reporting.pictures import packed
 from fgl_bench.reporting.plan import Cell, Paper, Row, Table, columns
+from fgl_bench.reporting.plots.pictures import packed
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.report import Source, page
 from tests.reporting.test_analysis import PUBLISHED, cell

@@ -191,6 +191,22 @@ def test_the_hash_does_not_depend_on_the_order_of_keys_nor_on_how_the_budget_was
     assert len(digest()) == 12 and int(digest(), 16) >= 0
 
 
+@pytest.mark.parametrize(
+    ("module", "known_as"),
+    [
+        ("fgl_bench.algorithms.cross_client.fedaas", "fgl_bench.algorithms.fedaas"),
+        ("fgl_bench.algorithms.gcfl.gcfl_plus", "fgl_bench.algorithms.gcfl_plus"),
+        ("fgl_bench.models.unifilter.unifilter", "fgl_bench.models.unifilter"),
+        ("fgl_bench.data.datasets.planetoid", "fgl_bench.data.datasets.planetoid"),
+        ("my_package.algorithms.folder.mine", "my_package.algorithms.folder.mine"),
+    ],
+)
+def test_a_class_of_the_package_is_known_by_a_name_without_the_folder_of_its_family(module, known_as):
+    """Otherwise stored results would be lost when a file moves into a folder."""
+    cfg = OmegaConf.create({**CONFIG, "algorithm": {"_target_": f"{module}.Cls", "strategy": {"_target_": f"{module}.Inner"}}})
+    assert identity(cfg, 5, 100)["algorithm"] == {"_target_": f"{known_as}.Cls", "strategy": {"_target_": f"{known_as}.Inner"}}
+
+
 def test_folders_are_named_by_what_was_run(tmp_path):
     folder = run_folder(tmp_path, "cora", "metis", 20, "semi_async", "fedsa_gcl", "abc")
     assert folder == tmp_path / "cora" / "metis-20" / "semi_async" / "fedsa_gcl" / "abc"

@@ -12,9 +12,10 @@ from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import Mixing
-from fgl_bench.engine.training import LocalStep, Score, Trips
+from fgl_bench.engine.network import Parameters
+from fgl_bench.engine.trips import LocalStep, Score, Trips
 from fgl_bench.errors import UserError
-from fgl_bench.models.base import Backbone, Parameters
+from fgl_bench.models.base import Backbone
 
 # A method with hooks of these does to clients' graphs or losses what only one method can do.
 EXCLUSIVE = ("federate", "regraph", "prelude", "local_loss", "stage", "train", "observe", "initialise")

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Setting, Stage, Traffic, Upload
+from fgl_bench.data.graph import Federation
+from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.answers import check_shape
+from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.mixing import checked
+from fgl_bench.engine.mixing import Mixing, checked
+from fgl_bench.engine.network import Parameters
+from fgl_bench.engine.training import Trainer
+from fgl_bench.engine.trips import LocalStep, Score, Trips
 from fgl_bench.errors import Range, UserError, check_ranges
-
-if TYPE_CHECKING:
-    from fgl_bench.data.graph import Federation
-    from fgl_bench.data.splits.base import Split
-    from fgl_bench.engine.batch import Batch
-    from fgl_bench.engine.mixing import Mixing
-    from fgl_bench.engine.training import LocalStep, Score, Trainer, Trips
-    from fgl_bench.models.base import Backbone, Parameters
+from fgl_bench.models.base import Backbone
 
 
 @dataclass
@@ -247,8 +246,7 @@ class Algorithm:
 
     def exchange(self, meeting: Meeting) -> Exchange:
         """What clients send each other after a round's training and make of it; the base applies :meth:`mix` to whole models."""
-        seeds, clients, _ = meeting.trained.shape
-        everybody = torch.ones(seeds, clients, dtype=torch.bool, device=meeting.trained.device)
+        everybody = torch.ones(meeting.trained.shape[:2], dtype=torch.bool, device=meeting.trained.device)
         mixing = checked(self.mix(meeting.reports, everybody), everybody)
         matrix = mixing.matrix()
         models = mixing.apply(meeting.trained, meeting.received, self.setting.layout)

@@ -16,9 +16,9 @@ from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.noise import uniform as draws
-from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, above, at_least
-from fgl_bench.seeding import derive_seed
+from fgl_bench.utils.seeding import derive_seed
 
 
 @dataclass

@@ -19,11 +19,12 @@ from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing, cosine, normalise
-from fgl_bench.engine.training import LocalStep, Score, Trips
+from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.engine.trips import LocalStep, Score, Trips
 from fgl_bench.errors import SHARE, Range, at_least
-from fgl_bench.models.base import Around, Backbone, Output, Parameters
+from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.gcn import GCN
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 MASK = "mask."
 

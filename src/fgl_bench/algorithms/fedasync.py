@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Message, Server, Setting, Traffic, Upload
-from fgl_bench.engine.training import LocalStep
+from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import SHARE, Range, at_least
 
 

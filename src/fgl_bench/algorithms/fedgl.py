@@ -17,7 +17,7 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.engine.batch import Batch, Operator
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, at_least
 
 UNFIT = "needs a backbone that uses no more of a graph than products with it, or algorithm.pseudo_graph=0"

@@ -19,11 +19,12 @@ from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.linear import linear
+from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.engine.training import LocalStep
+from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import Range, Unsuited, above, at_least
-from fgl_bench.models.base import Around, Backbone, Output, Parameters
+from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.gcn import GCN
 
 

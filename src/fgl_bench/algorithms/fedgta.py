@@ -12,7 +12,7 @@ from fgl_bench.algorithms.base import Algorithm, Traffic
 from fgl_bench.algorithms.topology import STATISTICS, hybrid_moments, labels_propagated, propagate, smoothing_confidence, with_truth
 from fgl_bench.engine.batch import Batch, gcn_operator, plain_operator
 from fgl_bench.engine.mixing import Mixing, cosine, normalise
-from fgl_bench.engine.training import Trips
+from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import SHARE, Range, above, at_least
 
 MOMENTS = {"hybrid": ("raw", "central"), "raw": ("raw",), "central": ("central",), "none": ()}

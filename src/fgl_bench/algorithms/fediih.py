@@ -14,14 +14,14 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
 from fgl_bench.algorithms.scaffold import of_replicas
+from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.mixing import Blockwise, normalise
 from fgl_bench.engine.noise import normal
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, UserError, at_least
 from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.disengcn import DisenGCN

@@ -10,7 +10,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Traffic
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.mixing import Mixing, normalise
-from fgl_bench.engine.training import Trips
+from fgl_bench.engine.trips import Trips
 
 
 @dataclass

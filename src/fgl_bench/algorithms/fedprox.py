@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.engine.training import LocalStep
+from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import Range, at_least
 
 

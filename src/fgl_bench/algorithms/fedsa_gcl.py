@@ -22,7 +22,7 @@ from fgl_bench.algorithms.topology import (
 )
 from fgl_bench.engine.batch import plain_operator
 from fgl_bench.engine.mixing import cosine
-from fgl_bench.engine.training import Trips
+from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import SHARE, Range, above, at_least
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.batch import Batch
-from fgl_bench.models.base import Backbone, Parameters
+from fgl_bench.engine.network import Parameters
+from fgl_bench.models.base import Backbone
 
 
 @dataclass

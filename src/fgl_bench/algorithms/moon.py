@@ -11,7 +11,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, above, at_least
 
 

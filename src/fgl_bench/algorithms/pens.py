@@ -12,7 +12,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
 from fgl_bench.engine.gossip import itself, messages, product, sized, uniform
 from fgl_bench.errors import SHARE, Range, UserError, at_least
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.seeding import derive_seed
+from fgl_bench.utils.seeding import derive_seed
 
 if TYPE_CHECKING:
     from fgl_bench.engine.batch import Batch

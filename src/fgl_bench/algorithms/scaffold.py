@@ -11,7 +11,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import Mixing, normalise
-from fgl_bench.engine.training import LocalStep, Trips
+from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, above
 
 

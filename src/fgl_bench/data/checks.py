@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fgl_bench.data.graph import Graph
 from fgl_bench.errors import UserError
-
-if TYPE_CHECKING:
-    from fgl_bench.data.sparsity import Sparsity
 
 METRICS = ("accuracy", "auc", "auc_ovr", "macro_f1", "micro_f1")
 
@@ -54,19 +50,6 @@ def check_choice(key: str, value: str, allowed: Collection[str]) -> None:
     """``value`` is one of ``allowed``."""
     if value not in allowed:
         raise UserError(f"{key}={value}: must be one of {', '.join(sorted(allowed))}")
-
-
-def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False, test: str = "clients") -> None:
-    """What a federation on disk does not go with."""
-    if cache_dir is None:
-        raise UserError("out_of_core=true: cache_dir must name the folder where the graph is kept")
-    if inductive:
-        raise UserError("out_of_core=true: split.inductive=true makes graphs anew, in memory; set out_of_core=false")
-    if test == "server":
-        raise UserError("out_of_core=true: split.test=server holds the whole graph in memory; set out_of_core=false")
-    if sparsity.alters_graph:
-        kind = type(sparsity).__name__.removesuffix("Sparsity").lower()
-        raise UserError(f"out_of_core=true: scenario/sparsity={kind} makes graphs anew, in memory; set out_of_core=false")
 
 
 def check_graph(graph: Graph, source: str) -> Graph:

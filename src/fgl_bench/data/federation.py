@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgl_bench.data.canonical import adjacency
-from fgl_bench.data.checks import check_ratios, check_stored
+from fgl_bench.data.checks import check_ratios
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import ClientGraph, Federation, Graph
 from fgl_bench.data.induction import induce_on_disk
@@ -22,7 +22,7 @@ from fgl_bench.data.sparsity import NoSparsity, Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import Disk
 from fgl_bench.errors import UserError
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 def build_federations(
@@ -81,6 +81,19 @@ def build_federations(
             )
         )
     return federations
+
+
+def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False, test: str = "clients") -> None:
+    """What a federation on disk does not go with."""
+    if cache_dir is None:
+        raise UserError("out_of_core=true: cache_dir must name the folder where the graph is kept")
+    if inductive:
+        raise UserError("out_of_core=true: split.inductive=true makes graphs anew, in memory; set out_of_core=false")
+    if test == "server":
+        raise UserError("out_of_core=true: split.test=server holds the whole graph in memory; set out_of_core=false")
+    if sparsity.alters_graph:
+        kind = type(sparsity).__name__.removesuffix("Sparsity").lower()
+        raise UserError(f"out_of_core=true: scenario/sparsity={kind} makes graphs anew, in memory; set out_of_core=false")
 
 
 def build_served(

@@ -11,7 +11,7 @@ from fgl_bench.data.graph import ClientGraph, Federation, Graph
 from fgl_bench.data.masks import stratified_masks
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 Induce = Callable[[Graph, Sequence[np.ndarray]], tuple[list[ClientGraph], np.ndarray]]
 

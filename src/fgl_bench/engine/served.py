@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.training import Trainer, Trips
+from fgl_bench.engine.training import Trainer
+from fgl_bench.engine.trips import Trips
 
 
 class ServedTrainer(Trainer):

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import networkx as nx
 import numpy as np
 
-from fgl_bench.errors import UserError
-
 
 class Links(NamedTuple):
     """What a graph is drawn from.
@@ -95,12 +93,9 @@ def hypercube(links: Links) -> np.ndarray:
 
 
 def random_regular(links: Links) -> np.ndarray:
-    """Raises UserError where there is no such graph."""
+    """Raises ValueError where there is no such graph."""
     if links.degree >= links.clients or links.degree * links.clients % 2:
-        raise UserError(
-            f"scenario.degree={links.degree}: no regular graph of {links.clients} clients; allowed: below num_clients, and even where "
-            "num_clients is odd"
-        )
+        raise ValueError(f"no regular graph of {links.clients} clients; allowed: below num_clients, and even where num_clients is odd")
     return nx.to_numpy_array(nx.random_regular_graph(links.degree, links.clients, seed=links.rng)) > 0
 
 

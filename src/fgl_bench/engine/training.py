@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,12 +17,9 @@ from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.minibatch import Epochs, order_key, part_key
+from fgl_bench.engine.network import Network
 from fgl_bench.engine.replay import Replay
-from fgl_bench.engine.trips import LocalStep, Score, Trips
-from fgl_bench.models.base import Backbone
-
-if TYPE_CHECKING:
-    from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.engine.trips import Hooks, LocalStep, Score, Trips
 
 
 class Trainer:
@@ -38,8 +35,8 @@ class Trainer:
 
     def __init__(
         self,
-        algorithm: Algorithm,
-        model: Backbone,
+        algorithm: Hooks,
+        model: Network,
         layout: ParameterLayout,
         batch: Batch,
         evaluation: Batch,
@@ -75,7 +72,7 @@ class Trainer:
         adam = (count, self.layout.size, self.lr, self.weight_decay, self.batch.dtype, self.batch.device)
         return self.algorithm.optimiser(*adam) or Adam(*adam)
 
-    def remodel(self, model: Backbone, layout: ParameterLayout) -> None:
+    def remodel(self, model: Network, layout: ParameterLayout) -> None:
         """From here on train this network, with fresh optimisers."""
         self.model, self.layout = model, layout
         self.adam = self._optimiser()

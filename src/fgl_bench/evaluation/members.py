@@ -12,7 +12,7 @@ from torch import Tensor
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.pooling import Pooled
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.training import Score
+from fgl_bench.engine.trips import Score
 
 
 class _Nodes(NamedTuple):

@@ -17,7 +17,7 @@ from torch import Tensor
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.training import Score
+from fgl_bench.engine.trips import Score
 
 
 def diverged(logits: Tensor, batch: Batch) -> Tensor:

@@ -15,9 +15,10 @@ from fgl_bench.engine.batch import DENSE_ABOVE, Batch, is_dense, nonzeros
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.linear import affine, prelu
 from fgl_bench.engine.minibatch import Part
+from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.engine.propagation import Hops
 from fgl_bench.errors import UserError
-from fgl_bench.models.base import Backbone, Output, Parameters
+from fgl_bench.models.base import Backbone
 
 
 class Columns(NamedTuple):

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout, glorot
-from fgl_bench.engine.memory import Activations
 from fgl_bench.engine.minibatch import Part
-
-Parameters = Mapping[str, Tensor]
-
-
-class Output(NamedTuple):
-    """Attributes: hidden ``[k, n, h]``, the representation before the last layer; logits ``[k, n, Y]``."""
-
-    hidden: Tensor
-    logits: Tensor
+from fgl_bench.engine.network import Output, Parameters
 
 
 @dataclass

@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import comb
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine
-from fgl_bench.engine.spectral import bernstein_in_chebyshev, chebyshev_filter, chebyshev_terms, mean_terms
-from fgl_bench.models.base import Output, Parameters, Spectral
+from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.engine.spectral import chebyshev_filter, chebyshev_terms, mean_terms
+from fgl_bench.models.base import Spectral
+
+
+def bernstein_in_chebyshev(orders: int) -> np.ndarray:
+    """``[K + 1, K + 1]``: row k holds the Chebyshev coefficients in p of ``2^-K binom(K, k) (1 + p)^(K - k) (1 - p)^k``.
+
+    With p an eigenvalue of P these are the Bernstein polynomials of L = I - P: one recurrence of K products serves all of them.
+    """
+    rows = []
+    for k in range(orders + 1):
+        factors = np.polynomial.Polynomial([1.0, 1.0]) ** (orders - k) * np.polynomial.Polynomial([1.0, -1.0]) ** k
+        rows.append(np.polynomial.chebyshev.poly2cheb(factors.coef) * comb(orders, k) / 2.0**orders)
+    return np.stack(rows)
 
 
 @dataclass

@@ -9,13 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.linear import linear
-from fgl_bench.engine.memory import Activations
+from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.spectral import chebyshev_filter, chebyshev_terms, mean_terms
-from fgl_bench.models.base import Output, Parameters, Spectral
+from fgl_bench.models.base import Spectral
 
 
 @dataclass

@@ -11,14 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores, per_edge
 from fgl_bench.engine.batch import Batch, looped_operator
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, glorot, like_linear, uniform
 from fgl_bench.engine.linear import affine, linear
-from fgl_bench.engine.memory import Activations
+from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.models.base import Backbone, Output, Parameters, hidden_widths
+from fgl_bench.models.base import Backbone, hidden_widths
 
 SLOPE = 0.2  # of the LeakyReLU inside the attention
 

@@ -9,13 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.memory import Activations
+from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.engine.propagation import Hops
 from fgl_bench.errors import UserError
 from fgl_bench.models._decoupled import Columns, Decoupled, Perceptron, xavier
-from fgl_bench.models.base import Output, Parameters
 
 
 @dataclass

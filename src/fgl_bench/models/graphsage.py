@@ -9,13 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, mean_operator
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine, linear
-from fgl_bench.engine.memory import Activations
+from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.models._decoupled import Columns
 from fgl_bench.models._first_hop import FirstHop, stacked
-from fgl_bench.models.base import Output, Parameters, hidden_widths
+from fgl_bench.models.base import hidden_widths
 
 
 @dataclass

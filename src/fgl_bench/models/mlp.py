@@ -13,7 +13,8 @@ from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.linear import affine
 from fgl_bench.engine.minibatch import Part
-from fgl_bench.models.base import Backbone, Output, Parameters
+from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.models.base import Backbone
 
 
 @dataclass

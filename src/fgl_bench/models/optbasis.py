@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine
-from fgl_bench.engine.memory import Activations
-from fgl_bench.models.base import Backbone, Output, Parameters
+from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.models.base import Backbone
 
 SHORTEST = 1e-6  # a new direction below this length is rounding
 

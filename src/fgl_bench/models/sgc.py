@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout, like_linear
+from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.engine.propagation import Hops
 from fgl_bench.models._decoupled import Columns, Decoupled
-from fgl_bench.models.base import Output, Parameters
 
 
 @dataclass

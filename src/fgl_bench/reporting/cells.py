@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from fgl_bench.reporting.pictures import curve, matrices, records
 from fgl_bench.reporting.plan import Cell
+from fgl_bench.reporting.plots.pictures import curve, matrices, records
 from fgl_bench.reporting.shapes import PICTURES
 from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
@@ -25,7 +25,7 @@ def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
     """``summary.json`` with how evenly clients fare in the place of their own scores, and the command that made it.
 
     Args:
-        run: the run's directory, for its curves, costs and matrices (``pictures.py``).
+        run: the run's directory, for its curves, costs and matrices (``plots/pictures.py``).
     """
     test = {
         model: {

@@ -8,18 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.config import resolve_budget
+from fgl_bench.config.choices import config_folder
+from fgl_bench.config.compose import Composer
+from fgl_bench.config.groups import build, label
+from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
-from fgl_bench.groups import build, label
 from fgl_bench.reporting.papers._sizes import SIZES
 from fgl_bench.reporting.store import config_hash, identity, run_folder
-from fgl_bench.schema import config_folder, register_all
 
 
 @dataclass(frozen=True)
@@ -183,30 +181,6 @@ def load_paper(name: str) -> Paper:
     if name not in papers():
         raise UserError(f"PAPER={name}: no tables of that paper here; allowed: {', '.join(papers())}")
     return importlib.import_module(f"fgl_bench.reporting.papers.{name}").PAPER
-
-
-class Composer:
-    """Composes configurations as the command line would; a context manager, since Hydra keeps its state globally.
-
-    Args:
-        folders: groups of a user's own, as ``--config-dir`` names them.
-    """
-
-    def __init__(self, folders: Iterable[Path] = ()):
-        urls = ",".join(f"'file://{Path(folder).resolve()}'" for folder in folders)
-        self.search = [f"hydra.searchpath=[{urls}]"] if urls else []
-
-    def __enter__(self) -> Composer:
-        register_all(ConfigStore.instance())
-        GlobalHydra.instance().clear()
-        initialize_config_dir(version_base="1.3", config_dir=str(config_folder()))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        GlobalHydra.instance().clear()
-
-    def __call__(self, overrides: Iterable[str]) -> DictConfig:
-        return compose("config", [*self.search, *overrides])
 
 
 def available(algorithm: str) -> bool:

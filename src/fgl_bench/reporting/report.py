@@ -12,10 +12,10 @@ from fgl_bench.reporting import analysis
 from fgl_bench.reporting.cells import stored_of
 from fgl_bench.reporting.console import amount
 from fgl_bench.reporting.divergence import footnote, shares
+from fgl_bench.reporting.grids import levels, look_up, named, printed
 from fgl_bench.reporting.measures import MEASURES, Measure, reading
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available, plan
 from fgl_bench.reporting.published import Printed, read_published
-from fgl_bench.reporting.tables import levels, look_up, named, printed
 
 PAGE = Path(__file__).parent / "page"
 

@@ -18,12 +18,13 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from fgl_bench.config.schema import canonical_names
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
-from fgl_bench.scratch import leftovers
-from fgl_bench.scratch import scratch as scratch_folder
-from fgl_bench.sources import code_sums
+from fgl_bench.utils.scratch import leftovers
+from fgl_bench.utils.scratch import scratch as scratch_folder
+from fgl_bench.utils.sources import code_sums
 
 SCHEMA_VERSION = 1
 # What says where and how, not what: two runs that differ in these only are the same run.
@@ -44,7 +45,7 @@ def identity(cfg: DictConfig, rounds: int, trips: int, data: Mapping[str, str] |
         data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
     """
     plain = OmegaConf.to_container(cfg, resolve=True)
-    chosen = {key: value for key, value in plain.items() if key not in PRESENTATION}
+    chosen = {key: canonical_names(value) for key, value in plain.items() if key not in PRESENTATION}
     content = {"code": code_sums(chosen), "data": dict(data or {})}
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 

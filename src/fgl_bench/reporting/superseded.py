@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.reporting.store import Untrusted, read_summary
-from fgl_bench.sources import files_of
+from fgl_bench.utils.sources import files_of
 
 CONTENT = ("code", "data")
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 class Moved(NamedTuple):

@@ -16,7 +16,7 @@ from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.scenarios.base import Moved, Rounds
 from fgl_bench.scenarios.simulation import Simulation
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 @dataclass
@@ -92,7 +92,10 @@ class Decentralized(Rounds):
         name = name if self.topology == "auto" else self.topology
         degree = self.degree or degree or max(1, min(-(-3 * clients // 10), clients - 1))
         moment = time if self.dynamic or name not in RANDOM else 0
-        heard = TOPOLOGIES[name](Links(clients, moment, generator(seed, "topology", moment), degree, self.edge_chance))
+        try:
+            heard = TOPOLOGIES[name](Links(clients, moment, generator(seed, "topology", moment), degree, self.edge_chance))
+        except ValueError as error:
+            raise UserError(f"scenario.degree={degree}: {error}") from error
         if self.link_failure:
             down = np.triu(generator(seed, "links", time).random((clients, clients)) < self.link_failure, 1)
             heard = heard & ~(down | down.T)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fgl_bench.errors import SHARE, Range, UserError, at_least
-from fgl_bench.seeding import derive_seed, generator
+from fgl_bench.utils.seeding import derive_seed, generator
 
 if TYPE_CHECKING:
     from fgl_bench.algorithms.base import Algorithm

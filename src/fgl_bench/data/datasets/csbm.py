@@ -22,7 +22,7 @@ from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.storage import Disk, Memory, Storage, blocks, release
 from fgl_bench.errors import UserError
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 ROUNDS = 40
 """Rounds of drawing again what fell on an edge already there, before giving up."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fgl_bench.data.checks import check_between
 from fgl_bench.data.datasets.csbm import CSBM, _tokens_for
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 @dataclass

@@ -11,7 +11,7 @@ from fgl_bench.data.checks import check_between, check_choice
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import Range, UserError, at_least
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 @dataclass

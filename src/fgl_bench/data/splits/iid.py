@@ -8,7 +8,7 @@ import numpy as np
 
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 @dataclass

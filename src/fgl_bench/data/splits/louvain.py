@@ -15,7 +15,7 @@ from fgl_bench.data.checks import check_between, check_choice
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split, as_parts, members
 from fgl_bench.errors import Range, UserError, at_least
-from fgl_bench.seeding import derive_seed
+from fgl_bench.utils.seeding import derive_seed
 
 SLOW_ABOVE = 50_000
 """Nodes from which python-louvain takes minutes."""

@@ -9,7 +9,7 @@ import numpy as np
 from fgl_bench.data.canonical import adjacency
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
-from fgl_bench.seeding import derive_seed
+from fgl_bench.utils.seeding import derive_seed
 
 
 def metis_parts(graph: Graph, num_parts: int, seed: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split, fill_empty, members
 from fgl_bench.data.splits.metis import metis_parts
 from fgl_bench.errors import SHARE, Range, UserError, at_least
-from fgl_bench.seeding import generator
+from fgl_bench.utils.seeding import generator
 
 
 @dataclass

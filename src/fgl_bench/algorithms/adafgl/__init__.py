@@ -1,0 +1,1 @@
+from fgl_bench.algorithms.adafgl.adafgl import AdaFGL as AdaFGL

@@ -1,0 +1,192 @@
+"""AdaFGL's personal stage: one head for homophilous and three for heterophilous graphs, on the client's own propagation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.algorithms.adafgl._opposed import attend
+from fgl_bench.engine.batch import Batch, adjacency
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.layout import ParameterLayout, uniform
+from fgl_bench.engine.linear import linear, prelu
+from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.models.base import Backbone
+
+SIMILAR = 0.999  # cosine of predictions above which two nodes are joined
+HOMOPHILOUS = 0.9  # from where on the hard switch takes the homophilous head
+HEADS = ("homo", "raw", "smooth", "message")
+SMOOTHED_BELOW = 2.0  # not 1: the other way also multiplies sparse features by many columns, which takes longer than it seems
+DEPTH = {"homo": 1, "raw": 2, "smooth": 2, "message": 2}  # linear layers after the first
+
+
+class Network(NamedTuple):
+    """A trained network that is only asked: ``models [B, P]``."""
+
+    model: Backbone
+    layout: ParameterLayout
+    models: Tensor
+
+
+class Options(NamedTuple):
+    """As in :class:`~fgl_bench.algorithms.adafgl.adafgl.AdaFGL`."""
+
+    hops: int
+    blend: float
+    beta: float
+    width: int
+    softmaxes: Literal["double", "single"]
+    fusion: Literal["soft", "hard"]
+
+
+class Knowledge(NamedTuple):
+    """What clients make of their graphs before they train heads.
+
+    Attributes:
+        prediction: P, ``[k, n, Y]``, probabilities.
+        similar: B, ``[k, n, n]`` bool: whose predictions are alike, none with itself; None where it has no weight.
+        operator: S, ``[k, n, n]``; None beside ``smoothed``.
+        smoothed: Xs, ``[k, n, (hops + 1) F]``, of graphs with more nodes than features.
+        confidence: w, ``[k, 1, 1]``.
+    """
+
+    prediction: Tensor
+    similar: Tensor | None
+    operator: Tensor | None
+    smoothed: Tensor | None
+    confidence: Tensor
+
+
+class Heads(Backbone):
+    """The personal heads; only their parameters are trained.
+
+    ``Z_h`` is an MLP of two layers on Xs, ``Z_1`` and ``Z_2`` of three on X and Xs, with PReLUs and dropout between. With H a further MLP
+    of three layers on Xs, ``R = beta B + (1 - beta) cos(H)``, m its mean over all pairs of the client, scaled to
+    ``(R - m) / (max R - m)`` above m and ``-R / m`` below, plus I: ``Z_3 = [softmax(PReLU(R) H) - softmax(PReLU(-R) H) + H] / 2``.
+
+    The first layers of all heads lie side by side in one input weight. Where a client has fewer nodes than features, Xs is never made:
+    ``Xs W = sum_k S^k (X W_k)`` costs narrow products with S. Elsewhere Xs is made once, and S is not kept.
+
+    :class:`Output` has the four Z side by side as ``hidden`` and the logarithm of the answer as ``logits``.
+
+    Args:
+        network: whose predictions are P.
+        confidence: w, ``[B]``.
+    """
+
+    def __init__(self, network: Network, confidence: Tensor, options: Options, dropout: float):
+        self.network, self.confidence, self.options, self.dropout = network, confidence, options, dropout
+        self._known: WeakKeyDictionary[Batch, Knowledge] = WeakKeyDictionary()
+
+    def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
+        return head_layout(self.options.hops, self.options.width, num_features, num_classes)
+
+    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        """Layers as PyTorch's linear ones, by their number of inputs; slopes 0.25."""
+        (features, _), h, copies = layout.shapes["input.weight"], self.options.width, self.options.hops + 1
+        made = {}
+        for name, shape in layout.shapes.items():
+            if name == "input.weight":
+                raw = uniform((features, h), features, generator)
+                made[name] = torch.cat([raw, uniform((features, copies * 3 * h), copies * features, generator)], 1)
+            elif name == "input.bias":
+                made[name] = torch.cat([uniform((h,), features, generator), uniform((3 * h,), copies * features, generator)])
+            elif name.endswith("slope"):
+                made[name] = torch.full(shape, 0.25, dtype=torch.float64)
+            else:
+                made[name] = uniform(shape, h, generator)
+        return made
+
+    @torch.no_grad()
+    def knowledge(self, batch: Batch) -> Knowledge:
+        """Found once for every batch."""
+        if batch not in self._known:
+            model, layout, models = self.network
+            parameters, options = layout.views(models[batch.replicas]), self.options
+            prediction = torch.softmax(model.forward(parameters, batch, model.first(parameters, batch), no_dropout).logits, -1)
+            similar = alike(torch.softmax(prediction, -1) if options.softmaxes == "double" else prediction, batch.valid)
+            itself = torch.eye(batch.nodes, dtype=batch.dtype, device=batch.device)
+            joined = batch.operator(adjacency).multiply(itself.expand(batch.size, -1, -1).contiguous())
+            matrix = joined.mul_(options.blend).add_(similar, alpha=1 - options.blend).add_(itself)
+            scale = matrix.sum(-1).rsqrt()
+            operator, smoothed = matrix.mul_(scale[..., None]).mul_(scale[:, None]), None
+            if smooths(options.hops, batch.nodes, batch.features.shape[2]):
+                operator, smoothed = None, self.smooth(batch, operator)
+            known = prediction, similar if options.beta else None, operator, smoothed
+            self._known[batch] = Knowledge(*known, self.confidence[batch.replicas][:, None, None])
+        return self._known[batch]
+
+    def smooth(self, batch: Batch, operator: Tensor) -> Tensor:
+        """Xs, ``[k, n, (hops + 1) F]``."""
+        itself = torch.eye(batch.features.shape[2], dtype=batch.dtype, device=batch.device)
+        powers = [batch.features @ itself.expand(batch.size, -1, -1).contiguous()]
+        for _ in range(self.options.hops):
+            powers.append(torch.bmm(operator, powers[-1]))
+        return torch.cat(powers, 2)
+
+    def first(self, parameters: Parameters, batch: Batch) -> Tensor:
+        """The first layers of all heads, ``[k, n, 4h]``, in the order raw, homo, smooth, message."""
+        known, weight, h = self.knowledge(batch), parameters["input.weight"], self.options.width
+        if known.smoothed is not None:
+            stacked = weight[..., h:].unflatten(2, (-1, 3 * h)).transpose(1, 2).flatten(1, 2)
+            raw, smooth = batch.features @ weight[..., :h].contiguous(), torch.bmm(known.smoothed, stacked)
+            return torch.cat([raw, smooth], 2) + parameters["input.bias"][:, None]
+        product = batch.features @ weight
+        operator, powers = known.operator, product[..., h:].unflatten(2, (-1, 3 * h)).unbind(2)
+        smooth = powers[-1]
+        for power in reversed(powers[:-1]):
+            smooth = torch.baddbmm(power, operator, smooth)
+        return torch.cat([product[..., :h], smooth], 2) + parameters["input.bias"][:, None]
+
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+        known, starts = self.knowledge(batch), dict(zip(("raw", "homo", "smooth", "message"), first.chunk(4, -1), strict=True))
+        z = {name: self._layers(parameters, name, starts[name], dropout) for name in HEADS}
+        slope = parameters["pairs.slope"][:, None]
+        message = z["message"] * batch.valid[..., None]
+        unit, count = F.normalize(message, dim=-1, eps=1e-12), batch.valid.sum(1)
+        above, below = attend(unit, message, known.similar, self.options.beta, count)
+        towards, away = torch.softmax(above + slope * below, -1), torch.softmax(-below - slope * above, -1)
+        z["message"] = (towards - away + z["message"]) / 2
+
+        homophilous = (torch.softmax(z["homo"], -1) + known.prediction) / 2
+        others = sum(torch.softmax(z[name], -1) for name in HEADS[1:]) / 3
+        weight = FUSIONS[self.options.fusion](known.confidence)
+        answer = weight * homophilous + (1 - weight) * others
+        return Output(torch.cat([z[name] for name in HEADS], -1), answer.clamp(min=1e-12).log())
+
+    def _layers(self, parameters: Parameters, name: str, out: Tensor, dropout: Callable[[Tensor], Tensor]) -> Tensor:
+        for i in range(DEPTH[name]):
+            hidden = dropout(prelu(out, parameters[f"{name}{i}.slope"]))
+            out = linear(hidden, parameters[f"{name}{i}.weight"]) + parameters[f"{name}{i}.bias"][:, None]
+        return out
+
+
+def head_layout(hops: int, width: int, num_features: int, num_classes: int) -> ParameterLayout:
+    """Of :class:`Heads`: the first layers of all side by side, raw, and of every hop homo, smooth and message; then each head's own."""
+    shapes: dict[str, tuple[int, ...]] = {"input.weight": (num_features, (1 + 3 * (hops + 1)) * width), "input.bias": (4 * width,)}
+    for name in HEADS:
+        for i in range(DEPTH[name]):
+            narrow = num_classes if i == DEPTH[name] - 1 else width
+            shapes |= {f"{name}{i}.slope": (1,), f"{name}{i}.weight": (width, narrow), f"{name}{i}.bias": (narrow,)}
+    return ParameterLayout({**shapes, "pairs.slope": (1,)}, inputs=("input.weight",))
+
+
+def smooths(hops: int, nodes: int, features: int) -> bool:
+    """Whether Xs is made: where it has fewer columns than :data:`SMOOTHED_BELOW` times what products with S of all hops read."""
+    return (hops + 1) * features <= SMOOTHED_BELOW * hops * nodes
+
+
+def alike(rows: Tensor, valid: Tensor) -> Tensor:
+    """``cosine > 0.999`` for different real nodes, ``[k, n, d]`` to ``[k, n, n]`` bool."""
+    unit = F.normalize(rows, dim=-1, eps=1e-12)
+    joined = (torch.bmm(unit, unit.mT) > SIMILAR) & valid[:, :, None] & valid[:, None]
+    joined.diagonal(dim1=1, dim2=2).fill_(False)
+    return joined
+
+
+FUSIONS = {"soft": lambda confidence: confidence, "hard": lambda confidence: (confidence >= HOMOPHILOUS).to(confidence.dtype)}

@@ -1,0 +1,96 @@
+"""FedAAS."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.cross_client.base import CrossClient
+from fgl_bench.engine.losses import node_losses
+from fgl_bench.errors import Range, UserError, at_least
+
+
+@dataclass
+class FedAAS(CrossClient):
+    """Historical embeddings of sampled neighbours, fetched at an adaptive interval (Li et al., Proc. ACM Manag. Data 2(3), 2024).
+
+    ``tau_i = ceil(sqrt(F_i / F_0) tau_0)`` batches between synchronisations in round i, clamped to [``min_interval``, tau_0], where F_i
+    is the loss of the global model before the round and tau_0 = ``interval``. Neighbours are drawn in proportion to the
+    exponentials of the top convolution's attention logits, remote rows as last fetched.
+
+    Its ablations are other values of the keys: ``fedaas1`` (fixed interval 1), ``fedaas2`` (all neighbours), ``fedall`` (both),
+    ``fedlocal`` (no edges between clients). The released code has neither history nor sampling by attention; this is the paper.
+
+    Resolutions: F is the loss on the server's validation nodes (the paper's, on test nodes, leaks; ``loss_source=test``); the
+    layer's own attention, with which it aggregates, scores neighbours (eq. 9 mixes two clients' weights); one
+    joint sample of near and remote neighbours; rows of layer inputs travel, not their weighted sums. Reading F for
+    the interval is the only thing that a round waits for.
+
+    Attributes:
+        adaptive: whether the interval follows the loss.
+        min_interval: smallest interval, in batches.
+        loss_source: ``val`` or ``test``: the server's nodes that F is measured on.
+        rule: ``paper``, or ``authors``: changed only in rounds after which the loss has not fallen, rounded down, always smaller.
+    """
+
+    ranges: ClassVar[dict[str, Range]] = {"min_interval": at_least(1)}
+    uses_validation: ClassVar[bool] = True  # the server's loss on its validation nodes gives the interval
+
+    adaptive: bool
+    min_interval: int
+    loss_source: Literal["val", "test"]
+    rule: Literal["paper", "authors"]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adaptive and not 1 <= self.min_interval <= self.interval:
+            raise UserError(f"algorithm.min_interval={self.min_interval}: must be from 1 to algorithm.interval={self.interval}")
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        self.losses: list[list[float]] = []  # of every round and seed
+        self.taus: list[list[int]] = []
+
+    def observe(self, logits: Tensor) -> None:
+        if not self.adaptive:
+            return
+        server = self.setting.server
+        mask = getattr(server, self.loss_source)
+        each = node_losses(logits.flatten(0, 1), server.labels.flatten(0, 1)).view(mask.shape)
+        loss = (each * mask).sum(1) / mask.sum(1).clamp(min=1)
+        self.losses.append(torch.where(loss.isfinite(), loss, torch.inf).tolist())
+
+    def intervals(self) -> list[int]:
+        if not self.adaptive:
+            return super().intervals()
+        before = self.taus[-1] if self.taus else [self.interval] * len(self.setting.seeds)
+        self.taus.append([RULES[self.rule](self, s, tau) for s, tau in enumerate(before)])
+        return self.taus[-1]
+
+    def _ratio(self, s: int) -> float:
+        first, now = self.losses[0][s], self.losses[-1][s]
+        return math.sqrt(now / first) * self.interval if 0 < first < math.inf and now < math.inf else self.interval
+
+    def traffic(self) -> Traffic:
+        base = super().traffic()
+        return Traffic(base.upload, {**base.download, "interval": 1}) if self.adaptive else base
+
+
+def _paper(method: FedAAS, s: int, before: int) -> int:
+    # The slack keeps an exact ratio from being rounded up.
+    return min(max(math.ceil(method._ratio(s) - 1e-9), method.min_interval), method.interval)
+
+
+def _authors(method: FedAAS, s: int, before: int) -> int:
+    losses = method.losses
+    if len(losses) < 2 or losses[-1][s] < losses[-2][s]:
+        return before
+    return max(min(int(method._ratio(s)), before - 1), method.min_interval)
+
+
+RULES = {"paper": _paper, "authors": _authors}

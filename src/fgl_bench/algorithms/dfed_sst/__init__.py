@@ -1,0 +1,1 @@
+from fgl_bench.algorithms.dfed_sst.dfed_sst import DFedSST as DFedSST

@@ -1,0 +1,198 @@
+"""DFed-SST."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.dfed_sst._hops import stack
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import mix
+from fgl_bench.engine.gossip import itself, messages, product
+from fgl_bench.engine.mixing import cosine, normalise
+from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.topologies import Links, random_k_in
+from fgl_bench.engine.trips import Trips
+from fgl_bench.errors import Range, at_least
+from fgl_bench.utils.seeding import derive_seed, generator
+
+
+class Dispersion(NamedTuple):
+    """Label statistics of k clients, float64.
+
+    Attributes:
+        wlsd: ``[k]``, the weighted label spatial dispersion (eq. 3).
+        spread: ``[k, Y]``, the mean distance D of every class (eq. 1).
+        embedding: ``[k, Y, Y]``, the class-wise semantic embedding CSE (eqs. 4, 5).
+    """
+
+    wlsd: Tensor
+    spread: Tensor
+    embedding: Tensor
+
+
+@dataclass
+class DFedSST(Algorithm):
+    """A communication graph that follows the clients' label dispersion and semantics (Guo et al., DFed-SST, algorithm 1).
+
+    Every ``refresh`` rounds, after training, each client broadcasts WLSD, the mean hop distance between nodes of a class averaged
+    over the classes, and CSE, the class-wise mean of predictions over such pairs weighted by distance. Client i then listens to the
+    d_i others whose CSE is most similar, ``d_i = |{j : WLSD_j < WLSD_i}|``, and takes
+    ``theta_i <- sum_j alpha_ij theta^_j``, ``alpha_ij`` in proportion to ``exp(cos(CSE_i, CSE_j)) WLSD_j``.
+
+    Resolutions: eq. 6 as the prose has it (printed, WLSD_i is compared with itself). The own model is not in its average, as
+    printed, but for d_i = 0, where it is all of it. True labels on training nodes only, predictions elsewhere. No path counts as
+    one hop more than the client's longest; a class of one node has D = 0; where all partners have WLSD 0 the similarity alone
+    weighs. Per class at most ``sources`` nodes are drawn and paired with all others of it, the same pairs for both statistics; of a
+    client of more than ``landmarks`` nodes only so many, drawn once, can be sources. Until the first refresh, at the end of
+    round 0, half of the others are heard, at random, and count alike. A client knows only what it hears: links that the
+    scenario leaves out at a refresh are no candidates.
+
+    Attributes:
+        refresh: K_topo.
+        self_in_aggregation: the own model takes part with similarity 1.
+        label_source: ``train_pred`` (the truth on training nodes, predictions elsewhere), ``train`` nodes alone, or ``pred``.
+        unreachable: ``penalty``, or ``ignore`` pairs without a path.
+        sources: source nodes drawn per class.
+        landmarks: most nodes of a client that distances are searched from.
+        degree: d_i from ``wlsd``, or ``half`` of the clients (ablation).
+        similarity_of: of ``cse``, or of mean node ``features`` (ablation).
+        selection: the most ``similar``, or ``random`` partners (ablation).
+    """
+
+    multilabel: ClassVar[bool] = False
+    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
+    ranges: ClassVar[dict[str, Range]] = {"refresh": at_least(1), "sources": at_least(1), "landmarks": at_least(1)}
+
+    refresh: int
+    self_in_aggregation: bool
+    label_source: Literal["train_pred", "train", "pred"]
+    unreachable: Literal["penalty", "ignore"]
+    sources: int
+    landmarks: int
+    degree: Literal["wlsd", "half"]
+    similarity_of: Literal["cse", "features"]
+    selection: Literal["similar", "random"]
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        batch, clients = setting.batch, setting.num_clients
+        names = [(seed, client) for seed in setting.seeds for client in range(clients)]
+        chosen = [self._landmarks(graph.num_nodes, *name) for graph, name in zip(batch.clients, names, strict=True)]
+        self._hops = stack(batch.clients, chosen, batch.nodes, batch.device)
+        self._streams = torch.tensor([derive_seed(seed, "pairs", client) for seed, client in names], device=batch.device)
+        if self.similarity_of == "features":
+            means = np.stack([np.asarray(graph.features.mean(0), dtype=np.float64).ravel() for graph in batch.clients])
+            self._features = torch.from_numpy(means).to(batch.device).view(len(setting.seeds), clients, -1)
+        first = [random_k_in(Links(clients, 0, generator(seed, "topology", 0), clients // 2, 0.0)) for seed in setting.seeds]
+        self._partners = torch.from_numpy(np.stack(first)).to(batch.device)
+        self._similar = torch.ones(self._partners.shape, dtype=torch.float64, device=batch.device)
+        self._wlsd = torch.ones(len(setting.seeds), clients, dtype=torch.float64, device=batch.device)
+        self._kernel = self._similar  # exp(S); uniform until the first refresh
+        self._round = 0
+
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        pairs = nodes * min(nodes, self.landmarks)
+        return 2 * pairs, 10 * pairs  # distances; a refresh holds them in single precision too, masked and transposed
+
+    def _landmarks(self, nodes: int, seed: int, client: int) -> np.ndarray:
+        if nodes <= self.landmarks:
+            return np.arange(nodes)
+        return np.sort(generator(seed, "landmarks", client).choice(nodes, self.landmarks, replace=False))
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        if self._round % self.refresh:
+            return {}
+        found = self.dispersion(trips.batch, torch.softmax(trips.output.logits, -1), self._round // self.refresh)
+        return {"wlsd": found.wlsd, "cse": found.embedding}
+
+    def dispersion(self, batch: Batch, soft: Tensor, number: int) -> Dispersion:
+        """WLSD and CSE of the clients in ``batch`` whose models predict ``soft [k, n, Y]``, on the pairs of refresh ``number``."""
+        classes, rows = soft.shape[-1], batch.replicas
+        known, label = LABELS[self.label_source](batch, soft.argmax(-1))
+        member = F.one_hot(label, classes).float() * (known & batch.valid)[..., None]  # [k, n, Y]
+        hops = [part if batch.size == len(part) else part[rows] for part in self._hops]
+        index, there, distance = hops
+        within = index[..., None].expand(-1, -1, classes)
+        source = member.gather(1, within) * there[..., None]  # [k, m, Y]
+        order = uniform(mix(self._streams[rows] + number), batch.nodes, 1)[..., 0].gather(1, index).argsort(1)[..., None]
+        rank = torch.empty_like(source).scatter_(1, order.expand_as(source), source.gather(1, order.expand_as(source)).cumsum(1))
+        source = source * (rank <= self.sources)
+
+        # Sums of hops are integers below 2^24, exact in float32 whatever the order.
+        reached = distance >= 0
+        longest = distance.amax((1, 2), keepdim=True)
+        length = torch.where(reached, distance, longest + 1 if self.unreachable == "penalty" else 0).float()
+        ahead = (source * (length @ member)).double()  # [k, m, Y], hops from a source to its class
+        back = (member * (length.mT @ source)).double()  # [k, n, Y], hops to a node from the sources of its class
+        if self.unreachable == "penalty":
+            pairs = source.double().sum(1) * (member.double().sum(1) - 1)
+        else:
+            pairs = (source * (reached.float() @ member)).double().sum(1) - source.double().sum(1)
+        each = torch.where(pairs > 0, 1 / pairs.clamp(min=1), 0.0)  # [k, Y]
+        spread = ahead.sum(1) * each
+        size = torch.log1p(member.double().sum(1))
+        weight = size / size.sum(1, keepdim=True).clamp(min=1e-12)
+        y = soft.double()
+        embedding = 0.5 * (ahead.mT @ y.gather(1, within) + back.mT @ y) * each[..., None]
+        return Dispersion((weight * spread).sum(1), spread, embedding)
+
+    def similarity(self, reports: dict[str, Tensor]) -> Tensor:
+        return cosine(self._features if self.similarity_of == "features" else reports["cse"].flatten(2))
+
+    def exchange(self, meeting: Meeting) -> Exchange:
+        heard = meeting.graph(meeting.number)
+        chosen = self._partners & heard
+        support = chosen | itself(heard) if self.self_in_aggregation else chosen
+        weights = self._kernel * self._wlsd[:, None]
+        none = (weights * support).sum(-1, keepdim=True) == 0
+        weights = normalise(torch.where(none, self._kernel, weights), support)
+        matrix = torch.where(chosen.any(-1, keepdim=True), weights, itself(heard).double())
+        sent = messages(chosen, self.traffic().bytes[0])
+        if meeting.number % self.refresh == 0:
+            self._renew(meeting.reports, heard, meeting.number // self.refresh)
+            sent = sent + messages(heard, 4 * (self._statistic() + 1))
+        self._round = meeting.number + 1
+        return Exchange(product(matrix, meeting.trained), matrix, sent)
+
+    def _renew(self, reports: dict[str, Tensor], heard: Tensor, number: int) -> None:
+        """Degrees, partners and weights from what clients broadcast, for the rounds to come."""
+        self._wlsd = reports["wlsd"].clone()  # the reports are overwritten in place
+        similar = self.similarity(reports)
+        self._kernel = torch.exp(torch.where(itself(heard), 1.0, similar))
+        degree = DEGREES[self.degree](self._wlsd, heard)
+        if self.selection == "random":
+            draws = [generator(seed, "partners", number).random(heard.shape[1:]) for seed in self.setting.seeds]
+            similar = torch.from_numpy(np.stack(draws)).to(heard.device)
+        order = torch.where(heard, similar, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+        place = torch.arange(heard.shape[-1], device=heard.device).expand_as(order)
+        rank = torch.empty_like(order).scatter_(-1, order, place)
+        self._partners = heard & (rank < degree[..., None])
+
+    def _statistic(self) -> int:
+        """Scalars that describe a client besides its WLSD."""
+        if self.similarity_of == "features":
+            return self._features.shape[-1]
+        return self.setting.num_classes**2
+
+
+def _rank(wlsd: Tensor, heard: Tensor) -> Tensor:
+    return ((wlsd[:, None, :] < wlsd[:, :, None]) & heard).sum(-1)
+
+
+def _half(wlsd: Tensor, heard: Tensor) -> Tensor:
+    return torch.full_like(wlsd, wlsd.shape[1] // 2, dtype=torch.int64)
+
+
+LABELS = {
+    "train_pred": lambda batch, predicted: (batch.valid, torch.where(batch.train, batch.labels, predicted)),
+    "train": lambda batch, predicted: (batch.train, batch.labels),
+    "pred": lambda batch, predicted: (batch.valid, predicted),
+}
+DEGREES = {"wlsd": _rank, "half": _half}

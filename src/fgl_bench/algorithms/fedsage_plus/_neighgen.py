@@ -1,0 +1,114 @@
+"""FedSage+'s generators of neighbours: their parameters, what they make, and the neighbourhoods that they shall resemble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.noise import normal
+from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.models.graphsage import GraphSAGE
+from fgl_bench.utils.seeding import derive_seed
+
+
+def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Sequence[int], most: int) -> ParameterLayout:
+    """Encoder, degree head and feature head."""
+    shapes = dict(encoder.layout(features, latent).shapes)
+    shapes["degree.weight"], shapes["degree.bias"] = (latent, 1), (1,)
+    widths = [latent, *hidden, most * features]
+    for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
+        shapes[f"feature{i}.weight"], shapes[f"feature{i}.bias"] = (wide, narrow), (narrow,)
+    return ParameterLayout(shapes, inputs=("conv0.weight",))
+
+
+def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
+    """One row ``[P]``: matrices and biases uniform within 1/sqrt(in), but for the degree's bias of 1."""
+    parameters = encoder.initialise(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator")))
+    # From a negative bias the ReLU would be dead in every node, and nothing would ever be learnt.
+    parameters["degree.bias"].fill_(1.0)
+    return layout.pack(parameters)
+
+
+class Neighbourhoods:
+    """The features and neighbours of all nodes of all replicas, on the host, as targets of generated features.
+
+    Attributes:
+        offsets: ``[B]``, where each replica's nodes start.
+    """
+
+    def __init__(self, clients: Sequence[ClientGraph], per_seed: int):
+        self.per_seed = per_seed
+        sizes = np.array([client.num_nodes for client in clients])
+        self.offsets = np.cumsum(sizes) - sizes
+        self.features = sp.vstack([sp.csr_matrix(client.features, dtype=np.float64) for client in clients]).tocsr()
+        edges = np.concatenate([client.edges + offset for client, offset in zip(clients, self.offsets, strict=True)], 1)
+        edges = edges[:, np.lexsort((edges[1], edges[0]))]
+        self.columns = np.append(edges[1], 0)
+        self.degree = np.bincount(edges[0], minlength=sizes.sum())
+        self.start = np.cumsum(self.degree) - self.degree
+        self.joined = np.append(np.flatnonzero(self.degree), 0)
+        owner = np.repeat(np.arange(sizes.size), sizes)
+        self.count = np.bincount(owner[self.degree > 0], minlength=sizes.size)
+        self.first = np.cumsum(self.count) - self.count
+
+    def draw(self, seeds: np.ndarray, node: np.ndarray, neighbour: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Random neighbourhoods in every client of the seed, with replacement.
+
+        Args:
+            seeds: ``[T]``.
+            node, neighbour: uniform draws ``[T, C]`` and ``[T, C, P]``.
+
+        Returns:
+            node ids ``[T, C, P]``, and ``[T, C]`` bool, whether the client has a neighbourhood at all.
+        """
+        replicas = seeds[:, None] * self.per_seed + np.arange(self.per_seed)
+        exists = self.count[replicas] > 0
+        chosen = self.joined[np.where(exists, self.first[replicas] + (node * self.count[replicas]).astype(np.int64), 0)]
+        return self.columns[self.start[chosen][..., None] + (neighbour * self.degree[chosen][..., None]).astype(np.int64)], exists
+
+    def nearest(self, generated: Tensor, ids: np.ndarray, valid: np.ndarray) -> Tensor:
+        """``[T, C, P]``: each generated row's mean squared distance to the nearest valid target; 0 where there is none.
+
+        Args:
+            generated: ``[T, P, F]``.
+            ids, valid: ``[T, C, K]`` targets.
+        """
+        t, p, width = generated.shape
+        targets = self.features[ids.ravel()]
+        square = np.asarray(targets.multiply(targets).sum(1)).reshape(ids.shape)
+        # Each target is a sparse row that meets the generated rows of its own node only.
+        shift = np.repeat(np.arange(t).repeat(ids[0].size) * width, np.diff(targets.indptr))
+        block = sp.csr_matrix((targets.data, targets.indices + shift, targets.indptr), shape=(ids.size, t * width))
+        product = BlockSparse.stack([block], ids.size, t * width, generated.dtype, generated.device)
+        dots = (product @ generated.mT.reshape(1, t * width, p)).view(*ids.shape, p)
+        square, valid = (torch.from_numpy(x).to(generated.device) for x in (square, valid))
+        distance = (generated.square().sum(-1)[:, None, None] - 2 * dots + square[..., None].to(dots.dtype)) / width
+        distance = torch.where(valid[..., None], distance, torch.inf).min(2).values
+        return torch.where(valid.any(2)[..., None], distance, 0.0)
+
+
+def generate(
+    encoder: GraphSAGE, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor], most: int
+) -> tuple[Tensor, Tensor]:
+    """Degrees ``[k, n]`` and features ``[k, n, P, F]`` of the neighbours of every node, P = ``most``; ``noise [k]`` is a key."""
+    latent = encoder.forward(views, batch, encoder.first(views, batch), dropout).logits
+    degree = torch.relu(torch.baddbmm(views["degree.bias"][:, None], latent, views["degree.weight"]))[..., 0]
+    hidden = latent + normal(noise.to(batch.device), batch.nodes, latent.shape[2], batch.dtype)
+    last = sum(name.startswith("feature") and name.endswith(".weight") for name in views) - 1
+    for i in range(last + 1):
+        hidden = torch.baddbmm(views[f"feature{i}.bias"][:, None], hidden, views[f"feature{i}.weight"])
+        hidden = torch.tanh(hidden) if i == last else torch.relu(hidden)
+        hidden = dropout(hidden) if i == last - 1 else hidden
+    return degree, hidden.unflatten(-1, (most, -1))
+
+
+def used_slots(degree: Tensor, kept: Tensor, most: int) -> Tensor:
+    """``[k, n, P]`` bool: the generated neighbours that are used, the first floor(degree) of every kept node; P = ``most``."""
+    return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & kept[..., None]

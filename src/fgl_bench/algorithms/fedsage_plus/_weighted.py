@@ -1,0 +1,24 @@
+"""The average that FedSage+ brings with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.mixing import Mixing, normalise
+
+
+@dataclass
+class Weighted(FedAvg):
+    """Averaging of the participants, alike (``uniform``) or by size (``samples``)."""
+
+    weighting: Literal["uniform", "samples"]
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        return Mixing(normalise(WEIGHTINGS[self.weighting](self, arrived), arrived)[:, None])
+
+
+WEIGHTINGS = {"uniform": lambda method, arrived: arrived.double(), "samples": lambda method, arrived: method.setting.weights}

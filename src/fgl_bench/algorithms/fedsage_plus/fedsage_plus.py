@@ -1,0 +1,299 @@
+"""FedSage+."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.algorithms._composition import Composed
+from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair, padded
+from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
+from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, generate, generator_layout, initial, used_slots
+from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
+from fgl_bench.data.federation import Federation
+from fgl_bench.engine.activations import Activations, activation_bytes
+from fgl_bench.engine.adam import Adam
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.mixing import Mixing, alone
+from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.trips import LocalStep, Trips
+from fgl_bench.errors import SHARE, Range, UserError, above, at_least
+from fgl_bench.models.base import Backbone
+from fgl_bench.models.graphsage import GraphSAGE
+from fgl_bench.utils.seeding import generator
+
+GROUP = 1 << 26  # generated numbers in one program; more clients than that take turns (results do not depend on it)
+
+
+@dataclass
+class FedSagePlus(Composed):
+    """FedAvg on graphs mended with generated neighbours (Zhang et al., NeurIPS 2021).
+
+    Phase 0, ``gen_rounds`` rounds: client i hides a share of its validation nodes with all their edges and trains, on what is
+    left and together with its classifier, a generator of its own: an encoder z_v, a degree ``n_v = ReLU(w z_v + b)`` and
+    P feature vectors from z_v plus noise. With n_v the true number of hidden neighbours of v, m training nodes and
+    ``L_f = 1/(m P) sum_v sum_{j <= min(P, floor n_v)} min_{k <= min(P, true n_v)} MSE(generated_vj, target_vk)`` the objective is
+
+    ``1/C [ degree_weight L_d + feature_weight L_f + class_weight L_c + feature_weight sum_{j != i} L_f^{ij} ]``
+
+    where L_d is the smooth L1 error of n_v, L_c the classifier's cross-entropy on the graph mended by the generator, and L_f^{ij} has
+    random neighbourhoods of client j as targets. No model is averaged. Then every client mends its whole graph once,
+    ``floor n_v`` new neighbours of v joined by edges in both directions, and the classifiers are averaged uniformly.
+
+    Resolutions: OpenFGL's rounds (generator and classifier trained jointly, inside the common round loop), but generated
+    nodes send messages to real ones, as in the official code; the cross-client loss is computed where the data
+    are, and its traffic counted as the paper's gradient protocol: for every other client the generator and the m latent
+    inputs go up, a gradient of the generator comes down. A client without edges is nobody's partner.
+    In phase 0 models are scored on the unmended graphs. One initial generator a seed, as for the classifier, with b = 1: from a
+    negative b, half of all seeds, ``n_v`` would be 0 everywhere for ever. A ``strategy`` begins with the mended graphs: in phase 0
+    nothing is aggregated, and what it reads of a client's graph includes the generated nodes.
+
+    Attributes:
+        max_neighbours: P, most neighbours generated for a node; 0 leaves out phase 0 and the mending.
+        gen_rounds: rounds of phase 0.
+        hide: which nodes are hidden: of ``val`` (OpenFGL) or of ``train``; ``auto`` is val, and train in the inductive setting, where
+            training sees no others. Hidden training nodes are left out of phase 0's losses.
+        hidden_share: share q of them that are hidden.
+        latent, encoder_hidden: widths d_z and h of the encoder, a 2-layer GraphSAGE.
+        gen_hidden: hidden widths of the feature generator.
+        gen_dropout: in the encoder and before the generator's last layer.
+        gen_lr: learning rate of the generators' Adams; null is that of the clients.
+        gen_weight_decay: their L2 penalty.
+        degree_weight, feature_weight, class_weight: a, b and c.
+        weighting: of the clients in the average: ``uniform`` or ``samples``.
+    """
+
+    pairing: ClassVar[Mapping[str, str]] = {"model": "graphsage"}
+    multilabel: ClassVar[bool] = False
+    ranges: ClassVar[dict[str, Range]] = {
+        "max_neighbours": at_least(0), "gen_rounds": at_least(0), "hidden_share": SHARE, "latent": at_least(1),
+        "encoder_hidden": at_least(1), "gen_hidden": at_least(1), "gen_dropout": SHARE, "gen_lr": above(0),
+        "gen_weight_decay": at_least(0), "degree_weight": at_least(0), "feature_weight": at_least(0), "class_weight": at_least(0),
+    }  # fmt: skip
+
+    max_neighbours: int
+    gen_rounds: int
+    hide: Literal["auto", "val", "train"]
+    hidden_share: float
+    latent: int
+    encoder_hidden: int
+    gen_hidden: list[int]
+    gen_dropout: float
+    gen_lr: float | None
+    gen_weight_decay: float
+    degree_weight: float
+    feature_weight: float
+    class_weight: float
+    weighting: Literal["uniform", "samples"]
+
+    def own(self) -> Algorithm:
+        return Weighted(self.weighting)
+
+    def generator(self, num_features: int) -> ParameterLayout:
+        """Parameters of a client's generator."""
+        encoder = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout)
+        return generator_layout(encoder, num_features, self.latent, self.gen_hidden, self.max_neighbours)
+
+    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
+        kept, working = super().node_bytes(nodes, num_features, num_classes, itemsize)
+        generators = 3 * self.generator(num_features).size if self.max_neighbours else 0  # with their moments
+        return kept + generators * itemsize, working
+
+    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
+        if not self.max_neighbours:
+            return 0
+        nodes, features = max(client.num_nodes for client in federation.observed), federation.num_features
+        each = nodes * self.max_neighbours * features
+        together = min(federation.num_clients, max(1, GROUP // each))
+        kept, passing = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout).activations(features, self.latent)
+        layers = Activations(kept + 4 * sum(self.gen_hidden), max(passing, *self.gen_hidden))
+        # Of the generated features also the hyperbolic tangent's argument and their gradients; of a generator its gradient.
+        generated = (9 * each // 2 + self.generator(features).size) * itemsize
+        return together * (generated + activation_bytes(nodes, layers, itemsize))
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if self.hide == "val" and self.max_neighbours and any(client.present is not None for client in setting.batch.clients):
+            raise UserError("algorithm.hide=val: in the inductive setting training sees no validation nodes; set algorithm.hide=train")
+        batch, clients, self.round, self.mended = setting.batch, setting.num_clients, 0, False
+        self.generating = self.gen_rounds if self.max_neighbours else 0
+        self.partners = np.array([client.edges.shape[1] > 0 for client in batch.clients]).reshape(-1, clients)
+        self.samples = np.array(batch.num_train).reshape(-1, clients)
+        self.encoder = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout)
+        self.layout = self.generator(batch.features.shape[2])
+        if not self.max_neighbours:
+            return
+        self.streams = setting.streams("fedsage_plus").cpu()
+        self.steps = torch.zeros(batch.size, dtype=torch.int64)
+        rows = [initial(self.encoder, self.layout, seed).expand(clients, -1) for seed in setting.seeds]
+        self.generators = torch.cat(rows).to(batch.device, batch.dtype).contiguous()
+        lr = setting.lr if self.gen_lr is None else self.gen_lr
+        self.adam = Adam(batch.size, self.layout.size, lr, self.gen_weight_decay, batch.dtype, batch.device)
+        self.neighbourhoods = Neighbourhoods(batch.clients, clients)
+        inductive = any(client.present is not None for client in batch.clients)
+        among = {"auto": "train" if inductive else "val"}.get(self.hide, self.hide)
+        hidden = [
+            hidden_nodes(client, self.hidden_share, generator(seed, "fedsage_plus", "hidden", i), among)
+            for seed, part in zip(setting.seeds, np.split(np.arange(batch.size), len(setting.seeds)), strict=True)
+            for i, client in enumerate(batch.clients[row] for row in part)
+        ]
+        impaired = [impair(client, away, self.max_neighbours) for client, away in zip(batch.clients, hidden, strict=True)]
+        self.impaired = Batch([graph for graph, _, _ in impaired], batch.dtype, batch.device, batch.feature_dtype)
+        self.impaired.features = batch.features
+        self.kept = padded([~away for away in hidden], batch.nodes, False).to(batch.device)
+        self.missing = padded([count for _, count, _ in impaired], batch.nodes, 0)
+        self.targets = padded([ids for _, _, ids in impaired], batch.nodes, 0).numpy()
+        self._parts: dict[tuple[int, ...], Batch] = {tuple(range(batch.size)): self.impaired}
+
+    # ---- rounds
+
+    def prelude(self) -> int:
+        return self.generating
+
+    def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
+        self.round = number
+        if not self.max_neighbours or self.mended or number < self.generating:
+            return None
+        graphs = self.mend(batch)
+        graphs = graphs, graphs if evaluation is batch else self.mend(evaluation)
+        self.mended, self.setting = True, replace(self.setting, batch=graphs[0])
+        self.server.prepare(self.setting)
+        del self.generators, self.adam, self.impaired, self.neighbourhoods, self._parts
+        return graphs
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        return super().mix(reports, arrived) if self.federated else alone(arrived)
+
+    @property
+    def federated(self) -> bool:
+        """Whether phase 0 is over."""
+        return self.round >= self.generating
+
+    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+        return super().correct_gradient(step, gradient) if self.federated else gradient
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        return super().report(trips) if self.federated else {}
+
+    def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
+        return super().similarity(reports) if self.federated else None
+
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        return super().refine(previous, received, trained, arrived) if self.federated else received
+
+    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
+        generating, each = min(rounds, self.generating), trips // max(rounds, 1)
+        features = sum(self.layout.numel(name) for name in self.layout.shapes if name.startswith("feature"))
+        model, totals = super().bytes_after(rounds - generating, trips - generating * each), []
+        for samples, partners, (up, down) in zip(self.samples, self.partners, model, strict=True):
+            pairs = np.where(samples > 0, partners.sum() - partners, 0)
+            sent, returned = (pairs * (features + samples * self.latent)).sum(), (pairs * features).sum()
+            # Clients take part equally often, in expectation.
+            share = 4 * generating * self.setting.local_epochs * each
+            totals.append((up + int(share * sent) // len(samples), down + int(share * returned) // len(samples)))
+        return totals
+
+    # ---- phase 0
+
+    def local_loss(self, step: LocalStep) -> Tensor:
+        """In phase 0, moves the generators too, and returns a linear function with the joint objective's gradient."""
+        if self.federated:
+            return super().local_loss(step)
+        per_client = self.impaired.nodes * self.max_neighbours * self.impaired.features.shape[2]
+        size, gradients = max(1, GROUP // per_client), []
+        for start in range(0, len(step.rows), size):
+            positions = slice(start, start + size)
+            parameters = {name: view[positions].detach().requires_grad_() for name, view in step.parameters.items()}
+            gradients.append(self._joint_step(step.rows[positions], parameters))
+        self.steps[list(step.rows)] += 1
+        wanted = {name: torch.cat([part[name] for part in gradients]) for name in step.parameters}
+        return sum((step.parameters[name] * gradient).sum() for name, gradient in wanted.items())
+
+    def _joint_step(self, rows: tuple[int, ...], classifier: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Step the generators of ``rows``; the gradients of their classifiers."""
+        if rows not in self._parts:
+            self._parts[rows] = self.impaired.select(rows)
+        batch, index = self._parts[rows], list(rows)
+        whole = len(rows) == len(self.generators)
+        theta = self.generators if whole else self.generators[index]
+        views = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
+        loss = self.objective(views, classifier, batch, index)
+        gradients = torch.autograd.grad(loss, [*views.values(), *classifier.values()], allow_unused=True, materialize_grads=True)
+        flat = self.layout.collect(dict(zip(views, gradients, strict=False)))
+        able = None if batch.num_train.all() else [i for i, count in enumerate(batch.num_train) if count > 0]
+        self.adam.step(theta, flat, rows, able)
+        if not whole:
+            self.generators[index] = theta
+        return dict(zip(classifier, gradients[len(views) :], strict=True))
+
+    def objective(self, generators: dict[str, Tensor], classifier: dict[str, Tensor], batch: Batch, rows: Sequence[int]) -> Tensor:
+        """The joint objectives of these replicas, summed; ``batch`` holds their impaired graphs."""
+        model, device, keys = self.setting.model, batch.device, self._keys(rows)
+        degree, features = self.generate(generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
+        slots = used_slots(degree, self.kept[rows], self.max_neighbours)
+        graph = MendedGraph(batch, features, slots)
+        output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
+
+        nodes, missing = batch.training_nodes, self.missing[rows].flatten().to(device)[batch.training_nodes.index]
+        logits = graph.real(output.logits).flatten(0, 1)[nodes.index]
+        classes = torch.dot(F.cross_entropy(logits, nodes.labels, reduction="none"), nodes.weights)
+        degrees = torch.dot(F.smooth_l1_loss(degree.flatten()[nodes.index], missing.to(degree.dtype), reduction="none"), nodes.weights)
+        near = self._feature_loss(features, slots, batch, rows, keys[3:])
+        terms = self.degree_weight * degrees + self.feature_weight * near + self.class_weight * classes
+        return terms / self.setting.num_clients
+
+    def _keys(self, rows: Sequence[int]) -> list[Tensor]:
+        """Independent keys ``[k]`` (host) for the draws of the step in progress."""
+        return [step_key(self.streams[rows], self.steps[rows], axis) for axis in range(5)]
+
+    def generate(self, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """:func:`~fgl_bench.algorithms.fedsage_plus._neighgen.generate` with this method's encoder."""
+        return generate(self.encoder, views, batch, noise, dropout, self.max_neighbours)
+
+    def _feature_loss(self, features: Tensor, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
+        """``L_f + sum_j L_f^{ij}`` of these replicas, summed."""
+        n, clients, p = batch.nodes, self.setting.num_clients, self.max_neighbours
+        train = padded([client.train for client in batch.clients], n, False).numpy()
+        missing = self.missing[rows].numpy()
+        at, v = np.nonzero(train & (missing > 0))
+        if not at.size:
+            return features.new_zeros(())
+        replica = np.asarray(rows)[at]
+        valid = np.arange(p) < np.minimum(missing[at, v], p)[:, None]
+        # Set i of client i is its own hidden neighbours, the others are drawn.
+        draws = [uniform(key, n, width).numpy()[at, v] for key, width in zip(keys, (clients, clients * p), strict=True)]
+        ids, exists = self.neighbourhoods.draw(replica // clients, draws[0], draws[1].reshape(-1, clients, p))
+        own = np.arange(clients) == (replica % clients)[:, None]
+        ids = np.where(own[..., None], (self.neighbourhoods.offsets[replica][:, None] + self.targets[replica, v])[:, None], ids)
+        valid = valid[:, None] & (exists | own)[..., None]
+        flat = torch.from_numpy(at * n + v).to(batch.device)
+        nearest = self.neighbourhoods.nearest(features.flatten(0, 1)[flat], ids, valid)
+        used = slots.flatten(0, 1)[flat]
+        weight = torch.from_numpy(1.0 / (batch.num_train[at] * p)).to(batch.device, features.dtype)
+        return torch.dot(torch.where(used[:, None], nearest, 0.0).sum((1, 2)), weight)
+
+    # ---- mending
+
+    @torch.no_grad()
+    def mend(self, batch: Batch) -> Batch:
+        """The graphs of ``batch`` with the generated neighbours of their kept nodes, after the real nodes; no masks, no labels."""
+        per_client = batch.nodes * self.max_neighbours * batch.features.shape[2]
+        size, made, slots = max(1, GROUP // per_client), [], []
+        for start in range(0, batch.size, size):
+            rows = list(range(start, min(start + size, batch.size)))
+            part = batch if len(rows) == batch.size else batch.select(rows)
+            key = mix(self.streams[rows])
+            degree, features = self.generate(self.layout.views(self.generators[rows]), part, key, no_dropout)
+            used = used_slots(degree, self.kept[rows], self.max_neighbours)
+            made.extend(block[mask] for block, mask in zip(features, used, strict=True))
+            slots.append(used.sum(-1).cpu().numpy())
+        return mended(batch, np.concatenate(slots), made)

@@ -1,0 +1,1 @@
+from fgl_bench.algorithms.fedssa.fedssa import FedSSA as FedSSA

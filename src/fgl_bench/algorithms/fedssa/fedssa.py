@@ -1,0 +1,272 @@
+"""FedSSA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.fedssa._clustering import kmeans, together
+from fgl_bench.algorithms.fedssa._gaussians import Gaussian, class_gaussians, divergence, divergence_from_standard, matched
+from fgl_bench.algorithms.fedssa._grassmann import chordal_distances, orthonormal, overlaps
+from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, reconstruction
+from fgl_bench.algorithms.fedssa._vgae import LabelAware
+from fgl_bench.algorithms.local import Local
+from fgl_bench.engine.dropout import mix, step_key
+from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.noise import normal, uniform
+from fgl_bench.engine.trips import LocalStep, Trips
+from fgl_bench.errors import Range, Unsuited, above, at_least, check_ranges
+from fgl_bench.models.base import Backbone, Spectral
+from fgl_bench.utils.seeding import derive_seed
+
+
+@dataclass
+class FedSSA(Local):
+    """Semantic and structural alignment without averaging of parameters (Yu et al., arXiv 2601.21589).
+
+    Client i's loss is ``CE + ELBO + SEM + STR`` (eq. 41); its model stays its own.
+
+    * ELBO, negative: a VGAE with the backbone as trunk, labels of training nodes beside the features, inner products as decoder.
+    * SEM ``= sum_c KL(N(mu_i^c, Sigma_i^c) || N(mu*, Sigma*))``: the Gaussian of the client's class c against that of its cluster (eq. 7).
+      The server draws a point of every client's Gaussian, runs k-means class by class over the clients that have the class (eq. 4), and
+      matches the first two moments of every cluster's mixture, weighted by training nodes of the class (eq. 6).
+    * STR ``= |a_i - a*|^2 + l1 |a_i|_1 + l2 |a_i|^2``: the filter's coefficients against their mean over a cluster of clients (eqs. 14 to
+      16). A client reports its spectral energy ``E_i [F, J]``, the mean over nodes of ``a_j B_j X`` (eqs. 9, 10); the server clusters the
+      column spaces with k-means on the projectors ``Q Q^T``, whose distance is sqrt(2) times the chordal one (eqs. 11 to 13); spaces of
+      different dimension are apart.
+
+    Targets come after a round's training and are constants of the next one: the first round has neither SEM nor the alignment.
+
+    Resolutions (the paper's text has lost its formulas): everything in the specification; the trunk is shared between classifier and
+    encoder, for otherwise SEM could not touch a prediction; A is decoded, from all edges and as many drawn non-edges, and
+    ``KL(q || N(0, I)) / n`` is added, as VGAE's authors weigh them; -log p(y), a constant, is left out; diagonal covariances; only clients
+    that took part in a round are clustered, and only they get targets. Without both components (``semantic=false
+    structural=false``) clients train CE + ELBO alone; without ELBO too that is ``local``, exactly.
+
+    Attributes:
+        semantic, structural: the components.
+        node_clusters, structural_clusters: most clusters of clients for a class, and of filters.
+        latent: width of the latent variables.
+        elbo_weight, semantic_weight, structural_weight: 1 in the paper.
+        l1, l2: of the elastic net.
+        points: what is clustered for a class: a point ``drawn`` from every Gaussian, or its ``mean``.
+        edges: most edges of a client that are decoded in a step; of more, so many are drawn.
+        floor: smallest variance inside SEM.
+        cap: largest divergence of a class, beyond which it exerts no pull.
+        attempts, iterations: k-means runs, of which the best counts, and steps of each.
+    """
+
+    pairing: ClassVar[Mapping[str, str]] = {"model": "unifilter"}
+    scenarios: ClassVar[tuple[str, ...]] = ("sync",)
+    multilabel: ClassVar[bool] = False
+    node_batches: ClassVar[bool] = False
+    operators: ClassVar[int] = 1
+    ranges: ClassVar[dict[str, Range]] = {
+        "node_clusters": at_least(1), "structural_clusters": at_least(1), "latent": at_least(1), "elbo_weight": at_least(0),
+        "semantic_weight": at_least(0), "structural_weight": at_least(0), "l1": at_least(0), "l2": at_least(0), "edges": at_least(1),
+        "floor": above(0), "cap": above(0), "attempts": at_least(1), "iterations": at_least(1),
+    }  # fmt: skip
+
+    semantic: bool
+    structural: bool
+    node_clusters: int
+    structural_clusters: int
+    latent: int
+    elbo_weight: float
+    semantic_weight: float
+    structural_weight: float
+    l1: float
+    l2: float
+    points: Literal["drawn", "mean"]
+    edges: int
+    floor: float
+    cap: float
+    attempts: int
+    iterations: int
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "algorithm")
+
+    @property
+    def encodes(self) -> bool:
+        """Whether clients have an autoencoder at all."""
+        return self.semantic or self.elbo_weight > 0
+
+    def backbone(self, model: Backbone) -> Backbone:
+        if self.structural and not (isinstance(model, Spectral) and model.scalar):
+            raise Unsuited(
+                "needs a spectral backbone with scalar coefficients (unifilter, bernnet, chebnet with model.form=filter), "
+                "or algorithm.structural=false"
+            )
+        return LabelAware(model, self.latent) if self.encodes else model
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        batch, classes = setting.batch, setting.num_classes
+        seeds, clients = len(setting.seeds), setting.num_clients
+        self._streams = setting.streams("fedssa")
+        self._server = torch.tensor([derive_seed(seed, "fedssa server") for seed in setting.seeds], device=batch.device)
+        self._trips = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
+        chosen = torch.nn.functional.one_hot(batch.labels, classes) * batch.train[..., None]
+        self._counts = chosen.sum(1)  # [B, Y]
+        self._shares = (chosen / self._counts[:, None].clamp(min=1)).mT.to(batch.dtype)
+        self._round, self._sent = 0, []
+        zeros = {"dtype": batch.dtype, "device": batch.device}
+        if self.encodes:
+            setting.model.attach(batch, classes)
+            self._links = UndirectedEdges.of(batch)
+            size = (batch.size, classes, self.latent)
+            self._gaussians, self._aligned = Gaussian(torch.zeros(size, **zeros), torch.ones(size, **zeros)), torch.zeros(size[:2], **zeros)
+        if self.structural:
+            self._responses = self._spectral.mean_responses(batch)
+            self._coefficients = torch.zeros(batch.size, self._responses.shape[1], **zeros)
+            self._guided = torch.zeros(batch.size, **zeros)
+        self._owned = (self._counts > 0).sum(1).view(seeds, clients)
+
+    @property
+    def _spectral(self) -> Spectral:
+        return self.setting.model.inner if self.encodes else self.setting.model
+
+    # ---- clients
+
+    def local_penalty(self, step: LocalStep) -> Tensor | None:
+        rows = slice(None) if step.batch.size == self.setting.batch.size else step.batch.replicas
+        terms = []
+        if self.encodes:
+            mean, log_variance = step.output.posterior()
+            if self.elbo_weight:
+                terms.append(self.elbo_weight * self.elbo(mean, log_variance, step, rows))
+            if self.semantic:
+                own = class_gaussians(mean, log_variance, self._shares[rows])
+                terms.append(self.semantic_weight * self.semantic_loss(own, rows))
+        if self.structural:
+            terms.append(self.structural_weight * self.structural_loss(self._spectral.weights(step.parameters), rows))
+        return sum(terms) if terms else None
+
+    def elbo(self, mean: Tensor, log_variance: Tensor, step: LocalStep, rows: Tensor | slice) -> Tensor:
+        """The negative evidence lower bound ``[k]``."""
+        valid = step.batch.valid.to(mean.dtype)
+        nodes = valid.sum(1).clamp(min=1)
+        prior = (divergence_from_standard(mean, log_variance) * valid).sum(1) / nodes
+        key = step_key(self._streams[rows], self._trips[rows], step.epoch)
+        z = mean + (0.5 * log_variance).exp() * normal(key, mean.shape[1], self.latent, mean.dtype)
+        links = self._links if isinstance(rows, slice) else self._links.select(rows)
+        return reconstruction(z, links, self.edges, mix(key + 1)) + prior / nodes
+
+    def semantic_loss(self, own: Gaussian, rows: Tensor | slice = slice(None)) -> Tensor:
+        """SEM ``[k]``, of classes that both the client and a target have."""
+        floored = [Gaussian(g.mean, g.variance.clamp(min=self.floor)) for g in (own, Gaussian(*(part[rows] for part in self._gaussians)))]
+        return (divergence(*floored).clamp(max=self.cap) * self._aligned[rows]).sum(1)
+
+    def structural_loss(self, weights: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+        """STR ``[k]``."""
+        apart = ((weights - self._coefficients[rows]) ** 2).sum(1) * self._guided[rows]
+        return apart + self.l1 * weights.abs().sum(1) + self.l2 * (weights**2).sum(1)
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        rows, found = trips.batch.replicas, {}
+        self._trips[rows] += 1
+        if self.semantic:
+            with torch.no_grad():
+                found |= class_gaussians(*trips.output.posterior(), self._shares[rows])._asdict()
+        if self.structural:
+            weights = self._spectral.weights(trips.layout.views(trips.trained))
+            found |= {"coefficients": weights.clone(), "energy": weights[..., None] * self._responses[rows]}
+        return found
+
+    @torch.no_grad()
+    def portrait(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
+        """Where clients stand at the end: class means ``[B, Y, d]`` and their numbers of training nodes, coefficients ``[B, J]``.
+
+        And the coefficients' targets, where filters are aligned.
+        """
+        means, weights = [], []
+        for ended in trips:
+            if self.encodes:
+                means.append(class_gaussians(*ended.output.posterior(), self._shares[ended.batch.replicas]).mean)
+            if isinstance(self._spectral, Spectral) and self._spectral.scalar:
+                weights.append(self._spectral.weights(ended.layout.views(ended.trained)).clone())
+        found = {"class_means": torch.cat(means), "class_counts": self._counts} if means else {}
+        found |= {"coefficients": torch.cat(weights)} if weights else {}
+        return found | ({"targets": self._coefficients} if self.structural else {})
+
+    # ---- server
+
+    def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
+        """Mean squared cosine of the principal angles between two clients' spectral energies."""
+        if not self.structural:
+            return None
+        inner = overlaps(orthonormal(reports["energy"].double().mT))
+        rank = inner.diagonal(dim1=-2, dim2=-1)
+        least = torch.minimum(rank[..., None], rank[..., None, :])
+        return 1 - chordal_distances(inner) ** 2 / least.clamp(min=1)
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        if self.semantic:
+            self._align(Gaussian(reports["mean"], reports["variance"]), arrived)
+        if self.structural:
+            self._guide(reports["coefficients"], reports["energy"], arrived)
+        self._round += 1
+        self._sent.append(torch.stack([arrived.sum(1), (arrived * self._owned).sum(1)], 1))
+        return super().mix(reports, arrived)
+
+    def _align(self, each: Gaussian, arrived: Tensor) -> None:
+        """New targets ``[S, C, Y, d]`` of the classes of the clients that took part."""
+        seeds, clients, classes, width = each.mean.shape
+        by_class = Gaussian(*(part.double().transpose(1, 2) for part in each))
+        counts = self._counts.view(seeds, clients, classes).mT
+        there = (counts > 0) & arrived[:, None]
+        points = by_class.mean
+        if self.points == "drawn":
+            key = step_key(self._server, torch.tensor(self._round), 0)
+            noise = normal(key, clients * classes, width, points.dtype).view(seeds, clients, classes, width).transpose(1, 2)
+            points = points + by_class.variance.sqrt() * noise
+        member = kmeans(points @ points.mT, there, self._draws(1, classes, self.node_clusters), self.iterations)
+        fellows = together(member)
+        targets = matched(normalise(counts[:, :, None].double().expand_as(fellows), fellows), by_class)
+        new = there.mT[..., None]
+        for old, target in zip(self._gaussians, targets, strict=True):
+            old.copy_(torch.where(new, target.transpose(1, 2).to(old.dtype), old.view(each.mean.shape)).view_as(old))
+        self._aligned.copy_(torch.where(new[..., 0], 1.0, self._aligned.view(seeds, clients, classes)).view_as(self._aligned))
+
+    def _guide(self, coefficients: Tensor, energy: Tensor, arrived: Tensor) -> None:
+        """New targets ``[S, C, J]`` of the filters of the clients that took part."""
+        inner = overlaps(orthonormal(energy.double().mT))
+        member = kmeans(inner, arrived, self._draws(2, 1, self.structural_clusters)[:, 0], self.iterations)
+        fellows = together(member)
+        targets = normalise(fellows.double(), fellows) @ coefficients.double()
+        old = self._coefficients.view(coefficients.shape)
+        self._coefficients.copy_(torch.where(arrived[..., None], targets.to(old.dtype), old).view_as(self._coefficients))
+        self._guided.copy_(torch.where(arrived, 1.0, self._guided.view(arrived.shape)).flatten())
+
+    def _draws(self, purpose: int, sets: int, clusters: int) -> Tensor:
+        """``[S, sets, attempts, clusters]`` for k-means of this round."""
+        key = step_key(self._server, torch.tensor(self._round), purpose)
+        return uniform(key, sets * self.attempts, clusters).unflatten(1, (sets, self.attempts))
+
+    # ---- what travels
+
+    def message(self, classes: int) -> Traffic:
+        """Scalars of a trip of a client with training nodes of so many classes."""
+        up, down = {}, {}
+        if self.semantic:
+            up["class Gaussians"], down["cluster Gaussians"] = classes * (2 * self.latent + 1), classes * 2 * self.latent
+        if self.structural:
+            _, orders, features = self._responses.shape
+            up |= {"coefficients": orders, "spectral energy": orders * features}
+            down["coefficients"] = orders
+        return Traffic(up, down)
+
+    def traffic(self) -> Traffic:
+        """Of a client that has every class; :meth:`bytes_after` counts what each client has."""
+        return self.message(self.setting.num_classes)
+
+    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
+        none, one = self.message(0).bytes, self.message(1).bytes
+        sent = sum(self._sent[:rounds], torch.zeros(len(self.setting.seeds), 2, dtype=torch.int64, device=self._server.device)).tolist()
+        return [tuple(clients * none[i] + classes * (one[i] - none[i]) for i in (0, 1)) for clients, classes in sent]

@@ -1,0 +1,1 @@
+from fgl_bench.algorithms.fedtad.fedtad import FedTAD as FedTAD

@@ -1,0 +1,284 @@
+"""FedTAD."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.fedtad._pseudo_graph import PseudoGraph
+from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.adam import Adam
+from fgl_bench.engine.batch import plain_operator
+from fgl_bench.engine.dropout import no_dropout, step_key
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.noise import normal
+from fgl_bench.errors import Range, UserError, above, at_least
+from fgl_bench.utils.seeding import derive_seed
+
+
+@dataclass
+class FedTAD(FedAvg):
+    """FedAvg repaired by topology-aware data-free distillation (Zhu et al., IJCAI 2024).
+
+    Before training every client reports how reliable its knowledge of each class is, ``phi_i^c``: the mean cosine of its training
+    nodes of that class to their neighbours, on features beside return probabilities of a random walk. After every average w
+    the server invents pseudo graphs: a generator g makes ``pseudo_nodes`` feature rows from noise and an evenly spread class,
+    each joined with its ``neighbours`` most similar ones. With ``D = sum_ic phi_i^c Div_c(w, theta_i)``, in turn,
+
+    * g takes ``generator_steps`` steps down on ``ce_weight sum_ic phi_i^c CE_c(theta_i) - D + diversity_weight sum_i exp(-spread)``,
+      spread being the mean over node pairs of the noise's mean square times the features' mean absolute difference;
+    * w takes ``student_steps`` steps down on D, with the uploaded models theta_i as teachers.
+
+    Resolutions: phi is normalised over the clients that take part, class by class (not over the classes of one client), 0 where no
+    client has the class; return probabilities (paper), not sampled node ids (code); KL (paper), the mean absolute
+    difference of logits (code) with ``divergence=l1``; teachers and student both without dropout; g and both Adams persist
+    over the rounds.
+
+    Attributes:
+        outer: turns per round; 0 is FedAvg.
+        generator_steps, student_steps: optimiser steps in each turn.
+        generator_lr, student_lr, weight_decay: of the server's two Adams.
+        pseudo_nodes, noise, neighbours: size of the pseudo graph, width of the noise, k of its nearest-neighbour graph.
+        walk_length: largest number of steps of the return probabilities.
+        ce_weight, diversity_weight: weights of the generator's first and last term.
+        divergence: ``kl`` or ``l1``.
+    """
+
+    pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
+    multilabel: ClassVar[bool] = False
+    hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)  # the generator's layers, fixed by the authors
+    ranges: ClassVar[dict[str, Range]] = {
+        "outer": at_least(0), "generator_steps": at_least(0), "student_steps": at_least(0), "generator_lr": above(0),
+        "student_lr": above(0), "weight_decay": at_least(0), "pseudo_nodes": at_least(1), "noise": at_least(1), "neighbours": at_least(1),
+        "walk_length": at_least(0), "ce_weight": at_least(0), "diversity_weight": at_least(0),
+    }  # fmt: skip
+
+    outer: int
+    generator_steps: int
+    student_steps: int
+    generator_lr: float
+    student_lr: float
+    weight_decay: float
+    pseudo_nodes: int
+    noise: int
+    neighbours: int
+    walk_length: int
+    ce_weight: float
+    diversity_weight: float
+    divergence: Literal["kl", "l1"]
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        if self.outer < 0 or self.pseudo_nodes < 1 or not 1 <= self.neighbours <= self.pseudo_nodes:
+            raise UserError(
+                f"algorithm.outer={self.outer}, pseudo_nodes={self.pseudo_nodes}, neighbours={self.neighbours}: allowed are outer >= 0 and "
+                "1 <= neighbours <= pseudo_nodes"
+            )
+        batch, seeds, classes = setting.batch, len(setting.seeds), setting.num_classes
+        phi = np.stack([reliability(client, classes, self.walk_length) for client in batch.clients])
+        self.reliability = torch.from_numpy(phi).to(batch.device).view(seeds, setting.num_clients, classes)
+        self.streams = torch.tensor([derive_seed(seed, "fedtad") for seed in setting.seeds], device=batch.device)
+        self.round = torch.zeros((), dtype=torch.int64, device=batch.device)
+        # Spread evenly, the remainder in the last class.
+        labels = (torch.arange(self.pseudo_nodes) // max(self.pseudo_nodes // classes, 1)).clamp(max=classes - 1)
+        self.labels, self.per_node = labels.to(batch.device), (1 / labels.bincount()[labels].to(batch.dtype)).to(batch.device)
+
+        self.generator = generator_layout(self.noise, classes, self.hidden, batch.features.shape[2])
+        rows = [self.generator.pack(_initial_generator(self.generator, seed)) for seed in setting.seeds]
+        self.generators = torch.stack(rows).to(batch.device, batch.dtype)
+        self.generator_adam = Adam(seeds, self.generator.size, self.generator_lr, self.weight_decay, batch.dtype, batch.device)
+        self.student_adam = Adam(seeds, setting.layout.size, self.student_lr, self.weight_decay, batch.dtype, batch.device)
+        if self.outer:
+            # Tells at once whether the backbone can run on a pseudo graph.
+            blank = self.generators.new_zeros(seeds, self.pseudo_nodes, batch.features.shape[2])
+            self._logits(setting.layout.views(self.generators.new_zeros(seeds, setting.layout.size)), PseudoGraph(blank, 1))
+
+    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
+        # Every client sends its phi once.
+        once = 4 * self.setting.num_clients * self.setting.num_classes if rounds else 0
+        return [(up + once, down) for up, down in super().bytes_after(rounds, trips)]
+
+    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+        if not self.outer:
+            return received
+        weights = self.weights(arrived).to(received.dtype)
+        uploads = self.setting.layout.views(trained.flatten(0, 1))
+        student, rows = received[:, 0].clone(), range(len(received))
+        for turn in range(self.outer):
+            noise = normal(step_key(self.streams, self.round, turn), self.pseudo_nodes, self.noise, received.dtype)
+            for _ in range(self.generator_steps):
+                self._generator_step(noise, student, uploads, weights, arrived, rows)
+            with torch.no_grad():
+                graph = PseudoGraph(generate(self.generator.views(self.generators), noise, self.labels), self.neighbours)
+                teachers = self._logits(uploads, graph)
+            for _ in range(self.student_steps):
+                views = {name: view.detach().requires_grad_() for name, view in self.setting.layout.views(student).items()}
+                loss = self.disagreement(self._logits(views, graph), teachers, weights)
+                gradients = torch.autograd.grad(loss, list(views.values()))
+                self.student_adam.step(student, self.setting.layout.collect(dict(zip(views, gradients, strict=True))), rows)
+        self.round += 1
+        # Without any upload there is nothing to distil.
+        student = torch.where(arrived.any(1)[:, None], student, received[:, 0])
+        return student[:, None].expand_as(received)
+
+    def weights(self, arrived: Tensor) -> Tensor:
+        """``[S, C, Y]`` float64: phi of this round's participants, normalised over clients; 0 where nobody has the class."""
+        phi = self.reliability * arrived[..., None]
+        total = phi.sum(1, keepdim=True)
+        return torch.where(total > 1e-12, phi / total.clamp(min=1e-12), 0.0)
+
+    def disagreement(self, student: Tensor, teachers: Tensor, weights: Tensor) -> Tensor:
+        """``sum_ic phi_i^c Div_c(w, theta_i)`` over seeds, from logits ``[S, 1, n, Y]`` and ``[S, C, n, Y]``."""
+        return (self._spread(weights) * DIVERGENCES[self.divergence](student, teachers)).sum()
+
+    def generator_loss(
+        self, noise: Tensor, features: Tensor, student: Tensor, teachers: Tensor, weights: Tensor, arrived: Tensor
+    ) -> Tensor:
+        """What the generators minimise, summed over seeds; logits as in :meth:`disagreement`, ``features [S, n, F]``."""
+        wrong = F.cross_entropy(teachers.movedim(-1, 1), self.labels.expand(teachers.shape[:-1]), reduction="none")
+        diversity = arrived.sum(1) * torch.exp(-spread(noise, features))
+        loss = self.ce_weight * (self._spread(weights) * wrong).sum() + self.diversity_weight * diversity.sum()
+        return loss - self.disagreement(student, teachers, weights)
+
+    def _spread(self, weights: Tensor) -> Tensor:
+        """``[S, C, Y]`` to ``[S, C, n]``: every class's weight shared by its pseudo nodes."""
+        return weights[..., self.labels] * self.per_node
+
+    def _logits(self, parameters: dict[str, Tensor], graph: PseudoGraph) -> Tensor:
+        """``[S, m, n, Y]`` of m models a seed."""
+        model = self.setting.model
+        return model.forward(parameters, graph, model.first(parameters, graph), no_dropout).logits.unflatten(
+            0, (len(self.setting.seeds), -1)
+        )
+
+    def _generator_step(self, noise, student, uploads, weights, arrived, rows) -> None:
+        views = {name: view.detach().requires_grad_() for name, view in self.generator.views(self.generators).items()}
+        features = generate(views, noise, self.labels)
+        graph = PseudoGraph(features, self.neighbours)
+        teachers, own = self._logits(uploads, graph), self._logits(self.setting.layout.views(student), graph)
+        self.loss = self.generator_loss(noise, features, own, teachers, weights, arrived)
+        gradients = torch.autograd.grad(self.loss, list(views.values()))
+        self.loss = self.loss.detach()
+        self.generator_adam.step(self.generators, self.generator.collect(dict(zip(views, gradients, strict=True))), rows)
+
+
+# ---- reliability of a client's knowledge
+
+
+def return_probabilities(client: ClientGraph, length: int) -> np.ndarray:
+    """``diag(T^p)`` for p = 1..length with the random walk ``T = A D^-1``, ``[n, length]``.
+
+    ``P = D^-1/2 A D^-1/2`` is similar to T and symmetric, so ``diag(T^(a+b))`` is the row sum of ``P^a * P^b``.
+    """
+    walk = plain_operator(client)
+    powers = [sp.eye(client.num_nodes, format="csr"), walk]
+    while len(powers) <= (length + 1) // 2:
+        powers.append((powers[-1] @ walk).tocsr())
+    columns = [powers[(p + 1) // 2].multiply(powers[p // 2]).sum(1) for p in range(1, length + 1)]
+    return np.asarray(np.hstack(columns)) if columns else np.zeros((client.num_nodes, 0))
+
+
+def reliability(client: ClientGraph, num_classes: int, walk_length: int, block: int = 1 << 15) -> np.ndarray:
+    """``phi_c``, the sum over training nodes v of class c of ``(1 + sum over neighbours u of cos(u_v, u_u)) / (d_v + 1)``, ``[Y]``."""
+    described = sp.hstack([sp.csr_matrix(client.features, dtype=np.float64), return_probabilities(client, walk_length)]).tocsr()
+    norm = np.sqrt(np.asarray(described.multiply(described).sum(1)).ravel())
+    unit = (sp.diags(np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)) @ described).tocsr()
+    row, column = client.edges
+    parts = [slice(i, i + block) for i in range(0, row.size, block)]
+    cosine = [np.asarray(unit[row[part]].multiply(unit[column[part]]).sum(1)).ravel() for part in parts]
+    near = np.bincount(row, np.concatenate(cosine) if cosine else None, client.num_nodes)
+    each = (1 + near) / (np.bincount(row, minlength=client.num_nodes) + 1)
+    return np.bincount(client.labels[client.train], each[client.train], num_classes)
+
+
+# ---- pseudo graphs
+
+
+def generator_layout(noise: int, classes: int, hidden: tuple[int, ...], features: int) -> ParameterLayout:
+    """The generator's parameters: a class embedding, then an MLP from embedding and noise to features."""
+    widths = [classes + noise, *hidden, features]
+    shapes: dict[str, tuple[int, ...]] = {"embedding": (classes, classes)}
+    for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
+        shapes[f"layer{i}.weight"], shapes[f"layer{i}.bias"] = (wide, narrow), (narrow,)
+    return ParameterLayout(shapes)
+
+
+def _initial_generator(layout: ParameterLayout, seed: int) -> dict[str, Tensor]:
+    """Normal embeddings, linear layers uniform within 1/sqrt(in): PyTorch's defaults."""
+    draw = torch.Generator().manual_seed(derive_seed(seed, "fedtad", "generator"))
+    parameters = {}
+    for name, shape in layout.shapes.items():
+        bound = layout.shapes[name.replace("bias", "weight")][0] ** -0.5
+        made = torch.empty(shape, dtype=torch.float64)
+        parameters[name] = made.normal_(generator=draw) if name == "embedding" else made.uniform_(-bound, bound, generator=draw)
+    return parameters
+
+
+def generate(parameters: dict[str, Tensor], noise: Tensor, labels: Tensor) -> Tensor:
+    """Features ``[S, n, F]`` from ``noise [S, n, d]`` and ``labels [n]``."""
+    hidden, last = torch.cat([parameters["embedding"][:, labels], noise], -1), (len(parameters) - 1) // 2 - 1
+    for i in range(last + 1):
+        hidden = torch.baddbmm(parameters[f"layer{i}.bias"][:, None], hidden, parameters[f"layer{i}.weight"])
+        hidden = hidden if i == last else torch.tanh(hidden)
+    return hidden
+
+
+class _PairwiseDistance(torch.autograd.Function):
+    """``sum_ab c_ab |x_a - x_b|_1`` for every seed, ``[S, n, n]`` symmetric and ``[S, n, F]`` to ``[S]``.
+
+    Never holds n x n x F numbers: a few rows a at a time give the gradient ``2 sum_b c_ab sign(x_a - x_b)``, and the sum,
+    homogeneous in x, is the gradient's inner product with x.
+    """
+
+    BLOCK: ClassVar[dict[str, int]] = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers at a time; on a CPU they stay in the cache
+
+    @staticmethod
+    def forward(ctx, coefficients: Tensor, x: Tensor) -> Tensor:
+        gradient, nodes = torch.empty_like(x), x.shape[1]
+        step = min(nodes, max(1, _PairwiseDistance.BLOCK.get(x.device.type, 1 << 26) // x.numel()))
+        room = x.new_empty(x.shape[0], step, *x.shape[1:])  # fresh memory for every block costs as much as filling it
+        for a in range(0, nodes, step):
+            block = slice(a, min(a + step, nodes))
+            sign = torch.sub(x[:, block, None], x[:, None], out=room[:, : block.stop - a]).sign_()
+            gradient[:, block] = torch.matmul(coefficients[:, block, None], sign)[:, :, 0]
+        gradient *= 2
+        ctx.save_for_backward(gradient)
+        return (gradient * x).sum((1, 2))
+
+    @staticmethod
+    def backward(ctx, out: Tensor) -> tuple[None, Tensor]:
+        (gradient,) = ctx.saved_tensors
+        return None, gradient * out[:, None, None]
+
+
+def spread(noise: Tensor, features: Tensor) -> Tensor:
+    """``mean_ab ms(z_a - z_b) ma(x_a - x_b)`` over all ordered pairs, ``[S]``: ms the mean square, ma the mean absolute value."""
+    square = noise.square().sum(-1)
+    apart = (square[..., None] + square[..., None, :] - 2 * noise @ noise.mT).clamp(min=0)
+    total = _PairwiseDistance.apply(apart / noise.shape[-1], features)
+    return total / (features.shape[1] ** 2 * features.shape[2])
+
+
+def _kl(student: Tensor, teachers: Tensor) -> Tensor:
+    """KL(teacher || student) of every node.
+
+    Written so that its gradient vanishes to the last bit where both agree; Adam would blow up what rounding leaves.
+    """
+    student, wanted = student.expand_as(teachers), teachers - torch.logsumexp(teachers, -1, keepdim=True)
+    return (wanted.exp() * (wanted - student)).sum(-1) + torch.logsumexp(student, -1)
+
+
+def _l1(student: Tensor, teachers: Tensor) -> Tensor:
+    return (student - teachers).abs().mean(-1)
+
+
+DIVERGENCES = {"kl": _kl, "l1": _l1}

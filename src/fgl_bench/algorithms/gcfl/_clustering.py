@@ -1,0 +1,148 @@
+"""What GCFL and GCFL+ share: averaging inside clusters that are split in two again and again."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.algorithms.gcfl._cuts import minimum_cut
+from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.trips import Trips
+from fgl_bench.errors import Range, UserError, at_least
+
+log = logging.getLogger(__name__)
+Evidence = dict[str, np.ndarray]
+
+
+@dataclass
+class ClusteredAveraging(Algorithm):
+    """FedAvg inside clusters that are split in two again and again (Xie et al., NeurIPS 2021); a subclass says along which cut.
+
+    With Delta_i what client i's trip added to the parameters, a cluster K of more than two clients is split after round
+    ``warmup`` where ``|mean of Delta| < eps1`` and ``max |Delta_i| > eps2``: on the whole it stands still while its members
+    still pull. The two sides are those of the minimum cut (Stoer-Wagner) of :meth:`likeness`; where all weights vanish any
+    cut is as good as another, and the cluster stays. Inside a cluster
+    ``theta_i <- theta_i + sum_{j in K} n_j / n_K Delta_j``, which is ``M_ij = n_j / n_K``, for all members start from the same model.
+
+    The decision is made on the host: from round ``warmup`` on the inner products ``[C, C]`` of the updates come over once a
+    round (the one wait for the device), as long as a seed has a cluster of more than two; norms, means and cosines all follow from
+    them. Before that, and once all clusters are pairs, nothing is fetched.
+
+    Resolutions: all layers are shared (the original shares the convolutions of its GIN; ``shared=conv``). The thresholds are
+    lengths: Adam's first steps have length ``lr sqrt(P)`` whatever the gradient, so with the paper's eps1 = 0.05 a
+    cluster is rarely split; ``relative`` measures both norms in lengths of the cluster's model, and the norms of every round
+    are in the log (level debug). With partial participation the criterion looks at this round's participants, at least
+    three of them; the cut divides the whole cluster by the last known updates; a cluster's model goes to all its members,
+    and a cluster of which nobody took part keeps its model.
+
+    Attributes:
+        eps1, eps2: thresholds of the mean's and the largest norm.
+        relative: the thresholds are shares of the norm of the model that the cluster received.
+        warmup: rounds without a split.
+        shared: ``all`` parameters are averaged and compared, or those of convolutions only (``conv``).
+    """
+
+    stacks: ClassVar[int] = 3  # the updates of this round, the last known ones, and what of these is in double precision
+    ranges: ClassVar[dict[str, Range]] = {"eps1": at_least(0), "eps2": at_least(0), "warmup": at_least(0)}
+    unsent: ClassVar[tuple[str, ...]] = ("update", "size")  # the model less what the server sent, and the norm of that
+
+    eps1: float
+    eps2: float
+    relative: bool
+    warmup: int
+    shared: Literal["all", "conv"]
+
+    def prepare(self, setting: Setting) -> None:
+        super().prepare(setting)
+        seeds, clients = len(setting.seeds), setting.num_clients
+        self.names = SHARED[self.shared](tuple(setting.layout.shapes))
+        if self.names == ():
+            raise UserError(f"algorithm.shared={self.shared}: this model has no parameter of that kind; allowed: all")
+        self.count = setting.layout.count if self.names is None else sum(setting.layout.numel(name) for name in self.names)
+        self.round = 0
+        self.clusters = np.zeros((seeds, clients), dtype=np.int64)  # numbers of the clusters, in order of their split
+        self._together: Tensor | None = None  # [S, C, C] bool, once there has been a split
+
+    def likeness(self, members: np.ndarray, evidence: Evidence) -> np.ndarray | None:
+        """Weights ``[m, m]`` of the graph that is cut; None if it is too early to tell.
+
+        Args:
+            members: the cluster's clients.
+            evidence: what came over from the device, of this seed, ``[C, *]`` by name.
+        """
+        raise NotImplementedError  # abstract
+
+    def evidence(self, reports: dict[str, Tensor], arrived: Tensor) -> dict[str, Tensor]:
+        """What the host is told of this round, ``[S, C, *]`` by name."""
+        update = reports["update"].double()
+        return {"product": update @ update.mT, "size": reports["size"].double()[..., None], "arrived": arrived.double()[..., None]}
+
+    def after_split(self, seed: int) -> bool:
+        """Called when a cluster of the seed with this position was split; whether further clusters may be in this round."""
+        return True
+
+    # ---- rounds
+
+    def report(self, trips: Trips) -> dict[str, Tensor]:
+        return {"update": self.part(trips.trained) - self.part(trips.received), "size": self.part(trips.received).norm(dim=1)}
+
+    def part(self, theta: Tensor) -> Tensor:
+        """The shared parameters of ``theta [k, P]``, ``[k, *]``."""
+        if self.names is None:
+            return theta
+        return torch.cat([self.setting.layout.view(theta, name).flatten(1) for name in self.names], 1)
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        self.round += 1
+        if self.round > self.warmup and any(np.bincount(row).max() > 2 for row in self.clusters):
+            self._decide(self.evidence(reports, arrived))
+        if self._together is None:
+            return Mixing(normalise(self.setting.weights, arrived)[:, None], shared=self.names)
+        support = self._together & arrived[:, None]
+        weights = normalise(self.setting.weights[:, None].expand_as(support), support)
+        receivers = None if self.setting.full_participation else support.any(-1)
+        return Mixing(weights, receivers, self.names)
+
+    def _decide(self, evidence: dict[str, Tensor]) -> None:
+        # One tensor, one transfer.
+        names, widths = list(evidence), [value.shape[2] for value in evidence.values()]
+        host = torch.cat([evidence[name] for name in names], 2).cpu().numpy()
+        before = self.clusters.copy()
+        for s, row in enumerate(np.split(host, len(host))):
+            parts = dict(zip(names, np.split(row[0], np.cumsum(widths)[:-1], axis=1), strict=True))
+            self._split(s, parts)
+        if (before != self.clusters).any():
+            labels = torch.from_numpy(self.clusters).to(self.setting.batch.device)
+            self._together = labels[:, :, None] == labels[:, None]
+
+    def _split(self, s: int, evidence: Evidence) -> None:
+        for cluster in range(self.clusters[s].max() + 1):
+            members = np.flatnonzero(self.clusters[s] == cluster)
+            present = members[evidence["arrived"][members, 0] > 0]
+            if present.size < 3 or not self._stands_still(present, evidence):
+                continue
+            weights = self.likeness(members, evidence)
+            if weights is None or not (weights[~np.eye(members.size, dtype=bool)] > 1e-12).any():
+                continue
+            self.clusters[s, members[minimum_cut(weights)]] = self.clusters[s].max() + 1
+            if not self.after_split(s):
+                break
+
+    def _stands_still(self, present: np.ndarray, evidence: Evidence) -> bool:
+        product = evidence["product"][np.ix_(present, present)]
+        scale = evidence["size"][present, 0].mean() if self.relative else 1.0
+        mean, largest = np.sqrt(max(product.mean(), 0.0)) / scale, np.sqrt(product.diagonal().max()) / scale
+        log.debug("round %d, cluster of %d: mean update %.4g, largest %.4g", self.round, present.size, mean, largest)
+        return bool(mean < self.eps1 and largest > self.eps2)
+
+    def traffic(self) -> Traffic:
+        return Traffic(upload={"update": self.count}, download={"model": self.count})
+
+
+SHARED = {"all": lambda names: None, "conv": lambda names: tuple(name for name in names if name.startswith("conv"))}

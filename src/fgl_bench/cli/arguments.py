@@ -1,0 +1,136 @@
+"""The arguments of the command line, before Hydra reads them: their order, and what Hydra would take without a word."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, Override, QuotedString, RangeSweep
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+
+from fgl_bench.config.choices import GROUPS, choices
+from fgl_bench.errors import UserError
+
+VALUED = ("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun")
+MOST_RUNS = 100_000  # of one sweep
+
+
+def scan_plugins() -> None:
+    """Let Hydra import its plugins now, without those in the current folder: a folder from somewhere must not run by being there."""
+    here, package = Path.cwd().resolve(), Path(__file__).resolve().parents[2]
+    before = list(sys.path)
+    sys.path[:] = [entry for entry in before if Path(entry or here).resolve() != here or here == package]
+    try:
+        Plugins.instance()
+    finally:
+        sys.path[:] = before
+
+
+def import_from_here() -> None:
+    """Let ``algorithm._target_=my_module.MyMethod`` find ``my_module.py`` in the current folder, behind all that is installed."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def options_first(arguments: list[str]) -> list[str]:
+    """The arguments with ``key=value`` ones last: argparse refuses options in between (``a=1 -m b=2,3``)."""
+    values = {i + 1 for i, text in enumerate(arguments) if text in VALUED}
+    overrides = [i for i, text in enumerate(arguments) if i not in values and not text.startswith("-")]
+    return [text for i, text in enumerate(arguments) if i not in overrides] + [arguments[i] for i in overrides]
+
+
+def keys_of_swept_groups(arguments: list[str]) -> list[str]:
+    """In a sweep over a group (``-m algorithm=a,b algorithm.mu=1``) write the group's keys as sweeps of one value.
+
+    Hydra tries plain keys on the default choice before it sweeps, where they may not exist; swept ones it leaves to the jobs.
+    """
+    if not {"-m", "--multirun"} & set(arguments):
+        return arguments
+    swept = {text.partition("=")[0] for text in arguments if re.match(r"[\w/]+=[^\[{(]*,", text)} & set(GROUPS)
+    found = [re.fullmatch(r"((\w+)\.[\w.]+)=((?!\w+\().+)", text) for text in arguments]
+    return [f"{key[1]}=choice({key[3]})" if key and key[2] in swept else text for key, text in zip(found, arguments, strict=True)]
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    """Hydra's options; raises UserError where they are none of its, or one that this command does not have."""
+    parser = get_args_parser()
+
+    def fail(message: str) -> NoReturn:
+        raise UserError(f"{message}; see fgl-bench --help")
+
+    parser.error = fail  # type: ignore[method-assign]
+    options = parser.parse_args(arguments)
+    if options.experimental_rerun is not None:
+        raise UserError("--experimental-rerun is not supported: it would run what a pickle holds; use the config.yaml of the run's folder")
+    return options
+
+
+def runs(options: argparse.Namespace) -> bool:
+    """Whether the options ask for runs, rather than for something to be printed."""
+    return not (options.help or options.hydra_help or options.cfg or options.info or options.shell_completion)
+
+
+def check_overrides(options: argparse.Namespace) -> None:
+    """Refuse what Hydra would take for something else than was meant.
+
+    Raises:
+        UserError: a group with several choices or none of its own, a sweep of nothing, or of more than anybody runs.
+    """
+    try:
+        overrides = OverridesParser.create().parse_overrides(options.overrides)
+    except HydraException:
+        return  # Hydra says it again, and how
+    folders = [Path(options.config_dir)] if options.config_dir else []
+    count = 1
+    for override in overrides:
+        values = swept(override, folders)
+        count *= len(values)
+        if not values:
+            raise UserError(f"{override.input_line}: there is nothing to sweep over")
+        if count > MOST_RUNS:
+            raise UserError(f"{override.input_line}: more than {MOST_RUNS} runs; sweep over less")
+        if "/" in override.key_or_group or override.package is not None or override.key_or_group in GROUPS:
+            for value in values[:MOST_RUNS]:
+                check_choice(override, value)
+
+
+def swept(override: Override, folders: Sequence[Path]) -> Sequence[Any]:
+    """The values of an override: one, or those of its sweep."""
+    sweep = override.value()
+    if isinstance(sweep, ChoiceSweep):
+        return sweep.list
+    if isinstance(sweep, RangeSweep):
+        return range(length(sweep))
+    if isinstance(sweep, Glob):
+        return sweep.filter(choices(override.key_or_group, folders)) if override.key_or_group in GROUPS else [override.input_line]
+    if isinstance(sweep, IntervalSweep):
+        raise UserError(f"{override.input_line}: an interval has no list of values to sweep over; use range(), or fgl-bench tune")
+    return [sweep]
+
+
+def length(sweep: RangeSweep) -> int:
+    """How many values a ``range()`` has."""
+    start, stop, step = (float(number or 0) for number in (sweep.start, sweep.stop, sweep.step))
+    if not step or not all(abs(number) < 1e15 for number in (start, stop, step)):
+        raise UserError("range(): must have finite ends, and a step that is not 0")
+    return max(0, int(min(-(-(stop - start) // step), MOST_RUNS + 1)))
+
+
+def check_choice(override: Override, value: Any) -> None:
+    """Raise UserError unless ``value`` can be the name of a choice in its group."""
+    group = override.key_or_group
+    if isinstance(value, list | dict):
+        raise UserError(f"{override.input_line}: {group} takes one choice; to compare several: fgl-bench -m {group}=first,second")
+    name = value.text if isinstance(value, QuotedString) else value
+    named = isinstance(name, str) and "${" not in name and not name.endswith((".yaml", ".yml"))
+    named = named and all(part not in ("", ".", "..") for part in name.split("/"))
+    if not override.is_delete() and not named and value is not None:
+        raise UserError(f"{override.input_line}: {name!r} is no choice of {group}; a group takes the name of one, see fgl-bench --help")

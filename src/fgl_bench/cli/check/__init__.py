@@ -1,0 +1,30 @@
+"""What must be true of any method, backbone or split, tried out on a small generated graph: ``fgl-bench check my_method.py``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from fgl_bench.cli.check import backbones, methods, splits
+from fgl_bench.cli.check.methods import PROMISES as PROMISES
+from fgl_bench.cli.check.subject import find
+
+EXAMINE = {"algorithm": methods.examine, "model": backbones.examine, "split": splits.examine}
+
+
+def examine(name: str, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
+    """Try every promise on the class in the file ``name`` (``FILE.py`` or ``FILE.py:Class``), or on a choice (``fedavg``, ``model/gat``).
+
+    Args:
+        folders: groups of the user's own, as ``--config-dir`` names them.
+
+    Returns:
+        0, or 1 if one is broken; each is told in a line.
+
+    Raises:
+        UserError: there is no such class or choice, or a key is wrong.
+    """
+    subject = find(name, folders)
+    with tempfile.TemporaryDirectory(prefix="fgl-bench-") as scratch:
+        return EXAMINE[subject.group](subject, [*overrides, f"cache_dir='{scratch}'", f"results_dir='{scratch}'"], folders)

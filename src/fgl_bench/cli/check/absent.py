@@ -1,0 +1,75 @@
+"""Rounds in which what absent clients hold is disturbed, to see whether anybody else notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fgl_bench.cli.check.promise import Broken
+from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.sync import Sync
+
+CLOSE = 1e-9
+
+
+@dataclass
+class Undisturbed(Sync):
+    """Synchronous rounds that keep what every client receives.
+
+    Class attributes:
+        rounds: by round, what every client receives ``[S, C, P]``.
+    """
+
+    rounds: ClassVar[list[Tensor]] = []
+
+    def aggregate(
+        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
+    ) -> tuple[Tensor, Callable[[], Tensor]]:
+        received, matrix = super().aggregate(sim, number, reports, arrived, trained, received)
+        self.rounds.append(received.clone())
+        return received, matrix
+
+
+@dataclass
+class Disturbed(Sync):
+    """The same rounds; while models are aggregated, absent clients but one have other models and other labels.
+
+    Absent is who does not take part in the round, or is late. What it uploaded and reported when it last took part stays as it was. What
+    an absent client itself receives may depend on its own model, hence it goes on from what it received undisturbed.
+    """
+
+    def aggregate(
+        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
+    ) -> tuple[Tensor, Callable[[], Tensor]]:
+        disturbed, labels = others(arrived, number), sim.setting.batch.labels
+        before, rows = labels.clone(), disturbed.flatten()
+        labels[rows] = 1 - labels[rows] if labels.ndim > 2 else (labels[rows] + 1) % sim.setting.num_classes
+        trained = torch.where(disturbed[..., None], trained + 1, trained)
+        try:
+            received, matrix = super().aggregate(sim, number, reports, arrived, trained, received)
+        finally:
+            labels.copy_(before)
+        expected = Undisturbed.rounds[number]
+        off = (received - expected).abs().amax(-1)
+        changed = ~disturbed & ~(off <= CLOSE * expected.abs().amax(-1).clamp(min=1))
+        if changed.any():
+            seed, client = changed.nonzero()[0].tolist()
+            raise Broken(
+                f"client {client} of seed {sim.setting.seeds[seed]} receives something of absent clients in round {number + 1} "
+                f"(off by {off[seed, client]:.2g}); see `arrived`"
+            )
+        return torch.where(disturbed[..., None], expected, received), matrix
+
+
+def others(arrived: Tensor, number: int) -> Tensor:
+    """The clients that have not arrived, ``[S, C]`` bool, but for one of several, another one every round."""
+    absent = ~arrived
+    for row in absent:
+        away = row.nonzero()[:, 0]
+        if len(away) > 1:
+            row[away[number % len(away)]] = False
+    return absent

@@ -1,0 +1,186 @@
+"""What must be true of any method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.cli.check.absent import CLOSE, Disturbed, Undisturbed
+from fgl_bench.cli.check.promise import Broken, Untried, tried
+from fgl_bench.cli.check.recording import Recorded, simulated, watch
+from fgl_bench.cli.check.subject import CLIENTS, ROUNDS, Subject, composed
+from fgl_bench.config.groups import check_node
+from fgl_bench.data.graph import ClientGraph, Federation
+from fgl_bench.data.served import Served
+from fgl_bench.errors import UserError
+from fgl_bench.run.run import prepare
+from fgl_bench.scenarios.sync import Sync
+from fgl_bench.utils.seeding import generator
+
+SMALL = (f"num_clients={CLIENTS}", f"rounds={ROUNDS}", f"mixing_at=[{','.join(str(CLIENTS * n) for n in range(1, ROUNDS + 1))}]")
+# Some clients are absent, some of those that take part are late.
+PARTIAL = {"participation": 0.75, "scenario.slow_fraction": 0.5, "scenario.lag": [2, 5], "scenario.jitter": 0.0, "scenario.deadline": 1.5}
+
+
+@dataclass
+class Case:
+    """A method under examination: its small configuration, class, federations, and a simulation of all of them together."""
+
+    cfg: DictConfig
+    method: type[Algorithm]
+    federations: list[Federation]
+    run: Recorded
+
+
+def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
+    """Try every promise on a method; returns 0, or 1 if one is broken."""
+    cfg = composed(subject, overrides, SMALL, folders)
+    scenario, method = cfg.scenario._target_.rpartition(".")[2], check_node(cfg.algorithm)
+    print(f"{subject.name}: {cfg.num_clients} clients, {len(cfg.seeds)} seeds, {ROUNDS} rounds, scenario={scenario}", flush=True)
+    watch(cfg)
+    federations = prepare(cfg)
+    return tried(subject.name, PROMISES, Case(cfg, method, federations, simulated(cfg, federations)))
+
+
+# ---- the promises
+
+
+def finite(case: Case) -> None:
+    for (seed, client), trips in case.run.trips.items():
+        for number, pair in enumerate(trips):
+            if not all(torch.isfinite(model).all() for model in pair):
+                raise Broken(f"client {client} of seed {seed} has a model that is not finite after {number + 1} trip(s)")
+    if not case.run.trips:
+        raise Broken("no client has trained")
+
+
+def scored(case: Case) -> None:
+    if not case.run.answered:
+        raise Broken("predict() gives logits that are not finite")
+    for history in case.run.outcome.histories:
+        for model, scores in history.scores.items():
+            if not np.isfinite(scores).all():
+                raise Broken(f"a score of a {model} model is not finite")
+
+
+def repeatable(case: Case) -> None:
+    differ(case.run, simulated(case.cfg, case.federations), 0.0, "the same run gives another model")
+
+
+def alone(case: Case) -> None:
+    differ(simulated(case.cfg, case.federations[-1:]), case.run, CLOSE, "alone, the seed gives another model")
+
+
+def chunked(case: Case) -> None:
+    for replicas in (1, 3):
+        run = simulated(case.cfg, case.federations, replicas)
+        differ(run, case.run, CLOSE, f"trained {replicas} client(s) at a time, another model comes out")
+
+
+def unlabelled(case: Case) -> None:
+    """Test labels are never read, validation labels only where the method says so."""
+    for masks, words in ((("train", "val"), "test nodes"), (("train",), "validation nodes")):
+        if masks == ("train",) and case.method.uses_validation:
+            return
+        run = simulated(case.cfg, [relabelled(federation, masks) for federation in case.federations])
+        hint = "" if masks != ("train",) else "; a method that may read them says uses_validation = True"
+        differ(run, case.run, 0.0, f"with other labels of {words} another model comes out{hint}")
+
+
+def absent(case: Case) -> None:
+    """What an absent client holds reaches nobody else."""
+    if not issubclass(check_node(case.cfg.scenario), Sync):
+        raise Untried("the scenario has no server that averages absent clients")
+    cfg = case.cfg.copy()
+    for key, value in PARTIAL.items():
+        group, _, name = key.rpartition(".")
+        (cfg[group] if group else cfg)[name] = value
+    Undisturbed.rounds.clear()
+    try:
+        for scenario in (Undisturbed, Disturbed):
+            cfg.scenario._target_ = f"{scenario.__module__}.{scenario.__name__}"
+            simulated(cfg, case.federations)
+    except UserError as error:
+        raise Untried(f"the method does not run with absent clients: {error}") from error
+
+
+def stochastic(case: Case) -> None:
+    rows = list(case.run.rows)
+    if not issubclass(check_node(case.cfg.scenario), Sync):  # with a server, those that mix() gave where somebody arrived
+        rows += [torch.from_numpy(np.asarray(matrix)) for matrix in case.run.outcome.mixing.values()]
+    for weights in (rows_ for rows_ in rows if rows_.numel()):
+        off = (weights.double().sum(-1) - 1).abs().max().item()
+        if not off < 1e-6:
+            raise Broken(f"a row of an average sums to {1 + off:.6g} or {1 - off:.6g}")
+        if weights.min().item() < -1e-9:
+            raise Broken(f"an average has the negative weight {weights.min().item():.3g}")
+
+
+def counted(case: Case) -> None:
+    mixes = any(not np.allclose(matrix, np.eye(matrix.shape[-1])) for matrix in case.run.outcome.mixing.values())
+    for history in case.run.outcome.histories:
+        for way in ("upload", "download"):
+            count = getattr(history, way)
+            if (np.diff(count) < 0).any() or (count < 0).any():
+                raise Broken(f"{way}ed bytes go down: {count.tolist()}")
+            if mixes and not count[-1] > 0:
+                raise Broken(f"models are mixed, yet nothing is {way}ed; see traffic()")
+    trips, needed = sum(len(trips) for trips in case.run.trips.values()), case.run.uploaded
+    summed = sum(float(history.upload[-1]) for history in case.run.outcome.histories)
+    declared = max(summed, trips * case.run.method.traffic().bytes[0])  # a client may have less to say than traffic() allows for
+    if declared < needed - 1:
+        raise Broken(
+            f"clients upload {round(needed / trips):,} bytes a trip (models and reports), traffic() declares {round(declared / trips):,}; "
+            "reports that stay with the client are named in `unsent`"
+        )
+
+
+def differ(some: Recorded, others: Recorded, tolerance: float, words: str) -> None:
+    """Raise ``Broken`` where a trip of ``some`` is not that of ``others``."""
+    for (seed, client), trips in some.trips.items():
+        expected = others.trips.get((seed, client), [])
+        if len(expected) != len(trips):
+            raise Broken(f"{words}: client {client} of seed {seed} makes {len(trips)} trips, not {len(expected)}")
+        for number, (pair, other) in enumerate(zip(trips, expected, strict=True)):
+            for model, x, y in zip(("received", "trained"), pair, other, strict=True):
+                off = (x - y).abs().max().item() if x.shape == y.shape else float("inf")
+                if not off <= tolerance * max(1.0, y.abs().max().item()) and not torch.equal(x, y):
+                    raise Broken(f"{words} (seed {seed}, client {client}, trip {number + 1}, {model}: off by {off:.2g})")
+
+
+def relabelled(federation: Federation, known: Sequence[str]) -> Federation:
+    """The federation in which every node has another label that is not in one of the masks ``known``."""
+
+    def other(client: ClientGraph) -> ClientGraph:
+        free = ~np.any([getattr(client, mask) for mask in known], axis=0) & (client.strata >= 0)
+        labels = client.labels.copy()
+        if labels.ndim > 1:
+            labels[free] = 1 - labels[free]
+        else:
+            shift = generator(federation.seed, "relabelled").integers(1, max(2, federation.num_classes), int(free.sum()))
+            labels[free] = (labels[free] + shift) % federation.num_classes
+        return replace(client, labels=labels)
+
+    clients = tuple(other(client) for client in federation.clients)
+    observed = clients if federation.observed is federation.clients else tuple(other(client) for client in federation.observed)
+    held = {"server": other(federation.server)} if isinstance(federation, Served) and federation.server is not None else {}
+    return replace(federation, clients=clients, observed=observed, **held)
+
+
+PROMISES: dict[Callable[[Case], None], str] = {
+    finite: "models stay finite",
+    scored: "scores are finite",
+    repeatable: "a repeated run gives the same numbers",
+    alone: "a seed alone equals the seed among others",
+    chunked: "chunks of clients change nothing",
+    unlabelled: "labels outside training change nothing",
+    absent: "absent clients change nothing",
+    stochastic: "rows of averages sum to one, none is negative",
+    counted: "bytes are counted",
+}

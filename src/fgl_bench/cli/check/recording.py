@@ -1,0 +1,143 @@
+"""Small simulations of a method that note all that its clients train, report and upload."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.config.groups import check_node
+from fgl_bench.data.graph import Federation
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.mixing import Blockwise, Mixing, checked
+from fgl_bench.evaluation.history import Outcome
+from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.run.memory import Plan
+from fgl_bench.run.run import simulate
+from fgl_bench.scenarios.semi_async import SemiAsync
+from fgl_bench.scenarios.sync import Sync
+
+Watched: Any = Algorithm  # the subclass of the method under examination that takes its place
+SCALAR = 4  # bytes that any number takes on its way, as traffic() counts them; a bool takes a bit
+
+
+@dataclass
+class Notes:
+    """What is noted while a simulation runs.
+
+    Attributes:
+        trips: the received and trained models of every client of every seed, in order.
+        rows: the weights of every mixing, of the seeds in which somebody has arrived.
+        uploaded: bytes that all clients must have uploaded: what is mixed of their models, and their reports.
+        answered: whether all predicted logits of nodes are finite.
+        method: the method itself.
+    """
+
+    trips: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
+    rows: list[Tensor] = field(default_factory=list)
+    uploaded: float = 0.0
+    answered: bool = True
+    method: Any = None
+
+
+@dataclass
+class Recorded(Notes):
+    """A finished simulation."""
+
+    outcome: Outcome = field(default_factory=lambda: Outcome([], {}, {}))
+
+
+def watch(cfg: DictConfig) -> None:
+    """Put a subclass of the configured method in its place that takes notes."""
+    module, _, name = cfg.algorithm._target_.rpartition(".")
+    method, scenario = getattr(importlib.import_module(module), name), check_node(cfg.scenario)
+    with_server, with_events = issubclass(scenario, Sync), issubclass(scenario, SemiAsync)
+
+    class Listening(method):  # type: ignore[misc, valid-type]
+        notes: ClassVar[Notes]
+
+        def prepare(self, setting):
+            super().prepare(setting)
+            self.notes.method = self
+
+        def report(self, done):
+            reports = super().report(done)
+            for row, received, trained in zip(done.rows, done.received, done.trained, strict=True):
+                seed, client = divmod(int(row), self.setting.num_clients)
+                self.notes.trips.setdefault((self.setting.seeds[seed], client), []).append((received.clone(), trained.clone()))
+            if with_server and isinstance(reports, Mapping):
+                self.notes.uploaded += size_of(reports, self.unsent, self.setting.layout)
+            return reports
+
+        def mix(self, reports, arrived):
+            mixing = checked(super().mix(reports, arrived), arrived)
+            self.notes.rows.append(mixing.weights.detach()[arrived.any(1)].clone())
+            self.model_size = mixed_size(mixing, self.setting.layout)
+            self.notes.uploaded += self.model_size * int(arrived.sum()) if with_server else 0
+            return mixing
+
+        def exchange(self, meeting):
+            exchange = super().exchange(meeting)
+            if method.exchange is Algorithm.exchange:  # who makes an exchange of its own counts what is sent
+                clients = meeting.trained.shape[0] * meeting.trained.shape[1]
+                reported = size_of(meeting.reports, self.unsent, self.setting.layout) / clients
+                self.notes.uploaded += links(exchange.matrix) * (self.model_size + reported)
+            return exchange
+
+        def serve(self, server, arrivals):
+            for upload in arrivals:
+                names = self.setting.layout.shapes if upload.blocks is None else upload.blocks
+                model = SCALAR * sum(self.setting.layout.numel(name) for name in names)
+                self.notes.uploaded += model + size_of(upload.reports, self.unsent, self.setting.layout) if with_events else 0
+            return super().serve(server, arrivals)
+
+        def predict(self, model, parameters, batch, first):
+            logits = super().predict(model, parameters, batch, first)
+            self.notes.answered &= bool(torch.isfinite(logits[batch.valid]).all())
+            return logits
+
+    Listening.__name__ = method.__name__
+    globals()["Watched"] = Listening
+    cfg.algorithm._target_ = f"{__name__}.Watched"
+
+
+def size_of(reports: Mapping[str, Any], unsent: Sequence[str], layout: ParameterLayout) -> float:
+    """Bytes of the reports ``[k, ...]`` of k trips; of rows as long as a model's, the padding does not travel."""
+    size = 0.0
+    for value in (np.asarray(value) for name, value in reports.items() if name not in unsent):
+        scalars = value.size // layout.size * layout.count if value.shape[-1:] == (layout.size,) else value.size
+        size += scalars / 8 if value.dtype == bool else SCALAR * scalars
+    return size
+
+
+def mixed_size(mixing: Mixing, layout: ParameterLayout) -> int:
+    """Bytes of what a client uploads of its model for ``mixing``; none where nobody receives anything of another."""
+    if isinstance(mixing, Blockwise):
+        row = torch.zeros(1, layout.size)
+        return SCALAR * sum(block(row, layout).numel() for weights, block in mixing.blocks if links(weights))
+    names = layout.shapes if mixing.shared is None else mixing.shared
+    return SCALAR * sum(layout.numel(name) for name in names) if links(mixing.weights) else 0
+
+
+def links(weights: Tensor) -> int:
+    """How many clients receive something of another one, counted once for each other, by ``weights [S, C, C]`` or ``[S, 1, C]``."""
+    clients = weights.shape[-1]
+    matrix = weights.expand(len(weights), clients, clients)
+    return int(((matrix != 0) & ~torch.eye(clients, dtype=torch.bool, device=matrix.device)).sum())
+
+
+def simulated(cfg: DictConfig, federations: Sequence[Federation], replicas: int | None = None) -> Recorded:
+    """Run the small federations, all in one program of at most so many replicas at a time."""
+    cfg, notes = cfg.copy(), Notes()
+    cfg.seeds = [federation.seed for federation in federations]
+    Watched.notes = notes
+    with RunProgress("check", 1, False) as progress:
+        outcome = simulate(cfg, federations, torch.device("cpu"), progress, Plan(len(federations), replicas))
+    return Recorded(**vars(notes), outcome=outcome)

@@ -1,0 +1,138 @@
+"""What is checked, a class in a user's file or a choice of a group, and the small run's configuration around it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.config.choices import choices, file_of, path_of
+from fgl_bench.config.compose import Composer
+from fgl_bench.config.groups import first_line, imported
+from fgl_bench.data.splits.base import Split
+from fgl_bench.errors import UserError, raised_by_user
+from fgl_bench.models.base import Backbone
+from fgl_bench.run.validation import validate
+
+KINDS: dict[str, type] = {"algorithm": Algorithm, "model": Backbone, "split": Split}
+BASES = {"algorithm": "fedavg", "model": "gcn", "split": "metis"}
+SEEDS, CLIENTS, ROUNDS = (0, 1), 4, 4
+SMALL = (
+    "dataset=csbm", "dataset.num_nodes=160", "dataset.num_edges=350", "dataset.num_features=16", "dataset.words_per_node=5",
+    "dataset.num_classes=3", "trips=null", "local_epochs=2", f"seeds=[{','.join(map(str, SEEDS))}]", "dtype=float64", "device=cpu",
+    "progress=false",
+)  # fmt: skip
+HIDDEN = 8
+# What a class of one's own is given of these keys where it has them and no defaults for them.
+USUAL = {
+    "hidden": HIDDEN, "layers": 2, "dropout": 0.5,
+    "ratios": None, "per_seed": ["partition", "masks"], "test": "clients", "inductive": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Attributes: name as told; group of the configuration; the choice, or None for a class of a user's own; that class, or None."""
+
+    name: str
+    group: str
+    choice: str | None = None
+    own: type | None = None
+
+
+def find(name: str, folders: Sequence[Path] = ()) -> Subject:
+    """The subject called ``FILE.py``, ``FILE.py:Class``, ``model/gat`` or, among algorithms or where only one group has it, ``gat``.
+
+    Raises:
+        UserError: there is no such class or choice.
+    """
+    if name.partition(":")[0].endswith(".py"):
+        own = load(name)
+        return Subject(own.__name__, next(group for group, kind in KINDS.items() if issubclass(own, kind)), own=own)
+    if "/" not in name and "=" not in name:
+        name = f"{next((group for group in KINDS if name in choices(group, folders)), 'algorithm')}/{name}"
+    group, choice, _ = file_of(name, folders)
+    if group not in KINDS:
+        raise UserError(f"{name}: is a choice of {group}; check tries choices of {', '.join(KINDS)}")
+    return Subject(choice, group, choice)
+
+
+def load(name: str) -> type:
+    """The class in a file: the one named after a colon, else the only method that the file defines, else backbone, else split."""
+    file, _, wanted = name.partition(":")
+    path = Path(file).expanduser().resolve()
+    if not path.is_file():
+        raise UserError(f"{file}: there is no such file")
+    sys.path.insert(0, str(path.parent))
+    try:
+        module = importlib.import_module(path.stem)
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+        raise UserError(f"{file}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
+    if Path(str(module.__file__)).resolve() != path:
+        raise UserError(f"{file}: another module is called {path.stem} ({module.__file__}); give the file another name")
+    classes = {key: value for key, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__}
+    by_kind = [{key: value for key, value in classes.items() if issubclass(value, kind)} for kind in KINDS.values()]
+    known = {key: value for found in by_kind for key, value in found.items()}
+    if wanted and wanted not in known:
+        raise UserError(f"{name}: no such class in it; it defines {', '.join(known) or 'no method, backbone or split'}")
+    candidates = {wanted: known[wanted]} if wanted else next(filter(None, by_kind), {})
+    if len(candidates) != 1:
+        kinds = " or ".join(kind.__name__ for kind in KINDS.values())
+        raise UserError(f"{file}: defines {', '.join(candidates) or f'no class derived from {kinds}'}; name one as {file}:CLASS")
+    return next(iter(candidates.values()))
+
+
+def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = (), folders: Sequence[Path] = ()) -> DictConfig:
+    """The small run's configuration with the subject in it.
+
+    A method runs with the scenario that it is made for, and with the split and the backbone that its ``pairing`` names; a user's own
+    class takes the place of a choice whose keys it does not inherit. ``overrides`` win over everything.
+    """
+    mine, rest = [], list(overrides)
+    if subject.own is not None:
+        keys = (f"{subject.group}.", f"+{subject.group}.")
+        mine, rest = ([text for text in overrides if text.startswith(keys) is own] for own in (True, False))
+    chosen = [f"{subject.group}={subject.choice or BASES[subject.group]}"]
+    if subject.group != "algorithm":
+        chosen.append("algorithm=fedavg")
+    given = {text.partition("=")[0] for text in rest}
+    with Composer(folders) as compose:
+        if subject.own is not None:
+            chosen += paired(subject.own, given, scenario=True)
+        elif subject.group == "algorithm":  # overrides may be of keys that only the paired choices have
+            target = OmegaConf.load(path_of(subject.group, subject.choice, folders)).get("_target_")
+            chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
+        cfg = compose([*chosen, *SMALL, *small, *rest])
+    if subject.own is not None:
+        OmegaConf.set_struct(cfg, False)
+        cfg[subject.group] = own_node(subject.own, mine, subject.group)
+    if isinstance(cfg.model.get("hidden"), int) and not any(text.lstrip("+").startswith("model.hidden=") for text in overrides):
+        cfg.model.hidden = HIDDEN
+    validate(cfg)
+    return cfg
+
+
+def paired(cls: Any, given: Collection[str], scenario: bool = False) -> list[str]:
+    """The choices that a method is made for (``pairing``), and with ``scenario`` the first that it names; not of ``given`` groups."""
+    pairs, scenarios = dict(getattr(cls, "pairing", {})), getattr(cls, "scenarios", ())
+    if scenario and scenarios and not isinstance(scenarios, str):
+        pairs["scenario"] = scenarios[0]
+    return [f"{group}={choice}" for group, choice in pairs.items() if group not in given]
+
+
+def own_node(cls: type, overrides: Sequence[str], group: str) -> dict[str, Any]:
+    """The node of a user's own class: its keys as given, and the usual ones that it has no default for."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    bare = [f.name for f in fields if f.init and f.default is f.default_factory is dataclasses.MISSING]
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    given = {str(one.key_or_group).removeprefix(f"{group}."): one.value() for one in parsed}
+    return {"_target_": f"{cls.__module__}.{cls.__name__}", **{key: USUAL[key] for key in bare if key in USUAL}, **given}

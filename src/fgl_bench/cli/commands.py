@@ -1,0 +1,106 @@
+"""The commands beside the run itself: ``fgl-bench ls``, ``show``, ``cp``, ``check`` and ``tune``.
+
+Each takes its arguments and the folders that ``--config-dir`` has named.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fgl_bench.config.choices import GROUPS, choices, file_of, path_of, suggest
+from fgl_bench.errors import UserError
+
+USAGE = """\
+Commands (instead of KEY=VALUE)
+  ls [GROUP]                    the groups; the choices of one, each with the first line of its file
+  show GROUP/CHOICE             a choice's file: its keys, their values and what they mean
+  cp GROUP/CHOICE FOLDER        a copy to change: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
+  check FILE.py [KEY=VALUE...]  whether a method, backbone or split keeps what all must; a choice's name works too
+  tune SPACE [KEY=VALUE...]     search hyper-parameters on validation; SPACE is a file, or one that `tune` alone lists
+"""
+
+
+def about(path: Path) -> str:
+    """What the first comment of a yaml says, a paper's preset's second line where the first only opens its package."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        found = re.match(r"#\s*(?!@package)(.+)", line)
+        if found:
+            return found[1].strip()
+        if line and not line.startswith("#"):
+            break
+    return ""
+
+
+def ls(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Print the groups, or the choices of one."""
+    if not arguments:
+        for group in GROUPS:
+            names = choices(group, folders)
+            print(f"{group:<18} {len(names):>3}  {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}")
+        return
+    for group in arguments:
+        group = group.rstrip("/").replace(".", "/")
+        if group not in GROUPS:
+            raise UserError(f"{group}: there is no such group{suggest(group, GROUPS)}")
+        names = choices(group, folders)
+        width = max(map(len, names), default=0)
+        for name in names:
+            print(f"{name:<{width}}  {about(path_of(group, name, folders))}".rstrip())
+
+
+def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Print the files of choices."""
+    if not arguments:
+        raise UserError("show what? such as fgl-bench show algorithm/fedprox; fgl-bench ls lists all")
+    for name in arguments:
+        _, _, path = file_of(name, folders)
+        sys.stdout.write(path.read_text(encoding="utf-8"))
+
+
+def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Copy a choice's file to where a person can change it; never over another file."""
+    if len(arguments) != 2:
+        raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
+    group, choice, path = file_of(arguments[0], folders)
+    target = Path(os.path.expanduser(arguments[1]))
+    if arguments[1].startswith("~") and target.parts[0].startswith("~"):
+        raise UserError(f"{target}: there is no such home directory; name another folder")
+    if target.suffix != ".yaml":
+        *parts, last = choice.split("/")
+        target = target.joinpath(group, *parts, f"my_{last}.yaml")
+    if target.exists():
+        raise UserError(f"{target} is there already; give another name")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("x", encoding="utf-8") as file:
+            file.write(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror})") from error
+    print(f"written: {target}")
+    base = target.as_posix().removesuffix(".yaml")
+    if f"{group}/" in base:
+        folder, _, name = base.rpartition(f"{group}/")
+        print(f"run it with: fgl-bench --config-dir {folder.rstrip('/') or '.'} {group}={name}")
+
+
+def check(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Try the promises of a method, a backbone or a split; exit status 1 where one is broken."""
+    if not arguments or "=" in arguments[0]:
+        raise UserError("check what? such as fgl-bench check my_method.py, fgl-bench check fedavg, or fgl-bench check model/gat")
+    from fgl_bench.cli.check import examine
+
+    sys.exit(examine(arguments[0], list(arguments[1:]), folders))
+
+
+def tune(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Search hyper-parameters."""
+    from fgl_bench.cli.tune import search
+
+    search(list(arguments), folders)
+
+
+COMMANDS: dict[str, Callable[[Sequence[str], Sequence[Path]], None]] = {"ls": ls, "show": show, "cp": cp, "check": check, "tune": tune}

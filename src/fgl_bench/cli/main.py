@@ -1,0 +1,233 @@
+"""The command ``fgl-bench``: compose the configuration with Hydra, check it, run it, and say plainly what went wrong.
+
+Nothing heavy is imported before the configuration is known to be sound (schemas are read from source, see ``config/schema.py``),
+so that ``--help`` and a typing mistake are answered at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import textwrap
+import traceback
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from fgl_bench.cli.arguments import check_overrides, import_from_here, keys_of_swept_groups, options_first, parsed, runs, scan_plugins
+from fgl_bench.cli.commands import COMMANDS
+from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
+from fgl_bench.config.choices import GROUPS, choices, config_folder
+from fgl_bench.config.schema import register_all
+from fgl_bench.config.wording import explain, plain
+from fgl_bench.errors import UserError, raised_by_user
+from fgl_bench.run.one import run_one
+from fgl_bench.utils.masking import masked
+from fgl_bench.utils.processes import Stopped, stoppable
+from fgl_bench.utils.scratch import leftovers, scratch
+
+INTERRUPTED = 130
+USAGE_ERROR = 2
+SWEEP = "fgl-bench-sweep-"  # a folder for what Hydra writes besides the runs
+
+USAGE = """\
+fgl-bench trains and compares federated graph learning methods: one command composes a dataset, a split, a model, an
+algorithm and a scenario, runs all seeds together and writes accuracies, confidence intervals and client trips.
+
+  fgl-bench                                               the default: a generated graph, nothing to download
+  fgl-bench algorithm=fedsa_gcl dataset=cora split=metis data_dir=PATH
+  fgl-bench algorithm=fedprox algorithm.mu=0.1 rounds=50 seeds=[0,1]
+  fgl-bench -m algorithm=local,fedavg num_clients=10,20   every combination, one after another
+  fgl-bench algorithm=fedavg algorithm._target_=my_module.MyMethod
+
+Options
+  --help, --version       this text; the version
+  --cfg job               print the composed configuration and stop (a yaml that can be read back)
+  -m, --multirun          sweep over values separated by commas
+  --config-dir DIR        a folder with groups of your own: DIR/algorithm/mine.yaml is then algorithm=mine
+  --hydra-help, --info    more about Hydra, which reads the command line
+"""
+
+
+def main() -> None:
+    """Entry point of ``fgl-bench``; exits with 0, 1 (an error), 2 (usage), 130 (Ctrl-C) or 128 + the number of another signal."""
+    if "--version" in sys.argv[1:]:
+        print(f"fgl-bench {package_version()}")
+        return
+    with stoppable() as stopped:
+        try:
+            status = told(sys.argv[1:])
+        except KeyboardInterrupt as interruption:
+            print(f"fgl-bench: {interruption if isinstance(interruption, Stopped) else 'interrupted'}", file=sys.stderr)
+            status = INTERRUPTED
+        except Exception as error:
+            status = 1
+            complain(error)
+    sys.exit(stopped[0].status if stopped else status)
+
+
+def told(arguments: list[str]) -> int:
+    """Do what the arguments say; returns the exit status."""
+    if {"--help", "-h"} & set(arguments):
+        print(help_text(arguments))
+        return 0
+    scan_plugins()
+    words, folders = config_dirs(arguments)
+    if words and words[0] in COMMANDS:
+        return command_of(words[0], words[1:], folders)
+    try:
+        sys.argv[1:] = keys_of_swept_groups(options_first(arguments))
+        options = parsed(sys.argv[1:])
+    except UserError as error:
+        complain(error)
+        return USAGE_ERROR
+    check_overrides(options)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, instead of being printed by Hydra
+    import_from_here()
+    register_all(ConfigStore.instance())
+    if not (options.multirun or any("hydra" in text for text in options.overrides)):
+        return composed_runs(asked=runs(options))
+    where = Path(tempfile.gettempdir())
+    with leftovers(SWEEP, where) as folders:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+    with scratch(SWEEP, where) as folder:
+        os.environ.setdefault("FGL_BENCH_SWEEP_DIR", str(folder))
+        try:
+            return composed_runs(asked=False)
+        finally:
+            if os.environ["FGL_BENCH_SWEEP_DIR"] == str(folder):
+                del os.environ["FGL_BENCH_SWEEP_DIR"]
+
+
+def composed_runs(asked: bool) -> int:
+    """Let Hydra compose the configurations of ``sys.argv`` and run each; returns the exit status.
+
+    Args:
+        asked: whether there must be a run in this process.
+    """
+    began: list[str] = []
+    finished: list[Path] = []
+    failures: list[Exception] = []
+
+    def job(cfg: DictConfig) -> str | None:
+        began.append(" ".join(HydraConfig.get().overrides.task))
+        try:
+            finished.append(run_one(cfg))
+            return str(finished[-1])
+        except (Exception, SystemExit) as raised:
+            called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
+            error = raised if isinstance(raised, Exception) else UserError(called)
+            failures.append(error)
+            several = HydraConfig.get().mode is RunMode.MULTIRUN
+            complain(error, began[-1] if several else "")
+            if several:
+                raise error from None  # a launcher in another process learns of a failure only by this
+
+    command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
+    try:
+        command()
+    except KeyboardInterrupt as interruption:
+        how = str(interruption) if isinstance(interruption, Stopped) else "interrupted"
+        print(f"fgl-bench: {how}; {kept(finished)}", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:  # not of a run: Hydra's, or of something that it was told to load
+        if error not in failures:
+            complain(error, plainly=True)
+        failures.append(error)
+    if asked and not began and not failures:
+        complain(UserError("nothing was run; see fgl-bench --help"))
+        return 1
+    return 1 if failures else 0
+
+
+def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
+    """The arguments without ``--config-dir DIR``, and these folders."""
+    words, folders, rest = [], [], iter(arguments)
+    for text in rest:
+        option, given, folder = text.partition("=")
+        if option in ("--config-dir", "-cd"):
+            folders.append(Path(folder if given else next(rest, "")).expanduser())
+        else:
+            words.append(text)
+    return words, folders
+
+
+def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
+    """Run one of ``commands.py``; returns the exit status."""
+    import_from_here()  # as for a run
+    try:
+        for folder in folders:
+            if not folder.is_dir():
+                raise UserError(f"--config-dir {folder}: there is no such folder")
+        COMMANDS[name](arguments, folders)
+        return 0
+    except BrokenPipeError:  # fgl-bench ls | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as error:
+        where = raised_by_user(error)
+        if where is None:  # the command's own status
+            raise
+        raise UserError(where) from error
+
+
+def package_version() -> str:
+    try:
+        return version("fgl-bench")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def complain(error: BaseException, about: str = "", plainly: bool = False) -> None:
+    """Print an error on stderr: its message where a person can fix it, its traceback where the program is at fault.
+
+    Args:
+        about: the overrides of a job.
+        plainly: what the error says, whatever its kind.
+    """
+    text = explain(error) or (plain(error) or type(error).__name__ if plainly else None)
+    if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1":
+        traceback.print_exception(error)
+    where = f" in the job '{about}'" if about else ""
+    print(masked(f"fgl-bench: error{where}: {text or type(error).__name__}"), file=sys.stderr)
+
+
+def kept(finished: list[Path]) -> str:
+    """What an interruption leaves behind: whole runs, never a part of one."""
+    if not finished:
+        return "kept: nothing of this run (a run is written when it is complete; runs of before are untouched)"
+    return f"kept: {len(finished)} finished run(s), the last in {finished[-1]}; give the same command to go on"
+
+
+def help_text(arguments: list[str]) -> str:
+    """What ``--help`` prints: usage, the groups with their choices, the top-level keys with the comments of config.yaml."""
+    folders = [Path(arguments[i + 1]) for i, text in enumerate(arguments[:-1]) if text in ("--config-dir", "-cd")]
+    lines = [USAGE, COMMANDS_USAGE, "Groups (GROUP=CHOICE); what a choice can set is shown by --cfg job"]
+    for group in GROUPS:
+        lines += wrapped(f"  {group:<18} ", ", ".join(choices(group, folders)) or "(none yet)")
+    lines += ["", "Keys (KEY=VALUE); those of a choice are set as algorithm.mu=0.1, split.ratios=[0.2,0.4,0.4], model.hidden=128"]
+    for key, value, comment in key_lines((config_folder() / "config.yaml").read_text(encoding="utf-8")):
+        lines += wrapped(f"  {key:<18} ", f"{comment} [{value}]")
+    return "\n".join(lines)
+
+
+def wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(text, 118, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
+
+
+def key_lines(text: str) -> list[tuple[str, str, str]]:
+    """(key, value, comment) of every top-level ``key: value # comment`` of a yaml text."""
+    return re.findall(r"^(\w+): (\S.*?) # (.*)$", text, flags=re.MULTILINE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""What the config groups have chosen: the names that results are filed under, the classes, checked, and the objects."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ValidationError
+
+from fgl_bench.config.schema import class_choices, class_fields, make_schema
+from fgl_bench.config.wording import wrong_type
+from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require
+
+ROLES = {  # what a class must have to stand in a group
+    "dataset": ("a dataset", "load"),
+    "split": ("a split", "assign"),
+    "model": ("a backbone", "layout"),
+    "algorithm": ("a method", "mix"),
+    "scenario": ("a scenario", "run"),
+    "scenario.sparsity": ("a sparsity", "apply"),
+    "tracker": ("a tracker", "log"),
+}
+
+
+def label(cfg: DictConfig, group: str) -> str:
+    """The name under which a group's choice is reported (``fedprox``, ``cora``, ``semi_async``).
+
+    That is its ``name`` key where it has one, else the choice made on the command line, else (a configuration made by hand, or an
+    overridden ``_target_``) the module's name for a class of this package and the class's own for another. A method with
+    another one inside is called by both: ``fedsage_plus+fedgta``.
+
+    Args:
+        group: one of ``choices.GROUPS``; ``scenario/sparsity`` is understood too.
+    """
+    inner = OmegaConf.select(cfg, group.replace("/", ".")).get("strategy")
+    return chosen(cfg, group) + (f"+{class_label(inner, group)}" if is_object(inner) else "")
+
+
+def chosen(cfg: DictConfig, group: str) -> str:
+    """:func:`label` of the group's own object."""
+    from hydra.core.hydra_config import HydraConfig
+
+    node = OmegaConf.select(cfg, group.replace("/", "."))
+    name = node.get("name")
+    if isinstance(name, str):
+        return name
+    key = f"{group.replace('/', '.')}._target_"
+    if HydraConfig.initialized():
+        hydra = HydraConfig.get()
+        overridden = any(re.match(rf"\+*{re.escape(key)}=", text) for text in hydra.overrides.task)
+        choice = hydra.runtime.choices.get(group.replace(".", "/"))
+        if isinstance(choice, str) and not overridden:
+            return choice.rpartition("/")[2]  # of a folder in the group's
+    return class_label(node, group)
+
+
+def class_label(node: DictConfig, group: str) -> str:
+    """What an object of the group is called by its class alone."""
+    module, _, cls = str(node.get("_target_") or "").rpartition(".")
+    if not cls:
+        raise UserError(f"{key_of(node)}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
+    leaf = re.split(r"[./]", group)[-1]
+    if not module.startswith("fgl_bench."):
+        return cls.lower()
+    if leaf in ("sparsity", "tracker"):  # several classes in one module: NoSparsity, LabelSparsity, Wandb
+        return re.sub("^no$", "none", cls.lower().removesuffix(leaf))
+    return module.rpartition(".")[2].rstrip("_")  # global_
+
+
+def key_of(node: DictConfig) -> str:
+    return str(node._get_full_key(None)) or "config"
+
+
+def own_keys(node: DictConfig, cls: Any) -> list[str]:
+    """The keys of ``node`` that are arguments of ``cls``: not ``_target_``, nor a nested group that the class does not take."""
+    nested = () if "sparsity" in getattr(cls, "__dataclass_fields__", {}) else ("sparsity",) * (key_of(node) == "scenario")
+    return [str(key) for key in node if key not in ("_target_", *nested)]
+
+
+def is_object(value: Any) -> bool:
+    """Whether a key's value describes an object (``algorithm.strategy``)."""
+    return OmegaConf.is_dict(value) and "_target_" in value
+
+
+def imported(key: str, target: Any) -> Any:
+    """The class (or function) that ``<key>._target_`` names; raises UserError where there is none."""
+    if not isinstance(target, str):
+        raise UserError(f"{key}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
+    try:
+        module, _, name = target.rpartition(".")
+        cls = getattr(importlib.import_module(module), name)
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
+    if not callable(cls):
+        raise UserError(f"{key}._target_={target}: is a {type(cls).__name__}, not a class")
+    return cls
+
+
+def check_role(group: str, node: DictConfig) -> Any:
+    """:func:`check_node` of what a group has chosen, which must be something of that group's kind; returns the class."""
+    cls, (what, method) = check_node(node), ROLES[group]
+    if isinstance(cls, type) and not callable(getattr(cls, method, None)):
+        raise UserError(f"{group}._target_={node._target_}: is not {what}, which has a method {method}()")
+    return cls
+
+
+def check_node(node: DictConfig) -> Any:
+    """Import the class that ``node._target_`` names and check the node's keys and values against its fields.
+
+    A class of a user's own needs no schema: this is what validates its keys.
+
+    Returns:
+        The class (or function).
+
+    Raises:
+        UserError: it cannot be imported; a key is unknown, missing, of the wrong type, not among the allowed values or out of range.
+    """
+    key = key_of(node)
+    cls = imported(key, node.get("_target_"))
+    if not dataclasses.is_dataclass(cls):
+        return cls
+    fields, given = class_fields(cls), own_keys(node, cls)
+    unknown = [name for name in given if name not in fields]
+    if unknown:
+        raise UserError(f"{key}.{unknown[0]}: unknown key; {cls.__name__} has {one_of(fields) or 'no keys'}")
+    required = (f.name for f in dataclasses.fields(cls) if f.init and f.default is f.default_factory is dataclasses.MISSING)
+    absent = [name for name in required if name not in given]
+    if absent:
+        raise UserError(f"{key}.{absent[0]} is missing; {cls.__name__} has {one_of(fields)}")
+    typed(node, cls, given)
+    for name in given:
+        if is_object(node[name]):
+            check_node(node[name])
+    for name, allowed in class_choices(cls).items():
+        if name in given:
+            require(node[name] in allowed, f"{key}.{name}", node[name], "one of " + one_of(allowed))
+    for name, allowed in ranges_of(cls).items():
+        if name in given:
+            check_range(f"{key}.{name}", node[name], allowed)
+    return cls
+
+
+def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
+    """The values of ``names`` as the types of the dataclass's fields (5 as "5" for a string); raises UserError where one does not fit."""
+    try:
+        schema = OmegaConf.structured(make_schema(cls.__name__, class_fields(cls)))
+        return OmegaConf.merge(schema, {name: node[name] for name in names})
+    except ValidationError as error:
+        raise UserError(f"{key_of(node)}.{error.full_key}: {wrong_type(error)}") from error
+
+
+def build(node: DictConfig, **extra: Any) -> Any:
+    """The object that a group's node describes: ``_target_`` called with the node's keys and ``extra``.
+
+    Lists and dictionaries arrive as plain Python ones, a value that describes an object itself as that object.
+
+    Raises:
+        UserError: a key that does not fit the class, or whatever the class itself refuses, with the group's key in front.
+    """
+    cls = check_node(node)
+    names = own_keys(node, cls)
+    fitting = typed(node, cls, names) if dataclasses.is_dataclass(cls) else node
+    values = {name: fitting[name] for name in names}
+    objects = {name: build(node[name]) for name in names if is_object(node[name])}
+    plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()} | objects
+    try:
+        return cls(**plain, **extra)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{key_of(node)}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,38 @@
+"""Methods that cannot run on the chosen model or split, and the command that would work."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from omegaconf import DictConfig
+
+from fgl_bench.config.groups import check_node, label
+from fgl_bench.errors import Unsuited, UserError
+
+
+@contextmanager
+def suited(cfg: DictConfig) -> Iterator[None]:
+    """Word the refusal of a method that cannot run on the chosen model or split; raises UserError with the command that would work."""
+    try:
+        yield
+    except Unsuited as reason:
+        pairing = check_node(cfg.algorithm).pairing
+        command = shlex.join(["fgl-bench", *paired(overrides_of(cfg), pairing)])
+        raise UserError(f"algorithm={label(cfg, 'algorithm')}: {reason}; try: {command}") from reason
+
+
+def overrides_of(cfg: DictConfig) -> list[str]:
+    """The overrides of the run as the user gave them; the algorithm alone where the configuration was not composed by a command."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [f"algorithm={label(cfg, 'algorithm')}"]
+
+
+def paired(overrides: Sequence[str], choices: Mapping[str, str]) -> list[str]:
+    """``overrides`` with these choices, behind the algorithm's, in the place of what they say of the same groups and keys in them."""
+    replaced = tuple(f"{key}{sign}" for key in choices for sign in "=.")
+    others = [text for text in overrides if not text.lstrip("+").startswith(replaced)]
+    place = next((i + 1 for i, text in enumerate(others) if text.startswith("algorithm=")), 0)
+    return [*others[:place], *(f"{key}={value}" for key, value in choices.items()), *others[place:]]

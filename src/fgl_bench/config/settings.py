@@ -1,0 +1,161 @@
+"""The top-level keys and the rules between them, with errors that a person can act on.
+
+Values and their one-line explanations are in ``conf/config.yaml``; types are here.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from fgl_bench.errors import UserError, require
+
+DEFAULT_TRIPS = 2000
+MOST = {"threads": 1024, "num_clients": 10**7, "local_epochs": 10**6, "rounds": 10**9, "trips": 10**9, "eval_every": 10**9}
+MOST_SEEDS = 1000
+FILE_SIZE = 1 << 18  # that must find room in results_dir: a run's own are of this order
+
+
+@dataclass
+class Settings:
+    """The schema of the top-level keys; every value comes from yaml."""
+
+    seeds: list[int] = MISSING
+    num_clients: int = MISSING
+    local_epochs: int = MISSING
+    batch_nodes: Optional[int] = MISSING  # noqa: UP045
+    rounds: Optional[int] = MISSING  # noqa: UP045 (OmegaConf reads Optional on every version it supports)
+    trips: Optional[int] = MISSING  # noqa: UP045
+    participation: float = MISSING
+    lr: float = MISSING
+    weight_decay: float = MISSING
+    opt_state: str = MISSING
+    agg_weight: str = MISSING
+    eval_weight: str = MISSING
+    eval_every: Optional[int] = MISSING  # noqa: UP045
+    metrics: list[str] = MISSING
+    targets: list[float] = MISSING
+    mixing_at: list[int] = MISSING
+    device: str = MISSING
+    cuda_graphs: bool = MISSING
+    dtype: str = MISSING
+    feature_dtype: Optional[str] = MISSING  # noqa: UP045
+    threads: Optional[int] = MISSING  # noqa: UP045
+    memory_budget_gb: Optional[float] = MISSING  # noqa: UP045
+    seeds_per_chunk: Optional[int] = MISSING  # noqa: UP045
+    out_of_core: Any = MISSING
+    data_dir: str = MISSING
+    results_dir: str = MISSING
+    cache_dir: str = MISSING
+    overwrite: bool = MISSING
+    progress: bool = MISSING
+    dataset: Any = MISSING
+    split: Any = MISSING
+    model: Any = MISSING
+    algorithm: Any = MISSING
+    scenario: Any = MISSING
+    tracker: Any = MISSING
+
+
+def check_numbers(cfg: DictConfig) -> None:
+    """Ranges of the top-level numbers; raises UserError."""
+    for key in ("seeds", "metrics", "targets", "mixing_at"):  # OmegaConf lets lists inside pass
+        require(not any(OmegaConf.is_config(entry) for entry in cfg[key]), key, cfg[key], "a list of single values")
+    seeds = list(cfg.seeds)
+    require(len(seeds) > 0, "seeds", seeds, "a list of at least one integer, such as [0,1,2,3,4]")
+    require(len(set(seeds)) == len(seeds), "seeds", seeds, "distinct; a repeated seed would count one repetition twice")
+    require(min(seeds) >= 0, "seeds", seeds, "non-negative integers")
+    require(len(seeds) <= MOST_SEEDS, "seeds", f"[... {len(seeds)} of them]", f"at most {MOST_SEEDS} integers")
+    for key in ("num_clients", "local_epochs"):
+        require(cfg[key] >= 1, key, cfg[key], "an integer of at least 1")
+    for key in ("batch_nodes", "rounds", "trips", "eval_every", "threads", "seeds_per_chunk"):
+        require(cfg[key] is None or cfg[key] >= 1, key, cfg[key], "null or an integer of at least 1")
+    for key, most in MOST.items():
+        require(cfg[key] is None or cfg[key] <= most, key, cfg[key], f"an integer of at most {most}")
+    require(0 < cfg.participation <= 1, "participation", cfg.participation, "above 0 and at most 1")
+    require(0 < cfg.lr < math.inf, "lr", cfg.lr, "a number above 0")
+    require(0 <= cfg.weight_decay < math.inf, "weight_decay", cfg.weight_decay, "a number of at least 0")
+    require(all(0 <= target <= 1 for target in cfg.targets), "targets", cfg.targets, "a list of accuracies between 0 and 1")
+    budget = cfg.memory_budget_gb
+    require(budget is None or 0 < budget < math.inf, "memory_budget_gb", budget, "null or a number above 0")
+
+
+def participants(cfg: DictConfig) -> int:
+    """How many clients take part in a round: participation x num_clients, rounded, at least one."""
+    return max(1, round(cfg.participation * cfg.num_clients))
+
+
+def resolve_budget(cfg: DictConfig) -> tuple[int, int]:
+    """(rounds, trips) of the run; one follows from the other: trips = rounds x clients that take part in a round.
+
+    With neither given a run has 2,000 trips. Trips that do not fill the last round are rounded up to whole rounds by
+    ``rounds`` alone; scenarios that count single trips stop at ``trips``.
+
+    Raises:
+        UserError: both are given and contradict each other.
+    """
+    each = participants(cfg)
+    if cfg.rounds is None:
+        trips = DEFAULT_TRIPS if cfg.trips is None else cfg.trips
+        return math.ceil(trips / each), trips
+    if cfg.trips is not None and math.ceil(cfg.trips / each) != cfg.rounds:
+        raise UserError(
+            f"rounds={cfg.rounds} and trips={cfg.trips} contradict each other: {each} clients a round make "
+            f"{cfg.rounds * each} trips; leave one of them null"
+        )
+    return cfg.rounds, cfg.rounds * each if cfg.trips is None else cfg.trips
+
+
+def check_writable(folder: str, below: Path = Path()) -> None:
+    """Try to create the path ``below`` in ``folder`` and a file in it, then take away what was made; raises UserError when that fails."""
+    path = Path(folder).absolute() / below
+    new: list[Path] = []
+    try:
+        new = [parent for parent in (path, *path.parents) if not parent.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(FILE_SIZE))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        where = "there" if isinstance(error, FileNotFoundError) or not error.filename else error.filename
+        raise UserError(f"results_dir={folder}: cannot write {where} ({reason}); choose a folder that can be written") from error
+    finally:
+        for parent in new:
+            try:
+                parent.rmdir()
+            except OSError:  # never made, or another run is using it by now
+                break
+
+
+def expand_paths(cfg: DictConfig) -> None:
+    """Replace a leading ``~`` in the three folders' keys by the home directory, in place.
+
+    Without a home the cache goes to a folder of this user's below the system's temporary one, with a warning.
+
+    Raises:
+        UserError: a folder cannot be told: it is empty, or below a home that there is not.
+    """
+    for key in ("data_dir", "results_dir", "cache_dir"):
+        require(bool(cfg[key]) and "\0" not in cfg[key], key, repr(cfg[key]), "the path of a folder")
+        path = os.path.expanduser(cfg[key])
+        if path.startswith("~") and key == "cache_dir" and cfg[key].startswith("~/"):
+            path = str(own_folder(Path(tempfile.gettempdir(), f"fgl-bench-{os.getuid()}")))
+            print(f"warning: there is no home directory; cache_dir={path}", file=sys.stderr)
+        if path.startswith("~"):
+            raise UserError(f"{key}={cfg[key]}: there is no such home directory; name another folder")
+        cfg[key] = path
+
+
+def own_folder(path: Path) -> Path:
+    """``path``, made if need be; raises UserError where it is somebody else's, who could put anything there."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_symlink() or path.stat().st_uid != os.getuid():
+        raise UserError(f"cache_dir: {path} belongs to somebody else; name another folder")
+    return path

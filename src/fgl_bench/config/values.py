@@ -1,0 +1,66 @@
+"""What every value of a configuration must be, whatever its key: what a run can be named by, and what its files can hold."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.config.choices import suggest
+from fgl_bench.errors import UserError
+
+NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
+NAMES_ARE = "letters, digits, _ - . +, not beginning with a dot, at most 100 of them"
+LARGEST = 2**63 - 1
+
+
+def check_name(key: str, name: str) -> None:
+    """Raise UserError unless ``name`` can be a folder below ``results_dir``."""
+    if not NAME.fullmatch(name):
+        shown = name if len(name) <= 60 else f"{name[:60]}... ({len(name)} characters)"
+        raise UserError(f"{key}={shown!r}: results are filed under this name; allowed are {NAMES_ARE}")
+
+
+def check_keys(cfg: DictConfig, known: Mapping[str, Any]) -> None:
+    """Raise UserError for a top-level key that nothing reads (``+foo=1``)."""
+    for key in cfg:
+        if str(key) not in known:
+            raise UserError(f"{key}: unknown key{suggest(str(key), known)}")
+
+
+def check_values(cfg: DictConfig) -> None:
+    """Raise UserError unless the files of a run can hold every value: json has neither NaN nor infinity nor keys that are numbers."""
+    for key, value in leaves(OmegaConf.to_container(cfg, resolve=True)):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{key}={value}: must be a finite number{' or null' if math.isinf(value) else ''}")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise UserError(f"{key}={str(value)[:20]}...: must be an integer of at most {LARGEST}")
+        if isinstance(value, str):
+            check_text(key, value)
+        elif not isinstance(value, int | float | None):
+            raise UserError(f"{key}: a {type(value).__name__} is not allowed; use numbers, strings, lists and mappings")
+
+
+def check_text(key: str, text: str) -> None:
+    """Raise UserError for a string with control characters, or one that cannot be written as UTF-8."""
+    if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in text):
+        raise UserError(f"{key}={text[:60]!r}: control characters and broken UTF-8 are not allowed in a value")
+
+
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """(key, value) of everything in a plain configuration that is neither a list nor a mapping."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise UserError(f"{key}: its key {name} is no string; quote it")
+            check_text(key or "config", name)
+            yield from leaves(inner, f"{key}.{name}" if key else name)
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from leaves(inner, f"{key}[{number}]")
+    else:
+        yield key, value

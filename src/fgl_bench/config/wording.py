@@ -1,0 +1,137 @@
+"""Turning the errors of Hydra and OmegaConf into one line that says what is wrong, which key, and what is allowed."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
+from yaml import MarkedYAMLError, YAMLError
+
+from fgl_bench.config.choices import GROUPS, choices, config_folder, suggest
+from fgl_bench.errors import UserError, raised_by_user
+
+MOST_LINES = 6
+STRATEGY = "algorithm@algorithm.strategy"
+TECHNICAL = re.compile(r"^\s*(full_key|object_type|reference_type|ref_type)\s*[:=]")
+LAUNCHERS = {"hydra/launcher/joblib": "joblib", "hydra/launcher/submitit_local": "slurm", "hydra/launcher/submitit_slurm": "slurm"}
+KINDS = {"Float": "a number", "Integer": "an integer", "Boolean": "true or false", "String": "a string", "bool": "true or false"}
+
+
+def explain(error: BaseException) -> str | None:
+    """The message for an error that a person can fix, or None for one that is a fault of the program.
+
+    Of the error and its causes the innermost that is understood is worded.
+    """
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, ValueError) and is_hydras(error):
+        return f"{error}; a group takes the name of one of its choices, such as dataset=cora" if "group" in str(error) else str(error)
+    if (fault := fault_of_file(error)) is not None:
+        return fault
+    if not isinstance(error, (HydraException, OmegaConfBaseException)):
+        return raised_by_user(error) or surroundings(error)
+    override = re.match(r"Error merging override (.*)", str(error))
+    for cause in reversed(list(causes(error))):
+        for kind, say in WORDINGS.items():
+            if isinstance(cause, kind):
+                key = override[1] if override else str(getattr(cause, "full_key", None) or "")
+                return f"{key}: {say(cause)}" if key and say in (wrong_type, plain) else say(cause)
+    return plain(error)
+
+
+def is_hydras(error: BaseException) -> bool:
+    """Whether Hydra itself raised the error: it uses a bare ValueError for some bad arguments."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return any(Path(frame.filename).parent.parts[-2:] == ("hydra", "_internal") for frame in last)
+
+
+def fault_of_file(error: BaseException) -> str | None:
+    """``conf/algorithm/mine.yaml, line 3: found character '\\t' ...``: why a file of the configuration cannot be read."""
+    frames = [frame for cause in causes(error) for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    path = next((frame.f_locals.get("full_path") for frame in reversed(frames) if frame.f_code.co_name == "load_config"), None)
+    fault = next((cause for cause in causes(error) if isinstance(cause, YAMLError | UnicodeDecodeError | RecursionError)), None)
+    if path is None or not (fault or isinstance(error, OSError | ValueError | HydraException)):
+        return None
+    if isinstance(fault, MarkedYAMLError) and fault.problem_mark is not None:
+        return f"{path}, line {fault.problem_mark.line + 1}: {fault.problem}"
+    return f"{path}: cannot be read as yaml ({one_line(fault or error)})"
+
+
+def surroundings(error: BaseException) -> str | None:
+    """An error of the machine, the disk or an installation; None for one of the program."""
+    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "CUDA out of memory" in str(error):
+        return f"there is not enough memory ({one_line(error)}); use less data, a smaller model or a smaller memory_budget_gb"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else one_line(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"{one_line(error)}; is it installed?"
+    return None
+
+
+def one_line(error: BaseException) -> str:
+    """What the error says, or its kind where it says nothing."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def missing_choice(error: MissingConfigException) -> str:
+    """``dataset=nope: there is no such dataset; allowed: ...``."""
+    path = str(error.missing_cfg_file or "")
+    if path in LAUNCHERS:
+        return f"hydra/launcher: {path.rpartition('/')[2]} is not installed: pip install 'fgl-bench[{LAUNCHERS[path]}]'"
+    group = max((group for group in GROUPS if path.startswith(f"{group}/")), key=len, default="")
+    name = path[len(group) + 1 :]
+    return f"{group}={name}: there is no such {group}{suggest(name, error.options or choices(group))}" if group else plain(error)
+
+
+def unknown_key(error: OmegaConfBaseException) -> str:
+    """``algorithm.mue: unknown key; did you mean mu? allowed: ...``."""
+    parent = error.parent_node
+    allowed = [str(name) for name in parent if name not in ("hydra", "_target_")] if isinstance(parent, DictConfig) else []
+    return f"{error.full_key or error.key}: unknown key{suggest(str(error.key), allowed)}"
+
+
+def wrong_type(error: ValidationError) -> str:
+    """OmegaConf's first line, in a reader's words."""
+    text = next(iter(str(error).splitlines()), "")
+    found = re.match(r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)", text)
+    if found:
+        return f"'{found[1]}' is not {KINDS.get(found[2], found[2])}"
+    if "is not a ListConfig" in text:
+        return "must be a list, such as [a,b]"
+    return "may not be null" if "is not Optional" in text else text
+
+
+def unreadable(error: OverrideParseException) -> str:
+    """What the person typed, and what Hydra's grammar wants."""
+    return f"cannot read '{error.override}': expected key=value (quote a value with special characters: 'key=\"a b\"')"
+
+
+def plain(error: BaseException) -> str:
+    """The error's own words and its causes', without OmegaConf's technical lines, cut to a few lines."""
+    if f"Could not override '{STRATEGY}'" in str(error):
+        paths = [config_folder() / "algorithm" / f"{name}.yaml" for name in choices("algorithm")]
+        takers = [path.stem for path in paths if path.is_file() and "/algorithm@strategy" in path.read_text(encoding="utf-8")]
+        return f"{STRATEGY}: this algorithm takes no strategy; allowed with {', '.join(takers)}"
+    lines = [line.strip() for part in causes(error) for line in str(part).splitlines() if line.strip() and not TECHNICAL.match(line)]
+    return "\n".join(dict.fromkeys(lines[:MOST_LINES]))
+
+
+WORDINGS = {
+    MissingConfigException: missing_choice,
+    OverrideParseException: unreadable,
+    ConfigKeyError: unknown_key,
+    ConfigAttributeError: unknown_key,
+    ValidationError: wrong_type,
+    OmegaConfBaseException: plain,
+}

@@ -1,0 +1,1 @@
+from fgl_bench.models.unifilter.unifilter import UniFilter as UniFilter

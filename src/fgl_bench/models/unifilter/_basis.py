@@ -1,0 +1,141 @@
+"""The bases of UniFilter: orthonormal Krylov vectors, turned by the client's homophily. P = D^-1/2 A D^-1/2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from math import cos, pi
+
+import numpy as np
+import scipy.sparse as sp
+from torch import Tensor
+
+from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.batch import Batch, plain_operator
+from fgl_bench.engine.derived import Derived, DerivedBlocks
+from fgl_bench.engine.propagation import dense
+from fgl_bench.errors import UserError
+
+COLUMNS = 128  # columns of the features whose bases are made together: their vectors then stay in the cache
+
+
+def agreeing_edges(client: ClientGraph) -> tuple[int, int]:
+    """Directed edges between training nodes: those between nodes of one class, and all."""
+    source, target = client.edges[:, client.train[client.edges].all(0)]
+    return int((client.labels[source] == client.labels[target]).sum()), source.size
+
+
+def krylov(matrix: sp.csr_matrix, signal: np.ndarray, orders: int) -> np.ndarray:
+    """Orthonormal bases of span(x, P x, ..., P^K x), one for every column x: ``[n, f]`` to ``[K + 1, n, f]`` float64.
+
+    Every vector is orthogonalised twice against all earlier ones: the three-term recurrence, exact on paper, loses orthogonality.
+    Where the space is exhausted (a new direction shorter than 1e-6) and for a zero column the remaining vectors are zero.
+    """
+    basis = np.zeros((orders + 1, *signal.shape))
+    basis[0] = signal / np.maximum(np.linalg.norm(signal, axis=0), 1e-8)
+    for k in range(1, orders + 1):
+        new = matrix @ basis[k - 1]
+        for _ in range(2):
+            for old in basis[:k]:
+                new -= old * np.einsum("nf,nf->f", old, new)
+        size = np.linalg.norm(new, axis=0)
+        np.divide(new, size, out=basis[k], where=size > 1e-6)
+    return basis
+
+
+def unibasis(matrix: sp.csr_matrix, signal: np.ndarray, orders: int, tau: float, cosine: float, previous: bool = False) -> np.ndarray:
+    """UniFilter's basis ``b_0 = x, b_k = tau P^k x + (1 - tau) u_k`` of every column, ``[n, f]`` to ``[K + 1, n, f]`` float64.
+
+    The heterophily vectors start from ``u_0 = x / |x|``; with the Krylov vectors v and ``s`` the mean of the earlier u,
+    ``u_k = (s + t v_k) / |.|`` and ``t = sqrt((<s, u_{k-1}> / c)^2 - ((k - 1) c + 1) / k)``, after which any two of them have the
+    cosine c.
+
+    Args:
+        previous: b_{k-1} in the place of u_{k-1} in t, as the released code has it; the angles are then not equal.
+    """
+    out = np.zeros((orders + 1, *signal.shape))
+    out[0] = signal
+    for k in range(1, orders + 1):
+        out[k] = matrix @ out[k - 1]
+    if tau == 1:  # no rotation needed
+        return out
+    vectors = krylov(matrix, signal, orders)
+    last, total = vectors[0], vectors[0].copy()
+    for k in range(1, orders + 1):
+        mean = total / k
+        along = np.einsum("nf,nf->f", mean, out[k - 1] if previous else last) / cosine
+        step = np.sqrt(np.maximum(along**2 - ((k - 1) * cosine + 1) / k, 0))
+        turned = mean + step * vectors[k]
+        last = turned / np.maximum(np.linalg.norm(turned, axis=0), 1e-8)
+        total += last
+        out[k] = tau * out[k] + (1 - tau) * last
+    return out
+
+
+@dataclass(frozen=True)
+class _Rated(ClientGraph):
+    """A client that knows the homophily of its federation."""
+
+    homophily: float = 0.5
+
+
+def _share(same: int, count: int) -> float:
+    return same / count if count else 0.5
+
+
+@dataclass(frozen=True)
+class UniBasis(Derived):
+    """UniFilter's basis of every feature column (:func:`unibasis`), turned by the client's homophily.
+
+    The angle between heterophily vectors is ``pi / 2 (1 - h)``, h being the share of edges between training nodes of one class
+    among all edges between training nodes (1/2 where there are none); its cosine is at least 0.001.
+
+    Attributes: as :func:`unibasis`'s; ``together`` takes the edges of all clients of a federation.
+    """
+
+    orders: int
+    tau: float
+    previous: bool
+    together: bool = False
+
+    @property
+    def copies(self) -> int:
+        return self.orders + 1
+
+    def among(self, clients: Sequence[ClientGraph], per_federation: int | None) -> Sequence[ClientGraph]:
+        if any(client.labels.ndim > 1 for client in clients):
+            raise UserError("model=unifilter: its basis needs one label a node, and this data set has several")
+        if not self.together:
+            return clients
+        if per_federation is None:
+            raise UserError("model.homophily=global: not known on graphs that a method has made; use model.homophily=client")
+        rated = []
+        for start in range(0, len(clients), per_federation):
+            group = clients[start : start + per_federation]
+            same, count = map(sum, zip(*map(agreeing_edges, group), strict=True))
+            for client in group:
+                held = {field.name: getattr(client, field.name) for field in fields(client)}
+                rated.append(_Rated(**held, homophily=_share(same, count)))
+        return rated
+
+    def cosine(self, client: ClientGraph) -> float:
+        homophily = client.homophily if isinstance(client, _Rated) else _share(*agreeing_edges(client))
+        return max(cos(pi / 2 * (1 - homophily)), 1e-3)
+
+    def sources(self, client: ClientGraph) -> tuple[object, ...]:
+        return client.features, client.edges, self.cosine(client)
+
+    def fill(self, client: ClientGraph, out: np.ndarray) -> None:
+        features = client.features.tocsc() if sp.issparse(client.features) else client.features
+        matrix, cosine = plain_operator(client), self.cosine(client)
+        for start in range(0, features.shape[1], COLUMNS):
+            part = slice(start, start + COLUMNS)
+            out[..., part] = unibasis(matrix, dense(features[:, part]), self.orders, self.tau, cosine, self.previous)
+
+
+def signal_basis(batch: Batch, build: Derived, signal: Tensor) -> Tensor:
+    """What ``build`` makes of ``signal [k, n, w]`` in the place of the features, ``[k, L, n, w]``; not kept."""
+    host = signal.double().cpu().numpy()
+    clients = build.among(batch.clients, batch.per_federation)
+    clients = [replace(client, features=host[i, : client.num_nodes]) for i, client in enumerate(clients)]
+    return DerivedBlocks.of(build, clients, batch.nodes, batch.dtype, batch.device).stacked()

@@ -1,0 +1,121 @@
+"""UniFilter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fgl_bench.engine.activations import Activations
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.layout import ParameterLayout, uniform
+from fgl_bench.engine.linear import linear
+from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.models.base import Spectral
+from fgl_bench.models.unifilter._basis import UniBasis, signal_basis
+from fgl_bench.models.unifilter._filtering import combined, filtered
+
+
+@dataclass
+class UniFilter(Spectral):
+    """Huang et al., ICML 2024: ``Z = sum_k gamma_k dropout(b_k)``, then an MLP.
+
+    The basis is ``b_0 = x, b_k = tau P^k x + (1 - tau) u_k`` for every feature column x, with heterophily vectors u of unit length
+    that have the cosine ``cos(pi / 2 (1 - h))`` with one another, h being the homophily of the edges between training nodes. It is made
+    once, in double precision with full orthogonalisation, from the client's own edges and training labels. The MLP has no
+    biases, ReLU and dropout between its layers, and adds a layer's input to its output where their widths match.
+
+    Without dropout before the first weight, ``(sum_k gamma_k b_k) W`` is one pass over the basis and one product. The first
+    weight and the filter are all that meets the basis; nothing is propagated in training.
+
+    Resolutions: equal-angle vectors by the formula (``basis=code``: the released code, whose step length uses b_{k-1}); cosines of
+    at least 0.001; h = 1/2 without an edge between training nodes; zero vectors once the Krylov space is exhausted; one learning rate and
+    weight decay for filter and MLP, where the authors tune two of each.
+
+    Attributes:
+        orders: K.
+        tau: weight of the homophily part P^k x.
+        hidden: width of the hidden layers.
+        layers: of the MLP.
+        dropout: probability of zeroing a hidden unit.
+        input_dropout: of zeroing an entry of Z.
+        basis_dropout: of zeroing an entry of a b_k.
+        basis: ``exact`` or ``code``.
+        homophily: h of every ``client``'s own edges, or of all clients' edges together (``global``).
+    """
+
+    orders: int
+    tau: float
+    hidden: int
+    layers: int
+    dropout: float
+    input_dropout: float
+    basis_dropout: float
+    basis: Literal["exact", "code"]
+    homophily: Literal["client", "global"]
+
+    def __post_init__(self) -> None:
+        if self.orders < 0 or self.layers < 1 or self.hidden < 1:
+            raise ValueError(f"orders={self.orders}, layers={self.layers}, hidden={self.hidden}: at least 0, 1 and 1")
+        if not 0 <= self.tau <= 1:
+            raise ValueError(f"tau={self.tau}: must be between 0 and 1")
+
+    @cached_property
+    def build(self) -> UniBasis:
+        return UniBasis(self.orders, self.tau, self.basis == "code", self.homophily == "global")
+
+    @property
+    def drops(self) -> bool:
+        return bool(self.dropout or self.input_dropout or self.basis_dropout)
+
+    def copies(self) -> int:
+        return self.build.copies * 5 // 4  # the rows of training nodes lie beside, see ``_filtering``
+
+    def activations(self, num_features: int, num_classes: int) -> Activations:
+        kept, passing = super().activations(num_features, num_classes)
+        return Activations(kept, max(passing, num_features // 2))  # Z, its gradient, what is cut out of them
+
+    def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
+        widths = [num_features, *[self.hidden] * (self.layers - 1), num_classes]
+        shapes = {f"mlp{i}.weight": shape for i, shape in enumerate(zip(widths, widths[1:], strict=False))}
+        return ParameterLayout(shapes | {self.coefficients: (self.orders + 1,)}, inputs=("mlp0.weight",))
+
+    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        """Weights uniform within 1/sqrt(out), coefficients 1/(K + 1), as the authors' code has them."""
+        parameters = {name: uniform(shape, shape[-1], generator) for name, shape in layout.shapes.items() if len(shape) > 1}
+        return parameters | {self.coefficients: torch.full((self.orders + 1,), 1 / (self.orders + 1), dtype=torch.float64)}
+
+    def first(self, parameters: Parameters, batch: Batch) -> Tensor:
+        return filtered(batch, self.build, parameters[self.coefficients], _residual(parameters["mlp0.weight"]))
+
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+        out = first
+        if dropout is not no_dropout and (self.input_dropout or self.basis_dropout):
+            each = (lambda b: dropout(b, self.basis_dropout)) if self.basis_dropout else None
+            summed = combined(batch, self.build, parameters[self.coefficients], each)
+            out = linear(dropout(summed, self.input_dropout), _residual(parameters["mlp0.weight"]))
+        hidden = out
+        for i in range(1, self.layers):
+            hidden = dropout(torch.relu(out))
+            out = linear(hidden, _residual(parameters[f"mlp{i}.weight"]))
+        return Output(hidden, out)
+
+    def label_basis(self, batch: Batch, labels: Tensor) -> Tensor:
+        return signal_basis(batch, self.build, labels)
+
+    def mean_responses(self, batch: Batch) -> Tensor:
+        blocks = batch.derived(self.build)
+        means = blocks.values.sum(2, dtype=batch.dtype)[blocks.rows]
+        return means / batch.valid.sum(1).clamp(min=1)[:, None, None]
+
+
+def _residual(weight: Tensor) -> Tensor:
+    """The weight of a layer that adds its input to its output where both have one width."""
+    if weight.shape[1] != weight.shape[2]:
+        return weight
+    return weight + torch.eye(weight.shape[1], dtype=weight.dtype, device=weight.device)

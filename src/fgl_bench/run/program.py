@@ -1,0 +1,130 @@
+"""One program: everything that a scenario needs to train some seeds together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.data.federation import Federation
+from fgl_bench.data.served import Served
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.served import ServedTrainer
+from fgl_bench.engine.training import Trainer
+from fgl_bench.errors import UserError
+from fgl_bench.evaluation.members import scoring
+from fgl_bench.evaluation.metrics import scores
+from fgl_bench.models.base import Backbone
+from fgl_bench.run.planning import DTYPES
+from fgl_bench.scenarios.base import participants
+from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.utils.seeding import derive_seed
+
+
+def simulation(
+    cfg: DictConfig,
+    federations: Sequence[Federation],
+    model: Backbone,
+    algorithm: Algorithm,
+    device: torch.device,
+    rounds: int,
+    trips: int,
+    chunk: int | None = None,
+    drops_uploads: bool = False,
+) -> Simulation:
+    """Everything a scenario needs to run these federations (seeds) together.
+
+    Args:
+        chunk: most replicas trained in one program; None means all.
+        drops_uploads: the scenario's property of this name.
+    """
+    dtype, seeds = DTYPES[cfg.dtype], tuple(federation.seed for federation in federations)
+    stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[cfg.feature_dtype or cfg.dtype])
+    clients = federations[0].num_clients
+    batch = stacked([client for f in federations for client in f.observed])
+    same = all(f.observed is f.clients for f in federations)
+    evaluation = batch if same else stacked([client for f in federations for client in f.clients])
+    batch.per_federation = evaluation.per_federation = clients
+    model = algorithm.backbone(model)
+    if cfg.batch_nodes is not None and model.needs_neighbours:  # what the method has put around the backbone does
+        raise UserError(f"batch_nodes={cfg.batch_nodes}: the method's own network needs a node's neighbours; use batch_nodes=null")
+    layout = model.layout(federations[0].num_features, federations[0].num_classes)
+    sizes = batch.num_train if cfg.agg_weight == "train" else batch.num_nodes
+    weights = torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), clients)
+    server = stacked([f.server for f in federations]) if isinstance(federations[0], Served) else None
+    setting = Setting(
+        seeds=seeds,
+        num_clients=clients,
+        num_classes=federations[0].num_classes,
+        model=model,
+        layout=layout,
+        batch=batch,
+        weights=weights,
+        local_epochs=cfg.local_epochs,
+        lr=cfg.lr,
+        full_participation=cfg.participation == 1 and not drops_uploads,
+        cross_edges=tuple(f.cross_edges for f in federations),
+        server=server,
+    )
+    check_labels(algorithm, federations[0])
+    algorithm.prepare(setting)
+    initial = algorithm.initialise(initial_models(model, layout, seeds, clients, dtype).to(device))
+    streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
+    trainer = (Trainer if server is None else partial(ServedTrainer, server, weights))(
+        algorithm,
+        model,
+        layout,
+        batch,
+        evaluation,
+        scoring(scores(reported(cfg, federations[0])), federations, device),
+        torch.tensor(streams, dtype=torch.int64, device=device),
+        local_epochs=cfg.local_epochs,
+        lr=cfg.lr,
+        weight_decay=cfg.weight_decay,
+        reset_optimiser=cfg.opt_state == "reset",
+        chunk=chunk,
+        batch_nodes=cfg.batch_nodes,
+        replay=cfg.cuda_graphs,
+    )
+    members = len(federations[0].scored)
+    pooled = members != clients
+    return Simulation(
+        algorithm,
+        setting,
+        trainer,
+        initial,
+        rounds,
+        trips,
+        cfg.eval_every or members,
+        cfg.participation,
+        mixing_at=() if pooled else tuple(cfg.mixing_at),
+        stands_for=participants(cfg.participation, members) if pooled else 1,
+        metrics=len(reported(cfg, federations[0])),
+    )
+
+
+def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int], clients: int, dtype: torch.dtype) -> Tensor:
+    """The common initial model of every seed, ``[B, P]``."""
+    rows = []
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(derive_seed(seed, "initial"))
+        rows.append(layout.pack(model.initialise(layout, generator)).to(dtype).expand(clients, -1))
+    return torch.cat(rows)
+
+
+def reported(cfg: DictConfig, federation: Federation) -> list[str]:
+    """The dataset's metric, which models are selected by, those of ``metrics``, and the loss of a server's model on its nodes."""
+    served = ["loss"] if isinstance(federation, Served) else []
+    return list(dict.fromkeys([federation.metric, *cfg.metrics, *served]))
+
+
+def check_labels(algorithm: Algorithm, federation: Federation) -> None:
+    """Whether the method is defined for the dataset's labels; raises UserError."""
+    if federation.clients[0].labels.ndim > 1 and not algorithm.multilabel:
+        name = type(algorithm).__name__.lower()
+        raise UserError(f"algorithm={name}: needs one class a node; dataset={federation.dataset} has several labels a node")

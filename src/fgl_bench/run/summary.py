@@ -1,0 +1,92 @@
+"""``summary.json`` of a finished run."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+
+from fgl_bench.config.settings import resolve_budget
+from fgl_bench.data.federation import Federation
+from fgl_bench.evaluation.history import History, Outcome
+from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
+from fgl_bench.reporting.plots.pictures import label_counts
+from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, config_hash, versions
+
+
+def summarise(
+    cfg: DictConfig,
+    names: dict[str, str],
+    what: dict,
+    federations: Sequence[Federation],
+    outcome: Outcome,
+    weights: Sequence[np.ndarray] | None,
+    device: torch.device,
+    seconds: dict[str, float],
+) -> dict:
+    """``summary.json``; its keys are stable, other programs read them."""
+    histories = outcome.histories
+    _, budget = resolve_budget(cfg)
+    processor = f"CPU {platform.machine()}, {torch.get_num_threads()} thread(s)"
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else processor
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "algorithm": names["algorithm"],
+        "dataset": names["dataset"],
+        "split": names["split"],
+        "num_clients": cfg.num_clients,
+        "model": names["model"],
+        "scenario": names["scenario"],
+        "sparsity": names["scenario/sparsity"],
+        "seeds": list(cfg.seeds),
+        "metric": federations[0].metric,
+        "selection": "best validation score of the whole federation, earliest of equals",
+        "test": {model: test_scores(histories, model, weights) for model in MODELS},
+        "unscored_clients": unscored(histories),
+        "diverged": divergence(histories),
+        **({"metrics": other_scores(histories, weights)} if histories[0].others else {}),
+        "client_trips": {
+            "total": int(histories[0].trips[-1]),
+            "to_target": {f"{target:g}": trips_to_target(histories, target, budget, weights) for target in cfg.targets},
+        },
+        "bytes": moved(histories),
+        **({"costs": {name: spread(each) | {"per_seed": each} for name, each in outcome.costs.items()}} if outcome.costs else {}),
+        "virtual_time": float(np.mean([h.time[-1] for h in histories])),
+        "staleness": staleness(histories),
+        "seconds": seconds,
+        "device": hardware,
+        "versions": versions(),
+        "code": code_state(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config_hash": config_hash(what),
+        "config": what,
+        "partition_hash": [f.partition_hash for f in federations],
+        "graph": {
+            "nodes": sum(c.num_nodes for c in federations[0].clients),
+            "edges": sum(c.edges.shape[1] for c in federations[0].clients) // 2,
+            "cross_edges": federations[0].cross_edges.shape[1] // 2,
+            "features": federations[0].num_features,
+            "classes": federations[0].num_classes,
+        },
+        "label_counts": label_counts([client.labels for client in federations[0].clients], federations[0].num_classes),
+    }  # fmt: skip
+
+
+def moved(histories: Sequence[History]) -> dict[str, int]:
+    """Bytes sent up and down per seed; without a server also those that the busiest client has sent and received."""
+    names = ("upload", "download") if histories[0].busiest is None else ("upload", "download", "busiest")
+    return {name: int(np.mean([getattr(h, name)[-1] for h in histories])) for name in names}
+
+
+def staleness(histories: Sequence[History]) -> dict[str, float] | None:
+    """Mean over evaluation points and largest staleness of processed uploads; None where every upload is fresh by construction."""
+    if all(np.isnan(h.staleness).all() for h in histories):
+        return None
+    return {
+        "mean": float(np.mean([np.nanmean(h.staleness[:, 0]) for h in histories])),
+        "max": float(max(np.nanmax(h.staleness[:, 1]) for h in histories)),
+    }

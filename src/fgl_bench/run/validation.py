@@ -1,0 +1,156 @@
+"""Whether a configuration can be run: its keys against each other, the chosen classes and the machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from fgl_bench.config.groups import build, check_role, label
+from fgl_bench.config.pairing import suited
+from fgl_bench.config.settings import Settings, check_numbers, check_writable, resolve_budget
+from fgl_bench.config.values import check_keys, check_name, check_values
+from fgl_bench.errors import UserError, one_of, require
+from fgl_bench.utils.processes import import_torch
+
+GROUPS = ("dataset", "split", "model", "algorithm", "scenario", "scenario.sparsity", "tracker")
+CHOICES = {
+    "opt_state": ("persist", "reset"),
+    "agg_weight": ("train", "nodes"),
+    "eval_weight": ("test", "nodes"),
+    "dtype": ("float32", "float64"),
+    "feature_dtype": (None, "bfloat16"),
+    "out_of_core": ("auto", True, False),
+}
+LEAST = {"layers": 1, "hops": 0, "hidden": 1}
+
+
+def validate(cfg: DictConfig) -> None:
+    """Check the rules that types cannot express: ranges, keys against each other, the method against the scenario.
+
+    Cheap checks come first; only the last import torch and the chosen classes.
+
+    Raises:
+        UserError: naming the first key that is wrong and what it may be.
+    """
+    for group in GROUPS:
+        if OmegaConf.select(cfg, group) is None:
+            raise UserError(f"{group} is not chosen; write {group.replace('.', '/')}=..., see fgl-bench --help")
+        if not isinstance(OmegaConf.select(cfg, group), DictConfig):
+            raise UserError(f"{group} is no group of keys; write {group.replace('.', '/')}=CHOICE, see fgl-bench --help")
+    missing = sorted(OmegaConf.missing_keys(cfg))
+    if missing:
+        raise UserError(f"{missing[0]} has no value; write {missing[0]}=...")
+    check_keys(cfg, {field.name: field for field in fields(Settings)})
+    check_values(cfg)
+    check_numbers(cfg)
+    for key, allowed in CHOICES.items():
+        require(cfg[key] in allowed, key, cfg[key], "one of " + one_of(allowed))
+    resolve_budget(cfg)
+    check_metrics(cfg)
+    check_ratios(cfg)
+    import_torch()  # what follows needs it
+    check_device(cfg.device)
+    require(not cfg.cuda_graphs or cfg.device.startswith("cuda"), "cuda_graphs", cfg.cuda_graphs, "false unless device=cuda")
+    names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
+    for group, name in names.items():
+        check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
+    check_writable(cfg.results_dir, Path(names["dataset"], f"{names['split']}-{cfg.num_clients}", names["scenario"], names["algorithm"]))
+    classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in GROUPS}
+    check_model(cfg.model)
+    check_scenario(cfg, classes["algorithm"])
+    check_served(cfg, classes["scenario"])
+    check_batch_nodes(cfg, classes["model"], classes["algorithm"])
+    for group in GROUPS:  # what the classes themselves refuse, before anything is read
+        build(OmegaConf.select(cfg, group))
+    with suited(cfg):
+        build(cfg.algorithm).check_choices(build(cfg.model), build(cfg.split))
+    check_buffer(cfg)
+
+
+def check_metrics(cfg: DictConfig) -> None:
+    """metrics, those that the evaluation has; raises UserError."""
+    if cfg.metrics:
+        from fgl_bench.data.checks import METRICS
+
+        require(set(cfg.metrics) <= set(METRICS), "metrics", cfg.metrics, "a list of " + one_of(METRICS))
+
+
+def check_ratios(cfg: DictConfig) -> None:
+    """split.ratios and dataset.ratios, where there are such, by the data stage's own rule."""
+    for key in ("split.ratios", "dataset.ratios"):
+        ratios = OmegaConf.select(cfg, key)
+        if ratios is not None:
+            from fgl_bench.data.checks import check_ratios as check
+
+            check(list(ratios) if isinstance(ratios, ListConfig) else ratios, key)
+
+
+def check_device(device: str) -> None:
+    """``auto``, ``cpu``, or a CUDA device that this machine has; raises UserError."""
+    require(re.fullmatch(r"auto|cpu|cuda(:\d+)?", device) is not None, "device", device, "one of auto, cpu, cuda, cuda:N")
+    if device.startswith("cuda"):
+        import torch
+
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        index = int(device.partition(":")[2] or 0)
+        require(index < found, "device", device, f"one of {one_of(['auto', 'cpu', *(f'cuda:{i}' for i in range(found))])} on this machine")
+
+
+def check_scenario(cfg: DictConfig, method: Any) -> None:
+    """The chosen scenario must be among those that the method's class lists in ``scenarios``; raises UserError."""
+    supported, chosen, name = getattr(method, "scenarios", None), label(cfg, "scenario"), label(cfg, "algorithm")
+    if supported is None:  # a function that makes a method says nothing
+        return
+    if isinstance(supported, str) or not supported:
+        told = repr(supported) if supported else "empty"
+        raise UserError(f"algorithm={name}: {method.__name__}.scenarios is {told}; it must name at least one scenario, such as ('sync',)")
+    if chosen not in supported:
+        raise UserError(f"scenario={chosen}: algorithm={name} supports only scenario={one_of(supported)}")
+    from fgl_bench.scenarios.hooks import check_hooks
+
+    check_hooks(method)
+
+
+def check_buffer(cfg: DictConfig) -> None:
+    """A server that waits for more arrivals than there are clients waits for ever; raises UserError."""
+    size = cfg.algorithm.get("buffer")
+    if isinstance(size, int) and size > cfg.num_clients:
+        raise UserError(f"algorithm.buffer={size} does not fit num_clients={cfg.num_clients}; allowed: 1 to {cfg.num_clients}")
+
+
+def check_served(cfg: DictConfig, scenario: Any) -> None:
+    """A server with validation and test nodes needs a scenario of rounds, after which it scores its model; raises UserError."""
+    if OmegaConf.select(cfg, "split.test") == "server":
+        from fgl_bench.scenarios.base import Rounds
+
+        if not (isinstance(scenario, type) and issubclass(scenario, Rounds)):
+            raise UserError(f"split.test=server: scenario={label(cfg, 'scenario')} has no rounds after which a server scores; use sync")
+
+
+def check_model(model: DictConfig) -> None:
+    """Ranges of what most backbones have, by the names of the keys; raises UserError."""
+    for name, value in model.items():
+        if str(name).endswith("dropout") and isinstance(value, int | float):
+            require(0 <= value <= 1, f"model.{name}", value, "between 0 and 1")
+        elif name in LEAST and isinstance(value, int):
+            require(value >= LEAST[name], f"model.{name}", value, f"an integer of at least {LEAST[name]}")
+
+
+def check_batch_nodes(cfg: DictConfig, backbone: Any, method: Any) -> None:
+    """batch_nodes needs a backbone and a method that treat nodes one by one; raises UserError."""
+    if cfg.batch_nodes is None:
+        return
+    if getattr(backbone, "needs_neighbours", True):
+        raise UserError(
+            f"batch_nodes={cfg.batch_nodes}: model={label(cfg, 'model')} needs a node's neighbours at run time; "
+            "use batch_nodes=null, or a model without propagation between its layers (mlp, sgc, s2gc, sign, gbp, gamlp)"
+        )
+    if not getattr(method, "node_batches", True):
+        raise UserError(
+            f"batch_nodes={cfg.batch_nodes}: the local objective of algorithm={label(cfg, 'algorithm')} needs all nodes of a client; "
+            "use batch_nodes=null"
+        )

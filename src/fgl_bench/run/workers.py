@@ -1,0 +1,214 @@
+"""Independent jobs side by side on the cores of one machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from typing import Protocol, TypeVar
+
+import torch
+
+from fgl_bench.errors import UserError, raised_by_user
+from fgl_bench.utils.allocator import return_freed_memory
+from fgl_bench.utils.processes import end_with
+
+T = TypeVar("T")
+# What a job is given to report the trips that it has done with, and how to read their accuracy.
+Report = Callable[[int, Callable[[], float]], None]
+Job = Callable[[Report], T]
+
+
+class Progress(Protocol):
+    """Who is told how far the jobs are.
+
+    Attributes:
+        pause: least seconds between two reports of a process but for its last.
+    """
+
+    pause: float
+
+    def __call__(self, number: int, trips: int, accuracy: Callable[[], float]) -> None: ...
+
+    def cancel(self) -> None:
+        """Make running jobs raise at their next report; called when one has failed or the user interrupts."""
+
+
+def groups(jobs: int, at_once: int) -> list[int]:
+    """How many jobs to run together, in turn: one a core, and what would be left over with the last of them where ``at_once`` allows.
+
+    Three on two cores take half as long again as two; two and then one take twice as long.
+    """
+    size = max(1, min(at_once, torch.get_num_threads()))
+    full, rest = divmod(jobs, size)
+    if full and rest and size + rest <= at_once:
+        return [size] * (full - 1) + [size + rest]
+    return [size] * full + [rest] * bool(rest)
+
+
+def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Progress) -> list[T]:
+    """Call every job and return the results in order, in :func:`groups` that share torch's threads.
+
+    Programs of small tensors scale better over independent jobs than inside one operation. On Linux the jobs of a group whose
+    jobs have one thread are forked processes, which do not wait for each other's Python; elsewhere, with a GPU in the machine (whose
+    driver a fork breaks) or with more threads (whose pool a fork breaks) they are threads. The threads that a last, smaller
+    group leaves idle go to that group.
+
+    Args:
+        at_once: most jobs at a time.
+        inner: most torch threads inside one job. Small operations lose by more than one, and badly so on a busy machine, where
+            they wait for each other.
+        progress: told the number of a job and what it reports.
+
+    Raises:
+        whatever the first failing job raised; UserError where a process was killed.
+    """
+    total = torch.get_num_threads()
+    results: list[T] = []
+    try:
+        for size in groups(len(jobs), at_once):
+            first, threads = len(results), max(1, min(inner, total // size))
+            group = [partial(job, partial(progress, first + i)) for i, job in enumerate(jobs[first : first + size])]
+            torch.set_num_threads(threads)
+            if size == 1:
+                results.append(group[0]())
+            elif threads == 1 and forks():
+                results += _forked(jobs[first : first + size], first, progress)
+            else:
+                results += _together(group, threads, progress.cancel)
+            return_freed_memory()
+    finally:
+        torch.set_num_threads(total)
+    return results
+
+
+def forks() -> bool:
+    """Whether jobs may be forked processes; children of a pool's process may not have any."""
+    return sys.platform == "linux" and not torch.cuda.is_available() and not multiprocessing.current_process().daemon
+
+
+def _together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
+    results: list[T | None] = [None] * len(jobs)
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        torch.set_num_threads(threads)  # of this thread
+        try:
+            results[number] = jobs[number]()
+        except BaseException as error:
+            errors.append(error)
+            cancel()
+
+    workers = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(len(jobs))]
+    for worker in workers:
+        worker.start()
+    try:
+        for worker in workers:
+            worker.join()
+    except BaseException:  # Ctrl-C reaches the main thread only
+        cancel()
+        for worker in workers:
+            worker.join(timeout=5)
+        raise
+    if errors:
+        raise errors[0]
+    return results
+
+
+def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
+    """The jobs as processes; what they report and return comes through a pipe each."""
+    context = multiprocessing.get_context("fork")
+    workers, waiting, results = [], {}, {}
+    try:
+        for number, job in enumerate(jobs):
+            here, there = context.Pipe(duplex=False)
+            workers.append(context.Process(target=_child, args=(job, there, progress.pause, end_with(os.getpid())), daemon=True))
+            with warnings.catch_warnings():  # a child that uses neither their locks nor more threads does not miss the others
+                warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+                workers[-1].start()
+            there.close()  # before the next fork: the end of its only holder must close the pipe
+            waiting[here] = number
+        while waiting:
+            for pipe in wait(list(waiting)):
+                number = waiting[pipe]
+                try:
+                    message = pipe.recv()
+                except EOFError:
+                    workers[number].join()
+                    raise UserError(_death(workers[number].exitcode)) from None
+                if isinstance(message, _Done):
+                    results[number] = message.result
+                    del waiting[pipe]
+                elif isinstance(message, BaseException):
+                    raise message
+                else:
+                    trips, accuracy = message
+                    progress(first + number, trips, lambda accuracy=accuracy: accuracy)
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.join()
+    return [results[number] for number in range(len(jobs))]
+
+
+class _Done:
+    """A job's result."""
+
+    def __init__(self, result: object):
+        self.result = result
+
+
+def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], None]) -> None:
+    prepare()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the others
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.stderr is sys.__stderr__:  # another thread may have held its lock when this process was forked
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    torch.set_num_threads(1)
+    due, held = time.monotonic(), None
+
+    def report(trips: int, accuracy: Callable[[], float]) -> None:
+        nonlocal due, held
+        held = trips, accuracy
+        if time.monotonic() >= due:
+            due, held = time.monotonic() + pause, None
+            pipe.send((trips, accuracy()))
+
+    try:
+        result = job(report)
+        if held is not None:
+            pipe.send((held[0], held[1]()))
+        pipe.send(_Done(result))
+    except BrokenPipeError:  # nobody is left who would want it
+        os._exit(1)
+    except BaseException as error:
+        pipe.send(_portable(error))
+    os._exit(0)  # without what the parent would do at its end
+
+
+def _portable(error: BaseException) -> BaseException:
+    """``error`` with where it was raised, as something that can be sent."""
+    if not isinstance(error, UserError):
+        told, where = "".join(traceback.format_exception(error)).rstrip(), raised_by_user(error)
+        error = UserError(where) if where else error  # where it was raised would be lost on the way
+        error.add_note(told)
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)).rstrip())
+    return error
+
+
+def _death(code: int | None) -> str:
+    how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
+    hint = "; if memory ran out, use a smaller memory_budget_gb or threads=1" if code == -signal.SIGKILL else ""
+    return f"a process that trained some of the seeds {how}{hint}"

@@ -1,0 +1,84 @@
+"""k-means from inner products: deterministic, the same as k-means on coordinates, and as good as scikit-learn's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+
+from fgl_bench.algorithms.fedssa._clustering import kmeans, together
+from fgl_bench.engine.noise import uniform
+
+
+def draws(sets, clusters, attempts=10, seed=0):
+    return uniform(torch.arange(sets) + seed, attempts, clusters)
+
+
+def points(sets=4, count=12, width=3, seed=0):
+    return torch.randn(sets, count, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def inertia(x, member):
+    return sum(((x[member[:, c]] - x[member[:, c]].mean(0)) ** 2).sum() for c in range(member.shape[1]) if member[:, c].any())
+
+
+@pytest.mark.parametrize("clusters", [1, 2, 3, 5])
+def test_as_good_as_scikit_learn(clusters):
+    x = points()
+    member = kmeans(x @ x.mT, torch.ones(4, 12, dtype=torch.bool), draws(4, clusters, attempts=200), 30)
+    assert (member.sum(-1) == 1).all()
+    for s in range(4):
+        best = KMeans(clusters, n_init=300, random_state=1).fit(x[s].numpy()).inertia_
+        assert inertia(x[s], member[s]) == pytest.approx(best)
+
+
+def test_the_result_is_a_function_of_its_arguments_and_sets_do_not_meet():
+    x = points()
+    gram, there = x @ x.mT, torch.ones(4, 12, dtype=torch.bool)
+    whole = kmeans(gram, there, draws(4, 3), 20)
+    assert torch.equal(whole, kmeans(gram, there, draws(4, 3), 20))
+    for s in range(4):
+        assert torch.equal(whole[s], kmeans(gram[s], there[s], draws(4, 3)[s], 20))
+
+
+def test_well_separated_groups_are_found_and_absent_points_are_left_out():
+    x = points(sets=1, count=9)
+    x = x * 0.01 + torch.tensor([0.0, 5, 10]).repeat(3)[:, None]
+    there = torch.ones(1, 9, dtype=torch.bool)
+    there[0, [1, 4, 7]] = False  # the whole second group
+    member = kmeans(x @ x.mT, there, draws(1, 2), 20)[0]
+    assert together(member[None])[0].int().tolist() == [[int(i % 3 == j % 3 and i % 3 != 1) for j in range(9)] for i in range(9)]
+
+
+def test_no_more_clusters_than_different_points():
+    x = points(sets=1, count=2).repeat_interleave(4, 1)
+    member = kmeans(x @ x.mT, torch.ones(1, 8, dtype=torch.bool), draws(1, 5), 20)[0]
+    assert (member.any(0)).sum() == 2
+    alone = torch.zeros(1, 8, dtype=torch.bool)
+    alone[0, 3] = True
+    assert kmeans(x @ x.mT, alone, draws(1, 5), 20)[0].nonzero()[:, 0].tolist() == [3]
+    nobody = kmeans(x @ x.mT, torch.zeros(1, 8, dtype=torch.bool), draws(1, 5), 20)
+    assert not nobody.any() and not together(nobody).any()
+
+
+def test_every_step_lowers_the_inertia():
+    x = points(sets=1, count=40, seed=3)
+    found = [kmeans(x @ x.mT, torch.ones(1, 40, dtype=torch.bool), draws(1, 6, attempts=1), n)[0] for n in range(8)]
+    values = [float(inertia(x[0], member)) for member in found]
+    assert all(a >= b - 1e-9 for a, b in zip(values, values[1:], strict=False)) and values[-1] < values[0]
+
+
+def test_first_centres_are_spread():
+    """Two far groups, two centres: k-means++ hits both in nearly every attempt, uniform centres in half of them."""
+    x = points(sets=1, count=20)[0] * 0.01
+    x[10:] += 100
+    gram = (x @ x.T)[None].expand(200, -1, -1)
+    member = kmeans(gram, torch.ones(200, 20, dtype=torch.bool), draws(200, 2, attempts=1), 0)
+    split = (member[:, :10].any(1) ^ member[:, 10:].any(1)).all(-1)
+    assert split.double().mean() > 0.99
+
+
+def test_together_says_who_shares_a_cluster():
+    member = torch.tensor([[True, False], [True, False], [False, True]])
+    np.testing.assert_array_equal(together(member), [[True, True, False], [True, True, False], [False, False, True]])
