@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.cli.main import keys_of_swept_groups, options_first
+from fgl_bench.cli.arguments import keys_of_swept_groups, options_first
 from fgl_bench.run.workers import forks
 
 ROOT = Path(__file__).parents[1]
