@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.cli.main import keys_of_swept_groups, options_first
+from fgl_bench.cli.arguments import keys_of_swept_groups, options_first
 from fgl_bench.run.workers import forks
 from tests.warm import command, environment
 
