@@ -50,14 +50,15 @@ def composed(job: dict):
 
 
 def prepared(job: dict):
-    """Configuration, device, a function that waits for it, federations."""
+    """The run, device, a function that waits for it, federations."""
     import torch
 
     from fgl_bench.run.run import pick_device, prepare
+    from fgl_bench.run.spec import resolve
 
-    cfg = composed(job)
-    device = pick_device(cfg.device)
-    return cfg, device, torch.cuda.synchronize if device.type == "cuda" else lambda: None, prepare(cfg)
+    spec = resolve(composed(job))
+    device = pick_device(spec.settings.device)
+    return spec, device, torch.cuda.synchronize if device.type == "cuda" else lambda: None, prepare(spec)
 
 
 class Memory:
@@ -162,16 +163,16 @@ def engine(job: dict) -> dict:
     from fgl_bench.run.run import chunks, simulate
     from fgl_bench.run.workers import groups
 
-    cfg, device, wait, federations = prepared(job)
+    spec, device, wait, federations = prepared(job)
     load(job)
-    need, plan = chunks(cfg, federations, device)
+    need, plan = chunks(spec, federations, device)
     memory, seconds = Memory(device), []
     with in_one_process():
-        simulate(cfg, federations, device, Marks(job["clients"], wait))
+        simulate(spec, federations, device, Marks(job["clients"], wait))
     increase, peak = memory.peak() - memory.before, memory.peak()
     for _ in range(job["repeats"]):
         marks = Marks(job["clients"], wait, Marks.EVERY_ON_GPU if device.type == "cuda" else 1)
-        outcome = simulate(cfg, federations, device, marks)
+        outcome = simulate(spec, federations, device, marks)
         seconds.append(marks.per_round(job["warm_up"]))
     programs = max(groups(-(-len(federations) // plan.seeds), plan.programs))
     found = {
@@ -181,7 +182,7 @@ def engine(job: dict) -> dict:
         "programs": programs, "threads": plan.threads,
     }  # fmt: skip
     if "rates" in job:
-        sizes = sizes_of(cfg, federations[0], device)
+        sizes = sizes_of(spec, federations[0], device)
         rate = job["rates"]["copy_cached"] if 4 * sizes.clients * sizes.parameters < job["rates"]["cached"] else job["rates"]["copy"]
         found["floor"] = bench_floor.floor(job["algorithm"], sizes, rate, job["rates"]["flops"], job.get("evaluate", True))
     return found
@@ -194,24 +195,23 @@ def load(job: dict) -> None:
     tiny = {"dataset.num_nodes": 300, "dataset.num_edges": 600, "dataset.num_features": 100, "dataset.words_per_node": 6.0}
     tiny = {"dataset": "csbm_cora", "clients": 4, "rounds": 2, "seeds": [0, 1], "changes": tiny, "evaluate": True}
     tiny = {**job, "algorithm": "fedavg", **tiny}
-    cfg, device, wait, federations = prepared(tiny)
-    simulate(cfg, federations, device, Marks(4, wait))
+    spec, device, wait, federations = prepared(tiny)
+    simulate(spec, federations, device, Marks(4, wait))
 
 
-def sizes_of(cfg, federation, device) -> bench_floor.Sizes:
+def sizes_of(spec, federation, device) -> bench_floor.Sizes:
     """What the floor is computed from."""
-    from fgl_bench.config.groups import build
     from fgl_bench.engine.batch import is_dense
 
-    layout = build(cfg.model).layout(federation.num_features, federation.num_classes)
+    layout = spec.model.layout(federation.num_features, federation.num_classes)
     blocks = [client.features for client in federation.observed]
     dense = is_dense(blocks, device)
     filled = sum(b.shape[0] * b.shape[1] if dense else b.nnz if hasattr(b, "nnz") else np.count_nonzero(b) for b in blocks)
     nodes = sum(client.num_nodes for client in federation.observed)
     entries = nodes + sum(client.edges.shape[1] for client in federation.observed)
     return bench_floor.Sizes(
-        federation.num_clients, nodes, int(filled), entries, cfg.model.hidden, federation.num_classes, layout.count, dense,
-        epochs=cfg.local_epochs,
+        federation.num_clients, nodes, int(filled), entries, spec.model.hidden, federation.num_classes, layout.count, dense,
+        epochs=spec.settings.local_epochs,
     )  # fmt: skip
 
 
@@ -227,19 +227,19 @@ def loop(job: dict) -> dict:
 
     import tests.reference.semi_async  # noqa: F401  (PyTorch Geometric's own memory is not the loop's)
 
-    cfg, device, wait, federations = prepared(job)
+    spec, device, wait, federations = prepared(job)
     run, trials = LOOPS[job["algorithm"]], {}
     memory = Memory(device)
     for storage in STORAGES[job["kind"]]:
         for threads in job["tries"]:
             torch.set_num_threads(threads)
-            times, *_ = run(cfg, federations[0], device, wait, storage, TRIAL_ROUNDS)
+            times, *_ = run(spec, federations[0], device, wait, storage, TRIAL_ROUNDS)
             trials[f"{storage}, {threads} thread(s)"] = float(np.median(times[1:])), storage, threads
     name, (_, storage, threads) = min(trials.items(), key=lambda item: item[1][0])
     torch.set_num_threads(threads)
     rounds, accuracies = [], []
     for federation in federations:
-        times, received, trained = run(cfg, federation, device, wait, storage, job["rounds"])
+        times, received, trained = run(spec, federation, device, wait, storage, job["rounds"])
         rounds.append(times[job["warm_up"] :])
         accuracies.append((received, trained))
     blocks = np.array_split(np.mean(rounds, 0), min(job["repeats"], len(rounds[0])))
@@ -278,12 +278,12 @@ def profile(job: dict) -> dict:
 
     from fgl_bench.run.run import simulate
 
-    cfg, device, wait, federations = prepared(job)
+    spec, device, wait, federations = prepared(job)
     federations = federations[:1]
-    simulate(cfg, federations, device, Marks(job["clients"], wait))
+    simulate(spec, federations, device, Marks(job["clients"], wait))
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
     with torch.profiler.profile(activities=activities) as found:
-        simulate(cfg, federations, device, Marks(job["clients"], wait))
+        simulate(spec, federations, device, Marks(job["clients"], wait))
     field = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     spent = {event.key: getattr(event, field) for event in found.key_averages()}
     total = sum(spent.values()) or 1.0

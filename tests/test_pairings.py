@@ -26,6 +26,7 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.run.spec import resolve
 from fgl_bench.run.validation import validate
 
 CONF = config_folder()
@@ -86,7 +87,7 @@ def federations(cfg: DictConfig) -> list[Federation]:
     """Made once for all methods on the same split."""
     key = str((cfg.split, cfg.cache_dir))
     if key not in PREPARED:
-        PREPARED[key] = fgl_bench.run.run.prepare(cfg)
+        PREPARED[key] = fgl_bench.run.run.prepare(resolve(cfg))
     return PREPARED[key]
 
 
@@ -107,8 +108,7 @@ def each_node_is_checked_once() -> Iterator[None]:
         return checked[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (fgl_bench.config.groups, fgl_bench.config.pairing):
-            patch.setattr(module, "check_node", check)
+        patch.setattr(fgl_bench.config.groups, "check_node", check)
         yield
 
 
@@ -135,8 +135,9 @@ def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch
         return sim
 
     monkeypatch.setattr(fgl_bench.run.run, "simulation", watched)
-    with suited(cfg):
-        outcome = fgl_bench.run.run.simulate(cfg, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
+    spec = resolve(cfg)
+    with suited(algorithm, spec.algorithm.pairing, spec.overrides):
+        outcome = fgl_bench.run.run.simulate(spec, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
     seen.histories = outcome.histories
     return seen
 

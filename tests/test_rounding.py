@@ -108,9 +108,9 @@ def roundings(largest: Mapping[Place, float]) -> list[Place]:
 @pytest.mark.parametrize("overrides", RUNS, ids=" ".join)
 def test_no_gradient_is_a_rounding(overrides, compose, largest):
     cfg = compose([f"algorithm={overrides[0]}", *overrides[1:]])
-    validate(cfg)
-    federations = [lonely(federation) for federation in fgl_bench.run.run.prepare(cfg)]
-    fgl_bench.run.run.simulate(cfg, federations, torch.device("cpu"), RunProgress("test", 1, False))
+    spec = validate(cfg)
+    federations = [lonely(federation) for federation in fgl_bench.run.run.prepare(spec)]
+    fgl_bench.run.run.simulate(spec, federations, torch.device("cpu"), RunProgress("test", 1, False))
     assert bool(largest) == (overrides[0] != "majority")
     assert roundings(largest) == []
 
