@@ -53,8 +53,8 @@ def prepared(job: dict):
     """The run, device, a function that waits for it, federations."""
     import torch
 
-    from fgl_bench.run.run import pick_device, prepare
-    from fgl_bench.run.spec import resolve
+    from fgl_bench.runner.run import pick_device, prepare
+    from fgl_bench.runner.spec import resolve
 
     spec = resolve(composed(job))
     device = pick_device(spec.settings.device)
@@ -100,7 +100,7 @@ class Memory:
 @contextlib.contextmanager
 def in_one_process() -> Iterator[None]:
     """Programs side by side as threads, whose memory can be measured: processes share what they do not change."""
-    from fgl_bench.run import workers
+    from fgl_bench.runner import workers
 
     forks, workers.forks = workers.forks, lambda: False
     try:
@@ -153,15 +153,15 @@ def united(spans: list[tuple[float, float]]) -> float:
 
 
 def engine(job: dict) -> dict:
-    """``fgl_bench.run.run.simulate``, as a user's run calls it, ``repeats`` times.
+    """``fgl_bench.runner.run.simulate``, as a user's run calls it, ``repeats`` times.
 
     Returns:
         seconds: for each seed and round, one figure a repeat. received, trained: each seed's test accuracy at the end.
         increase, predicted, peak: bytes of memory: rise in a run before the timed ones, what docs/memory.md says, level.
         floor, sizes: of the first seed, with the job's rates.
     """
-    from fgl_bench.run.run import chunks, simulate
-    from fgl_bench.run.workers import groups
+    from fgl_bench.runner.run import chunks, simulate
+    from fgl_bench.runner.workers import groups
 
     spec, device, wait, federations = prepared(job)
     load(job)
@@ -190,7 +190,7 @@ def engine(job: dict) -> dict:
 
 def load(job: dict) -> None:
     """A tiny run, so that the libraries' own memory and their first calls are not the job's."""
-    from fgl_bench.run.run import simulate
+    from fgl_bench.runner.run import simulate
 
     tiny = {"dataset.num_nodes": 300, "dataset.num_edges": 600, "dataset.num_features": 100, "dataset.words_per_node": 6.0}
     tiny = {"dataset": "csbm_cora", "clients": 4, "rounds": 2, "seeds": [0, 1], "changes": tiny, "evaluate": True}
@@ -254,7 +254,7 @@ def rates(job: dict) -> dict:
     """Bytes per second of a large copy and of one that fits the cache, and operations per second of a large matrix product."""
     import torch
 
-    from fgl_bench.run.run import pick_device
+    from fgl_bench.runner.run import pick_device
 
     device = pick_device(job["device"])
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -276,7 +276,7 @@ def profile(job: dict) -> dict:
     import torch
     from torch.profiler import ProfilerActivity
 
-    from fgl_bench.run.run import simulate
+    from fgl_bench.runner.run import simulate
 
     spec, device, wait, federations = prepared(job)
     federations = federations[:1]

@@ -19,7 +19,7 @@ from fgl_bench.reporting.plots import diagrams
 from fgl_bench.reporting.plots.drawings.base import Sources, draw, drawings
 from fgl_bench.reporting.plots.figures import save
 from fgl_bench.reporting.published import read_published
-from fgl_bench.run.run import federations_of
+from fgl_bench.runner.run import federations_of
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -24,8 +24,8 @@ def main(arguments: list[str]) -> int:
 
     from fgl_bench.config.compose import Composer
     from fgl_bench.config.wording import explain
-    from fgl_bench.run.run import chunks, pick_device, prepare, simulate
-    from fgl_bench.run.spec import resolve
+    from fgl_bench.runner.run import chunks, pick_device, prepare, simulate
+    from fgl_bench.runner.spec import resolve
 
     torch.set_num_threads(1)  # programs side by side would add up
     with tempfile.TemporaryDirectory() as cache:

@@ -8,8 +8,8 @@ from typing import Any
 
 from fgl_bench.config.compose import Composer
 from fgl_bench.data.graph import Federation
-from fgl_bench.run.run import prepare
-from fgl_bench.run.spec import RunSpec, resolve
+from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import RunSpec, resolve
 
 SMALL = {
     "dataset.num_nodes": 240, "dataset.num_edges": 600, "dataset.num_features": 50, "dataset.words_per_node": 6.0,

@@ -15,8 +15,8 @@ from fgl_bench.evaluation.history import History, Point
 from fgl_bench.evaluation.metrics import METRICS
 from fgl_bench.evaluation.summary import best, divergence, other_scores, trips_to
 from fgl_bench.reporting.store import history_rows
-from fgl_bench.run.memory import Plan
-from fgl_bench.run.run import simulate, simulation
+from fgl_bench.runner.memory import Plan
+from fgl_bench.runner.run import simulate, simulation
 from tests.engine.graphs import make_client
 from tests.evaluation.test_history import history
 from tests.evaluation.test_metrics import batch_of
@@ -251,7 +251,7 @@ def test_while_the_models_stand_still_the_training_loss_is_the_initial_models(
 
 def expected(spec, federation, pooled: bool) -> float:
     """The initial model's mean cross-entropy over all training nodes, by the trainer's plain forward pass."""
-    from fgl_bench.run.planning import network
+    from fgl_bench.runner.planning import network
 
     method = spec.fresh_algorithm()
     federation = method.federate(federation)

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import fgl_bench.config.groups
 import fgl_bench.config.pairing
-import fgl_bench.run.run
+import fgl_bench.runner.run
 from fgl_bench.algorithms.local import Local
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import check_node
@@ -26,8 +26,8 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.run.spec import resolve
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.spec import resolve
+from fgl_bench.runner.validation import validate
 
 CONF = config_folder()
 ALGORITHMS, MODELS = (sorted(path.stem for path in (CONF / group).glob("[!_]*.yaml")) for group in ("algorithm", "model"))
@@ -87,7 +87,7 @@ def federations(cfg: DictConfig) -> list[Federation]:
     """Made once for all methods on the same split."""
     key = str((cfg.split, cfg.cache_dir))
     if key not in PREPARED:
-        PREPARED[key] = fgl_bench.run.run.prepare(resolve(cfg))
+        PREPARED[key] = fgl_bench.runner.run.prepare(resolve(cfg))
     return PREPARED[key]
 
 
@@ -114,7 +114,7 @@ def each_node_is_checked_once() -> Iterator[None]:
 
 def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch) -> Seen:
     cfg = OmegaConf.create({**algorithm_config(algorithm, folder), "model": model_config(model)})
-    seen, make = Seen(), fgl_bench.run.run.simulation
+    seen, make = Seen(), fgl_bench.runner.run.simulation
 
     def watched(*args, **kwargs):
         sim = make(*args, **kwargs)
@@ -134,10 +134,10 @@ def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch
         sim.trainer.trips, sim.trainer.evaluate = watched_trips, watched_evaluate
         return sim
 
-    monkeypatch.setattr(fgl_bench.run.run, "simulation", watched)
+    monkeypatch.setattr(fgl_bench.runner.run, "simulation", watched)
     spec = resolve(cfg)
     with suited(algorithm, spec.algorithm.pairing, spec.overrides):
-        outcome = fgl_bench.run.run.simulate(spec, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
+        outcome = fgl_bench.runner.run.simulate(spec, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
     seen.histories = outcome.histories
     return seen
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from fgl_bench.models.base import Backbone as Backbone
     from fgl_bench.reporting.results import Result as Result
     from fgl_bench.reporting.results import load_results as load_results
-    from fgl_bench.run.api import run as run
+    from fgl_bench.runner.api import run as run
 
 __version__ = "0.1.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
-    "Result": "reporting.results", "UserError": "errors", "load_results": "reporting.results", "run": "run.api",
+    "Result": "reporting.results", "UserError": "errors", "load_results": "reporting.results", "run": "runner.api",
 }  # fmt: skip
 __all__ = ["Algorithm", "Backbone", "Dataset", "Result", "Split", "UserError", "load_results", "run"]
 

@@ -16,7 +16,7 @@ from fgl_bench.reporting.plan import columns
 from fgl_bench.reporting.plots.drawings.base import Sources, is_curve, lines
 from fgl_bench.reporting.plots.pictures import packed
 from fgl_bench.reporting.store import config_hash
-from fgl_bench.run.run import federations_of
+from fgl_bench.runner.run import federations_of
 from tests.reporting.summaries import summary
 
 

@@ -27,7 +27,7 @@ from fgl_bench.reporting.plots.pictures import curve, records
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.report import Source, table_data
 from fgl_bench.reporting.tables import write_table
-from fgl_bench.run.run import federations_of
+from fgl_bench.runner.run import federations_of
 from tests.reporting import summaries
 
 TABLES = {table.key: table for table in PAPER.tables}

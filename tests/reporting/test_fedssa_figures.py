@@ -17,7 +17,7 @@ from fgl_bench.reporting.plan import Cell, located, plan
 from fgl_bench.reporting.plots import alignment
 from fgl_bench.reporting.plots.drawings.base import Sources
 from fgl_bench.reporting.plots.drawings.fedssa import draw
-from fgl_bench.run.run import federations_of
+from fgl_bench.runner.run import federations_of
 from tests.reporting import summaries
 
 TABLES = {table.key: table for table in PAPER.tables}

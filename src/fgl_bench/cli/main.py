@@ -30,7 +30,7 @@ from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting.console import show
-from fgl_bench.run.one import run_one
+from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
 from fgl_bench.utils.processes import Stopped, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch

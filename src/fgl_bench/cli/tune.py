@@ -21,7 +21,7 @@ import yaml
 
 from fgl_bench.config.compose import composed
 from fgl_bench.errors import UserError
-from fgl_bench.run.one import run_one
+from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
 
 FOLDER = Path(__file__).parent / "searches"

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.choices import config_folder
 from fgl_bench.errors import PACKAGE, raised_by_user
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.validation import validate
 from fgl_bench.scenarios.hooks import HOOKS, check_hooks
 from tests.test_commands import GOOD, METHOD, METHODS, MIX, written
 

@@ -19,8 +19,8 @@ from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Output
 from fgl_bench.models.base import Backbone
-from fgl_bench.run.run import prepare
-from fgl_bench.run.spec import resolve
+from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import resolve
 
 SMALL = (f"num_clients={CLIENTS}", "rounds=1", "seeds=[0]")
 CLOSE = 1e-9

@@ -19,8 +19,8 @@ from fgl_bench.config.groups import check_node
 from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.data.served import Served
 from fgl_bench.errors import UserError
-from fgl_bench.run.run import prepare
-from fgl_bench.run.spec import resolve
+from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import resolve
 from fgl_bench.scenarios.sync import Sync
 from fgl_bench.utils.seeding import generator
 

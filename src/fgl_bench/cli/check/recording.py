@@ -19,9 +19,9 @@ from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Blockwise, Mixing, checked
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.run.memory import Plan
-from fgl_bench.run.run import simulate
-from fgl_bench.run.spec import resolve
+from fgl_bench.runner.memory import Plan
+from fgl_bench.runner.run import simulate
+from fgl_bench.runner.spec import resolve
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.sync import Sync
 

@@ -19,7 +19,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.results import Result
-from fgl_bench.run.one import run_one
+from fgl_bench.runner.one import run_one
 from fgl_bench.utils.sources import files_of
 
 
@@ -77,7 +77,7 @@ def run(
             raise UserError(f"{name}: {key.partition('.')[0]} is an object here; give it the value")
         overrides.append(f"scenario/sparsity={value}" if key == "scenario.sparsity" else f"{key}={shown(value)}")
     try:
-        with as_command(overrides, [Path(config_dir)] if config_dir else []) as cfg:
+        with as_command(overrides, [Path(config_dir)] if config_dir else [], objects) as cfg:
             place(cfg, objects)
             finished = run_one(cfg)
     except UserError:

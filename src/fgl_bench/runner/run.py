@@ -23,12 +23,12 @@ from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.reporting.store import Untrusted, clear_leftovers, history_rows, read_summary, write_run
 from fgl_bench.reporting.superseded import superseded
-from fgl_bench.run.memory import Plan, available_bytes
-from fgl_bench.run.planning import chunks, network
-from fgl_bench.run.program import reported, simulation
-from fgl_bench.run.spec import RunSpec, resolve
-from fgl_bench.run.summary import summarise
-from fgl_bench.run.workers import Job, Progress, Report, side_by_side
+from fgl_bench.runner.memory import Plan, available_bytes
+from fgl_bench.runner.planning import chunks, network
+from fgl_bench.runner.program import reported, simulation
+from fgl_bench.runner.spec import RunSpec, resolve
+from fgl_bench.runner.summary import summarise
+from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
 

@@ -17,7 +17,7 @@ from fgl_bench.errors import UserError, one_of, require
 from fgl_bench.utils.processes import import_torch
 
 if TYPE_CHECKING:
-    from fgl_bench.run.spec import RunSpec
+    from fgl_bench.runner.spec import RunSpec
 
 GROUPS = ("dataset", "split", "model", "algorithm", "scenario", "scenario.sparsity", "tracker")
 CHOICES = {
@@ -69,7 +69,7 @@ def validate(cfg: DictConfig) -> RunSpec:
     check_scenario(cfg, classes["algorithm"])
     check_served(cfg, classes["scenario"])
     check_batch_nodes(cfg, classes["model"], classes["algorithm"])
-    from fgl_bench.run.spec import resolve
+    from fgl_bench.runner.spec import resolve
 
     spec = resolve(cfg)  # what the classes themselves refuse, before anything is read
     with suited(names["algorithm"], spec.algorithm.pairing, spec.overrides):

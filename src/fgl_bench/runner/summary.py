@@ -15,7 +15,7 @@ from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
 from fgl_bench.reporting.plots.pictures import label_counts
 from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, config_hash, versions
-from fgl_bench.run.spec import RunSpec
+from fgl_bench.runner.spec import RunSpec
 
 
 def summarise(

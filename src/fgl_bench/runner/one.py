@@ -12,17 +12,17 @@ from omegaconf import DictConfig
 from fgl_bench.config.settings import expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.validation import validate
 
 if TYPE_CHECKING:
-    from fgl_bench.run.run import Finished
+    from fgl_bench.runner.run import Finished
 
 
 def run_one(cfg: DictConfig) -> Finished:
     """Check one configuration and make its run, unless it is there already."""
     expand_paths(cfg)
     spec = validate(cfg)
-    from fgl_bench.run.run import run
+    from fgl_bench.runner.run import run
 
     try:
         finished = run(spec)

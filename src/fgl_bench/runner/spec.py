@@ -67,7 +67,7 @@ class RunSpec:
 
 
 def resolve(cfg: DictConfig) -> RunSpec:
-    """The run that a composed configuration describes; :func:`fgl_bench.run.validation.validate` checks it first.
+    """The run that a composed configuration describes; :func:`fgl_bench.runner.validation.validate` checks it first.
 
     Raises:
         UserError: a group's class refuses its keys.

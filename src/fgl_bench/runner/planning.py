@@ -10,8 +10,8 @@ import torch
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.data.federation import Federation
 from fgl_bench.models.base import Backbone
-from fgl_bench.run.memory import Need, Plan, available_bytes, plan, seed_bytes
-from fgl_bench.run.spec import RunSpec
+from fgl_bench.runner.memory import Need, Plan, available_bytes, plan, seed_bytes
+from fgl_bench.runner.spec import RunSpec
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
