@@ -93,6 +93,13 @@ def test_trips_are_compared_as_printed_and_ranked_with_failures_at_the_budget():
     assert found.columns["cora"].others[0].difference == pytest.approx(910)
 
 
+def test_fewer_trips_are_better_in_the_order_that_is_printed_too():
+    late = Printed([*PUBLISHED.cells, printed("7", "cora", "c", "3000.0", "0.0", target=0.56, reached=5)])
+    stored = {**STORED, "c-cora": cell("c", "cora", [0.70, 0.72], [1990, None])}
+    found = analyse(PAPER, TRIPS, planned(TRIPS), stored, late, "received")
+    assert found.columns["cora"].agreement.tau == 1  # b, a, c in both
+
+
 def test_a_second_metric_has_statistics_of_its_own():
     scores = {"f1": {"received": {"mean": 0.3, "ci95": 0.1, "per_seed": [0.2, 0.4]}}}
     table = Table("3", "p/table3", "macro F1", "f1", TABLE.columns, ROWS)
