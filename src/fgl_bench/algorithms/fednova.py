@@ -34,11 +34,11 @@ class FedNova(FedAvg):
         self.steps = reports["steps"]
         return super().mix(reports, arrived)
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         share = normalise(self.setting.weights, arrived).to(received.dtype)
         steps = self.steps.clamp(min=1)
         weights = share * (share * steps).sum(1, keepdim=True) / steps
-        change = torch.einsum("sc,scp->sp", weights, trained - previous)
+        change = torch.einsum("sc,scp->sp", weights, uploaded - previous)
         return (previous[:, 0] + change)[:, None].expand_as(received)
 
     def traffic(self) -> Traffic:

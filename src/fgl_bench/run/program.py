@@ -9,9 +9,10 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.base import Algorithm, Setting, plain_steps
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.served import Served
+from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.served import ServedTrainer
@@ -73,7 +74,8 @@ def simulation(
     )
     check_labels(algorithm, federations[0])
     algorithm.prepare(setting)
-    initial = algorithm.initialise(initial_models(model, layout, seeds, clients, dtype).to(device))
+    initial = algorithm.initialize(initial_models(model, layout, seeds, clients, dtype).to(device))
+    check_shape("initialize()", initial, {"B": batch.size, "P": layout.size}, "B P")
     streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
     trainer = (Trainer if server is None else partial(ServedTrainer, server, weights))(
         algorithm,
@@ -86,10 +88,10 @@ def simulation(
         local_epochs=cfg.local_epochs,
         lr=cfg.lr,
         weight_decay=cfg.weight_decay,
-        reset_optimiser=cfg.opt_state == "reset",
+        reset_optimizer=cfg.opt_state == "reset",
         chunk=chunk,
         batch_nodes=cfg.batch_nodes,
-        replay=cfg.cuda_graphs,
+        replay=cfg.cuda_graphs and plain_steps(algorithm),
     )
     members = len(federations[0].scored)
     pooled = members != clients

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from fgl_bench.algorithms.powers import federated
 from fgl_bench.config.groups import build, label
 from fgl_bench.config.pairing import suited
 from fgl_bench.config.settings import resolve_budget
@@ -134,7 +135,7 @@ def simulate(
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
     rounds, trips = resolve_budget(cfg)
     scenario, method = build(cfg.scenario), build(cfg.algorithm)
-    federations = [method.federate(federation) for federation in federations]
+    federations = federated(method, federations)
     model = network(cfg, federations, device)
     chunking = chunking or chunks(cfg, federations, device)[1]
     keep_freed_memory()
@@ -145,15 +146,15 @@ def simulate(
             sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
             sim.progress = report
             scenario.run(sim)
-            logs, course = (sim.log.read(), sim.losses.read()), sim.algorithm.course()
+            logs, course = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
-                history(cfg, federation, points, logs, sim.algorithm.prelude(), {name: spent[s] for name, spent in course.items()})
+                history(cfg, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in course.items()})
                 for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
             mixing, similarity, portrait = (
                 {name: kept.cpu().numpy() for name, kept in found.items()} for found in (sim.mixing, sim.similarity, sim.portrait)
             )
-            return Outcome(histories, mixing, similarity, sim.algorithm.costs(), sim.algorithm.exchanged(), portrait)
+            return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, portrait)
 
         return simulate_part
 

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.errors import SHARE, Range, UserError, at_least
@@ -35,6 +37,7 @@ class Decentralized(Rounds):
     """
 
     name: ClassVar[str] = "decentralized"
+    contract: ClassVar[type] = Peers
     ranges: ClassVar[dict[str, Range]] = {"degree": at_least(1), "edge_chance": SHARE, "link_failure": SHARE}
 
     topology: Literal[
@@ -66,7 +69,14 @@ class Decentralized(Rounds):
         super().run(sim)
 
     def aggregate(
-        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
+        self,
+        sim: Simulation,
+        number: int,
+        reports: dict[str, Tensor],
+        arrived: Tensor,
+        uploaded: Tensor,
+        trained: Tensor,
+        received: Tensor,
     ) -> tuple[Tensor, Callable[[], Tensor]]:
         setting, trainer = sim.setting, sim.trainer
 
@@ -77,7 +87,7 @@ class Decentralized(Rounds):
             return trainer.losses(models.flatten(0, 1)).view(len(setting.seeds), setting.num_clients)
 
         moments = tuple(state.view_as(trained) for state in trainer.adam.moments) if sim.algorithm.trains else ()
-        exchange = sim.algorithm.exchange(Meeting(number, sim.rounds, graph, received, trained, reports, losses, moments))
+        exchange = sim.algorithm.exchange(Meeting(number, sim.rounds, graph, received, trained, uploaded, reports, losses, moments))
         check_kind("exchange()", exchange, Exchange, "an Exchange")
         sizes = dict(zip("SCP", trained.shape, strict=True))
         for name, form in (("models", "S C P"), ("matrix", "S C C"), ("sent", "S C C")):

@@ -12,11 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms._composition import Composed
-from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair, padded
 from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
 from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, generate, generator_layout, initial, used_slots
 from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
+from fgl_bench.algorithms.powers import Regraphing
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.data.federation import Federation
 from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.adam import Adam
@@ -35,7 +37,7 @@ GROUP = 1 << 26  # generated numbers in one program; more clients than that take
 
 
 @dataclass
-class FedSagePlus(Composed):
+class FedSagePlus(Composed, Regraphing):
     """FedAvg on graphs mended with generated neighbours (Zhang et al., NeurIPS 2021).
 
     Phase 0, ``gen_rounds`` rounds: client i hides a share of its validation nodes with all their edges and trains, on what is
@@ -95,7 +97,7 @@ class FedSagePlus(Composed):
     class_weight: float
     weighting: Literal["uniform", "samples"]
 
-    def own(self) -> Algorithm:
+    def own(self) -> ServerRounds:
         return Weighted(self.weighting)
 
     def generator(self, num_features: int) -> ParameterLayout:
@@ -156,7 +158,7 @@ class FedSagePlus(Composed):
 
     # ---- rounds
 
-    def prelude(self) -> int:
+    def warmup_rounds(self) -> int:
         return self.generating
 
     def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
@@ -184,11 +186,14 @@ class FedSagePlus(Composed):
     def report(self, trips: Trips) -> dict[str, Tensor]:
         return super().report(trips) if self.federated else {}
 
+    def upload(self, rows: Sequence[int], received: Tensor, trained: Tensor) -> Tensor:
+        return super().upload(rows, received, trained) if self.federated else trained
+
     def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
         return super().similarity(reports) if self.federated else None
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        return super().refine(previous, received, trained, arrived) if self.federated else received
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
+        return super().refine(previous, received, uploaded, arrived) if self.federated else received
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         generating, each = min(rounds, self.generating), trips // max(rounds, 1)

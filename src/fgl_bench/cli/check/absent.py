@@ -27,30 +27,44 @@ class Undisturbed(Sync):
     rounds: ClassVar[list[Tensor]] = []
 
     def aggregate(
-        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
+        self,
+        sim: Simulation,
+        number: int,
+        reports: dict[str, Tensor],
+        arrived: Tensor,
+        uploaded: Tensor,
+        trained: Tensor,
+        received: Tensor,
     ) -> tuple[Tensor, Callable[[], Tensor]]:
-        received, matrix = super().aggregate(sim, number, reports, arrived, trained, received)
+        received, matrix = super().aggregate(sim, number, reports, arrived, uploaded, trained, received)
         self.rounds.append(received.clone())
         return received, matrix
 
 
 @dataclass
 class Disturbed(Sync):
-    """The same rounds; while models are aggregated, absent clients but one have other models and other labels.
+    """The same rounds; while models are aggregated, absent clients but one have other models, other uploads and other labels.
 
     Absent is who does not take part in the round, or is late. What it uploaded and reported when it last took part stays as it was. What
     an absent client itself receives may depend on its own model, hence it goes on from what it received undisturbed.
     """
 
     def aggregate(
-        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
+        self,
+        sim: Simulation,
+        number: int,
+        reports: dict[str, Tensor],
+        arrived: Tensor,
+        uploaded: Tensor,
+        trained: Tensor,
+        received: Tensor,
     ) -> tuple[Tensor, Callable[[], Tensor]]:
         disturbed, labels = others(arrived, number), sim.setting.batch.labels
         before, rows = labels.clone(), disturbed.flatten()
         labels[rows] = 1 - labels[rows] if labels.ndim > 2 else (labels[rows] + 1) % sim.setting.num_classes
-        trained = torch.where(disturbed[..., None], trained + 1, trained)
+        uploaded, trained = (torch.where(disturbed[..., None], models + 1, models) for models in (uploaded, trained))
         try:
-            received, matrix = super().aggregate(sim, number, reports, arrived, trained, received)
+            received, matrix = super().aggregate(sim, number, reports, arrived, uploaded, trained, received)
         finally:
             labels.copy_(before)
         expected = Undisturbed.rounds[number]
