@@ -24,9 +24,9 @@ class PFedMe(FedAvg):
     is evaluated, as its trained model, with theta_i; the server takes ``w <- (1 - beta) w + beta mean of w_i``.
 
     Resolutions: the R K steps are the ``local_epochs`` of a trip, each on all training nodes of the client (no ``batch_nodes``), so
-    ``R = ceil(local_epochs / K)`` and the last outer round may be shorter. Inner steps are the benchmark's optimizer's, not the original's plain descent, and theta_i goes on
-    from where the outer round before left it, as in the authors' code; the mean weighs by size, as there. With ``local_epochs=1`` the
-    penalty has no gradient, as in FedProx.
+    ``R = ceil(local_epochs / K)`` and the last outer round may be shorter. Inner steps are the benchmark's optimizer's, not the original's
+    plain descent, and theta_i goes on from where the outer round before left it, as in the authors' code; the mean weighs by size, as
+    there. With ``local_epochs=1`` the penalty has no gradient, as in FedProx.
 
     Attributes:
         inner_steps: K, steps towards one value of the envelope.

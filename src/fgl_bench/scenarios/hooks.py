@@ -41,7 +41,7 @@ def check_hooks(method: type[Algorithm]) -> None:
         if owners and not any(issubclass(method, owner) for owner in owners):
             raise UserError(
                 f"{method.__name__}.{hook} is never called: {hook} is a hook of {told(owners)}, and {method.__name__} derives from "
-                f"{told([owner for owner in OWNERS if issubclass(method, owner)]) or 'none'}"
+                f"{told([owner for owner in OWNERS if issubclass(method, owner)], 'and') or 'none'}"
             )
         check_arguments(method, hook)
     if not any(issubclass(method, contract) for contract in SCENARIOS):
@@ -51,9 +51,9 @@ def check_hooks(method: type[Algorithm]) -> None:
         raise UserError(f"{method.__name__}.{hook} is missing{f'; {told(owners)} needs it' if owners else ''}")
 
 
-def told(bases: Sequence[type]) -> str:
+def told(bases: Sequence[type], joined: str = "or") -> str:
     """Bases with the scenarios that they belong to, for messages."""
-    return " or ".join(f"{base.__name__} (scenario={SCENARIOS[base]})" if base in SCENARIOS else base.__name__ for base in bases)
+    return f" {joined} ".join(f"{base.__name__} (scenario={SCENARIOS[base]})" if base in SCENARIOS else base.__name__ for base in bases)
 
 
 def check_arguments(method: type, hook: str) -> None:
