@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.base import Traffic
 from fgl_bench.algorithms.records import Message, Server, Upload
 from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.trips import LocalStep
@@ -52,9 +52,6 @@ class FedAsync(SemiAsyncServer):
     offset: int
     halve_after: int | None
     rho: float
-
-    def prepare(self, setting: Setting) -> None:
-        super().prepare(setting)
 
     def buffer_size(self) -> int:
         return 1

@@ -12,7 +12,6 @@ from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, alone
 
 
-@dataclass
 class Alone(ServerRounds):
     """Base of methods whose models stay where they are: M is the identity and nothing travels."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from fgl_bench.engine.gossip import itself, messages
 from fgl_bench.engine.mixing import Mixing, checked
 
 
-@dataclass
 class Peers(Algorithm):
     """A method under ``scenario=decentralized``: every round all clients train, then exchange along a directed graph."""
 
@@ -27,7 +25,6 @@ class Peers(Algorithm):
         """What clients send each other after a round's training and make of it."""
 
 
-@dataclass
 class MixingPeers(Peers):
     """Peers that average whole models by one matrix, whoever can hear whom."""
 

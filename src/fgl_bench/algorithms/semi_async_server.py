@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
@@ -14,7 +13,6 @@ from fgl_bench.algorithms.records import Message, Server, Upload
 from fgl_bench.errors import UserError
 
 
-@dataclass
 class SemiAsyncServer(Algorithm):
     """A method under ``scenario=semi_async``: clients train at their own pace, the server steps when enough uploads have arrived.
 

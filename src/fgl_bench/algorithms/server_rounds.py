@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -11,7 +10,6 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.engine.mixing import Mixing
 
 
-@dataclass
 class ServerRounds(Algorithm):
     """A method under ``scenario=sync``: every round the participants train and upload, and the server aggregates."""
 

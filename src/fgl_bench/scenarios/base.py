@@ -27,6 +27,25 @@ class Moved(NamedTuple):
     busiest: int | None = None
 
 
+class Trained(NamedTuple):
+    """A round whose clients have trained, before aggregation.
+
+    Attributes:
+        number: of the round, from 0.
+        reports: ``[S, C, ...]`` by name, the last report of every client.
+        arrived: ``[S, C]`` bool, the clients whose training counts.
+        uploaded: ``[S, C, P]``, what clients uploaded last; ``trained`` itself, unless the method uploads something else.
+        trained, received: ``[S, C, P]``; ``received`` is what clients had before, and may be overwritten.
+    """
+
+    number: int
+    reports: dict[str, Tensor]
+    arrived: Tensor
+    uploaded: Tensor
+    trained: Tensor
+    received: Tensor
+
+
 @dataclass
 class Rounds(Stragglers):
     """Rounds of local training followed by an aggregation; a scenario says what the aggregation is and what it costs.
@@ -35,24 +54,8 @@ class Rounds(Stragglers):
     its slowest trip: stragglers cost time, not accuracy, unless a scenario does not wait for them.
     """
 
-    def aggregate(
-        self,
-        sim: Simulation,
-        number: int,
-        reports: dict[str, Tensor],
-        arrived: Tensor,
-        uploaded: Tensor,
-        trained: Tensor,
-        received: Tensor,
-    ) -> tuple[Tensor, Callable[[], Tensor]]:
-        """What clients receive after round ``number``, ``[S, C, P]``, and a function that gives the mixing matrices ``[S, C, C]``.
-
-        Args:
-            reports: ``[S, C, ...]`` by name, the last report of every client.
-            arrived: ``[S, C]`` bool, the clients whose training counts.
-            uploaded: ``[S, C, P]``, what clients uploaded last; ``trained`` itself, unless the method uploads something else.
-            trained, received: ``[S, C, P]``; ``received`` is what clients had before, and may be overwritten.
-        """
+    def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
+        """What clients receive after a round, ``[S, C, P]``, and a function that gives the mixing matrices ``[S, C, C]``."""
         raise NotImplementedError  # abstract
 
     def moved(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Moved]]:
@@ -137,10 +140,8 @@ class Rounds(Stragglers):
                 uploads = _latest(uploads, upload, len(grid.ravel()), index, heard)
 
             reported = {name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}
-            uploaded = trained if uploads is None else uploads
-            received, matrix = self.aggregate(
-                sim, number, reported, arrived, uploaded.view(stack), trained.view(stack), received.view(stack)
-            )
+            models = (part.view(stack) for part in (trained if uploads is None else uploads, trained, received))
+            received, matrix = self.aggregate(sim, Trained(number, reported, arrived, *models))
             received = received.flatten(0, 1)
             done = (number + 1) * each
             if done in sim.mixing_at:

@@ -18,7 +18,6 @@ from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
 from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, generate, generator_layout, initial, used_slots
 from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
 from fgl_bench.algorithms.powers import Regraphing
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.data.federation import Federation
 from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.adam import Adam
@@ -97,7 +96,7 @@ class FedSagePlus(Composed, Regraphing):
     class_weight: float
     weighting: Literal["uniform", "samples"]
 
-    def own(self) -> ServerRounds:
+    def own(self) -> Weighted:
         return Weighted(self.weighting)
 
     def generator(self, num_features: int) -> ParameterLayout:
@@ -107,20 +106,18 @@ class FedSagePlus(Composed, Regraphing):
 
     def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         kept, working = super().node_bytes(nodes, num_features, num_classes, itemsize)
-        generators = 3 * self.generator(num_features).size if self.max_neighbours else 0  # with their moments
-        return kept + generators * itemsize, working
+        return kept + 3 * itemsize * self.generator(num_features).size * (self.max_neighbours > 0), working  # with their moments
 
     def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
         if not self.max_neighbours:
             return 0
         nodes, features = max(client.num_nodes for client in federation.observed), federation.num_features
         each = nodes * self.max_neighbours * features
-        together = min(federation.num_clients, max(1, GROUP // each))
         kept, passing = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout).activations(features, self.latent)
         layers = Activations(kept + 4 * sum(self.gen_hidden), max(passing, *self.gen_hidden))
         # Of the generated features also the hyperbolic tangent's argument and their gradients; of a generator its gradient.
         generated = (9 * each // 2 + self.generator(features).size) * itemsize
-        return together * (generated + activation_bytes(nodes, layers, itemsize))
+        return min(federation.num_clients, max(1, GROUP // each)) * (generated + activation_bytes(nodes, layers, itemsize))
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -165,12 +162,11 @@ class FedSagePlus(Composed, Regraphing):
         self.round = number
         if not self.max_neighbours or self.mended or number < self.generating:
             return None
-        graphs = self.mend(batch)
-        graphs = graphs, graphs if evaluation is batch else self.mend(evaluation)
+        graphs = tuple(self.mend(part) for part in dict.fromkeys((batch, evaluation)))
         self.mended, self.setting = True, replace(self.setting, batch=graphs[0])
         self.server.prepare(self.setting)
         del self.generators, self.adam, self.impaired, self.neighbourhoods, self._parts
-        return graphs
+        return graphs[0], graphs[-1]
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return super().mix(reports, arrived) if self.federated else alone(arrived)
