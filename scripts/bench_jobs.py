@@ -50,14 +50,15 @@ def composed(job: dict):
 
 
 def prepared(job: dict):
-    """Configuration, device, a function that waits for it, federations."""
+    """The run, device, a function that waits for it, federations."""
     import torch
 
-    from fgl_bench.run.run import pick_device, prepare
+    from fgl_bench.runner.run import pick_device, prepare
+    from fgl_bench.runner.spec import resolve
 
-    cfg = composed(job)
-    device = pick_device(cfg.device)
-    return cfg, device, torch.cuda.synchronize if device.type == "cuda" else lambda: None, prepare(cfg)
+    spec = resolve(composed(job))
+    device = pick_device(spec.settings.device)
+    return spec, device, torch.cuda.synchronize if device.type == "cuda" else lambda: None, prepare(spec)
 
 
 class Memory:
@@ -99,7 +100,7 @@ class Memory:
 @contextlib.contextmanager
 def in_one_process() -> Iterator[None]:
     """Programs side by side as threads, whose memory can be measured: processes share what they do not change."""
-    from fgl_bench.run import workers
+    from fgl_bench.runner import workers
 
     forks, workers.forks = workers.forks, lambda: False
     try:
@@ -152,26 +153,26 @@ def united(spans: list[tuple[float, float]]) -> float:
 
 
 def engine(job: dict) -> dict:
-    """``fgl_bench.run.run.simulate``, as a user's run calls it, ``repeats`` times.
+    """``fgl_bench.runner.run.simulate``, as a user's run calls it, ``repeats`` times.
 
     Returns:
         seconds: for each seed and round, one figure a repeat. received, trained: each seed's test accuracy at the end.
         increase, predicted, peak: bytes of memory: rise in a run before the timed ones, what docs/memory.md says, level.
         floor, sizes: of the first seed, with the job's rates.
     """
-    from fgl_bench.run.run import chunks, simulate
-    from fgl_bench.run.workers import groups
+    from fgl_bench.runner.run import chunks, simulate
+    from fgl_bench.runner.workers import groups
 
-    cfg, device, wait, federations = prepared(job)
+    spec, device, wait, federations = prepared(job)
     load(job)
-    need, plan = chunks(cfg, federations, device)
+    need, plan = chunks(spec, federations, device)
     memory, seconds = Memory(device), []
     with in_one_process():
-        simulate(cfg, federations, device, Marks(job["clients"], wait))
+        simulate(spec, federations, device, Marks(job["clients"], wait))
     increase, peak = memory.peak() - memory.before, memory.peak()
     for _ in range(job["repeats"]):
         marks = Marks(job["clients"], wait, Marks.EVERY_ON_GPU if device.type == "cuda" else 1)
-        outcome = simulate(cfg, federations, device, marks)
+        outcome = simulate(spec, federations, device, marks)
         seconds.append(marks.per_round(job["warm_up"]))
     programs = max(groups(-(-len(federations) // plan.seeds), plan.programs))
     found = {
@@ -181,7 +182,7 @@ def engine(job: dict) -> dict:
         "programs": programs, "threads": plan.threads,
     }  # fmt: skip
     if "rates" in job:
-        sizes = sizes_of(cfg, federations[0], device)
+        sizes = sizes_of(spec, federations[0], device)
         rate = job["rates"]["copy_cached"] if 4 * sizes.clients * sizes.parameters < job["rates"]["cached"] else job["rates"]["copy"]
         found["floor"] = bench_floor.floor(job["algorithm"], sizes, rate, job["rates"]["flops"], job.get("evaluate", True))
     return found
@@ -189,29 +190,28 @@ def engine(job: dict) -> dict:
 
 def load(job: dict) -> None:
     """A tiny run, so that the libraries' own memory and their first calls are not the job's."""
-    from fgl_bench.run.run import simulate
+    from fgl_bench.runner.run import simulate
 
     tiny = {"dataset.num_nodes": 300, "dataset.num_edges": 600, "dataset.num_features": 100, "dataset.words_per_node": 6.0}
     tiny = {"dataset": "csbm_cora", "clients": 4, "rounds": 2, "seeds": [0, 1], "changes": tiny, "evaluate": True}
     tiny = {**job, "algorithm": "fedavg", **tiny}
-    cfg, device, wait, federations = prepared(tiny)
-    simulate(cfg, federations, device, Marks(4, wait))
+    spec, device, wait, federations = prepared(tiny)
+    simulate(spec, federations, device, Marks(4, wait))
 
 
-def sizes_of(cfg, federation, device) -> bench_floor.Sizes:
+def sizes_of(spec, federation, device) -> bench_floor.Sizes:
     """What the floor is computed from."""
-    from fgl_bench.config.groups import build
     from fgl_bench.engine.batch import is_dense
 
-    layout = build(cfg.model).layout(federation.num_features, federation.num_classes)
+    layout = spec.model.layout(federation.num_features, federation.num_classes)
     blocks = [client.features for client in federation.observed]
     dense = is_dense(blocks, device)
     filled = sum(b.shape[0] * b.shape[1] if dense else b.nnz if hasattr(b, "nnz") else np.count_nonzero(b) for b in blocks)
     nodes = sum(client.num_nodes for client in federation.observed)
     entries = nodes + sum(client.edges.shape[1] for client in federation.observed)
     return bench_floor.Sizes(
-        federation.num_clients, nodes, int(filled), entries, cfg.model.hidden, federation.num_classes, layout.count, dense,
-        epochs=cfg.local_epochs,
+        federation.num_clients, nodes, int(filled), entries, spec.model.hidden, federation.num_classes, layout.count, dense,
+        epochs=spec.settings.local_epochs,
     )  # fmt: skip
 
 
@@ -227,19 +227,19 @@ def loop(job: dict) -> dict:
 
     import tests.reference.semi_async  # noqa: F401  (PyTorch Geometric's own memory is not the loop's)
 
-    cfg, device, wait, federations = prepared(job)
+    spec, device, wait, federations = prepared(job)
     run, trials = LOOPS[job["algorithm"]], {}
     memory = Memory(device)
     for storage in STORAGES[job["kind"]]:
         for threads in job["tries"]:
             torch.set_num_threads(threads)
-            times, *_ = run(cfg, federations[0], device, wait, storage, TRIAL_ROUNDS)
+            times, *_ = run(spec, federations[0], device, wait, storage, TRIAL_ROUNDS)
             trials[f"{storage}, {threads} thread(s)"] = float(np.median(times[1:])), storage, threads
     name, (_, storage, threads) = min(trials.items(), key=lambda item: item[1][0])
     torch.set_num_threads(threads)
     rounds, accuracies = [], []
     for federation in federations:
-        times, received, trained = run(cfg, federation, device, wait, storage, job["rounds"])
+        times, received, trained = run(spec, federation, device, wait, storage, job["rounds"])
         rounds.append(times[job["warm_up"] :])
         accuracies.append((received, trained))
     blocks = np.array_split(np.mean(rounds, 0), min(job["repeats"], len(rounds[0])))
@@ -254,7 +254,7 @@ def rates(job: dict) -> dict:
     """Bytes per second of a large copy and of one that fits the cache, and operations per second of a large matrix product."""
     import torch
 
-    from fgl_bench.run.run import pick_device
+    from fgl_bench.runner.run import pick_device
 
     device = pick_device(job["device"])
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -276,14 +276,14 @@ def profile(job: dict) -> dict:
     import torch
     from torch.profiler import ProfilerActivity
 
-    from fgl_bench.run.run import simulate
+    from fgl_bench.runner.run import simulate
 
-    cfg, device, wait, federations = prepared(job)
+    spec, device, wait, federations = prepared(job)
     federations = federations[:1]
-    simulate(cfg, federations, device, Marks(job["clients"], wait))
+    simulate(spec, federations, device, Marks(job["clients"], wait))
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
     with torch.profiler.profile(activities=activities) as found:
-        simulate(cfg, federations, device, Marks(job["clients"], wait))
+        simulate(spec, federations, device, Marks(job["clients"], wait))
     field = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     spent = {event.key: getattr(event, field) for event in found.key_averages()}
     total = sum(spent.values()) or 1.0

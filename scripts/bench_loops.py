@@ -20,31 +20,30 @@ def initial_parameters(model, federation) -> dict:
     return {name: tensor.float() for name, tensor in model.initialise(layout, generator).items()}
 
 
-def plain_clients(cfg, federation, device, storage: str) -> tuple[list, dict]:
+def plain_clients(spec, federation, device, storage: str) -> tuple[list, dict]:
     """Reference clients with edges normalised once, and the initial parameters."""
-    from fgl_bench.config.groups import build
     from tests.reference.training import make_clients
 
-    initial = {name: tensor.to(device) for name, tensor in initial_parameters(build(cfg.model), federation).items()}
+    initial = {name: tensor.to(device) for name, tensor in initial_parameters(spec.model, federation).items()}
     clients = make_clients(
-        federation, initial, dropout=cfg.model.dropout, lr=cfg.lr, weight_decay=cfg.weight_decay, seed=federation.seed, prenormalized=True,
-        features=storage,
+        federation, initial, dropout=spec.model.dropout, lr=spec.settings.lr, weight_decay=spec.settings.weight_decay,
+        seed=federation.seed, prenormalized=True, features=storage,
     )  # fmt: skip
     return clients, initial
 
 
-def synchronous(make: Callable[[], object], cfg, federation, device, wait, storage: str, rounds: int) -> tuple[list[float], float, float]:
+def synchronous(make: Callable[[], object], spec, federation, device, wait, storage: str, rounds: int) -> tuple[list[float], float, float]:
     """Seconds of every round, and the last models' pooled test accuracies, received and trained."""
     from tests.reference.sync import AGG_WEIGHTS, aggregate, train_all
     from tests.reference.training import normalise, pooled_accuracy
 
-    clients, _ = plain_clients(cfg, federation, device, storage)
+    clients, _ = plain_clients(spec, federation, device, storage)
     method, times = make(), []
-    shares = normalise([AGG_WEIGHTS[cfg.agg_weight](client) for client in clients])
+    shares = normalise([AGG_WEIGHTS[spec.settings.agg_weight](client) for client in clients])
     for number in range(rounds):
         wait()
         begin = time.perf_counter()
-        models = train_all(clients, method, cfg.local_epochs, number)
+        models = train_all(clients, method, spec.settings.local_epochs, number)
         trained = [client.count_correct() for client in clients]
         aggregate(clients, method, models, shares)
         received = [client.count_correct() for client in clients]
@@ -53,13 +52,12 @@ def synchronous(make: Callable[[], object], cfg, federation, device, wait, stora
     return times, pooled_accuracy(clients, received)[1], pooled_accuracy(clients, trained)[1]
 
 
-def semi_asynchronous(make: Callable[[], object], cfg, federation, device, wait, storage: str, rounds: int):
+def semi_asynchronous(make: Callable[[], object], spec, federation, device, wait, storage: str, rounds: int):
     """As :func:`synchronous`; a round is as many trips as there are clients, and both models of every client are scored in it."""
-    from fgl_bench.config.groups import build
     from tests.reference.semi_async import simulate
     from tests.reference.training import pooled_accuracy
 
-    clients, initial = plain_clients(cfg, federation, device, storage)
+    clients, initial = plain_clients(spec, federation, device, storage)
     method, marks, count = make(), [], len(clients)
     report = method.report
 
@@ -70,12 +68,12 @@ def semi_asynchronous(make: Callable[[], object], cfg, federation, device, wait,
         return found
 
     method.report = noting
-    schedule = build(cfg.scenario).schedule(federation.seed, count)
+    schedule = spec.scenario.schedule(federation.seed, count)
     wait()
     begin = time.perf_counter()
     trace = simulate(
-        clients, method, initial, trips=rounds * count, schedule=schedule, buffer=cfg.algorithm.buffer or max(1, round(count / 4)),
-        lag_unit=cfg.scenario.lag_unit, local_epochs=cfg.local_epochs,
+        clients, method, initial, trips=rounds * count, schedule=schedule, buffer=spec.algorithm.buffer or max(1, round(count / 4)),
+        lag_unit=spec.scenario.lag_unit, local_epochs=spec.settings.local_epochs,
     )  # fmt: skip
     wait()
     ends = [begin, *marks[count - 1 :: count]]

@@ -19,7 +19,7 @@ from fgl_bench.reporting.plots import diagrams
 from fgl_bench.reporting.plots.drawings.base import Sources, draw, drawings
 from fgl_bench.reporting.plots.figures import save
 from fgl_bench.reporting.published import read_published
-from fgl_bench.run.run import prepare
+from fgl_bench.runner.run import federations_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -29,7 +29,7 @@ def main() -> None:
     try:
         paper = load_paper(options.paper)
         datasets = tuple(options.datasets or dict.fromkeys(name for table in paper.tables for name in table.datasets))
-        sources = Sources(paper, datasets, options.results, options.data_dir, prepare, tuple(options.extra))
+        sources = Sources(paper, datasets, options.results, options.data_dir, federations_of, tuple(options.extra))
         own = draw(sources) if paper.name in drawings() else ()
         for name, figure in chain(own, diagrams.draw(paper, options.results, read_published(options.published / f"{paper.name}.csv"))):
             paths = save(figure, options.results / "figures" / options.paper / name)

@@ -24,7 +24,8 @@ def main(arguments: list[str]) -> int:
 
     from fgl_bench.config.compose import Composer
     from fgl_bench.config.wording import explain
-    from fgl_bench.run.run import chunks, pick_device, prepare, simulate
+    from fgl_bench.runner.run import chunks, pick_device, prepare, simulate
+    from fgl_bench.runner.spec import resolve
 
     torch.set_num_threads(1)  # programs side by side would add up
     with tempfile.TemporaryDirectory() as cache:
@@ -34,11 +35,12 @@ def main(arguments: list[str]) -> int:
         try:
             with Composer() as composed:
                 cfg = composed([*(f"{key}={value}" for key, value in defaults.items() if key not in given), *arguments])
-            device, federations = pick_device(cfg.device), prepare(cfg)
-            need, plan = chunks(cfg, federations, device)
+            spec = resolve(cfg)
+            device, federations = pick_device(cfg.device), prepare(spec)
+            need, plan = chunks(spec, federations, device)
             memory = bench_jobs.Memory(device)
             with bench_jobs.in_one_process():
-                simulate(cfg, federations, device, bench_jobs.Marks(cfg.num_clients, lambda: None))
+                simulate(spec, federations, device, bench_jobs.Marks(cfg.num_clients, lambda: None))
         except Exception as error:
             line = explain(error)
             if line is None:

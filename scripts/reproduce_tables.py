@@ -28,7 +28,7 @@ from fgl_bench.reporting.estimates import duration
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
 from fgl_bench.reporting.work import Work
-from fgl_bench.run.queue import Runs
+from fgl_bench.runner.queue import Runs
 
 ROOT = Path(__file__).resolve().parents[1]
 ALL = "all"

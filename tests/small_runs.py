@@ -16,8 +16,8 @@ from fgl_bench.data.graph import Federation
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.models.gcn import GCN
-from fgl_bench.run.program import reported
-from fgl_bench.run.run import simulation
+from fgl_bench.runner.program import reported
+from fgl_bench.runner.run import simulation
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.sync import Sync

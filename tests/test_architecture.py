@@ -24,10 +24,10 @@ MAY_IMPORT = {
     "scenarios": {"errors", "utils", "engine", "evaluation", "algorithms"},
     "reporting": {"errors", "utils", "data", "config", "evaluation"},
     "hydra_plugins": {"config", "errors", "reporting", "utils"},
-    "run": {"errors", "utils", "data", "config", "engine", "models", "evaluation", "algorithms", "scenarios", "reporting"},
-    "cli": {"errors", "utils", "data", "config", "engine", "models", "evaluation", "algorithms", "scenarios", "reporting", "run"},
+    "runner": {"errors", "utils", "data", "config", "engine", "models", "evaluation", "algorithms", "scenarios", "reporting"},
+    "cli": {"errors", "utils", "data", "config", "engine", "models", "evaluation", "algorithms", "scenarios", "reporting", "runner"},
     "__main__": {"utils", "cli"},
-    "__init__": set(),
+    "__init__": {"algorithms", "models", "data", "errors", "reporting", "runner"},
 }
 COMPOSES = {"config", "cli", "hydra_plugins"}  # the rooms that may import Hydra
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
-import fgl_bench.run.planning
-import fgl_bench.run.run
+import fgl_bench.runner.planning
+import fgl_bench.runner.run
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.run import workers
-from fgl_bench.run.memory import Plan
-from fgl_bench.run.workers import forks
+from fgl_bench.runner import workers
+from fgl_bench.runner.memory import Plan
+from fgl_bench.runner.workers import forks
 from fgl_bench.utils.processes import end_with
 from tests.quick import prepared
 
@@ -23,9 +25,9 @@ def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
     outcomes, plans = [], []
     for budget in ("null", 1e-6, 4e-4):
         changes = {"dtype": "float64", "memory_budget_gb": budget}
-        cfg, federations = prepared(algorithm, tmp_path, changes, seeds=[0, 1], rounds=6)
-        plans.append(fgl_bench.run.run.chunks(cfg, federations, CPU)[1])
-        outcomes.append(fgl_bench.run.run.simulate(cfg, federations, CPU, RunProgress("test", 1, False)))
+        spec, federations = prepared(algorithm, tmp_path, changes, seeds=[0, 1], rounds=6)
+        plans.append(fgl_bench.runner.run.chunks(spec, federations, CPU)[1])
+        outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False)))
     assert plans[0].replicas is None and plans[1].replicas == 1 and plans[2].programs == 1
     for other in outcomes[1:]:
         for whole, chunked in zip(outcomes[0].histories, other.histories, strict=True):
@@ -36,14 +38,14 @@ def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
 
 @pytest.mark.skipif(not forks(), reason="programs are threads here")
 def test_processes_side_by_side_give_the_numbers_of_threads(tmp_path, monkeypatch):
-    cfg, federations = prepared("fedgta", tmp_path, {"mixing_at": [12]}, seeds=[0, 1, 2], rounds=4)
+    spec, federations = prepared("fedgta", tmp_path, {"mixing_at": [12]}, seeds=[0, 1, 2], rounds=4)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     parents, outcomes = [], []
     monkeypatch.setattr(workers, "end_with", lambda parent: parents.append(parent) or end_with(parent))
     for allowed in (True, False):
         monkeypatch.setattr(workers, "forks", lambda allowed=allowed: allowed)
-        outcomes.append(fgl_bench.run.run.simulate(cfg, federations, CPU, RunProgress("test", 1, False), Plan(1, None, 3)))
+        outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), Plan(1, None, 3)))
     assert len(parents) == 3
     for one, other in zip(outcomes[0].histories, outcomes[1].histories, strict=True):
         for model in ("received", "trained"):
@@ -56,17 +58,18 @@ def test_processes_side_by_side_give_the_numbers_of_threads(tmp_path, monkeypatc
 @pytest.mark.parametrize("batch_nodes", ["null", 4])
 def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nodes, tmp_path):
     changes = {"dtype": "float64", "model": model, "model.propagation": mode, "batch_nodes": batch_nodes}
-    cfg, federations = prepared("fedavg", tmp_path, changes, seeds=[0, 1], rounds=3)
-    network = fgl_bench.run.planning.network(cfg, federations, CPU)
-    need = fgl_bench.run.planning.needed(cfg, federations, CPU, network)
+    spec, federations = prepared("fedavg", tmp_path, changes, seeds=[0, 1], rounds=3)
+    network = fgl_bench.runner.planning.network(spec, federations, CPU)
+    need = fgl_bench.runner.planning.needed(spec, federations, CPU, network)
     assert network.propagation == mode and (need.derived > 0) == (mode == "precomputed")
     outcomes = []
     for replicas in (None, 1, 2):
-        cfg.memory_budget_gb = need.program(1, replicas) / 1e9 + 1e-9
+        settings = dataclasses.replace(spec.settings, memory_budget_gb=need.program(1, replicas) / 1e9 + 1e-9)
+        spec = dataclasses.replace(spec, settings=settings)
         # Chunks hold their graphs once more: where activations are small, everything at once may need less.
         smaller = replicas is not None and need.program(1, replicas) < need.program(1)
-        assert fgl_bench.run.run.chunks(cfg, federations, CPU)[1].replicas == (replicas if smaller else None)
-        outcomes.append(fgl_bench.run.run.simulate(cfg, federations, CPU, RunProgress("test", 1, False), Plan(1, replicas)))
+        assert fgl_bench.runner.run.chunks(spec, federations, CPU)[1].replicas == (replicas if smaller else None)
+        outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), Plan(1, replicas)))
     for other in outcomes[1:]:
         for whole, chunked in zip(outcomes[0].histories, other.histories, strict=True):
             for kind in ("received", "trained"):
@@ -77,8 +80,8 @@ def test_what_is_kept_of_the_clients_is_put_together_over_the_seeds(tmp_path):
     kept = []
     for seeds in ("null", 1):
         changes = {"dtype": "float64", "model": "unifilter", "seeds_per_chunk": seeds}
-        cfg, federations = prepared("fedssa", tmp_path, changes, seeds=[0, 1], rounds=2)
-        kept.append(fgl_bench.run.run.simulate(cfg, federations, CPU, RunProgress("test", 1, False)).portrait)
+        spec, federations = prepared("fedssa", tmp_path, changes, seeds=[0, 1], rounds=2)
+        kept.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False)).portrait)
     assert kept[0]["coefficients"].shape[:2] == kept[0]["class_means"].shape[:2] == (2, 6)
     for name, together in kept[0].items():
         np.testing.assert_allclose(kept[1][name], together, rtol=1e-8, atol=1e-8)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.cli.main import keys_of_swept_groups, options_first
-from fgl_bench.run.workers import forks
+from fgl_bench.cli.arguments import keys_of_swept_groups, options_first
+from fgl_bench.runner.workers import forks
 from tests.warm import command, environment
 
 ROOT = Path(__file__).parents[1]

@@ -31,7 +31,7 @@ from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.tracking import publish
-from fgl_bench.run.validation import GROUPS, validate
+from fgl_bench.runner.validation import GROUPS, validate
 
 CONF = Path(__file__).parents[1] / "conf"
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml") if path.name != "config.yaml")

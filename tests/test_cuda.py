@@ -20,7 +20,7 @@ from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
-from fgl_bench.run.run import simulation
+from fgl_bench.runner.run import simulation
 from tests.engine.graphs import federation, make_client
 from tests.small_runs import semi_async, synchronous
 from tests.test_equivalence import GTA, SAGCL

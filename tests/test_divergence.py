@@ -16,8 +16,8 @@ from fgl_bench.evaluation.history import History, Point
 from fgl_bench.evaluation.metrics import METRICS
 from fgl_bench.evaluation.summary import best, divergence, other_scores, trips_to
 from fgl_bench.reporting.store import history_rows
-from fgl_bench.run.memory import Plan
-from fgl_bench.run.run import simulate, simulation
+from fgl_bench.runner.memory import Plan
+from fgl_bench.runner.run import simulate, simulation
 from tests.engine.graphs import make_client
 from tests.evaluation.test_history import history
 from tests.evaluation.test_metrics import batch_of
@@ -236,29 +236,28 @@ def test_while_the_models_stand_still_the_training_loss_is_the_initial_models(
     algorithm: str, changes: dict, replicas: int | None, tmp_path: Path
 ) -> None:
     """Whichever scenario and however many steps and chunks: what is recorded is a mean of the same cross-entropies."""
-    cfg, federations = prepared(algorithm, tmp_path, {**STILL, **changes}, seeds=[0, 1], rounds=4)
-    outcome = simulate(cfg, federations, torch.device("cpu"), lambda *_: None, Plan(2, replicas))
+    spec, federations = prepared(algorithm, tmp_path, {**STILL, **changes}, seeds=[0, 1], rounds=4)
+    outcome = simulate(spec, federations, torch.device("cpu"), lambda *_: None, Plan(2, replicas))
     pooled = outcome.histories[0].losses.shape[1] == 1
     for seed, made in enumerate(outcome.histories):
         found = made.train_loss()
         assert np.isnan(found[0]) and not np.isnan(found[1:]).any() and divergence([made]) is None
         if "participation" not in changes and "scenario" not in changes:
-            assert found[1:] == pytest.approx(expected(cfg, federations[seed], pooled), rel=1e-5)
+            assert found[1:] == pytest.approx(expected(spec, federations[seed], pooled), rel=1e-5)
         seen = made.losses[-1]
         np.testing.assert_allclose(seen, np.fmax.reduce(made.losses), rtol=1e-5)
         by = np.where(np.isnan(seen), 0, made.train_nodes)
         assert found[-1] == pytest.approx((np.nan_to_num(seen) * by).sum() / by.sum())
 
 
-def expected(cfg, federation, pooled: bool) -> float:
+def expected(spec, federation, pooled: bool) -> float:
     """The initial model's mean cross-entropy over all training nodes, by the trainer's plain forward pass."""
-    from fgl_bench.config.groups import build
-    from fgl_bench.run.planning import network
+    from fgl_bench.runner.planning import network
 
-    method = build(cfg.algorithm)
+    method = spec.fresh_algorithm()
     (federation,) = federated(method, [federation])
     device = torch.device("cpu")
-    sim = simulation(cfg, [federation], network(cfg, [federation], device), method, device, 1, 1)
+    sim = simulation(spec.settings, [federation], network(spec, [federation], device), method, device, 1, 1)
     losses, nodes = sim.trainer.losses(sim.initial).double().numpy(), np.array([c.train.sum() for c in federation.observed])
     assert len(losses) == (1 if pooled else federation.num_clients)
     return float((losses * nodes).sum() / nodes.sum())

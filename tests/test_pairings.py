@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import fgl_bench.config.groups
 import fgl_bench.config.pairing
-import fgl_bench.run.run
+import fgl_bench.runner.run
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import check_node
@@ -26,7 +26,8 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.spec import resolve
+from fgl_bench.runner.validation import validate
 
 CONF = config_folder()
 ALGORITHMS, MODELS = (sorted(path.stem for path in (CONF / group).glob("[!_]*.yaml")) for group in ("algorithm", "model"))
@@ -86,7 +87,7 @@ def federations(cfg: DictConfig) -> list[Federation]:
     """Made once for all methods on the same split."""
     key = str((cfg.split, cfg.cache_dir))
     if key not in PREPARED:
-        PREPARED[key] = fgl_bench.run.run.prepare(cfg)
+        PREPARED[key] = fgl_bench.runner.run.prepare(resolve(cfg))
     return PREPARED[key]
 
 
@@ -107,14 +108,13 @@ def each_node_is_checked_once() -> Iterator[None]:
         return checked[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (fgl_bench.config.groups, fgl_bench.config.pairing):
-            patch.setattr(module, "check_node", check)
+        patch.setattr(fgl_bench.config.groups, "check_node", check)
         yield
 
 
 def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch) -> Seen:
     cfg = OmegaConf.create({**algorithm_config(algorithm, folder), "model": model_config(model)})
-    seen, make = Seen(), fgl_bench.run.run.simulation
+    seen, make = Seen(), fgl_bench.runner.run.simulation
 
     def watched(*args, **kwargs):
         sim = make(*args, **kwargs)
@@ -134,9 +134,10 @@ def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch
         sim.trainer.trips, sim.trainer.evaluate = watched_trips, watched_evaluate
         return sim
 
-    monkeypatch.setattr(fgl_bench.run.run, "simulation", watched)
-    with suited(cfg):
-        outcome = fgl_bench.run.run.simulate(cfg, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
+    monkeypatch.setattr(fgl_bench.runner.run, "simulation", watched)
+    spec = resolve(cfg)
+    with suited(algorithm, spec.algorithm.pairing, spec.overrides):
+        outcome = fgl_bench.runner.run.simulate(spec, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
     seen.histories = outcome.histories
     return seen
 

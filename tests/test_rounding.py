@@ -16,14 +16,14 @@ import pytest
 import torch
 from torch import Tensor
 
-import fgl_bench.run.run
+import fgl_bench.runner.run
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.linear import prelu
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.validation import validate
 
 ALGORITHMS, MODELS = (sorted(path.stem for path in (config_folder() / group).glob("[!_]*.yaml")) for group in ("algorithm", "model"))
 SMALL = (
@@ -108,9 +108,9 @@ def roundings(largest: Mapping[Place, float]) -> list[Place]:
 @pytest.mark.parametrize("overrides", RUNS, ids=" ".join)
 def test_no_gradient_is_a_rounding(overrides, compose, largest):
     cfg = compose([f"algorithm={overrides[0]}", *overrides[1:]])
-    validate(cfg)
-    federations = [lonely(federation) for federation in fgl_bench.run.run.prepare(cfg)]
-    fgl_bench.run.run.simulate(cfg, federations, torch.device("cpu"), RunProgress("test", 1, False))
+    spec = validate(cfg)
+    federations = [lonely(federation) for federation in fgl_bench.runner.run.prepare(spec)]
+    fgl_bench.runner.run.simulate(spec, federations, torch.device("cpu"), RunProgress("test", 1, False))
     assert bool(largest) == (overrides[0] != "majority")
     assert roundings(largest) == []
 

@@ -13,6 +13,7 @@ from pathlib import Path
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.hostile.worker"])
 ROOT = Path(__file__).parents[1]
+MODULES = [entry for entry in sys.path if entry]  # of the suite, before tests add folders of their own
 
 
 def environment(folder: Path, **extra: str) -> dict[str, str]:
@@ -25,7 +26,7 @@ def command(folder: Path, *arguments: str, **extra: str) -> subprocess.Completed
     """Run ``fgl-bench`` in ``folder``; ``extra`` are environment variables."""
     with tempfile.TemporaryDirectory() as name:
         paths = [f"{name}/stdout", f"{name}/stderr"]
-        process = CONTEXT.Process(target=_run, args=(str(folder), arguments, environment(folder, **extra), paths))
+        process = CONTEXT.Process(target=_run, args=(str(folder), arguments, environment(folder, **extra), paths, MODULES))
         process.start()
         process.join(200)
         if process.exitcode is None:
@@ -35,7 +36,7 @@ def command(folder: Path, *arguments: str, **extra: str) -> subprocess.Completed
     return subprocess.CompletedProcess(list(arguments), process.exitcode, stdout, stderr)
 
 
-def _run(folder: str, arguments: Sequence[str], variables: Mapping[str, str], paths: Sequence[str]) -> None:
+def _run(folder: str, arguments: Sequence[str], variables: Mapping[str, str], paths: Sequence[str], modules: Sequence[str]) -> None:
     """The forked process: like a new one, but for what it has imported."""
     import torch
 
@@ -49,5 +50,5 @@ def _run(folder: str, arguments: Sequence[str], variables: Mapping[str, str], pa
     tempfile.tempdir = None  # what TMPDIR says now
     torch.set_num_threads(int(variables["OMP_NUM_THREADS"]))
     sys.argv = ["fgl-bench", *arguments]
-    sys.path[:] = [entry for entry in sys.path if entry and not entry.startswith(tempfile.gettempdir())]
+    sys.path[:] = modules
     cli.main()

@@ -1,3 +1,48 @@
-"""fgl-bench: a benchmark suite for federated graph learning whose replicas are a tensor dimension."""
+"""fgl-bench: a benchmark suite for federated graph learning whose replicas are a tensor dimension.
+
+>>> import fgl_bench
+>>> result = fgl_bench.run("fedgta", "csbm", num_clients=4, rounds=2, seeds=[0])
+>>> print(result)  # doctest: +ELLIPSIS
+fedgta on csbm, metis split, 4 clients, ...
+>>> results = fgl_bench.load_results("results/runs")
+
+Importing it is cheap: torch comes with the first name that needs it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fgl_bench.algorithms.base import Algorithm as Algorithm
+    from fgl_bench.algorithms.peers import Peers as Peers
+    from fgl_bench.algorithms.semi_async_server import SemiAsyncServer as SemiAsyncServer
+    from fgl_bench.algorithms.server_rounds import ServerRounds as ServerRounds
+    from fgl_bench.data.datasets.base import Dataset as Dataset
+    from fgl_bench.data.splits.base import Split as Split
+    from fgl_bench.errors import UserError as UserError
+    from fgl_bench.models.base import Backbone as Backbone
+    from fgl_bench.reporting.results import Result as Result
+    from fgl_bench.reporting.results import load_results as load_results
+    from fgl_bench.runner.api import run as run
 
 __version__ = "0.1.0"
+PUBLIC = {
+    "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
+    "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
+    "Result": "reporting.results", "UserError": "errors", "load_results": "reporting.results", "run": "runner.api",
+}  # fmt: skip
+__all__ = [
+    "Algorithm", "Backbone", "Dataset", "Peers", "Result", "SemiAsyncServer", "ServerRounds", "Split", "UserError", "load_results", "run",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'fgl_bench' has no attribute {name!r}")
+    return getattr(import_module(f"fgl_bench.{PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

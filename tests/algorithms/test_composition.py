@@ -26,7 +26,7 @@ from fgl_bench.config.groups import build, label
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain
 from fgl_bench.errors import UserError
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.validation import validate
 from fgl_bench.scenarios.hooks import hooks
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import assert_same_trips, watch

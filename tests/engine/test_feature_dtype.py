@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-import fgl_bench.run.planning
-import fgl_bench.run.run
+import fgl_bench.runner.planning
+import fgl_bench.runner.run
 from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.propagation import Hops, identity
@@ -20,7 +20,7 @@ from fgl_bench.models.sgc import SGC
 from fgl_bench.models.sign import SIGN
 from fgl_bench.models.unifilter.unifilter import UniFilter
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.run.memory import graph_bytes, loaded_bytes, seed_bytes
+from fgl_bench.runner.memory import graph_bytes, loaded_bytes, seed_bytes
 from tests.engine.graphs import federation, make_client
 from tests.models.checking import logits_and_gradients, random_models
 from tests.quick import prepared
@@ -102,8 +102,8 @@ def test_half_the_bytes_are_predicted_for_dense_features_and_none_for_sparse_one
 def test_whole_runs_end_close_to_those_in_full_precision(algorithm, tmp_path):
     accuracy = {}
     for kind in ("null", "bfloat16"):
-        cfg, federations = prepared(algorithm, tmp_path, {"model": "unifilter", "feature_dtype": kind}, **SIZE)
-        outcome = fgl_bench.run.run.simulate(cfg, federations, CPU, RunProgress("test", 1, False))
+        spec, federations = prepared(algorithm, tmp_path, {"model": "unifilter", "feature_dtype": kind}, **SIZE)
+        outcome = fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False))
         accuracy[kind] = outcome.histories[0].pooled("trained")[-1, 1]
     assert accuracy["bfloat16"] == pytest.approx(accuracy["null"], abs=0.1)
 
@@ -111,7 +111,7 @@ def test_whole_runs_end_close_to_those_in_full_precision(algorithm, tmp_path):
 def test_the_plan_counts_on_half_the_memory(tmp_path):
     derived = {}
     for kind in ("null", "bfloat16"):
-        cfg, federations = prepared("fedavg", tmp_path, {"model": "unifilter", "feature_dtype": kind}, **SIZE)
-        network = fgl_bench.run.planning.network(cfg, federations, CPU)
-        derived[kind] = fgl_bench.run.planning.needed(cfg, federations, CPU, network).derived
+        spec, federations = prepared("fedavg", tmp_path, {"model": "unifilter", "feature_dtype": kind}, **SIZE)
+        network = fgl_bench.runner.planning.network(spec, federations, CPU)
+        derived[kind] = fgl_bench.runner.planning.needed(spec, federations, CPU, network).derived
     assert derived["null"] == 2 * derived["bfloat16"] > 0

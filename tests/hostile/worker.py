@@ -22,7 +22,7 @@ from hydra._internal.hydra import Hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 
-import fgl_bench.run.run  # noqa: F401
+import fgl_bench.runner.run  # noqa: F401
 from fgl_bench.cli import main as cli
 from fgl_bench.config.schema import register_all
 

@@ -16,13 +16,13 @@ from fgl_bench.reporting.plan import columns
 from fgl_bench.reporting.plots.drawings.base import Sources, is_curve, lines
 from fgl_bench.reporting.plots.pictures import packed
 from fgl_bench.reporting.store import config_hash
-from fgl_bench.run.run import prepare
+from fgl_bench.runner.run import federations_of
 from tests.reporting.summaries import summary
 
 
 def test_a_run_is_found_by_its_hash_and_by_a_configuration_that_lacks_newer_keys(tmp_path: Path) -> None:
     table = dataclasses.replace(PAPER.tables[0], columns=columns(("cora",)), rows=PAPER.tables[0].rows[:1])
-    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cora",), tmp_path, None, prepare)
+    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cora",), tmp_path, None, federations_of)
     [cell] = sources.planned([table.key])
     place = (table.key, table.rows[0].key, "cora")
     assert sources.runs(table.key) == {}
@@ -44,7 +44,7 @@ KEPT = {"trips": [0, 5], "received": [0.1, 0.25], "trained": [0.3, 0.5]}
 
 def test_what_the_cells_kept_is_found_and_the_run_comes_first(tmp_path: Path) -> None:
     table = dataclasses.replace(PAPER.tables[0], columns=columns(("cora",)), rows=PAPER.tables[0].rows[:2])
-    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cora",), tmp_path, None, prepare)
+    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cora",), tmp_path, None, federations_of)
     first, second = sources.planned([table.key])
     matrices = {"mixing": {"40": packed(np.array([[0.0, 1.0], [0.5, np.nan]]))}}
     for cell, kept in ((first, {"curve": KEPT, "matrices": matrices}), (second, {"curve": {"trips": [0]}, "matrices": 3})):

@@ -27,7 +27,7 @@ from fgl_bench.reporting.plots.pictures import curve, records
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.report import Source, table_data
 from fgl_bench.reporting.tables import write_table
-from fgl_bench.run.run import prepare
+from fgl_bench.runner.run import federations_of
 from tests.reporting import summaries
 
 TABLES = {table.key: table for table in PAPER.tables}
@@ -213,7 +213,7 @@ def test_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
         narrowed("figure10", both, ("cs, drop ratio 0.9",)),
     )
     paper = dataclasses.replace(PAPER, tables=tables)
-    sources = Sources(paper, ("cs", "computers"), tmp_path, None, prepare)
+    sources = Sources(paper, ("cs", "computers"), tmp_path, None, federations_of)
     stored(tmp_path, sources.planned([table.key for table in tables]))
     made = dict(draw(sources))
     assert set(made) == {
@@ -237,7 +237,7 @@ def test_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
 
 def test_cells_draw_the_same_where_the_runs_are_gone(tmp_path: Path) -> None:
     table = narrowed("2", ("fedlocal", "fedpns", "fedaas"), ("cs, iid",))
-    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cs",), tmp_path, None, prepare)
+    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cs",), tmp_path, None, federations_of)
     cells = sources.planned(["2"])
     stored(tmp_path, cells)
     whole = dict(draw(sources))

@@ -17,7 +17,7 @@ from fgl_bench.reporting.plan import Cell, located, plan
 from fgl_bench.reporting.plots import alignment
 from fgl_bench.reporting.plots.drawings.base import Sources
 from fgl_bench.reporting.plots.drawings.fedssa import draw
-from fgl_bench.run.run import prepare
+from fgl_bench.runner.run import federations_of
 from tests.reporting import summaries
 
 TABLES = {table.key: table for table in PAPER.tables}
@@ -168,7 +168,7 @@ def test_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
         narrowed("7", ("fedssa",), ("tolokers",), ("30 clients",)),
     )
     paper = dataclasses.replace(PAPER, tables=tables)
-    sources = Sources(paper, ("cora", "tolokers"), tmp_path, None, prepare)
+    sources = Sources(paper, ("cora", "tolokers"), tmp_path, None, federations_of)
     stored(tmp_path, [cell for cell in sources.planned([table.key for table in paper.tables]) if cell.row.key != "fedavg_gcn"])
     made = dict(draw(sources))
     assert set(made) == {

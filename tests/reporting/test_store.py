@@ -38,8 +38,12 @@ CONFIG = {
 }  # fmt: skip
 
 
+def resolved(cfg):
+    return OmegaConf.to_container(cfg, resolve=True)
+
+
 def digest(rounds=5, trips=100, **changes):
-    return config_hash(identity(OmegaConf.merge(OmegaConf.create(CONFIG), changes), rounds, trips))
+    return config_hash(identity(resolved(OmegaConf.merge(CONFIG, changes)), rounds, trips))
 
 
 def write(folder, summary=SUMMARY, **changes):
@@ -186,8 +190,8 @@ def test_the_hash_reacts_to_everything_else():
 
 def test_the_hash_does_not_depend_on_the_order_of_keys_nor_on_how_the_budget_was_given():
     turned = OmegaConf.create(dict(reversed(CONFIG.items())))
-    assert config_hash(identity(turned, 5, 100)) == digest()
-    assert config_hash(identity(OmegaConf.merge(turned, {"rounds": 5}), 5, 100)) == digest()
+    assert config_hash(identity(resolved(turned), 5, 100)) == digest()
+    assert config_hash(identity(resolved(OmegaConf.merge(turned, {"rounds": 5})), 5, 100)) == digest()
     assert len(digest()) == 12 and int(digest(), 16) >= 0
 
 
@@ -204,7 +208,7 @@ def test_the_hash_does_not_depend_on_the_order_of_keys_nor_on_how_the_budget_was
 def test_a_class_of_the_package_is_known_by_a_name_without_the_folder_of_its_family(module, known_as):
     """Otherwise stored results would be lost when a file moves into a folder."""
     cfg = OmegaConf.create({**CONFIG, "algorithm": {"_target_": f"{module}.Cls", "strategy": {"_target_": f"{module}.Inner"}}})
-    assert identity(cfg, 5, 100)["algorithm"] == {"_target_": f"{known_as}.Cls", "strategy": {"_target_": f"{known_as}.Inner"}}
+    assert identity(resolved(cfg), 5, 100)["algorithm"] == {"_target_": f"{known_as}.Cls", "strategy": {"_target_": f"{known_as}.Inner"}}
 
 
 def test_folders_are_named_by_what_was_run(tmp_path):

@@ -98,3 +98,9 @@ def test_keys_out_of_range_are_refused(key, value):
 def test_partial_participation_is_refused():
     with pytest.raises(UserError, match="participation"):
         run(method(), participation=0.5)
+
+
+def test_a_regular_graph_that_there_is_not_is_refused_by_its_key():
+    scenario = decentralized(topology="random_regular", degree=40)
+    with pytest.raises(UserError, match="scenario.degree=40: no regular graph of .* clients; allowed: below num_clients"):
+        run(method(), scenario=scenario)

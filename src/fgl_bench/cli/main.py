@@ -29,7 +29,8 @@ from fgl_bench.config.choices import GROUPS, choices, config_folder
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
-from fgl_bench.run.one import run_one
+from fgl_bench.reporting.console import show
+from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
 from fgl_bench.utils.processes import Stopped, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
@@ -121,8 +122,10 @@ def composed_runs(asked: bool) -> int:
     def job(cfg: DictConfig) -> str | None:
         began.append(" ".join(HydraConfig.get().overrides.task))
         try:
-            finished.append(run_one(cfg))
-            return str(finished[-1])
+            run = run_one(cfg)
+            finished.append(run.folder)
+            show(run.summary, run.folder, run.again)
+            return str(run.folder)
         except (Exception, SystemExit) as raised:
             called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
             error = raised if isinstance(raised, Exception) else UserError(called)

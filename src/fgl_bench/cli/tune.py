@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import math
 import sys
@@ -22,7 +21,7 @@ import yaml
 
 from fgl_bench.config.compose import composed
 from fgl_bench.errors import UserError
-from fgl_bench.run.one import run_one
+from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
 
 FOLDER = Path(__file__).parent / "searches"
@@ -193,12 +192,10 @@ def validation(overrides: Sequence[str], model: str, folders: Sequence[Path] = (
     """
     cfg = composed([*overrides, "progress=false"], folders)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            folder = run_one(cfg)
+        test = run_one(cfg).summary["test"][model]
     except UserError as error:
         print(f"refused: {error}", file=sys.stderr, flush=True)
         raise
-    test = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["test"][model]
     return math.nan if None in test["per_seed"] else float(test["val"]["mean"])
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, read_write
 
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.schema import register_all
@@ -36,6 +38,26 @@ class Composer:
 
     def __call__(self, overrides: Iterable[str]) -> DictConfig:
         return compose("config", [*self.search, *overrides])
+
+
+@contextmanager
+def as_command(overrides: Sequence[str], folders: Iterable[Path] = (), replaced: Iterable[str] = ()) -> Iterator[DictConfig]:
+    """The configuration that ``fgl-bench OVERRIDES`` has; while it is in use, choices are called what they are called there.
+
+    Args:
+        replaced: groups whose choice is going to be another one, which is called by its class.
+    """
+    known = HydraConfig.instance()
+    with Composer(folders) as composer:
+        earlier = known.cfg
+        whole = compose("config", [*composer.search, *overrides], return_hydra_config=True)
+        with read_write(whole):
+            whole.hydra.runtime.choices.update(dict.fromkeys(replaced))
+        known.set_config(whole)
+        try:
+            yield OmegaConf.masked_copy(whole, [key for key in whole if key != "hydra"])
+        finally:
+            known.cfg = earlier
 
 
 def composed(overrides: Iterable[str], folders: Iterable[Path] = ()) -> DictConfig:

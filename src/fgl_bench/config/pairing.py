@@ -8,19 +8,27 @@ from contextlib import contextmanager
 
 from omegaconf import DictConfig
 
-from fgl_bench.config.groups import check_node, label
+from fgl_bench.config.groups import label
 from fgl_bench.errors import Unsuited, UserError
 
 
 @contextmanager
-def suited(cfg: DictConfig) -> Iterator[None]:
-    """Word the refusal of a method that cannot run on the chosen model or split; raises UserError with the command that would work."""
+def suited(algorithm: str, pairing: Mapping[str, str], overrides: Sequence[str]) -> Iterator[None]:
+    """Word the refusal of a method that cannot run on the chosen model or split.
+
+    Args:
+        algorithm: what the method is called.
+        pairing: choices of other groups that it was made for.
+        overrides: what the user asked for.
+
+    Raises:
+        UserError: the method refuses; with the command that would work.
+    """
     try:
         yield
     except Unsuited as reason:
-        pairing = check_node(cfg.algorithm).pairing
-        command = shlex.join(["fgl-bench", *paired(overrides_of(cfg), pairing)])
-        raise UserError(f"algorithm={label(cfg, 'algorithm')}: {reason}; try: {command}") from reason
+        command = shlex.join(["fgl-bench", *paired(overrides, pairing)])
+        raise UserError(f"algorithm={algorithm}: {reason}; try: {command}") from reason
 
 
 def overrides_of(cfg: DictConfig) -> list[str]:

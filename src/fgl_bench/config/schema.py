@@ -27,7 +27,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from fgl_bench.config.settings import Settings
+from fgl_bench.config.settings import Configuration
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -216,4 +216,4 @@ def register_all(store: Any) -> None:
             raise RuntimeError(f"two classes claim /schema/{group}/{name}: {other} and {module}.{cls}")
         fields = source_fields(module, cls) | EXTRA_FIELDS.get(group, {})
         store.store(group=f"schema/{group}", name=name, node=make_schema(cls, fields), provider="fgl-bench")
-    store.store(group="schema", name="settings", node=Settings, provider="fgl-bench")
+    store.store(group="schema", name="settings", node=Configuration, provider="fgl-bench")

@@ -25,7 +25,7 @@ FILE_SIZE = 1 << 18  # that must find room in results_dir: a run's own are of th
 
 @dataclass
 class Settings:
-    """The schema of the top-level keys; every value comes from yaml."""
+    """The top-level keys that are single values or lists, as ``conf/config.yaml`` explains them; every value comes from there."""
 
     seeds: list[int] = MISSING
     num_clients: int = MISSING
@@ -56,6 +56,12 @@ class Settings:
     cache_dir: str = MISSING
     overwrite: bool = MISSING
     progress: bool = MISSING
+
+
+@dataclass
+class Configuration(Settings):
+    """The schema of all top-level keys."""
+
     dataset: Any = MISSING
     split: Any = MISSING
     model: Any = MISSING

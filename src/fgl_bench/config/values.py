@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,6 +17,20 @@ from fgl_bench.errors import UserError
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 NAMES_ARE = "letters, digits, _ - . +, not beginning with a dot, at most 100 of them"
 LARGEST = 2**63 - 1
+
+
+def shown(value: Any) -> str:
+    """A value as Hydra reads it on the command line."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{shown(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple | range):
+        return "[" + ",".join(map(shown, value)) + "]"
+    if isinstance(value, str | PurePath):
+        quoted = str(value).replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{quoted}'"
+    return str(value)
 
 
 def check_name(key: str, name: str) -> None:

@@ -238,7 +238,7 @@ def located(cfg: DictConfig, content: Mapping[str, str] | None = None) -> tuple[
     Args:
         content: sums of raw files that the package does not know.
     """
-    what = identity(cfg, *resolve_budget(cfg), content)
+    what = identity(OmegaConf.to_container(cfg, resolve=True), *resolve_budget(cfg), content)
     digest = config_hash(what)
     names = (label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm"))
     dataset, split, scenario, algorithm = names

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.config.schema import canonical_names
 from fgl_bench.errors import UserError
@@ -35,17 +35,17 @@ PRESENTATION = (
 PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 
 
-def identity(cfg: DictConfig, rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict:
+def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict[str, Any]:
     """What decides the numbers: the resolved configuration without presentation keys, the budget worked out, and the content of files.
 
     Sums of the source of classes from outside the package stand under ``code``, those of raw files under ``data``. A run with neither
     has neither key.
 
     Args:
+        config: the resolved configuration.
         data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
     """
-    plain = OmegaConf.to_container(cfg, resolve=True)
-    chosen = {key: canonical_names(value) for key, value in plain.items() if key not in PRESENTATION}
+    chosen = {key: canonical_names(value) for key, value in config.items() if key not in PRESENTATION}
     content = {"code": code_sums(chosen), "data": dict(data or {})}
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 

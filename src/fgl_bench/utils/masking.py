@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from omegaconf import DictConfig
+from omegaconf import OmegaConf
 
 STARS = "***"
 ADDRESS = re.compile(r"(\w://[^\s:/@'\"]*:)[^\s'\"]+@")  # up to the last @: a password may hold one
@@ -19,13 +20,10 @@ def masked(text: str) -> str:
     return PARAMETER.sub(rf"\1{STARS}", ADDRESS.sub(rf"\1{STARS}@", text))
 
 
-def masked_config(cfg: DictConfig) -> DictConfig:
-    """A copy of the resolved configuration in which the tracker's strings are :func:`masked`."""
-    copy = cfg.copy()
-    for key, value in cfg.tracker.items():
-        if isinstance(value, str):
-            copy.tracker[key] = masked(value)
-    return copy
+def masked_yaml(config: Mapping[str, Any]) -> str:
+    """The resolved configuration as yaml, the tracker's strings :func:`masked`."""
+    tracker = {key: masked(value) if isinstance(value, str) else value for key, value in config["tracker"].items()}
+    return OmegaConf.to_yaml({**config, "tracker": tracker})
 
 
 def without_secrets(text: str, owner: Any) -> str:

@@ -49,13 +49,10 @@ def files_of(module: str) -> list[Path]:
     Imports are read from the source: what a module loads by name while it runs is not seen. An installed module that is in no
     package stands alone, since all installed packages lie in its folder.
     """
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
+    origin = origin_of(module)
+    if origin is None:
         return []
-    if spec is None or not spec.has_location or spec.origin is None:
-        return []
-    start = Path(spec.origin).resolve()
+    start = Path(origin).resolve()
     package = module if start.name == "__init__.py" else module.rpartition(".")[0]
     installed = start.parent in {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
     files, waiting = [], [start]
@@ -67,6 +64,17 @@ def files_of(module: str) -> list[Path]:
         if path.suffix == ".py" and not installed:
             waiting += [file for name in sorted(neighbours(path, package)) for file in in_folder(start.parent, name)]
     return files
+
+
+def origin_of(module: str) -> str | None:
+    """The path of the module's file; None where it has none."""
+    if module == "__main__":  # a script
+        return getattr(sys.modules[module], "__file__", None)
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    return spec.origin if spec is not None and spec.has_location else None
 
 
 def neighbours(path: Path, package: str) -> set[str]:

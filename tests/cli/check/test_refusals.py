@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from fgl_bench.config.choices import config_folder
 from fgl_bench.errors import PACKAGE, raised_by_user
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.validation import validate
 from fgl_bench.scenarios.base import Rounds
 from fgl_bench.scenarios.decentralized import Decentralized
 from fgl_bench.scenarios.hooks import OWNERS, SCENARIOS, check_hooks, hooks, supported

@@ -19,7 +19,8 @@ from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Output
 from fgl_bench.models.base import Backbone
-from fgl_bench.run.run import prepare
+from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import resolve
 
 SMALL = (f"num_clients={CLIENTS}", "rounds=1", "seeds=[0]")
 CLOSE = 1e-9
@@ -57,7 +58,7 @@ class Case:
 def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
     """Try every promise on a backbone; returns 0, or 1 if one is broken."""
     cfg = composed(subject, overrides, SMALL, folders)
-    (federation,) = prepare(cfg)
+    (federation,) = prepare(resolve(cfg))
     clients = uneven(federation.clients)
     model = build(cfg.model).settle(clients, federation.num_classes, torch.device("cpu"), 1, None, lambda _: True)
     layout = model.layout(federation.num_features, federation.num_classes)

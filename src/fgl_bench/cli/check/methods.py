@@ -19,7 +19,8 @@ from fgl_bench.config.groups import check_node
 from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.data.served import Served
 from fgl_bench.errors import UserError
-from fgl_bench.run.run import prepare
+from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import resolve
 from fgl_bench.scenarios.sync import Sync
 from fgl_bench.utils.seeding import generator
 
@@ -44,7 +45,7 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     scenario, method = cfg.scenario._target_.rpartition(".")[2], check_node(cfg.algorithm)
     print(f"{subject.name}: {cfg.num_clients} clients, {len(cfg.seeds)} seeds, {ROUNDS} rounds, scenario={scenario}", flush=True)
     watch(cfg)
-    federations = prepare(cfg)
+    federations = prepare(resolve(cfg))
     return tried(subject.name, PROMISES, Case(cfg, method, federations, simulated(cfg, federations)))
 
 

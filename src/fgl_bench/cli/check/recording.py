@@ -20,8 +20,9 @@ from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Blockwise, Mixing, checked
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.run.memory import Plan
-from fgl_bench.run.run import simulate
+from fgl_bench.runner.memory import Plan
+from fgl_bench.runner.run import simulate
+from fgl_bench.runner.spec import resolve
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.sync import Sync
 
@@ -140,5 +141,5 @@ def simulated(cfg: DictConfig, federations: Sequence[Federation], replicas: int 
     cfg.seeds = [federation.seed for federation in federations]
     Watched.notes = notes
     with RunProgress("check", 1, False) as progress:
-        outcome = simulate(cfg, federations, torch.device("cpu"), progress, Plan(len(federations), replicas))
+        outcome = simulate(resolve(cfg), federations, torch.device("cpu"), progress, Plan(len(federations), replicas))
     return Recorded(**vars(notes), outcome=outcome)

@@ -21,7 +21,7 @@ from fgl_bench.config.groups import first_line, imported
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.models.base import Backbone
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.validation import validate
 from fgl_bench.scenarios.hooks import supported
 
 KINDS: dict[str, type] = {"algorithm": Algorithm, "model": Backbone, "split": Split}

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
-from omegaconf import DictConfig
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, plain_steps
+from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.served import Served
 from fgl_bench.engine.answers import check_shape
@@ -21,14 +21,14 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.members import scoring
 from fgl_bench.evaluation.metrics import scores
 from fgl_bench.models.base import Backbone
-from fgl_bench.run.planning import DTYPES
+from fgl_bench.runner.planning import DTYPES
 from fgl_bench.scenarios.base import participants
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.seeding import derive_seed
 
 
 def simulation(
-    cfg: DictConfig,
+    settings: Settings,
     federations: Sequence[Federation],
     model: Backbone,
     algorithm: Algorithm,
@@ -44,18 +44,18 @@ def simulation(
         chunk: most replicas trained in one program; None means all.
         drops_uploads: the scenario's property of this name.
     """
-    dtype, seeds = DTYPES[cfg.dtype], tuple(federation.seed for federation in federations)
-    stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[cfg.feature_dtype or cfg.dtype])
+    dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
+    stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
     clients = federations[0].num_clients
     batch = stacked([client for f in federations for client in f.observed])
     same = all(f.observed is f.clients for f in federations)
     evaluation = batch if same else stacked([client for f in federations for client in f.clients])
     batch.per_federation = evaluation.per_federation = clients
     model = algorithm.backbone(model)
-    if cfg.batch_nodes is not None and model.needs_neighbours:  # what the method has put around the backbone does
-        raise UserError(f"batch_nodes={cfg.batch_nodes}: the method's own network needs a node's neighbours; use batch_nodes=null")
+    if settings.batch_nodes is not None and model.needs_neighbours:  # what the method has put around the backbone does
+        raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbours; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
-    sizes = batch.num_train if cfg.agg_weight == "train" else batch.num_nodes
+    sizes = batch.num_train if settings.agg_weight == "train" else batch.num_nodes
     weights = torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), clients)
     server = stacked([f.server for f in federations]) if isinstance(federations[0], Served) else None
     setting = Setting(
@@ -66,9 +66,9 @@ def simulation(
         layout=layout,
         batch=batch,
         weights=weights,
-        local_epochs=cfg.local_epochs,
-        lr=cfg.lr,
-        full_participation=cfg.participation == 1 and not drops_uploads,
+        local_epochs=settings.local_epochs,
+        lr=settings.lr,
+        full_participation=settings.participation == 1 and not drops_uploads,
         cross_edges=tuple(f.cross_edges for f in federations),
         server=server,
     )
@@ -83,15 +83,15 @@ def simulation(
         layout,
         batch,
         evaluation,
-        scoring(scores(reported(cfg, federations[0])), federations, device),
+        scoring(scores(reported(settings, federations[0])), federations, device),
         torch.tensor(streams, dtype=torch.int64, device=device),
-        local_epochs=cfg.local_epochs,
-        lr=cfg.lr,
-        weight_decay=cfg.weight_decay,
-        reset_optimizer=cfg.opt_state == "reset",
+        local_epochs=settings.local_epochs,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        reset_optimizer=settings.opt_state == "reset",
         chunk=chunk,
-        batch_nodes=cfg.batch_nodes,
-        replay=cfg.cuda_graphs and plain_steps(algorithm),
+        batch_nodes=settings.batch_nodes,
+        replay=settings.cuda_graphs and plain_steps(algorithm),
     )
     members = len(federations[0].scored)
     pooled = members != clients
@@ -102,11 +102,11 @@ def simulation(
         initial,
         rounds,
         trips,
-        cfg.eval_every or members,
-        cfg.participation,
-        mixing_at=() if pooled else tuple(cfg.mixing_at),
-        stands_for=participants(cfg.participation, members) if pooled else 1,
-        metrics=len(reported(cfg, federations[0])),
+        settings.eval_every or members,
+        settings.participation,
+        mixing_at=() if pooled else tuple(settings.mixing_at),
+        stands_for=participants(settings.participation, members) if pooled else 1,
+        metrics=len(reported(settings, federations[0])),
     )
 
 
@@ -119,10 +119,10 @@ def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int
     return torch.cat(rows)
 
 
-def reported(cfg: DictConfig, federation: Federation) -> list[str]:
+def reported(settings: Settings, federation: Federation) -> list[str]:
     """The dataset's metric, which models are selected by, those of ``metrics``, and the loss of a server's model on its nodes."""
     served = ["loss"] if isinstance(federation, Served) else []
-    return list(dict.fromkeys([federation.metric, *cfg.metrics, *served]))
+    return list(dict.fromkeys([federation.metric, *settings.metrics, *served]))
 
 
 def check_labels(algorithm: Algorithm, federation: Federation) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from fgl_bench.config.groups import build, check_role, label
+from fgl_bench.config.groups import check_role, label
 from fgl_bench.config.pairing import suited
-from fgl_bench.config.settings import Settings, check_numbers, check_writable, resolve_budget
+from fgl_bench.config.settings import Configuration, check_numbers, check_writable, resolve_budget
 from fgl_bench.config.values import check_keys, check_name, check_values
 from fgl_bench.errors import UserError, one_of, require
 from fgl_bench.utils.processes import import_torch
+
+if TYPE_CHECKING:
+    from fgl_bench.runner.spec import RunSpec
 
 GROUPS = ("dataset", "split", "model", "algorithm", "scenario", "scenario.sparsity", "tracker")
 CHOICES = {
@@ -28,8 +31,10 @@ CHOICES = {
 LEAST = {"layers": 1, "hops": 0, "hidden": 1}
 
 
-def validate(cfg: DictConfig) -> None:
-    """Check the rules that types cannot express: ranges, keys against each other, the method against the scenario.
+def validate(cfg: DictConfig) -> RunSpec:
+    """The run that a configuration describes, once it is known to be sound.
+
+    Checks the rules that types cannot express: ranges, keys against each other, the method against the scenario.
 
     Cheap checks come first; only the last import torch and the chosen classes.
 
@@ -44,7 +49,7 @@ def validate(cfg: DictConfig) -> None:
     missing = sorted(OmegaConf.missing_keys(cfg))
     if missing:
         raise UserError(f"{missing[0]} has no value; write {missing[0]}=...")
-    check_keys(cfg, {field.name: field for field in fields(Settings)})
+    check_keys(cfg, {field.name: field for field in fields(Configuration)})
     check_values(cfg)
     check_numbers(cfg)
     for key, allowed in CHOICES.items():
@@ -64,11 +69,13 @@ def validate(cfg: DictConfig) -> None:
     check_scenario(cfg, classes["algorithm"])
     check_served(cfg, classes["scenario"])
     check_batch_nodes(cfg, classes["model"], classes["algorithm"])
-    for group in GROUPS:  # what the classes themselves refuse, before anything is read
-        build(OmegaConf.select(cfg, group))
-    with suited(cfg):
-        build(cfg.algorithm).check_choices(build(cfg.model), build(cfg.split))
+    from fgl_bench.runner.spec import resolve
+
+    spec = resolve(cfg)  # what the classes themselves refuse, before anything is read
+    with suited(names["algorithm"], spec.algorithm.pairing, spec.overrides):
+        spec.algorithm.check_choices(spec.model, spec.split)
     check_buffer(cfg)
+    return spec
 
 
 def check_metrics(cfg: DictConfig) -> None:

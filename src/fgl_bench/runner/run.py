@@ -4,89 +4,89 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from fgl_bench.algorithms.powers import federated
-from fgl_bench.config.groups import build, label
 from fgl_bench.config.pairing import suited
-from fgl_bench.config.settings import resolve_budget
+from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.data.raw import data_root
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History, Outcome, Point
 from fgl_bench.evaluation.metrics import scored_nodes
-from fgl_bench.reporting.console import show
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.reporting.store import Untrusted, clear_leftovers, config_hash, history_rows, identity, read_summary, run_folder, write_run
+from fgl_bench.reporting.store import Untrusted, clear_leftovers, history_rows, read_summary, write_run
 from fgl_bench.reporting.superseded import superseded
-from fgl_bench.run.memory import Plan, available_bytes
-from fgl_bench.run.planning import chunks, network
-from fgl_bench.run.program import reported, simulation
-from fgl_bench.run.summary import summarise
-from fgl_bench.run.workers import Job, Progress, Report, side_by_side
+from fgl_bench.runner.memory import Plan, available_bytes
+from fgl_bench.runner.planning import chunks, network
+from fgl_bench.runner.program import reported, simulation
+from fgl_bench.runner.spec import RunSpec, resolve
+from fgl_bench.runner.summary import summarise
+from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.utils.allocator import keep_freed_memory
-from fgl_bench.utils.masking import masked_config
+from fgl_bench.utils.masking import masked_yaml
 
 
-def run(cfg: DictConfig) -> Path:
-    """Run what ``cfg`` (validated) describes, unless it is complete already; print the table; return the run directory."""
-    rounds, trips = resolve_budget(cfg)
-    names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
-    dataset = build(cfg.dataset)
-    data = fingerprint(dataset, cfg.data_dir, cfg.cache_dir)
-    what = identity(cfg, rounds, trips, data)
-    folder = place(cfg, names, what)
+class Finished(NamedTuple):
+    """A complete run: its directory, its summary, and whether it was there already."""
+
+    folder: Path
+    summary: dict[str, Any]
+    again: bool
+
+
+def run(spec: RunSpec) -> Finished:
+    """Make the run, unless it is complete already."""
+    settings, names = spec.settings, spec.names
+    data = fingerprint(spec.dataset, settings.data_dir, settings.cache_dir)
+    what = spec.identity(data)
+    folder = spec.folder(what)
     clear_leftovers(folder)
     earlier = stored(folder)
-    if earlier is not None and not cfg.overwrite:
-        show(earlier, folder, again=True)
-        return folder
-    if (note := superseded(folder, what, dataset.files(data_root(cfg.data_dir)))) is not None:
+    if earlier is not None and not settings.overwrite:
+        return Finished(folder, earlier, True)
+    if (note := superseded(folder, what, spec.dataset.files(data_root(settings.data_dir)))) is not None:
         print(note, file=sys.stderr)
 
-    device = pick_device(cfg.device)
-    if cfg.threads:
-        torch.set_num_threads(cfg.threads)
+    device = pick_device(settings.device)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
     begin = time.perf_counter()
-    federations = prepare(cfg)
+    federations = prepare(spec)
     if data is None:  # the raw files have been downloaded
-        what = identity(cfg, rounds, trips, fingerprint(dataset, cfg.data_dir, cfg.cache_dir))
-        folder = place(cfg, names, what)
-    check_scores(cfg, federations[0])
+        what = spec.identity(fingerprint(spec.dataset, settings.data_dir, settings.cache_dir))
+        folder = spec.folder(what)
+    check_scores(settings, federations[0])
     prepared = time.perf_counter()
     title = f"{names['algorithm']} on {names['dataset']}/{names['split']}"
-    with RunProgress(title, trips * len(cfg.seeds), cfg.progress) as progress, suited(cfg):
-        outcome = simulate(cfg, federations, device, progress)
+    with (
+        RunProgress(title, spec.trips * len(settings.seeds), settings.progress) as progress,
+        suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
+    ):
+        outcome = simulate(spec, federations, device, progress)
     trained = time.perf_counter()
 
-    weights = None if cfg.eval_weight == "test" else [np.array([c.num_nodes for c in f.clients]) for f in federations]
+    weights = None if settings.eval_weight == "test" else [np.array([c.num_nodes for c in f.clients]) for f in federations]
     seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
-    summary = summarise(cfg, names, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
+    summary = summarise(spec, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
     arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
     arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
     arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
-    config = OmegaConf.to_yaml(masked_config(cfg), resolve=True)
     try:
-        write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.portrait)
+        write_run(folder, masked_yaml(spec.config), summary, history_rows(outcome.histories, weights), arrays, outcome.portrait)
     except OSError as error:
         raise UserError(
             f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
             "choose another folder, and give the same command again"
         ) from error
-    show(summary, folder, again=False)
-    return folder
-
-
-def place(cfg: DictConfig, names: Mapping[str, str], what: dict) -> Path:
-    """The run's directory."""
-    dataset, split, scenario, algorithm = (names[group] for group in ("dataset", "split", "scenario", "algorithm"))
-    return run_folder(Path(cfg.results_dir), dataset, split, cfg.num_clients, scenario, algorithm, config_hash(what))
+    return Finished(folder, summary, False)
 
 
 def stored(folder: Path) -> dict | None:
@@ -105,50 +105,55 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def prepare(cfg: DictConfig) -> list[Federation]:
+def prepare(spec: RunSpec) -> list[Federation]:
     """The federations of all seeds; with ``out_of_core=auto`` in files where their features would take a third of the memory."""
-    dataset, on_disk = build(cfg.dataset), cfg.out_of_core
+    settings, on_disk = spec.settings, spec.settings.out_of_core
     if on_disk == "auto":
-        on_disk = 3 * dataset.feature_bytes() > (cfg.memory_budget_gb or available_bytes(torch.device("cpu")) / 1e9) * 1e9
+        on_disk = 3 * spec.dataset.feature_bytes() > (settings.memory_budget_gb or available_bytes(torch.device("cpu")) / 1e9) * 1e9
     return build_federations(
-        dataset,
-        build(cfg.split),
-        build(cfg.scenario.sparsity),
-        num_clients=cfg.num_clients,
-        seeds=list(cfg.seeds),
-        data_dir=cfg.data_dir,
-        cache_dir=cfg.cache_dir,
+        spec.dataset,
+        spec.split,
+        spec.sparsity,
+        num_clients=settings.num_clients,
+        seeds=list(settings.seeds),
+        data_dir=settings.data_dir,
+        cache_dir=settings.cache_dir,
         out_of_core=on_disk,
     )
 
 
-def check_scores(cfg: DictConfig, federation: Federation) -> None:
+def federations_of(cfg: DictConfig) -> list[Federation]:
+    """The federations of a configuration, for plots of data."""
+    return prepare(resolve(cfg))
+
+
+def check_scores(settings: Settings, federation: Federation) -> None:
     """The area under one curve is of two classes; raises UserError."""
     key = "dataset.metric" if federation.metric == "auc" else "metrics"
-    if "auc" in reported(cfg, federation) and federation.num_classes != 2:
+    if "auc" in reported(settings, federation) and federation.num_classes != 2:
         raise UserError(f"{key}: auc is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
 
 
 def simulate(
-    cfg: DictConfig, federations: Sequence[Federation], device: torch.device, progress: Progress, chunking: Plan | None = None
+    spec: RunSpec, federations: Sequence[Federation], device: torch.device, progress: Progress, chunking: Plan | None = None
 ) -> Outcome:
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
-    rounds, trips = resolve_budget(cfg)
-    scenario, method = build(cfg.scenario), build(cfg.algorithm)
+    settings, scenario, method = spec.settings, spec.scenario, spec.fresh_algorithm()
     federations = federated(method, federations)
-    model = network(cfg, federations, device)
-    chunking = chunking or chunks(cfg, federations, device)[1]
+    model = network(spec, federations, device)
+    chunking = chunking or chunks(spec, federations, device)[1]
     keep_freed_memory()
     parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
 
     def job(part: Sequence[Federation]) -> Job[Outcome]:
         def simulate_part(report: Report) -> Outcome:
-            sim = simulation(cfg, part, model, build(cfg.algorithm), device, rounds, trips, chunking.replicas, scenario.drops_uploads)
+            made = spec.fresh_algorithm()
+            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunking.replicas, scenario.drops_uploads)
             sim.progress = report
             scenario.run(sim)
             logs, course = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
-                history(cfg, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in course.items()})
+                history(settings, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in course.items()})
                 for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
             mixing, similarity, portrait = (
@@ -170,7 +175,7 @@ def simulate(
 
 
 def history(
-    cfg: DictConfig,
+    settings: Settings,
     federation: Federation,
     points: list[Point],
     logs: tuple[np.ndarray, np.ndarray],
@@ -178,6 +183,6 @@ def history(
     course: dict[str, np.ndarray],
 ) -> History:
     """The evaluation points of one seed with all metrics and training losses; ``logs`` hold the scores and the losses."""
-    first, *others = ((name, scored_nodes(federation.scored, name)) for name in reported(cfg, federation))
+    first, *others = ((name, scored_nodes(federation.scored, name)) for name in reported(settings, federation))
     train_nodes = np.array([client.train.sum() for client in federation.observed])
     return History.of(federation.seed, points, logs[0], first[1], prelude, dict(others), course, logs[1], train_nodes)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.errors import UserError, raised_by_user
-from fgl_bench.run import workers
-from fgl_bench.run.workers import forks, groups, side_by_side
+from fgl_bench.runner import workers
+from fgl_bench.runner.workers import forks, groups, side_by_side
 
 forked = pytest.mark.skipif(not forks(), reason="jobs are threads here")
 
@@ -145,7 +145,7 @@ def test_a_failing_process_ends_the_others_and_its_error_says_where_it_came_from
         (ValueError("no"), ValueError, False),
         (Odd(1, 2), RuntimeError, False),
     ):
-        monkeypatch.setattr("fgl_bench.run.workers.raised_by_user", raised_by_user if own else lambda _: None)
+        monkeypatch.setattr("fgl_bench.runner.workers.raised_by_user", raised_by_user if own else lambda _: None)
         with pytest.raises(kind) as caught:
             side_by_side([patient, lambda report, error=error: fails(report, error)], 2, 1, Heard())
         assert "in fails" in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])

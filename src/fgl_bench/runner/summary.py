@@ -5,23 +5,22 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig
 
-from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
 from fgl_bench.reporting.plots.pictures import label_counts
 from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, config_hash, versions
+from fgl_bench.runner.spec import RunSpec
 
 
 def summarise(
-    cfg: DictConfig,
-    names: dict[str, str],
-    what: dict,
+    spec: RunSpec,
+    what: dict[str, Any],
     federations: Sequence[Federation],
     outcome: Outcome,
     weights: Sequence[np.ndarray] | None,
@@ -29,8 +28,7 @@ def summarise(
     seconds: dict[str, float],
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
-    histories = outcome.histories
-    _, budget = resolve_budget(cfg)
+    histories, names, settings = outcome.histories, spec.names, spec.settings
     processor = f"CPU {platform.machine()}, {torch.get_num_threads()} thread(s)"
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else processor
     return {
@@ -38,11 +36,11 @@ def summarise(
         "algorithm": names["algorithm"],
         "dataset": names["dataset"],
         "split": names["split"],
-        "num_clients": cfg.num_clients,
+        "num_clients": settings.num_clients,
         "model": names["model"],
         "scenario": names["scenario"],
         "sparsity": names["scenario/sparsity"],
-        "seeds": list(cfg.seeds),
+        "seeds": list(settings.seeds),
         "metric": federations[0].metric,
         "selection": "best validation score of the whole federation, earliest of equals",
         "test": {model: test_scores(histories, model, weights) for model in MODELS},
@@ -51,7 +49,7 @@ def summarise(
         **({"metrics": other_scores(histories, weights)} if histories[0].others else {}),
         "client_trips": {
             "total": int(histories[0].trips[-1]),
-            "to_target": {f"{target:g}": trips_to_target(histories, target, budget, weights) for target in cfg.targets},
+            "to_target": {f"{target:g}": trips_to_target(histories, target, spec.trips, weights) for target in settings.targets},
         },
         "bytes": moved(histories),
         **({"costs": {name: spread(each) | {"per_seed": each} for name, each in outcome.costs.items()}} if outcome.costs else {}),

@@ -5,30 +5,31 @@ Importing this module is cheap: what is heavy is imported once the configuration
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from fgl_bench.config.groups import build
 from fgl_bench.config.settings import expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
-from fgl_bench.run.validation import validate
+from fgl_bench.runner.validation import validate
+
+if TYPE_CHECKING:
+    from fgl_bench.runner.run import Finished
 
 
-def run_one(cfg: DictConfig) -> Path:
-    """Check one configuration and run it; returns the run directory."""
+def run_one(cfg: DictConfig) -> Finished:
+    """Check one configuration and make its run, unless it is there already."""
     expand_paths(cfg)
-    validate(cfg)
-    tracker = build(cfg.tracker)
-    from fgl_bench.run.run import run
+    spec = validate(cfg)
+    from fgl_bench.runner.run import run
 
     try:
-        run_dir = run(cfg)
+        finished = run(spec)
     except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
         where = raised_by_user(error)
         if where is None:
             raise
         raise UserError(where) from error
-    tracking.publish(tracker, run_dir)
-    return run_dir
+    tracking.publish(spec.tracker, finished.folder)
+    return finished

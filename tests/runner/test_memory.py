@@ -15,7 +15,7 @@ from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.propagation import Hops, identity
-from fgl_bench.run.memory import Need, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
+from fgl_bench.runner.memory import Need, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
 from tests.engine.graphs import federation, make_client
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

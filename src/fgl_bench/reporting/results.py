@@ -1,0 +1,114 @@
+"""Finished runs as tables: a row for every run, seed and kind of model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fgl_bench.errors import UserError
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.reporting.console import table
+from fgl_bench.reporting.store import Untrusted, read_summary
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+OF_RUN = ("dataset", "split", "num_clients", "sparsity", "scenario", "algorithm", "model", "metric")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run.
+
+    Attributes:
+        folder: where its files are.
+        summary: ``summary.json``.
+    """
+
+    folder: Path
+    summary: dict[str, Any]
+
+    def __str__(self) -> str:
+        return table(self.summary)
+
+    def scores(self) -> DataFrame:
+        """A row for every seed and kind of model (``received`` from the server, ``trained`` by the client).
+
+        ``score`` is the test score where the validation score of the whole federation is best, ``trip`` when that is; both are missing
+        where the seed diverged before. ``last_score`` is the test score at the end. Scores are in [0, 1].
+        """
+        import pandas as pd
+
+        summary, rows = self.summary, []
+        for model in MODELS:
+            test = summary["test"][model]
+            columns = (summary["seeds"], test["per_seed"], test["selected_trips"], test["last"]["per_seed"])
+            for seed, score, trip, last in zip(*columns, strict=True):
+                rows.append({"seed": seed, "evaluated": model, "score": score, "trip": trip, "last_score": last})
+        found = pd.DataFrame(rows).astype({"score": float, "last_score": float, "trip": "Int64"})
+        for position, name in enumerate(OF_RUN):
+            found.insert(position, name, summary[name])
+        return found.assign(
+            client_trips=summary["client_trips"]["total"],
+            upload_bytes=summary["bytes"]["upload"],
+            download_bytes=summary["bytes"]["download"],
+            seconds=summary["seconds"]["total"],
+            config_hash=summary["config_hash"],
+            folder=str(self.folder),
+        )
+
+    def curve(self) -> DataFrame:
+        """``history.csv``: a row for every seed and evaluation point, with scores, training loss and bytes."""
+        import pandas as pd
+
+        return pd.read_csv(self.folder / "history.csv")
+
+    def clients(self) -> DataFrame:
+        """A row for every seed, client and kind of model: the test score at the selected point, missing where a client has no test node."""
+        import pandas as pd
+
+        rows = [
+            {"seed": seed, "client": client, "evaluated": model, "score": score}
+            for model in MODELS
+            for seed, scores in zip(self.summary["seeds"], self.summary["test"][model]["per_client"], strict=True)
+            for client, score in enumerate(scores)
+        ]
+        return pd.DataFrame(rows).astype({"score": float})
+
+
+def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
+    """Every complete run below ``folder``: :meth:`Result.scores` of all, one below the other.
+
+    What is damaged or belongs to another version is left out, with a line on stderr.
+
+    Args:
+        keys: keys of the configuration that become columns, such as ``lr`` or ``algorithm.mu``; missing where a run has no such key.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    import pandas as pd
+
+    if not Path(folder).is_dir():
+        raise UserError(f"{folder}: there is no such folder")
+    tables = []
+    for path in sorted(Path(folder).rglob("summary.json")):
+        try:
+            summary = read_summary(path.parent)
+        except Untrusted as reason:
+            print(f"warning: {path.parent} is left out: {reason}", file=sys.stderr)
+            continue
+        if summary is not None:
+            found = Result(path.parent, summary).scores()
+            tables.append(found.assign(**{key: [value_of(summary["config"], key)] * len(found) for key in keys}))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_RUN, "seed", "evaluated", "score", *keys])
+
+
+def value_of(config: Any, key: str) -> Any:
+    """The value of ``algorithm.mu`` in nested mappings; None where there is none."""
+    for name in key.split("."):
+        config = config.get(name) if isinstance(config, dict) else None
+    return config

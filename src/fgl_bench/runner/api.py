@@ -1,0 +1,115 @@
+"""Running from Python what ``fgl-bench`` runs from the shell."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.config.compose import as_command
+from fgl_bench.config.values import shown
+from fgl_bench.config.wording import explain
+from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.splits.base import Split
+from fgl_bench.errors import UserError
+from fgl_bench.models.base import Backbone
+from fgl_bench.reporting.results import Result
+from fgl_bench.runner.one import run_one
+from fgl_bench.scenarios.hooks import supported
+from fgl_bench.utils.sources import files_of
+
+
+def run(
+    algorithm: str | Algorithm | None = None,
+    dataset: str | Dataset | None = None,
+    *,
+    split: str | Split | None = None,
+    model: str | Backbone | None = None,
+    scenario: str | None = None,
+    experiment: str | None = None,
+    config_dir: str | Path | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Result:
+    """Make a run and return its result; one that is complete already is read.
+
+    Groups take the name of a choice, as on the command line, or an object of a class of your own, a dataclass. What is not given has
+    the command line's default.
+
+    >>> from fgl_bench import run
+    >>> tiny = {"dataset__num_nodes": 120, "dataset__num_edges": 300, "num_clients": 3, "rounds": 2, "seeds": [0, 1]}
+    >>> result = run("fedprox", "csbm", algorithm__mu=0.1, **tiny)
+    >>> result.scores()[["algorithm", "seed", "evaluated"]].to_string(index=False).splitlines()[1].split()
+    ['fedprox', '0', 'received']
+
+    An object takes the place of a choice, and of the keys that the choice would have:
+
+    >>> from fgl_bench.algorithms.fedprox import FedProx
+    >>> str(run(FedProx(mu=0.1), "csbm", **tiny)) == str(result)
+    True
+
+    Args:
+        algorithm: runs in the scenario that its choice names; an object in the first one whose base it derives from.
+        experiment: a paper's setting, such as ``"fedgta/table3"``.
+        config_dir: a folder with groups of your own.
+        progress: whether to draw a bar on stderr.
+        settings: top-level keys (``num_clients=10``), keys of groups after two underscores (``algorithm__mu=0.1``), and choices of
+            groups below groups (``scenario__sparsity="label"``).
+
+    Raises:
+        UserError: something cannot be run; the message names the key and what is allowed.
+    """
+    choices = {"algorithm": algorithm, "dataset": dataset, "split": split, "model": model}
+    objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}
+    if scenario is None and isinstance(algorithm, Algorithm):
+        scenario = next(iter(supported(type(algorithm))), None)
+    if "algorithm" in objects:
+        choices["algorithm"] = "fedavg"  # the rest of the configuration is composed around some method
+    names = {"experiment": experiment, **choices, "scenario": scenario}
+    overrides = [f"{group}={name}" for group, name in names.items() if isinstance(name, str)]
+    for name, value in {**settings, "progress": progress}.items():
+        key = name.replace("__", ".")
+        if key.partition(".")[0] in objects:
+            raise UserError(f"{name}: {key.partition('.')[0]} is an object here; give it the value")
+        overrides.append(f"scenario/sparsity={value}" if key == "scenario.sparsity" else f"{key}={shown(value)}")
+    try:
+        with as_command(overrides, [Path(config_dir)] if config_dir else [], objects) as cfg:
+            place(cfg, objects)
+            finished = run_one(cfg)
+    except UserError:
+        raise
+    except Exception as error:
+        message = explain(error)
+        if message is None:
+            raise
+        raise UserError(message) from error
+    return Result(finished.folder, finished.summary)
+
+
+def place(cfg: DictConfig, objects: Mapping[str, Any]) -> None:
+    """Put objects in the places of their groups' choices.
+
+    A class that no file defines (in a notebook, at the prompt) may have changed since its run, so that run is made again.
+    """
+    if not objects:
+        return
+    OmegaConf.set_struct(cfg, False)
+    for group, value in objects.items():
+        cfg[group] = node_of(group, value)
+        cfg.overwrite = cfg.overwrite or not files_of(type(value).__module__)
+
+
+def node_of(key: str, value: Any) -> Any:
+    """The configuration of an object: its class and its fields; raises UserError where it cannot be one."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    cls = type(value)
+    if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
+        raise UserError(f"{key}: {cls.__qualname__} is no class at the top of a module; programs in other processes could not find it")
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    return {"_target_": f"{cls.__module__}.{cls.__qualname__}", **{name: node_of(f"{key}.{name}", each) for name, each in fields.items()}}

@@ -1,0 +1,92 @@
+"""A run with everything decided: what a configuration comes to, once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.config.groups import build, label
+from fgl_bench.config.pairing import overrides_of
+from fgl_bench.config.settings import Settings, resolve_budget
+from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.sparsity import Sparsity
+from fgl_bench.data.splits.base import Split
+from fgl_bench.models.base import Backbone
+from fgl_bench.reporting.store import config_hash, identity, run_folder
+from fgl_bench.scenarios.schedule import Stragglers
+
+NAMED = ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run, resolved. Data, model, method, plan and results follow from it; nothing below reads a configuration.
+
+    Attributes:
+        settings: the top-level keys.
+        rounds, trips: the budget of every seed, worked out.
+        algorithm: as configured; it is never prepared, see :meth:`fresh_algorithm`.
+        names: what each group's choice is called in results.
+        overrides: what the user asked for, as arguments of the command line.
+        config: the whole configuration, plain.
+    """
+
+    settings: Settings
+    rounds: int
+    trips: int
+    dataset: Dataset
+    split: Split
+    model: Backbone
+    algorithm: Algorithm
+    scenario: Stragglers
+    sparsity: Sparsity
+    tracker: Any
+    names: Mapping[str, str]
+    overrides: tuple[str, ...]
+    config: Mapping[str, Any]
+
+    def fresh_algorithm(self) -> Algorithm:
+        """A copy of the method for one program: methods keep state."""
+        return copy.deepcopy(self.algorithm)
+
+    def identity(self, data: Mapping[str, str] | None) -> dict[str, Any]:
+        """What decides the numbers, see :func:`fgl_bench.reporting.store.identity`."""
+        return identity(self.config, self.rounds, self.trips, data)
+
+    def folder(self, what: dict[str, Any]) -> Path:
+        """The run directory of this :meth:`identity`."""
+        dataset, split, scenario, algorithm = (self.names[group] for group in ("dataset", "split", "scenario", "algorithm"))
+        results = Path(self.settings.results_dir)
+        return run_folder(results, dataset, split, self.settings.num_clients, scenario, algorithm, config_hash(what))
+
+
+def resolve(cfg: DictConfig) -> RunSpec:
+    """The run that a composed configuration describes; :func:`fgl_bench.runner.validation.validate` checks it first.
+
+    Raises:
+        UserError: a group's class refuses its keys.
+    """
+    config = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(config, dict)
+    rounds, trips = resolve_budget(cfg)
+    return RunSpec(
+        settings=Settings(**{field.name: config[field.name] for field in fields(Settings)}),
+        rounds=rounds,
+        trips=trips,
+        dataset=build(cfg.dataset),
+        split=build(cfg.split),
+        model=build(cfg.model),
+        algorithm=build(cfg.algorithm),
+        scenario=build(cfg.scenario),
+        sparsity=build(cfg.scenario.sparsity),
+        tracker=build(cfg.tracker),
+        names={group: label(cfg, group) for group in NAMED},
+        overrides=tuple(overrides_of(cfg)),
+        config=config,
+    )
