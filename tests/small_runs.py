@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.powers import federated
 from fgl_bench.data.graph import Federation
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
@@ -73,7 +74,7 @@ def simulate(
     **settings: Any,
 ) -> Recorded:
     """Run ``algorithm`` on all federations (seeds) together, float64 and without dropout unless told otherwise."""
-    federations = [algorithm.federate(federation) for federation in federations]
+    federations = federated(algorithm, federations)
     cfg = SimpleNamespace(**{**DEFAULTS, **settings})
     model = model or GCN(hidden=4, layers=2, dropout=0.0)
     budget = rounds * federations[0].num_clients if trips is None else trips

@@ -29,7 +29,7 @@ class HalfWay(FedAvg):
 
     share: float = 0.5
 
-    def initialise(self, initial):
+    def initialize(self, initial):
         return self.share * initial
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,12 +85,16 @@ from dataclasses import dataclass
 import torch
 
 from fgl_bench.algorithms.base import Algorithm, Traffic
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.powers import ServerNodes, TrainedScore
+from fgl_bench.algorithms.records import Message
+from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalise
 
 
 @dataclass
-class {name}(Algorithm):
-    scenarios = ("sync",)
+class {name}({bases}):
     {body}
 """
 MIX = """
@@ -117,9 +122,15 @@ METHODS = {
 }  # fmt: skip
 
 
+def bases(body: str) -> str:
+    """What a class with this body derives from: ServerRounds, unless a comment at its beginning says otherwise."""
+    told = re.match(r"\s*# (\w.*)", body)
+    return told[1] if told else "ServerRounds"
+
+
 def written(folder: Path, name: str, body: str) -> Path:
     path = folder / f"own_{name}.py"
-    path.write_text(METHOD.format(name="".join(map(str.title, name.split("_"))), body=body.lstrip()), encoding="utf-8")
+    path.write_text(METHOD.format(name="".join(map(str.title, name.split("_"))), bases=bases(body), body=body.lstrip()), encoding="utf-8")
     return path
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fgl_bench.algorithms.base import plain_steps
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedprox import FedProx
@@ -236,4 +237,4 @@ def test_steps_to_which_a_method_adds_something_are_not_replayed(method, monkeyp
     monkeypatch.setattr("fgl_bench.engine.training.Replay", Recorded)
     monkeypatch.setattr(Recorded, "made", 0)
     histories("cpu", method, synchronous(), cuda_graphs=True)
-    assert not method.plain_steps and not Recorded.made
+    assert not plain_steps(method) and not Recorded.made

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 
 import torch
 
-from fgl_bench.algorithms.base import Algorithm, Traffic
+from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalise
 
 
 @dataclass
-class InverseSizes(Algorithm):
+class InverseSizes(ServerRounds):
     """Averages in which small clients count most, n^-power; reports a number that nobody needs."""
 
     power: float

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from fgl_bench.algorithms.powers import federated
 from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import History, Point
 from fgl_bench.evaluation.metrics import METRICS
@@ -111,7 +112,7 @@ def test_a_seed_that_diverges_harms_no_other_and_is_selected_before(tmp_path: Pa
 
 def test_a_seed_without_any_finite_model_has_no_score(tmp_path: Path) -> None:
     broken = POISONED.replace("rounds == 2", "rounds == 99") + (
-        "\n    def initialise(self, initial):\n        return torch.where(torch.arange(len(initial))[:, None] < 3, initial, float('nan'))\n"
+        "\n    def initialize(self, initial):\n        return torch.where(torch.arange(len(initial))[:, None] < 3, initial, float('nan'))\n"
     )
     settings = ("seeds=[0,1]", "algorithm=fedavg", "algorithm._target_=poisoned.Poisoned", "seeds_per_chunk=2", "metrics=[micro_f1]")
     said, summary, _ = ran(tmp_path, *settings, files={"poisoned.py": broken.replace("from dataclasses", "import torch\nfrom dataclasses")})
@@ -254,7 +255,7 @@ def expected(spec, federation, pooled: bool) -> float:
     from fgl_bench.runner.planning import network
 
     method = spec.fresh_algorithm()
-    federation = method.federate(federation)
+    (federation,) = federated(method, [federation])
     device = torch.device("cpu")
     sim = simulation(spec.settings, [federation], network(spec, [federation], device), method, device, 1, 1)
     losses, nodes = sim.trainer.losses(sim.initial).double().numpy(), np.array([c.train.sum() for c in federation.observed])

@@ -17,6 +17,7 @@ from fgl_bench.config.pairing import paired
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.unlike import differences
 from fgl_bench.runner.validation import validate
+from fgl_bench.scenarios.hooks import supported
 from tests.warm import command
 
 ALGORITHMS = sorted(path.stem for path in (config_folder() / "algorithm").glob("*.yaml"))
@@ -50,7 +51,7 @@ def test_an_algorithm_chooses_its_scenario_and_nothing_else(algorithm, on_defaul
     chosen = OmegaConf.to_container(cfg, resolve=True)
     assert chosen.keys() == usual.keys()
     assert [key for key in usual if chosen[key] != usual[key] and key not in ("algorithm", "scenario")] == []
-    assert label(cfg, "scenario") == build(cfg.algorithm).scenarios[0]
+    assert label(cfg, "scenario") == supported(type(build(cfg.algorithm)))[0]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

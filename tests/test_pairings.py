@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 import fgl_bench.config.groups
 import fgl_bench.config.pairing
 import fgl_bench.runner.run
-from fgl_bench.algorithms.local import Local
+from fgl_bench.algorithms.local import Alone
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import check_node
 from fgl_bench.config.pairing import suited
@@ -164,4 +164,4 @@ def test_every_pair_trains_or_says_why_not(algorithm, model, folder, monkeypatch
     mixed = any(not torch.equal(seen.received[row], after) for row, (_, after) in seen.trained.items() if row in seen.received)
     sends = history.upload[-1] > 0
     assert sends == (history.download[-1] > 0) and (sends or not mixed)
-    assert mixed == sends or issubclass(method, Local)
+    assert mixed == sends or issubclass(method, Alone)

@@ -47,7 +47,7 @@ def test_an_edited_method_is_run_again_and_its_earlier_run_named(tmp_path):
     assert first.returncode == 0 and "written" in first.stdout, first.stderr
     same = command(tmp_path, *own)
     assert "complete already" in same.stdout and same.stderr == ""
-    (tmp_path / "mine_helper.py").write_text(HELPER.format(body="def initialise(self, initial): return 0 * initial"))
+    (tmp_path / "mine_helper.py").write_text(HELPER.format(body="def initialize(self, initial): return 0 * initial"))
     edited = command(tmp_path, *own)
     assert edited.returncode == 0 and "written" in edited.stdout, edited.stderr
     [note] = edited.stderr.splitlines()

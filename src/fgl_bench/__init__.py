@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fgl_bench.algorithms.base import Algorithm as Algorithm
+    from fgl_bench.algorithms.peers import Peers as Peers
+    from fgl_bench.algorithms.semi_async_server import SemiAsyncServer as SemiAsyncServer
+    from fgl_bench.algorithms.server_rounds import ServerRounds as ServerRounds
     from fgl_bench.data.datasets.base import Dataset as Dataset
     from fgl_bench.data.splits.base import Split as Split
     from fgl_bench.errors import UserError as UserError
@@ -27,9 +30,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
+    "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
     "Result": "reporting.results", "UserError": "errors", "load_results": "reporting.results", "run": "runner.api",
 }  # fmt: skip
-__all__ = ["Algorithm", "Backbone", "Dataset", "Result", "Split", "UserError", "load_results", "run"]
+__all__ = [
+    "Algorithm", "Backbone", "Dataset", "Peers", "Result", "SemiAsyncServer", "ServerRounds", "Split", "UserError", "load_results", "run",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from fgl_bench.algorithms.base import Server, Upload
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.records import Server, Upload
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import Mixing, normalise
 

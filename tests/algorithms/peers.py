@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fgl_bench.algorithms.base import Meeting
+from fgl_bench.algorithms.records import Meeting
 from fgl_bench.scenarios.decentralized import Decentralized
 from tests.reference.decentralized import run_decentralized
 from tests.reference.small import small_federation
@@ -62,7 +62,7 @@ def meeting(trained, *, number=0, rounds=10, heard=None, received=None, reports=
         heard = ~torch.eye(clients, dtype=torch.bool)
     graph = heard if callable(heard) else lambda time: torch.as_tensor(heard).expand(len(trained), clients, clients)
     return Meeting(
-        number, rounds, graph, torch.zeros_like(trained) if received is None else received, trained, reports or {}, losses, moments
+        number, rounds, graph, torch.zeros_like(trained) if received is None else received, trained, trained, reports or {}, losses, moments
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from types import SimpleNamespace
+
 import pytest
 import torch
 import yaml
@@ -9,17 +12,22 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 
+from fgl_bench.algorithms._composition import EXCLUSIVE, Composed
+from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgl import FedGL
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedprox import FedProx
 from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
+from fgl_bench.algorithms.powers import POWERS
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import build, label
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain
 from fgl_bench.errors import UserError
 from fgl_bench.runner.validation import validate
+from fgl_bench.scenarios.hooks import hooks
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import assert_same_trips, watch
 from tests.algorithms.test_fedgl import KEYS as FEDGL
@@ -118,6 +126,68 @@ def test_local_terms_of_both_enter():
     assert_same_trips(result, run(Penalised(), rounds=2), exact=True)
     first, later = terms[0], terms[-1]
     assert first.tolist() == [3.0] * 10 and (later[:4] > 3.0).all()
+
+
+# ---- every hook is passed on
+
+HOOKS = {hook for base in (Algorithm, ServerRounds, *POWERS) for hook in hooks(base)}
+NOT_PASSED_ON = {
+    **dict.fromkeys(EXCLUSIVE, "a strategy that has its own is refused"),
+    **dict.fromkeys(("node_bytes", "federation_bytes", "divides"), "of the estimate of memory"),
+}
+PASSED_ATTRIBUTES = {"reset_optimizer", "uses_validation", "unsent"}
+OWN_ATTRIBUTES = {
+    "pairing": "of the command line's choice",
+    "ranges": "of the model's own keys; the strategy's are checked with it",
+    "trains": "a strategy that does not is refused",
+    "node_batches": "models that change graphs need all nodes",
+    "multilabel": "both models read classes",
+    **dict.fromkeys(("stacks", "operators"), "of the estimate of memory"),
+}
+
+
+def strategy_that_notes(calls):
+    """A strategy with every hook; it notes who is called with what."""
+
+    def noting(name):
+        return lambda self, *arguments: calls.append((name, arguments))
+
+    bases = (ServerRounds, *(power for power in POWERS if not set(hooks(power)) & set(EXCLUSIVE)))
+    return type("Noting", bases, {name: noting(name) for name in HOOKS - set(NOT_PASSED_ON)})()
+
+
+@pytest.mark.parametrize("hook", sorted(HOOKS - set(NOT_PASSED_ON)))
+def test_a_hook_is_passed_on_with_its_arguments(hook):
+    host, calls = gl(), []
+    host.server = strategy_that_notes(calls)
+    own = vars(Composed)[hook]
+    if isinstance(own, property):
+        assert own.fget(host) == getattr(host.server, hook)
+        return
+    base = next(base for base in (Algorithm, ServerRounds, *POWERS) if hook in hooks(base))
+    arguments = tuple(list(inspect.signature(getattr(base, hook)).parameters)[1:])
+    own(host, *arguments)
+    assert calls == [(hook, arguments)]
+
+
+def test_a_class_attribute_is_the_strategy_s_or_for_a_reason_the_model_s():
+    assert {name for name in vars(Algorithm)["__annotations__"]} <= PASSED_ATTRIBUTES | set(OWN_ATTRIBUTES)
+    for name in PASSED_ATTRIBUTES:
+        host = gl()
+        host.server = SimpleNamespace(**{name: "its own"})
+        assert getattr(host, name) == "its own"
+
+
+def test_what_a_strategy_does_not_have_is_neutral():
+    host = gl(FedAvg())
+    assert host.similarity({}) is None and host.final_state([]) == host.costs() == host.cost_history() == {} and host.exchanged() is None
+    trips = SimpleNamespace(output=SimpleNamespace(logits=2), batch=3)
+    assert host.score_trained(lambda logits, batch: (logits, batch), trips) == (2, 3)
+
+
+def test_what_fed_pub_uploads_and_how_it_is_scored_is_passed_on():
+    host = gl(configured("fed_pub", **STRATEGIES["fed_pub"]), weight=0)
+    assert_same_trips(run(host), run(configured("fed_pub", **STRATEGIES["fed_pub"])), exact=True, fewest=24)
 
 
 # ---- what cannot be a strategy

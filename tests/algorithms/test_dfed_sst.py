@@ -191,7 +191,7 @@ def graph_of(wlsd, embedding, **changes):
     reports = {"wlsd": torch.tensor([wlsd], dtype=torch.float64), "cse": torch.tensor([embedding], dtype=torch.float64)[..., None]}
     algorithm._renew(reports, heard, 0)
     trained = torch.eye(len(wlsd), dtype=torch.float64)[None]
-    meeting = SimpleNamespace(graph=lambda _: heard, number=1, trained=trained, reports=reports)
+    meeting = SimpleNamespace(graph=lambda _: heard, number=1, trained=trained, uploaded=trained, reports=reports)
     exchange = algorithm.exchange(meeting)
     return algorithm, exchange
 

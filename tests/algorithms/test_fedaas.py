@@ -172,7 +172,7 @@ def test_without_synchronisation_only_models_travel():
 def test_what_is_spent_by_round_adds_up_to_the_costs_and_is_in_the_bytes():
     method = fedaas(interval=2)
     recorded = run([small_served(seed=0), small_served(seed=1)], method, rounds=3)
-    course, costs, (up, down, _) = method.course(), method.costs(), method.traffic().bytes
+    course, costs, (up, down, _) = method.cost_history(), method.costs(), method.traffic().bytes
     assert set(costs) - set(course) == {"rows", "computation_seconds"}
     for name, spent in course.items():
         assert spent.shape == (2, 3) and (np.diff(spent, axis=1) > 0).all()

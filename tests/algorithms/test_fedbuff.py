@@ -83,7 +83,7 @@ def test_a_client_twice_in_the_buffer_counts_twice_and_is_answered_once():
 
 def test_what_is_uploaded_is_the_difference():
     received, trained = torch.tensor([1.0, 2.0]), torch.tensor([1.5, 1.0])
-    assert method().payload(received, trained).tolist() == [0.5, -1.0]
+    assert method().upload((0,), received, trained).tolist() == [0.5, -1.0]
 
 
 @pytest.mark.parametrize("buffer", [1, 2, 3, 6])

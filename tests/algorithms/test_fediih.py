@@ -196,8 +196,8 @@ def test_global_centres_are_smoothed_means_and_begin_as_the_clients():
     made = method(**BOUND)
     calls = watch(made, "report")
     made_first = []
-    initialise = made.initialise
-    made.initialise = lambda initial: made_first.append(initialise(initial)) or made_first[0]
+    initialize = made.initialize
+    made.initialize = lambda initial: made_first.append(initialize(initial)) or made_first[0]
     result = run(made, rounds=1)
     common = result.named(made_first[0][0])[CENTRES]
     assert torch.equal(result.named(result.trips[0][0][0])[CENTRES], common) and common.std() > 0.3

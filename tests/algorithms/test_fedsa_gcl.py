@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.base import Message
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.algorithms.local import Local
+from fgl_bench.algorithms.records import Message
 from fgl_bench.engine.mixing import cosine
 from fgl_bench.models.gcn import GCN
 from fgl_bench.scenarios.semi_async import _Loop

@@ -1,4 +1,5 @@
-"""Synchronous methods whose clients remember something between rounds, one client after the other: MOON, SCAFFOLD, FedDC.
+"""Synchronous methods whose clients remember something between rounds, one client after the other: MOON, SCAFFOLD, FedDC;
+and pFedMe, whose clients train one model and upload another.
 
 Models are flat vectors in the order of ``torch.nn.Module.parameters``; losses are written as in the papers and differentiated
 as they stand.
@@ -175,6 +176,35 @@ class FedDC:
     def aggregate(self, chosen: list[int], clients: list[Client], w: torch.Tensor, trained: dict[int, torch.Tensor]) -> torch.Tensor:
         self.a = self.a + sum(self.size[i] * self.change.pop(i) for i in chosen if i in self.change) / len(clients)
         return mean([trained[i] for i in chosen]) + mean(self.drift)
+
+
+@dataclass
+class PFedMe:
+    """Dinh, Tran & Nguyen, NeurIPS 2020, algorithm 1: the client keeps its personal model, ``w_i`` goes to the server."""
+
+    inner_steps: int
+    penalty: float
+    outer_lr: float
+    beta: float
+
+    def start(self, clients: list[Client], initial: torch.Tensor) -> None:
+        self.uploaded: dict[int, torch.Tensor] = {}
+
+    def trip(self, i: int, client: Client, w: torch.Tensor, epochs: int) -> None:
+        local = w.clone()
+        while epochs:
+            inner = min(self.inner_steps, epochs)
+            for _ in range(inner):
+                envelope = cross_entropy(client) + self.penalty / 2 * (live(client) - local).square().sum()
+                descend(client, gradient_of(client, envelope))
+            local = local - self.outer_lr * self.penalty * (local - vector_of(client))
+            epochs -= inner
+        self.uploaded[i] = local
+
+    def aggregate(self, chosen: list[int], clients: list[Client], w: torch.Tensor, trained: dict[int, torch.Tensor]) -> torch.Tensor:
+        shares = normalise([float(clients[i].num_train) for i in chosen])
+        average = mean([self.uploaded.pop(i, w) for i in chosen], shares)
+        return (1 - self.beta) * w + self.beta * average
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ def test_every_topology_sends_what_it_mixes(topology):
 
 
 def test_what_an_exchange_makes_is_counted():
-    rows, copies = synchronous().keeps(1.0, method())
-    assert decentralized().keeps(1.0, method()) == (rows + 2, copies)
+    rows, copies = synchronous().keeps(1.0, Local())
+    assert decentralized().keeps(1.0, Local()) == (rows + 2, copies)
 
 
 def test_a_link_that_always_fails_carries_nothing():

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.mixing import Mixing
-from fgl_bench.engine.network import Parameters
-from fgl_bench.engine.trips import LocalStep, Score, Trips
+from fgl_bench.algorithms.powers import Comparing, Federating, FinalState, Regraphing, Spending, Staging
+from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.engine.hooks import JointTraining, ServerNodes, TrainedScore
+from fgl_bench.engine.trips import Score, Trips
 from fgl_bench.errors import UserError
-from fgl_bench.models.base import Backbone
 
-# A method with hooks of these does to clients' graphs or losses what only one method can do.
-EXCLUSIVE = ("federate", "regraph", "prelude", "local_loss", "stage", "train", "observe", "initialise")
+# What a strategy must leave to the method that it stands on: with it a method does to clients' graphs or losses what only one can do.
+EXCLUSIVE: dict[str, type] = {
+    "federate": Federating, "regraph": Regraphing, "warmup_rounds": ServerRounds, "local_loss": Algorithm, "stage": Staging,
+    "train": JointTraining, "observe": ServerNodes, "initialize": Algorithm,
+}  # fmt: skip
+
+
+def passed_on(hook: str, neutral: Any = None) -> Any:
+    """A hook that asks the strategy; ``neutral`` is the answer for one that has no such hook."""
+
+    def asked(self: Composed, *arguments: Any) -> Any:
+        answer = getattr(self.server, hook, None)
+        return neutral if answer is None else answer(*arguments)
+
+    return asked
+
+
+def attribute(name: str) -> Any:
+    """A property that is the strategy's."""
+    return property(lambda self: getattr(self.server, name))
 
 
 @dataclass
-class Composed(Algorithm):
+class Composed(ServerRounds, Comparing, FinalState, Spending, TrainedScore):
     """Base of graph models (FedSage+, FedGL) whose trained parameters any synchronous method may aggregate (FedGTA, table 5).
 
     The strategy is a whole method with its own keys, made for the model and the graphs that clients train on now: it adds its terms
@@ -35,89 +51,54 @@ class Composed(Algorithm):
 
     node_batches: ClassVar[bool] = False
 
-    strategy: Algorithm | None
+    strategy: ServerRounds | None
 
     def __post_init__(self) -> None:
         if self.strategy is not None:
             check_strategy(self.strategy)
         self.server = self.own() if self.strategy is None else self.strategy
 
-    def own(self) -> Algorithm:
+    def own(self) -> ServerRounds:
         """The aggregation of the model's own paper."""
         return FedAvg()
-
-    @property
-    def stacks(self) -> int:
-        return self.server.stacks
-
-    @property
-    def operators(self) -> int:
-        return self.server.operators
-
-    @property
-    def unsent(self) -> tuple[str, ...]:
-        return self.server.unsent
-
-    @property
-    def refines(self) -> bool:
-        return self.server.refines
-
-    @property
-    def begins_afresh(self) -> bool:
-        return self.server.begins_afresh
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return self.server.node_bytes(nodes, num_features, num_classes, itemsize)
-
-    def backbone(self, model: Backbone) -> Backbone:
-        return self.server.backbone(model)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         self.server.prepare(setting)
 
-    def optimiser(self, *args: Any) -> Any:
-        return self.server.optimiser(*args)
-
-    def local_penalty(self, step: LocalStep) -> Tensor | None:
-        return self.server.local_penalty(step)
-
-    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
-        return self.server.correct_gradient(step, gradient)
-
-    def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
-        return self.server.predict(model, parameters, batch, first)
-
     def score_trained(self, score: Score, trips: Trips) -> Tensor:
-        return self.server.score_trained(score, trips)
+        own = isinstance(self.server, TrainedScore)
+        return self.server.score_trained(score, trips) if own else score(trips.output.logits, trips.batch)
 
-    def report(self, trips: Trips) -> dict[str, Tensor]:
-        return self.server.report(trips)
+    stacks, operators = attribute("stacks"), attribute("operators")
+    unsent, refines = attribute("unsent"), attribute("refines")
+    reset_optimizer, uses_validation = attribute("reset_optimizer"), attribute("uses_validation")
 
-    def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
-        return self.server.similarity(reports)
-
-    def portrait(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
-        return self.server.portrait(trips)
-
-    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        return self.server.mix(reports, arrived)
-
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        return self.server.refine(previous, received, trained, arrived)
-
-    def traffic(self) -> Traffic:
-        return self.server.traffic()
-
-    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        return self.server.bytes_after(rounds, trips)
+    node_bytes = passed_on("node_bytes")
+    check_choices = passed_on("check_choices")
+    backbone = passed_on("backbone")
+    optimizer = passed_on("optimizer")
+    local_penalty = passed_on("local_penalty")
+    correct_gradient = passed_on("correct_gradient")
+    predict = passed_on("predict")
+    report = passed_on("report")
+    upload = passed_on("upload")
+    traffic = passed_on("traffic")
+    mix = passed_on("mix")
+    refine = passed_on("refine")
+    bytes_after = passed_on("bytes_after")
+    similarity = passed_on("similarity")
+    final_state = passed_on("final_state", {})
+    costs = passed_on("costs", {})
+    cost_history = passed_on("cost_history", {})
+    exchanged = passed_on("exchanged")
 
 
 def check_strategy(strategy: Algorithm) -> None:
     """Raise UserError unless ``strategy`` can aggregate another method's model."""
     kind, reason = type(strategy), None
-    taken = [name for name in EXCLUSIVE if getattr(kind, name) is not getattr(Algorithm, name)]
-    if "sync" not in strategy.scenarios:
+    taken = [name for name, base in EXCLUSIVE.items() if isinstance(strategy, base) and getattr(kind, name) is not getattr(base, name)]
+    if not isinstance(strategy, ServerRounds):
         reason = "it is not defined for synchronous rounds"
     elif not strategy.trains:
         reason = "it trains no model"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.gossip import messages, metropolis, product, uniform
 
 
 @dataclass
-class DPSGD(Algorithm):
+class DPSGD(Peers):
     """Decentralised parallel SGD: local steps, then averaging with the neighbours (Lian et al., NeurIPS 2017, algorithm 1).
 
     ``Theta <- W Theta^`` with W symmetric and doubly stochastic: 1/3 each on a ring, the default graph, and Metropolis weights
@@ -26,8 +27,6 @@ class DPSGD(Algorithm):
         order: ``train_mix``, ``mix_train`` or ``lian``.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
-
     weights: Literal["metropolis", "uniform"]
     order: Literal["train_mix", "mix_train", "lian"]
 
@@ -37,7 +36,7 @@ class DPSGD(Algorithm):
     def exchange(self, meeting: Meeting) -> Exchange:
         heard = ORDERS[self.order](meeting)
         matrix = WEIGHTS[self.weights](heard)
-        models = product(matrix, meeting.received if self.order == "lian" else meeting.trained)
+        models = product(matrix, meeting.received if self.order == "lian" else meeting.uploaded)
         if self.order == "lian":
             models += meeting.trained - meeting.received
         return Exchange(models, matrix, messages(heard, self.traffic().bytes[0]))

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import messages, metropolis, product
 from fgl_bench.engine.noise import uniform
@@ -17,7 +19,7 @@ from fgl_bench.errors import Range, above, between
 
 
 @dataclass
-class DFedAvgM(Algorithm):
+class DFedAvgM(Peers):
     """Local heavy-ball descent, then averaging with the neighbours (Sun, Li & Wang, TPAMI 45(4), 2023).
 
     ``y <- y - lr g(y) + momentum (y - y_before)`` for the epochs of a round, at rest at its beginning; then ``Theta <- W Theta^``
@@ -34,8 +36,7 @@ class DFedAvgM(Algorithm):
         lr: of the clients' steps, in the place of the top-level key; null takes that.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
-    begins_afresh: ClassVar[bool] = True
+    reset_optimizer: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"momentum": Range(0, 1, below=True), "bits": between(2, 16), "lr": above(0)}
 
     momentum: float
@@ -45,7 +46,7 @@ class DFedAvgM(Algorithm):
     def topology(self) -> tuple[str, int | None]:
         return "ring", None
 
-    def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
+    def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
         return HeavyBall(count, size, lr if self.lr is None else self.lr, weight_decay, dtype, device, self.momentum)
 
     def prepare(self, setting: Setting) -> None:
@@ -56,8 +57,8 @@ class DFedAvgM(Algorithm):
         heard = meeting.graph(meeting.number)
         matrix = metropolis(heard)
         if self.bits is None:
-            return Exchange(product(matrix, meeting.trained), matrix, messages(heard, self.traffic().bytes[0]))
-        change = self.quantised(meeting.trained - meeting.received, meeting.number)
+            return Exchange(product(matrix, meeting.uploaded), matrix, messages(heard, self.traffic().bytes[0]))
+        change = self.quantised(meeting.uploaded - meeting.received, meeting.number)
         models = meeting.received + product(matrix, change)
         return Exchange(models, matrix, messages(heard, -(-self.setting.layout.count * self.bits // 8) + 4))
 

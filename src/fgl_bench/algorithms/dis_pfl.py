@@ -10,7 +10,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
@@ -22,7 +24,7 @@ from fgl_bench.utils.seeding import derive_seed
 
 
 @dataclass
-class DisPFL(Algorithm):
+class DisPFL(Peers):
     """Every client trains and sends a sparse, personal sub-network of fixed density (Dai et al., ICML 2022, algorithms 1 and 2; its code).
 
     Client i steps on the coordinates of its mask mu_i only. After training it drops, in every tensor, the
@@ -46,7 +48,6 @@ class DisPFL(Algorithm):
         clip: largest norm of a gradient; null does not clip.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
     stacks: ClassVar[int] = 3
     ranges: ClassVar[dict[str, Range]] = {"density": Range(0, 1, above=True), "erk_power": at_least(0), "anneal": SHARE, "clip": above(0)}
 
@@ -79,7 +80,7 @@ class DisPFL(Algorithm):
         layout = self.setting.layout
         return [(name, slice(start, start + layout.numel(name))) for name, start in layout.offsets.items()]
 
-    def initialise(self, initial: Tensor) -> Tensor:
+    def initialize(self, initial: Tensor) -> Tensor:
         return initial * self.mask.flatten(0, 1)
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
@@ -106,7 +107,7 @@ class DisPFL(Algorithm):
             moments.mul_(kept)
         support = (heard | itself(heard)).double()
         count = product(support, trained.to(meeting.trained.dtype))
-        models = product(support, meeting.trained) / count.clamp(min=1) * self.mask
+        models = product(support, meeting.uploaded) / count.clamp(min=1) * self.mask
         size = 4 * sum(self.active.values()) + -(-self.setting.layout.count // 8)
         return Exchange(models, uniform(heard), messages(heard, size))
 

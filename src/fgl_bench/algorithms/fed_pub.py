@@ -12,7 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.powers import Comparing, TrainedScore
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
@@ -30,7 +32,7 @@ MASK = "mask."
 
 
 @dataclass
-class FedPub(Algorithm):
+class FedPub(ServerRounds, Comparing, TrainedScore):
     """Personal averages by functional similarity, with personal sparse masks (Baek et al., ICML 2023; its code).
 
     Every weight matrix W has a mask mu of its shape that never leaves the client; the network computes with ``W * mu``, in

@@ -48,7 +48,7 @@ class FedAdam(FedAvg):
         self.first = torch.zeros(shape, dtype=setting.batch.dtype, device=setting.batch.device)
         self.second = torch.full_like(self.first, self.tau**2)
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         some = arrived.any(1)[:, None, None]
         change = received[:, :1] - previous[:, :1]
         self.first = torch.where(some, self.beta1 * self.first + (1 - self.beta1) * change, self.first)

@@ -9,13 +9,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Message, Server, Setting, Traffic, Upload
+from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.records import Message, Server, Upload
+from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import SHARE, Range, at_least
 
 
 @dataclass
-class FedAsync(Algorithm):
+class FedAsync(SemiAsyncServer):
     """Every arriving model is mixed into the global one at once (Xie, Koyejo & Gupta, OPT 2020, algorithm 1).
 
     On an arrival ``w <- (1 - a) w + a theta_i`` with ``a = alpha sigma(s)``; the client starts again from w. The local loss has
@@ -36,7 +38,6 @@ class FedAsync(Algorithm):
         rho: strength of the proximal term.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
     ranges: ClassVar[dict[str, Range]] = {
         "alpha": SHARE, "exponent": at_least(0), "hinge_slope": at_least(0), "hinge_b": at_least(0), "offset": at_least(0),
         "halve_after": at_least(1), "rho": at_least(0),
@@ -51,9 +52,6 @@ class FedAsync(Algorithm):
     offset: int
     halve_after: int | None
     rho: float
-
-    def prepare(self, setting: Setting) -> None:
-        super().prepare(setting)
 
     def buffer_size(self) -> int:
         return 1

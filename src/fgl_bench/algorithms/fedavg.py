@@ -7,12 +7,12 @@ from functools import cached_property
 
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalise
 
 
 @dataclass
-class FedAvg(Algorithm):
+class FedAvg(ServerRounds):
     """Parameter averaging weighted by client size (McMahan et al., AISTATS 2017, algorithm 1).
 
     ``M_ij = n_j / sum of n over the participants``: the same row for every client. Where nobody has training nodes the

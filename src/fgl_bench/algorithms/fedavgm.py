@@ -35,7 +35,7 @@ class FedAvgM(FedAvg):
         super().prepare(setting)
         self.velocity = torch.zeros(len(setting.seeds), 1, setting.layout.size, dtype=setting.batch.dtype, device=setting.batch.device)
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         change = received[:, :1] - previous[:, :1]
         self.velocity = torch.where(arrived.any(1)[:, None, None], self.momentum * self.velocity + change, self.velocity)
         return (previous[:, :1] + self.server_lr * self.velocity).expand_as(received)

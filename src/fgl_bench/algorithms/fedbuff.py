@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Message, Server, Traffic, Upload
+from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.records import Message, Server, Upload
+from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.errors import Range, at_least
 
 
 @dataclass
-class FedBuff(Algorithm):
+class FedBuff(SemiAsyncServer):
     """Buffered asynchronous aggregation of model differences (Nguyen et al., AISTATS 2022, algorithm 1).
 
     After K arrivals ``w <- w + server_lr / K * sum_k s_k^(-a) omega_k (theta_k - w_base_k)`` with ``s_k = 1 + staleness``.
@@ -28,7 +30,6 @@ class FedBuff(Algorithm):
         wait: an uploader waits for the step it takes part in (else it downloads the current model at once).
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
     ranges: ClassVar[dict[str, Range]] = {"buffer": at_least(1), "server_lr": at_least(0), "staleness_exponent": at_least(0)}
 
     buffer: int | None
@@ -41,7 +42,7 @@ class FedBuff(Algorithm):
     def waits(self) -> bool:
         return self.wait
 
-    def payload(self, received: Tensor, trained: Tensor) -> Tensor:
+    def upload(self, rows: Sequence[int], received: Tensor, trained: Tensor) -> Tensor:
         return trained - received
 
     def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:

@@ -8,15 +8,16 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.scaffold import WEIGHTINGS, displacement, keep_unable, of_replicas
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, above, at_least
 
 
 @dataclass
-class FedDC(Algorithm):
+class FedDC(ServerRounds):
     """Local drift decoupling and correction (Gao et al., CVPR 2022; the official code).
 
     A client adds ``alpha_i/2 ||theta - (w - h_i)||^2 + <theta, a/n_i - a_i>`` to its loss, then its drift ``h_i`` grows by
@@ -87,7 +88,7 @@ class FedDC(Algorithm):
         self.correction = torch.addcmul(self._inverse * cloud - self.states, self._alpha, self.drifts)
         return Mixing(normalise(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         return (received[:, :1] + self.drifts.mean(1, keepdim=True)).expand_as(received)
 
     def traffic(self) -> Traffic:

@@ -8,7 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import identity, messages, metropolis, product
 from fgl_bench.engine.noise import normal
@@ -16,7 +18,7 @@ from fgl_bench.errors import Range, above, at_least
 
 
 @dataclass
-class FedDual(Algorithm):
+class FedDual(Peers):
     """Clients meet in random pairs and both take the average of their models (the pair-wise core of Chen et al., TIFS 18, 2023).
 
     ``Theta <- M Theta^`` with M of a random matching: symmetric, doubly stochastic, a projection. ``gossip_steps`` meetings follow each
@@ -33,7 +35,6 @@ class FedDual(Algorithm):
         clip: largest norm of a client's change under noise.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
     ranges: ClassVar[dict[str, Range]] = {"gossip_steps": at_least(1), "noise": at_least(0), "clip": above(0)}
 
     gossip_steps: int
@@ -48,7 +49,7 @@ class FedDual(Algorithm):
         self._streams = setting.streams("privacy")
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        models = self.private(meeting) if self.noise else meeting.trained
+        models = self.private(meeting) if self.noise else meeting.uploaded
         matrix, sent = None, 0
         for step in range(self.gossip_steps):
             heard = meeting.graph(meeting.number * self.gossip_steps + step)
@@ -60,7 +61,7 @@ class FedDual(Algorithm):
 
     def private(self, meeting: Meeting) -> Tensor:
         """The models that may be shown to others: changes clipped, noise added, ``[S, C, P]``."""
-        change = meeting.trained - meeting.received
+        change = meeting.uploaded - meeting.received
         change = change * (self.clip / change.norm(dim=-1, keepdim=True).clamp(min=1e-12)).clamp(max=1.0)
         scalars = torch.tensor(self.setting.layout.scalars(), device=change.device)
         draws = normal(mix(self._streams + meeting.number), 1, scalars.numel(), change.dtype)[:, 0]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms._composition import Composed
 from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.powers import Regraphing
 from fgl_bench.engine.batch import Batch, Operator
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.sparse import BlockSparse
@@ -25,7 +26,7 @@ BLOCK = 1 << 24  # similarities held at a time
 
 
 @dataclass
-class FedGL(Composed):
+class FedGL(Composed, Regraphing):
     """FedAvg with global pseudo labels and a global pseudo graph (Chen et al., Information Sciences 657, 2024).
 
     After training client i uploads its predictions p_i(v) for all its nodes. For every node v of the whole graph the server fuses

@@ -82,11 +82,11 @@ class FedGNN(FedAvg):
         size = clients * batch.nodes
         self.service = BlockSparse.stack(matrices, size, size, batch.dtype, batch.device) if any(self.got) else None
 
-    def initialise(self, initial: Tensor) -> Tensor:
+    def initialize(self, initial: Tensor) -> Tensor:
         self._exchange(initial, None)
         return initial
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         self.number += 1
         if self.number % self.expand_every == 0:
             self._exchange(received.flatten(0, 1), arrived.any(1))

@@ -8,7 +8,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Traffic
+from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.powers import Comparing
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.algorithms.topology import STATISTICS, hybrid_moments, labels_propagated, propagate, smoothing_confidence, with_truth
 from fgl_bench.engine.batch import Batch, gcn_operator, plain_operator
 from fgl_bench.engine.mixing import Mixing, cosine, normalise
@@ -19,7 +21,7 @@ MOMENTS = {"hybrid": ("raw", "central"), "raw": ("raw",), "central": ("central",
 
 
 @dataclass
-class FedGTA(Algorithm):
+class FedGTA(ServerRounds, Comparing):
     """Topology-aware personalised averaging (Li et al., PVLDB 17(1), 2023).
 
     After local training each client propagates its predictions k times, reports their moments m_i and their smoothing

@@ -12,8 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.scaffold import of_replicas
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import step_key
@@ -32,7 +34,7 @@ SMOOTHING = 0.25  # in the denominator of the global centres
 
 
 @dataclass
-class FedIIH(Algorithm):
+class FedIIH(ServerRounds, Comparing):
     """Every latent factor is averaged by its own similarity of inferred distributions (Yu et al., AAAI 2025; its code).
 
     The network is a DisenGCN of K factors. A client infers mean and log-variance of a Gaussian for every node and factor, and sends
@@ -85,7 +87,7 @@ class FedIIH(Algorithm):
         shape = (len(setting.seeds), self.network.factors, self.network.width)
         self.centres = torch.zeros(shape, dtype=batch.dtype, device=batch.device)
 
-    def initialise(self, initial: Tensor) -> Tensor:
+    def initialize(self, initial: Tensor) -> Tensor:
         if CENTRES in self.setting.layout.shapes:
             common = self.setting.layout.view(initial, CENTRES)
             self.centres = common[:: self.setting.num_clients].clone()

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Traffic
-from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.trips import Trips
 
 
 @dataclass
-class FedNova(FedAvg):
+class FedNova(ServerRounds):
     """Normalised averaging: clients that take more steps do not weigh more (Wang et al., NeurIPS 2020, eq. 6 and algorithm 1).
 
     With ``p_i`` the client's share of the round's training nodes and ``tau_i`` its local steps,
@@ -31,15 +31,12 @@ class FedNova(FedAvg):
         return {"steps": steps.expand(len(trips.rows), 1)[:, 0].clone()}
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        self.steps = reports["steps"]
-        return super().mix(reports, arrived)
+        share, steps = normalise(self.setting.weights, arrived), reports["steps"].clamp(min=1)
+        self.scale = (share * steps).sum(1) * (share / steps).sum(1)  # [S], tau_eff times what the next line divides by
+        return Mixing(normalise(share / steps)[:, None])
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        share = normalise(self.setting.weights, arrived).to(received.dtype)
-        steps = self.steps.clamp(min=1)
-        weights = share * (share * steps).sum(1, keepdim=True) / steps
-        change = torch.einsum("sc,scp->sp", weights, trained - previous)
-        return (previous[:, 0] + change)[:, None].expand_as(received)
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
+        return torch.lerp(previous, received, self.scale[:, None, None].to(received.dtype))
 
     def traffic(self) -> Traffic:
         count = self.setting.layout.count

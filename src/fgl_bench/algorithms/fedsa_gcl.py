@@ -10,7 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Message, Server, Traffic, Upload
+from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.powers import Comparing
+from fgl_bench.algorithms.records import Message, Server, Upload
+from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.algorithms.topology import (
     STATISTICS,
     hybrid_moments,
@@ -27,7 +30,7 @@ from fgl_bench.errors import SHARE, Range, above, at_least
 
 
 @dataclass
-class FedSAGCL(Algorithm):
+class FedSAGCL(SemiAsyncServer, Comparing):
     """Semi-asynchronous clustered averaging with ClusterCast (Yuan et al., arXiv 2507.18219, algorithms 1 and 2).
 
     A client reports the soft-label feature matrix SFM of its trained model (eq. 4) and its label-smoothness confidence LSC
@@ -57,9 +60,8 @@ class FedSAGCL(Algorithm):
         orders: highest moment, with ``clusters=moments``.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
     multilabel: ClassVar[bool] = False
-    remembers: ClassVar[bool] = True
+    keeps_uploads: ClassVar[bool] = True
     operators: ClassVar[int] = 2
     ranges: ClassVar[dict[str, Range]] = {
         "threshold": at_least(-1), "buffer": at_least(1), "steps": at_least(0), "keep": SHARE, "staleness_exponent": at_least(0),

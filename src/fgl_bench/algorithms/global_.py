@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fgl_bench.algorithms.local import Local
+from fgl_bench.algorithms.local import Alone
+from fgl_bench.algorithms.powers import Federating
 from fgl_bench.data.graph import Federation
 from fgl_bench.data.pooling import pool
 from fgl_bench.data.splits.base import Split
@@ -15,7 +16,7 @@ from fgl_bench.models.base import Backbone
 
 
 @dataclass
-class Global(Local):
+class Global(Alone, Federating):
     """One model trained on the nodes of all clients at once, on their training nodes together; nothing travels.
 
     The federation becomes one client before anything is batched, so that a run has S replicas and not S * C. Scores are still
@@ -32,7 +33,6 @@ class Global(Local):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"split.test": "clients"}
-    scenarios: ClassVar[tuple[str, ...]] = ("sync",)
 
     graph: Literal["full", "disjoint"]
 

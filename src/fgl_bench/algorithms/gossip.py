@@ -7,13 +7,15 @@ from typing import ClassVar, Literal
 
 import torch
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.gossip import messages, product, sized, uniform
 from fgl_bench.errors import Range, UserError, at_least
 
 
 @dataclass
-class Gossip(Algorithm):
+class Gossip(Peers):
     """Every client averages each segment of its model with a few random peers (Hu, Jiang & Wang, arXiv 1908.07782).
 
     The D scalars are cut into S contiguous segments whose sizes differ by at most one. For every segment each client pulls from
@@ -29,7 +31,6 @@ class Gossip(Algorithm):
         weighting: by the clients' sizes (``samples``), or ``uniform``.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
     ranges: ClassVar[dict[str, Range]] = {"segments": at_least(1), "peers": at_least(1)}
 
     segments: int
@@ -57,7 +58,7 @@ class Gossip(Algorithm):
         for number, (part, size) in enumerate(zip(self.slices, self.sizes, strict=True)):
             heard = meeting.graph(meeting.number * self.segments + number)
             matrix = sized(heard, self.setting.weights) if self.weighting == "samples" else uniform(heard)
-            models[..., part] = product(matrix, meeting.trained[..., part])
+            models[..., part] = product(matrix, meeting.uploaded[..., part])
             mean = mean + matrix * (size / count)
             sent = sent + messages(heard, 4 * (size + 1))
         return Exchange(models, mean, sent)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Traffic
+from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.peers import MixingPeers
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, alone
 
 
-@dataclass
-class Local(Algorithm):
-    """Every client trains alone from the common initial model; M is the identity and nothing travels.
-
-    Trips are counted nominally (C a round) so that its curve shares the x-axis of the others.
-    """
-
-    scenarios: ClassVar[tuple[str, ...]] = ("sync", "decentralized")
+class Alone(ServerRounds):
+    """Base of methods whose models stay where they are: M is the identity and nothing travels."""
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return alone(arrived)
 
     def traffic(self) -> Traffic:
         return Traffic({}, {})
+
+
+@dataclass
+class Local(Alone, MixingPeers):
+    """Every client trains alone from the common initial model.
+
+    Trips are counted nominally (C a round) so that its curve shares the x-axis of the others.
+    """

@@ -8,12 +8,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.gossip import messages, product, pushed
 
 
 @dataclass
-class OSGP(Algorithm):
+class OSGP(Peers):
     """Descent over directed, possibly irregular graphs, de-biased by push-sum (Assran et al., ICML 2019, algorithms 1 and 2).
 
     A client keeps a numerator x_i and a weight w_i (1 at first); it trains, and is evaluated, at ``z_i = x_i / w_i``. It sends equal
@@ -29,7 +31,6 @@ class OSGP(Algorithm):
         overlap: training and communication at the same time.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
     stacks: ClassVar[int] = 1
 
     overlap: bool
@@ -46,7 +47,7 @@ class OSGP(Algorithm):
         heard = meeting.graph(meeting.number)
         push, before = pushed(heard), self.shares
         x = meeting.received if self.numerators is None else self.numerators
-        change = meeting.trained - meeting.received
+        change = meeting.uploaded - meeting.received
         self.numerators = product(push, x) + change if self.overlap else product(push, x + change)
         self.shares = (push @ before[..., None])[..., 0]
         matrix = push * before[:, None] / self.shares[..., None]

@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.gossip import itself, messages, product, sized, uniform
 from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.utils.seeding import generator
 
 
 @dataclass
-class PENS(Algorithm):
+class PENS(Peers):
     """Gossip with those peers whose models do well on one's own data (Onoszko et al., FL-ICML workshop 2021).
 
     In the first phase a client samples n_s peers a round, evaluates their models on its own training nodes and averages its own
@@ -35,7 +37,6 @@ class PENS(Algorithm):
         weighting: by the clients' sizes (``samples``), or ``uniform``.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
     ranges: ClassVar[dict[str, Range]] = {
         "sampled": at_least(1), "selected": at_least(1), "first_phase": SHARE, "gossip_peers": at_least(1),
     }  # fmt: skip
@@ -74,7 +75,7 @@ class PENS(Algorithm):
             received = chosen = self._draw(heard & self.preferred, count, meeting.number)
         matrix = sized(chosen, self.setting.weights) if self.weighting == "samples" else uniform(chosen)
         matrix = torch.where(chosen.any(-1, keepdim=True), matrix, itself(chosen).double())
-        return Exchange(product(matrix, meeting.trained), matrix, messages(received, self.traffic().bytes[0] + 4))
+        return Exchange(product(matrix, meeting.uploaded), matrix, messages(received, self.traffic().bytes[0] + 4))
 
     def _draw(self, among: Tensor, count: int, number: int) -> Tensor:
         """Up to ``count`` random peers of each client, ``[S, C, C]`` bool."""
@@ -91,7 +92,7 @@ class PENS(Algorithm):
         losses = torch.full(received.shape, torch.inf, dtype=torch.float64, device=received.device)
         for slot in range(self._sample):
             sender = senders[..., slot]
-            models = meeting.trained.gather(1, sender[..., None].expand_as(meeting.trained))
+            models = meeting.uploaded.gather(1, sender[..., None].expand_as(meeting.uploaded))
             losses.scatter_(2, sender[..., None], meeting.losses(models).double()[..., None])
         return torch.where(received, losses, torch.inf)
 

@@ -67,11 +67,11 @@ class Upload(NamedTuple):
     """One arrival at a semi-asynchronous server.
 
     Attributes:
-        payload: ``[P]``, what :meth:`Algorithm.payload` made of the trip.
+        payload: ``[P]``, what :meth:`Algorithm.upload` made of the trip.
         base_version: server version that the trip started from.
         staleness: server steps taken between that version and the one being made.
         reports: the trip's reports, by name, host arrays.
-        blocks: names of the parameters that were uploaded (:meth:`Algorithm.upload_blocks`); None means all.
+        blocks: names of the parameters that were uploaded (:meth:`SemiAsyncServer.upload_blocks`); None means all.
     """
 
     client: int
@@ -89,7 +89,7 @@ class Server:
     Attributes:
         model: ``[P]``, the global model (for methods that keep one).
         version: number of server steps done, the one in progress included.
-        uploads: ``[C, P]``, the last processed upload of every client; empty unless the method ``remembers``.
+        uploads: ``[C, P]``, the last processed upload of every client; empty unless the method ``keeps_uploads``.
         known: ``[C]`` host bool, the clients that have uploaded.
         base_version: ``[C]`` host int, the version that each client's last upload started from.
         reports: the clients' last processed reports, by name, host ``[C, ...]``.
@@ -130,9 +130,10 @@ class Meeting(NamedTuple):
         graph: time to ``[S, C, C]`` bool, whom each client can hear (row i hears j, never itself), failed links left out. A method
             with one exchange a round takes ``graph(number)``.
         received, trained: ``[S, C, P]``, the models before and after training; not to be changed.
+        uploaded: ``[S, C, P]``, what :meth:`Algorithm.upload` made of them, the trained models unless it is overridden; likewise.
         reports: ``[S, C, ...]`` by name, the last report of every client.
         losses: models ``[S, C, P]`` to ``[S, C]``, every client's loss on its own training nodes under the model that is in its place.
-        moments: what the optimisers keep, ``[S, C, P]`` each; may be changed.
+        moments: what the optimizers keep, ``[S, C, P]`` each; may be changed.
     """
 
     number: int
@@ -140,6 +141,7 @@ class Meeting(NamedTuple):
     graph: Callable[[int], Tensor]
     received: Tensor
     trained: Tensor
+    uploaded: Tensor
     reports: dict[str, Tensor]
     losses: Callable[[Tensor], Tensor]
     moments: tuple[Tensor, ...]
@@ -163,7 +165,7 @@ class Stage(NamedTuple):
     """A new network in the middle of a run.
 
     Attributes:
-        model, layout: what clients train from now on, with fresh optimisers.
+        model, layout: what clients train from now on, with fresh optimizers.
         models: ``[B, P']``, what each of them begins with.
     """
 

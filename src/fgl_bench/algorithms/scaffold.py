@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.trips import LocalStep, Trips
@@ -16,7 +17,7 @@ from fgl_bench.errors import Range, above
 
 
 @dataclass
-class Scaffold(Algorithm):
+class Scaffold(ServerRounds):
     """Control variates against client drift (Karimireddy et al., ICML 2020, algorithm 1).
 
     A local step uses ``g_i(y) - c_i + c``. After it, c_i becomes the client's gradient along the trip; the server takes
@@ -61,7 +62,7 @@ class Scaffold(Algorithm):
         self.correction = self.variates.mean(1, keepdim=True) - self.variates
         return Mixing(normalise(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         return received if self.server_lr == 1 else torch.lerp(previous, received, self.server_lr)
 
     def traffic(self) -> Traffic:

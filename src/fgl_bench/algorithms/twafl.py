@@ -10,12 +10,14 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from fgl_bench.algorithms.base import Algorithm, Message, Server, Setting, Upload
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.records import Message, Server, Upload
+from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.errors import Range, Unsuited, UserError, at_least
 
 
 @dataclass
-class TWAFL(Algorithm):
+class TWAFL(SemiAsyncServer):
     """Temporally weighted aggregation with layerwise asynchronous update (Chen, Sun & Jin, IEEE TNNLS 31(10), 2020).
 
     The server keeps every client's last upload, with the round at which its shallow and its deep parameters arrived. At round r
@@ -38,9 +40,8 @@ class TWAFL(Algorithm):
         normalise: whether weights are scaled to sum to one.
     """
 
-    scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
-    remembers: ClassVar[bool] = True
+    keeps_uploads: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {
         "base": at_least(1), "loop": at_least(1), "exchange_rounds": at_least(0), "deep_layers": at_least(0),
     }  # fmt: skip

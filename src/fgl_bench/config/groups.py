@@ -19,7 +19,7 @@ ROLES = {  # what a class must have to stand in a group
     "dataset": ("a dataset", "load"),
     "split": ("a split", "assign"),
     "model": ("a backbone", "layout"),
-    "algorithm": ("a method", "mix"),
+    "algorithm": ("a method", "report"),
     "scenario": ("a scenario", "run"),
     "scenario.sparsity": ("a sparsity", "apply"),
     "tracker": ("a tracker", "log"),

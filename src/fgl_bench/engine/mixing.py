@@ -63,14 +63,16 @@ class Mixing:
             return matrix
         return torch.where(self.receivers[..., None], matrix, torch.eye(clients, dtype=matrix.dtype, device=matrix.device))
 
-    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout) -> Tensor:
+    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout, trained: Tensor | None = None) -> Tensor:
         """``M models``, both ``[S, C, P]``.
 
         A rank-one M costs one row per seed, and the result is then a view of those rows.
 
         Args:
+            models: what clients uploaded.
             received: what the clients received last, kept by those that receive nothing now; may be overwritten.
             layout: resolves ``shared``.
+            trained: the clients' own models, where parameters that are not shared come from; None means ``models``.
         """
         weights = self.weights.to(models.dtype)
         if weights.shape[1] == 1:
@@ -78,7 +80,7 @@ class Mixing:
         else:
             mixed = _product(weights, models, received if self.receivers is None and _writable(received) else torch.empty_like(models))
         if self.shared is not None:
-            own = models.flatten(0, 1).clone()
+            own = (models if trained is None else trained).flatten(0, 1).clone()
             for name in self.shared:
                 layout.view(own, name).copy_(layout.view(mixed.flatten(0, 1), name))
             mixed = own.view_as(models)
@@ -88,8 +90,8 @@ class Mixing:
 class _Alone(Mixing):
     """The identity without its product, by which one diverged client would be everybody's."""
 
-    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout) -> Tensor:
-        return (received if _writable(received) else torch.empty_like(models)).copy_(models)
+    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout, trained: Tensor | None = None) -> Tensor:
+        return (received if _writable(received) else torch.empty_like(models)).copy_(models if trained is None else trained)
 
 
 def alone(arrived: Tensor) -> Mixing:
@@ -111,8 +113,8 @@ class Blockwise(Mixing):
 
     blocks: tuple[tuple[Tensor, Callable[[Tensor, ParameterLayout], Tensor]], ...] = ()
 
-    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout) -> Tensor:
-        out, shape = models.clone(memory_format=torch.contiguous_format), models.shape[:2]
+    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout, trained: Tensor | None = None) -> Tensor:
+        out, shape = (models if trained is None else trained).clone(memory_format=torch.contiguous_format), models.shape[:2]
         for weights, block in self.blocks:
             own = block(models.flatten(0, 1), layout)
             flat = own.reshape(*shape, -1)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.hooks import ServerNodes
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.trips import Trips
 
@@ -63,7 +64,7 @@ class ServedTrainer(Trainer):
 
     def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True, losses: bool | None = None) -> Trips:
         answers = self.logits(self.served(received)) if rows is None else None
-        if answers is not None:
+        if answers is not None and isinstance(self.algorithm, ServerNodes):
             self.algorithm.observe(answers)
         trips = super().trips(rows, received, out, score=False, losses=score if losses is None else losses)
         if score:

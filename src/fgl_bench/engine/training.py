@@ -14,12 +14,13 @@ from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.answers import check_reports, check_shape
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
+from fgl_bench.engine.hooks import Hooks, JointTraining, TrainedScore
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.minibatch import Epochs, order_key, part_key
 from fgl_bench.engine.network import Network
 from fgl_bench.engine.replay import Replay
-from fgl_bench.engine.trips import Hooks, LocalStep, Score, Trips
+from fgl_bench.engine.trips import LocalStep, Score, Trips
 
 
 class Trainer:
@@ -30,7 +31,7 @@ class Trainer:
         streams: ``[B]`` int64, the replicas' random streams.
         chunk: most replicas in one program; None means all. Results do not depend on it.
         batch_nodes: training nodes per gradient step; None means all of a client's.
-        replay: whether steps of all replicas are replayed as CUDA graphs where the method's steps allow it.
+        replay: whether steps of all replicas are replayed as CUDA graphs; for methods whose steps allow it.
     """
 
     def __init__(
@@ -46,36 +47,37 @@ class Trainer:
         local_epochs: int,
         lr: float,
         weight_decay: float,
-        reset_optimiser: bool = False,
+        reset_optimizer: bool = False,
         chunk: int | None = None,
         batch_nodes: int | None = None,
         replay: bool = False,
     ):
-        self.replay = replay and algorithm.plain_steps
+        self.replay = replay
         self._replays: dict[tuple[int, bool, int], Replay] = {}
         self.batch_nodes, self._epochs = batch_nodes, WeakKeyDictionary()
         self.algorithm, self.model, self.layout = algorithm, model, layout
         self.batch, self.evaluation, self.score = batch, evaluation, score
         self.streams, self.local_epochs = streams, local_epochs
-        self.reset_optimiser, self.chunk = reset_optimiser or algorithm.begins_afresh, chunk or batch.size
-        if algorithm.lock_step:
+        self.reset_optimizer, self.chunk = reset_optimizer or algorithm.reset_optimizer, chunk or batch.size
+        self.joint = isinstance(algorithm, JointTraining)
+        if self.joint:
             self.chunk = batch.size
         self.lr, self.weight_decay = lr, weight_decay
-        self.adam = self._optimiser()
+        self.adam = self._optimizer()
         self.trip = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
         self.everyone = tuple(range(batch.size))
         self._parts: dict[tuple[int, tuple[int, ...]], Batch] = {}
 
-    def _optimiser(self) -> Any:
+    def _optimizer(self) -> Any:
         # A method that trains nothing keeps no moments.
         count = self.batch.size if self.algorithm.trains else 0
         adam = (count, self.layout.size, self.lr, self.weight_decay, self.batch.dtype, self.batch.device)
-        return self.algorithm.optimiser(*adam) or Adam(*adam)
+        return self.algorithm.optimizer(*adam) or Adam(*adam)
 
     def remodel(self, model: Network, layout: ParameterLayout) -> None:
-        """From here on train this network, with fresh optimisers."""
+        """From here on train this network, with fresh optimizers."""
         self.model, self.layout = model, layout
-        self.adam = self._optimiser()
+        self.adam = self._optimizer()
         self._replays.clear()
 
     def part(self, batch: Batch, rows: tuple[int, ...]) -> Batch:
@@ -171,15 +173,15 @@ class Trainer:
         index = slice(None) if rows == self.everyone else batch.replicas
         trained.copy_(received)
         trips = Trips(rows, batch, self.model, self.layout, received, trained)
-        if self.reset_optimiser and self.algorithm.trains:
+        if self.reset_optimizer and self.algorithm.trains:
             self.adam.reset(rows)
         trips.steps = self.local_epochs
         if losses and self.algorithm.trains:
             # Now: a small tensor made between large ones that come and go would leave a hole in the memory.
             trips.train_loss = torch.zeros(len(rows), dtype=torch.float64, device=trained.device)
-        if self.algorithm.lock_step:
+        if self.joint:
             self.algorithm.train(self, trips)
-        for epoch in range(self.local_epochs if self.algorithm.trains and not self.algorithm.lock_step else 0):
+        for epoch in range(self.local_epochs if self.algorithm.trains and not self.joint else 0):
             first = score and epoch == 0 and evaluation is batch
             loss = trips.train_loss if epoch + 1 == self.local_epochs else None
             if self.replay and rows == self.everyone and self.batch_nodes is None:
@@ -197,7 +199,10 @@ class Trainer:
                 trips.received_score = self._score(received, evaluation)
             if evaluation is batch and self.algorithm.trains:
                 # The same forward pass serves the score and the report.
-                trips.trained_score = self.algorithm.score_trained(self.score, trips)
+                own = isinstance(self.algorithm, TrainedScore)
+                trips.trained_score = (
+                    self.algorithm.score_trained(self.score, trips) if own else self.score(trips.output.logits, trips.batch)
+                )
             else:
                 trips.trained_score = self._score(trained, evaluation)
         trips.reports = self.algorithm.report(trips)

@@ -1,11 +1,10 @@
-"""What client trips and their local steps hold, as the hooks of a method see them, and the hooks that the trainer calls."""
+"""What client trips and their local steps hold, as the hooks of a method see them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import client_losses, node_losses
-from fgl_bench.engine.network import Network, Output, Parameters
+from fgl_bench.engine.network import Network, Output
 
 Score = Callable[[Tensor, Batch], Tensor]
 
@@ -87,30 +86,3 @@ class Trips:
         with torch.no_grad():
             parameters = self.layout.views(self.trained)
             return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)
-
-
-class Hooks(Protocol):
-    """The part of a method that the trainer calls; :class:`~fgl_bench.algorithms.base.Algorithm` says what each hook does."""
-
-    trains: bool
-    begins_afresh: bool
-    lock_step: bool
-
-    @property
-    def plain_steps(self) -> bool: ...
-
-    def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any: ...
-
-    def local_loss(self, step: LocalStep) -> Tensor: ...
-
-    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor: ...
-
-    def predict(self, model: Network, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor: ...
-
-    def score_trained(self, score: Score, trips: Trips) -> Tensor: ...
-
-    def report(self, trips: Trips) -> dict[str, Tensor]: ...
-
-    def train(self, trainer: Any, trips: Trips) -> None: ...
-
-    def observe(self, logits: Tensor) -> None: ...

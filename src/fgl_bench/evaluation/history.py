@@ -80,7 +80,7 @@ class History:
         busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
         others: metrics reported besides, by name: the same scores and sizes.
         prelude: versions (rounds) before federation of the model begins; their points are recorded and not selected.
-        spent: ``[T]`` by name, what the method has cost so far besides bytes (``Algorithm.course``).
+        spent: ``[T]`` by name, what the method has cost so far besides bytes (``Spending.cost_history``).
         losses: ``[T, C]`` training loss of the last trip that each client has ended (``Trips.train_loss``); infinite where it is not
             finite, NaN for a client without a trip or without training nodes. None where nothing is trained.
         train_nodes: ``[C]`` training nodes.

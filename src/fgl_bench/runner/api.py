@@ -20,6 +20,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.results import Result
 from fgl_bench.runner.one import run_one
+from fgl_bench.scenarios.hooks import supported
 from fgl_bench.utils.sources import files_of
 
 
@@ -53,7 +54,7 @@ def run(
     True
 
     Args:
-        algorithm: runs in the scenario that its choice names; an object in the first one that it is defined under.
+        algorithm: runs in the scenario that its choice names; an object in the first one whose base it derives from.
         experiment: a paper's setting, such as ``"fedgta/table3"``.
         config_dir: a folder with groups of your own.
         progress: whether to draw a bar on stderr.
@@ -66,7 +67,7 @@ def run(
     choices = {"algorithm": algorithm, "dataset": dataset, "split": split, "model": model}
     objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}
     if scenario is None and isinstance(algorithm, Algorithm):
-        scenario = algorithm.scenarios[0]
+        scenario = next(iter(supported(type(algorithm))), None)
     if "algorithm" in objects:
         choices["algorithm"] = "fedavg"  # the rest of the configuration is composed around some method
     names = {"experiment": experiment, **choices, "scenario": scenario}

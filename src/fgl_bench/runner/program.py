@@ -8,10 +8,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.base import Algorithm, Setting, plain_steps
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.served import Served
+from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.served import ServedTrainer
@@ -73,7 +74,8 @@ def simulation(
     )
     check_labels(algorithm, federations[0])
     algorithm.prepare(setting)
-    initial = algorithm.initialise(initial_models(model, layout, seeds, clients, dtype).to(device))
+    initial = algorithm.initialize(initial_models(model, layout, seeds, clients, dtype).to(device))
+    check_shape("initialize()", initial, {"B": batch.size, "P": layout.size}, "B P")
     streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
     trainer = (Trainer if server is None else partial(ServedTrainer, server, weights))(
         algorithm,
@@ -86,10 +88,10 @@ def simulation(
         local_epochs=settings.local_epochs,
         lr=settings.lr,
         weight_decay=settings.weight_decay,
-        reset_optimiser=settings.opt_state == "reset",
+        reset_optimizer=settings.opt_state == "reset",
         chunk=chunk,
         batch_nodes=settings.batch_nodes,
-        replay=settings.cuda_graphs,
+        replay=settings.cuda_graphs and plain_steps(algorithm),
     )
     members = len(federations[0].scored)
     pooled = members != clients

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 
+from fgl_bench.algorithms.powers import federated
 from fgl_bench.config.pairing import suited
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation, build_federations
@@ -138,7 +139,7 @@ def simulate(
 ) -> Outcome:
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
     settings, scenario, method = spec.settings, spec.scenario, spec.fresh_algorithm()
-    federations = [method.federate(federation) for federation in federations]
+    federations = federated(method, federations)
     model = network(spec, federations, device)
     chunking = chunking or chunks(spec, federations, device)[1]
     keep_freed_memory()
@@ -150,15 +151,15 @@ def simulate(
             sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunking.replicas, scenario.drops_uploads)
             sim.progress = report
             scenario.run(sim)
-            logs, course = (sim.log.read(), sim.losses.read()), sim.algorithm.course()
+            logs, course = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
-                history(settings, federation, points, logs, sim.algorithm.prelude(), {name: spent[s] for name, spent in course.items()})
+                history(settings, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in course.items()})
                 for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
             mixing, similarity, portrait = (
                 {name: kept.cpu().numpy() for name, kept in found.items()} for found in (sim.mixing, sim.similarity, sim.portrait)
             )
-            return Outcome(histories, mixing, similarity, sim.algorithm.costs(), sim.algorithm.exchanged(), portrait)
+            return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, portrait)
 
         return simulate_part
 

@@ -108,18 +108,16 @@ def check_device(device: str) -> None:
 
 
 def check_scenario(cfg: DictConfig, method: Any) -> None:
-    """The chosen scenario must be among those that the method's class lists in ``scenarios``; raises UserError."""
-    supported, chosen, name = getattr(method, "scenarios", None), label(cfg, "scenario"), label(cfg, "algorithm")
-    if supported is None:  # a function that makes a method says nothing
-        return
-    if isinstance(supported, str) or not supported:
-        told = repr(supported) if supported else "empty"
-        raise UserError(f"algorithm={name}: {method.__name__}.scenarios is {told}; it must name at least one scenario, such as ('sync',)")
-    if chosen not in supported:
-        raise UserError(f"scenario={chosen}: algorithm={name} supports only scenario={one_of(supported)}")
-    from fgl_bench.scenarios.hooks import check_hooks
+    """The method's class must derive from the base that the chosen scenario names, and have its hooks; raises UserError."""
+    from fgl_bench.scenarios.hooks import check_hooks, supported
 
+    if not isinstance(method, type):  # a function that makes a method says nothing
+        return
     check_hooks(method)
+    contract = getattr(check_role("scenario", cfg.scenario), "contract", method)
+    if not issubclass(method, contract):
+        names = one_of(supported(method))
+        raise UserError(f"scenario={label(cfg, 'scenario')}: algorithm={label(cfg, 'algorithm')} supports only scenario={names}")
 
 
 def check_buffer(cfg: DictConfig) -> None:

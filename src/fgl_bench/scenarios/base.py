@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms.powers import Comparing, FinalState, Regraphing, Staging
+from fgl_bench.engine.answers import check_shape
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
@@ -25,6 +27,25 @@ class Moved(NamedTuple):
     busiest: int | None = None
 
 
+class Trained(NamedTuple):
+    """A round whose clients have trained, before aggregation.
+
+    Attributes:
+        number: of the round, from 0.
+        reports: ``[S, C, ...]`` by name, the last report of every client.
+        arrived: ``[S, C]`` bool, the clients whose training counts.
+        uploaded: ``[S, C, P]``, what clients uploaded last; ``trained`` itself, unless the method uploads something else.
+        trained, received: ``[S, C, P]``; ``received`` is what clients had before, and may be overwritten.
+    """
+
+    number: int
+    reports: dict[str, Tensor]
+    arrived: Tensor
+    uploaded: Tensor
+    trained: Tensor
+    received: Tensor
+
+
 @dataclass
 class Rounds(Stragglers):
     """Rounds of local training followed by an aggregation; a scenario says what the aggregation is and what it costs.
@@ -33,16 +54,8 @@ class Rounds(Stragglers):
     its slowest trip: stragglers cost time, not accuracy, unless a scenario does not wait for them.
     """
 
-    def aggregate(
-        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
-    ) -> tuple[Tensor, Callable[[], Tensor]]:
-        """What clients receive after round ``number``, ``[S, C, P]``, and a function that gives the mixing matrices ``[S, C, C]``.
-
-        Args:
-            reports: ``[S, C, ...]`` by name, the last report of every client.
-            arrived: ``[S, C]`` bool, the clients whose training counts.
-            trained, received: ``[S, C, P]``; ``received`` is what clients had before, and may be overwritten.
-        """
+    def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
+        """What clients receive after a round, ``[S, C, P]``, and a function that gives the mixing matrices ``[S, C, C]``."""
         raise NotImplementedError  # abstract
 
     def moved(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Moved]]:
@@ -70,7 +83,8 @@ class Rounds(Stragglers):
 
         received, trained = sim.initial.clone(), sim.initial.clone()
         stack = (seeds, clients, received.shape[1])
-        reports: dict[str, torch.Tensor] = {}
+        reports: dict[str, torch.Tensor] = {}  # by replica, the last that the server heard
+        uploads: torch.Tensor | None = None  # likewise; None where clients upload their trained models
         chosen = np.ones((seeds, clients), dtype=bool)
         everybody = torch.ones(seeds, clients, dtype=torch.bool, device=received.device)
         rows, index = None, slice(None)
@@ -82,16 +96,17 @@ class Rounds(Stragglers):
         numbers = [0]
 
         for number in range(sim.rounds):
-            graphs = method.regraph(number, trainer.batch, trainer.evaluation)
+            graphs = method.regraph(number, trainer.batch, trainer.evaluation) if isinstance(method, Regraphing) else None
             if graphs is not None:
                 trainer.regraph(*graphs)
             now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds
-            stage = method.stage(number, received)
+            stage = method.stage(number, received) if isinstance(method, Staging) else None
             if now and (stage is not None or not full):
                 received_at[number] = log.add(trainer.evaluate(received)) + grid
             if stage is not None:
                 trainer.remodel(stage.model, stage.layout)
                 received, trained, reports = stage.models, stage.models.clone(), {}
+                uploads = None
                 stack = (seeds, clients, received.shape[1])
             if not full:
                 chosen = self._draw(setting.seeds, number, count, clients)
@@ -114,23 +129,24 @@ class Rounds(Stragglers):
             if trips.train_loss is not None:
                 lost = lost.copy()
                 lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))
+            upload = method.upload(trips.rows, sent, out)
+            check_shape("upload()", upload, {"k": len(sent), "P": stack[2]}, "k P")
             if not full:
                 trained.index_copy_(0, index, out)
+            heard = None if (in_time == chosen).all() else arrived.flatten()[index]  # who is late is not heard
             for name, value in trips.reports.items():
-                if name not in reports:
-                    reports[name] = value.new_zeros(seeds * clients, *value.shape[1:])
-                if (in_time != chosen).any():  # who is late is not heard
-                    heard = arrived.flatten()[index].view(-1, *[1] * (value.ndim - 1))
-                    value = torch.where(heard, value, reports[name][index])
-                reports[name][index] = value
+                reports[name] = _latest(reports.get(name), value, len(grid.ravel()), index, heard)
+            if upload is not out or uploads is not None:
+                uploads = _latest(uploads, upload, len(grid.ravel()), index, heard)
 
             reported = {name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}
-            received, matrix = self.aggregate(sim, number, reported, arrived, trained.view(stack), received.view(stack))
+            models = (part.view(stack) for part in (trained if uploads is None else uploads, trained, received))
+            received, matrix = self.aggregate(sim, Trained(number, reported, arrived, *models))
             received = received.flatten(0, 1)
             done = (number + 1) * each
             if done in sim.mixing_at:
                 sim.mixing[done] = matrix().clone()
-                similarity = method.similarity(reported)
+                similarity = method.similarity(reported) if isinstance(method, Comparing) else None
                 if similarity is not None:
                     sim.similarity[done] = similarity.clone()
             if next_:
@@ -139,7 +155,7 @@ class Rounds(Stragglers):
             sim.progress(seeds * done, partial(sim.accuracy, last))
 
         received_at[sim.rounds] = log.add(trainer.evaluate(received)) + grid
-        kept = method.portrait(trainer.finished(trained))
+        kept = method.final_state(trainer.finished(trained)) if isinstance(method, FinalState) else {}
         sim.portrait = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
         trained_at[0] = received_at[0]
         moved = self.moved(sim, numbers, count)
@@ -177,6 +193,20 @@ class Rounds(Stragglers):
             arrived[s, [i for i, duration in lasts.items() if self.late(duration)]] = False
             clock[s].append(clock[s][-1] + self.longest(slowest))
         return arrived
+
+
+def _latest(known: Tensor | None, fresh: Tensor, count: int, index: Tensor | slice, heard: Tensor | None) -> Tensor:
+    """What the server has heard last of each of ``count`` replicas, with ``fresh [k, ...]`` of the replicas ``index``; at first zeros.
+
+    Args:
+        heard: ``[k]`` bool, whose message has arrived; None means all.
+    """
+    if known is None:
+        known = fresh.new_zeros(count, *fresh.shape[1:])
+    if heard is not None:
+        fresh = torch.where(heard.view(-1, *[1] * (fresh.ndim - 1)), fresh, known[index])
+    known[index] = fresh
+    return known
 
 
 def participants(participation: float, clients: int) -> int:

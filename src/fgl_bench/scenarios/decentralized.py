@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.errors import SHARE, Range, UserError, at_least
-from fgl_bench.scenarios.base import Moved, Rounds
+from fgl_bench.scenarios.base import Moved, Rounds, Trained
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.seeding import generator
 
@@ -35,6 +37,7 @@ class Decentralized(Rounds):
     """
 
     name: ClassVar[str] = "decentralized"
+    contract: ClassVar[type] = Peers
     ranges: ClassVar[dict[str, Range]] = {"degree": at_least(1), "edge_chance": SHARE, "link_failure": SHARE}
 
     topology: Literal[
@@ -65,10 +68,8 @@ class Decentralized(Rounds):
             raise UserError(f"scenario.degree={self.degree} is out of range; allowed: null or 1 and more")
         super().run(sim)
 
-    def aggregate(
-        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
-    ) -> tuple[Tensor, Callable[[], Tensor]]:
-        setting, trainer = sim.setting, sim.trainer
+    def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
+        setting, trainer, trained = sim.setting, sim.trainer, done.trained
 
         def graph(time: int) -> Tensor:
             return torch.from_numpy(np.stack([self.heard(sim, seed, time) for seed in setting.seeds])).to(trained.device)
@@ -77,7 +78,9 @@ class Decentralized(Rounds):
             return trainer.losses(models.flatten(0, 1)).view(len(setting.seeds), setting.num_clients)
 
         moments = tuple(state.view_as(trained) for state in trainer.adam.moments) if sim.algorithm.trains else ()
-        exchange = sim.algorithm.exchange(Meeting(number, sim.rounds, graph, received, trained, reports, losses, moments))
+        exchange = sim.algorithm.exchange(
+            Meeting(done.number, sim.rounds, graph, done.received, trained, done.uploaded, done.reports, losses, moments)
+        )
         check_kind("exchange()", exchange, Exchange, "an Exchange")
         sizes = dict(zip("SCP", trained.shape, strict=True))
         for name, form in (("models", "S C P"), ("matrix", "S C C"), ("sent", "S C C")):

@@ -1,45 +1,64 @@
-"""Which hooks of a method only some scenarios call; those of ``Algorithm`` that are not named here are called by every scenario."""
+"""Whether a method has the hooks that its scenarios call, and no others."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 
 from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.peers import MixingPeers
+from fgl_bench.algorithms.powers import POWERS
 from fgl_bench.errors import UserError
+from fgl_bench.scenarios.decentralized import Decentralized
+from fgl_bench.scenarios.semi_async import SemiAsync
+from fgl_bench.scenarios.sync import Sync
 
-ROUNDS = ("mix", "portrait", "regraph", "stage")
-HOOKS = {
-    "sync": (*ROUNDS, "refine", "bytes_after"),
-    "decentralized": (*ROUNDS, "topology", "exchange"),
-    "semi_async": ("buffer_size", "waits", "merges_before_upload", "upload_blocks", "payload", "serve", "begin"),
-}
+SCENARIOS = {scenario.contract: scenario.name for scenario in (Sync, Decentralized, SemiAsync)}
+# Whoever has hooks that are not every method's.
+OWNERS: tuple[type, ...] = (*SCENARIOS, MixingPeers, *POWERS)
 
 
-def check_hooks(method: type) -> None:
-    """Refuse a method whose own class overrides a hook that none of its scenarios calls, or with other arguments than it is called with.
+def hooks(base: type) -> list[str]:
+    """Public methods and properties that a base itself has, in order."""
+    return [name for name, own in vars(base).items() if not name.startswith("_") and (inspect.isfunction(own) or isinstance(own, property))]
 
-    Hooks that it inherits are not looked at: a base may serve several scenarios. Nor are methods of scenarios outside the package.
+
+def supported(method: type) -> list[str]:
+    """Names of the package's scenarios that the method can run under."""
+    return [name for contract, name in SCENARIOS.items() if issubclass(method, contract)]
+
+
+def check_hooks(method: type[Algorithm]) -> None:
+    """Refuse a method without a hook that its scenarios need, or whose own class overrides one that nobody calls.
+
+    Hooks that it inherits are not looked at: a base may serve several scenarios.
 
     Raises:
-        UserError: naming the hook and the scenarios that call it, or the arguments.
+        UserError: naming the hook and the base that has it, or the arguments that it is called with.
     """
-    for hook, own in vars(method).items():
-        check_arguments(method, hook, own)
-    if not set(method.scenarios) <= set(HOOKS):
-        return
-    called = {hook for scenario in method.scenarios for hook in HOOKS[scenario]}
     for hook in vars(method):
-        callers = [scenario for scenario, hooks in HOOKS.items() if hook in hooks]
-        if callers and hook not in called:
+        owners = [owner for owner in OWNERS if hook in hooks(owner)]
+        if owners and not any(issubclass(method, owner) for owner in owners):
             raise UserError(
-                f"{method.__name__}.{hook} is never called: {method.__name__}.scenarios is {tuple(method.scenarios)}, "
-                f"and only {' and '.join(f'scenario={scenario}' for scenario in callers)} calls {hook}"
+                f"{method.__name__}.{hook} is never called: {hook} is a hook of {told(owners)}, and {method.__name__} derives from "
+                f"{told([owner for owner in OWNERS if issubclass(method, owner)], 'and') or 'none'}"
             )
+        check_arguments(method, hook)
+    if not any(issubclass(method, contract) for contract in SCENARIOS):
+        raise UserError(f"{method.__name__} runs under no scenario; it must derive from {told(list(SCENARIOS))}")
+    for hook in sorted(method.__abstractmethods__):
+        owners = [owner for owner in OWNERS if hook in hooks(owner) and issubclass(method, owner)]
+        raise UserError(f"{method.__name__}.{hook} is missing{f'; {told(owners)} needs it' if owners else ''}")
 
 
-def check_arguments(method: type, hook: str, own: object) -> None:
+def told(bases: Sequence[type], joined: str = "or") -> str:
+    """Bases with the scenarios that they belong to, for messages."""
+    return f" {joined} ".join(f"{base.__name__} (scenario={SCENARIOS[base]})" if base in SCENARIOS else base.__name__ for base in bases)
+
+
+def check_arguments(method: type, hook: str) -> None:
     """Refuse a hook that cannot be called with the arguments of the one that it overrides."""
-    base = None if hook.startswith("_") else getattr(Algorithm, hook, None)
+    own, base = vars(method)[hook], next((getattr(owner, hook) for owner in (Algorithm, *OWNERS) if hook in hooks(owner)), None)
     if not (inspect.isfunction(own) and inspect.isfunction(base)):
         return
     given = [name for name, one in inspect.signature(base).parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]

@@ -65,8 +65,14 @@ class Stragglers:
         lag: smallest and largest lag of a slow client, in cycles; a fast client's is 1.
         lag_draw: one lag per run, or a new one per trip.
         jitter: relative half-width of a trip's duration.
+
+    Class attributes:
+        name: what the scenario is called on the command line.
+        contract: the base that a method must derive from to run under the scenario; its hooks are those that the scenario calls.
     """
 
+    name: ClassVar[str]
+    contract: ClassVar[type]
     ranges: ClassVar[dict[str, Range]] = {"slow_fraction": SHARE, "lag": at_least(1), "jitter": Range(0, 1, below=True)}
 
     slow_fraction: float

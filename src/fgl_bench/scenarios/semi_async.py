@@ -11,7 +11,10 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from fgl_bench.algorithms.base import Algorithm, Message, Server, Upload
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.powers import Comparing
+from fgl_bench.algorithms.records import Message, Server, Upload
+from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
@@ -33,12 +36,13 @@ class SemiAsync(Stragglers):
     """
 
     name: ClassVar[str] = "semi_async"
+    contract: ClassVar[type] = SemiAsyncServer
 
     lag_unit: Literal["trips", "time"]
 
     def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
         """The initial models, :class:`_Models`' three and its scratch of two, what is queued, the last uploads; graphs of subsets."""
-        return 7 + method.remembers, 2
+        return 7 + method.keeps_uploads, 2
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips, and at the ends."""
@@ -130,7 +134,7 @@ class _Loop:
         self.buffer = sim.algorithm.buffer_size()
         self.up, self.down, self.pushed = sim.algorithm.traffic().bytes
         initial = models.base[self.first]
-        remembered = clients if sim.algorithm.remembers else 0
+        remembered = clients if sim.algorithm.keeps_uploads else 0
         self.server = Server(
             model=initial.clone(),
             uploads=initial.repeat(remembered, 1),
@@ -168,7 +172,9 @@ class _Loop:
     def _open(self, client: int, message: Message, version: int, reports: dict[str, float]) -> None:
         """Begin a trip from a message."""
         row = self.first + client
-        self.models.base[row] = self.sim.algorithm.begin(message, self.models.trained[row], reports)
+        model = self.sim.algorithm.begin(message, self.models.trained[row], reports)
+        check_shape("begin()", model, {"P": self.models.base.shape[1]}, "P")
+        self.models.base[row] = model
         self.version[client] = version
         self._start(client)
 
@@ -217,9 +223,12 @@ class _Loop:
         if waiting_push is not None and method.merges_before_upload:
             models.trained[row] = method.begin(waiting_push[0], models.trained[row], own)
             self.inbox[client] = waiting_push = None
-        payload = method.payload(models.base[row], models.trained[row])
-        check_shape("payload()", payload, {"P": models.base.shape[1]}, "P")
-        self.queue.append(Upload(client, payload, int(self.version[client]), 0, reports, blocks))
+        received, trained = models.base[row : row + 1], models.trained[row : row + 1]
+        upload = method.upload((row,), received, trained)
+        check_shape("upload()", upload, {"k": 1, "P": received.shape[1]}, "k P")
+        if upload.untyped_storage().data_ptr() in (models.base.data_ptr(), models.trained.data_ptr()):
+            upload = upload.clone()  # the next trip overwrites it while it waits in the buffer
+        self.queue.append(Upload(client, upload[0], int(self.version[client]), 0, reports, blocks))
         self.waiting[client] = True
         if waiting_push is not None:
             self.inbox[client] = None
@@ -237,7 +246,7 @@ class _Loop:
         for upload in arrivals:
             client = upload.client
             server.known[client], server.base_version[client] = True, upload.base_version
-            if method.remembers:
+            if method.keeps_uploads:
                 self.sim.setting.layout.overwrite(server.uploads[client], upload.payload, upload.blocks)
             for name, value in upload.reports.items():
                 server.reports.setdefault(name, np.zeros((self.clients, *value.shape), value.dtype))[client] = value
@@ -260,7 +269,8 @@ class _Loop:
     def _picture(self) -> None:
         """Keep how alike the server takes those clients to be that it has heard of."""
         reports = {name: torch.as_tensor(value)[None] for name, value in self.server.reports.items()}
-        similarity = self.sim.algorithm.similarity(reports) if self.server.version else None
+        method = self.sim.algorithm
+        similarity = method.similarity(reports) if isinstance(method, Comparing) and self.server.version else None
         if similarity is not None:
             known = torch.as_tensor(self.server.known)
             self.pictures[self.trips] = similarity[0].masked_fill(~(known[:, None] & known), torch.nan)

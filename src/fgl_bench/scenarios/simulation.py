@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.powers import Spending
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.training import Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
 
@@ -30,11 +32,11 @@ class Simulation:
         log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.
         losses: the log of training losses ``[., 1]``, likewise.
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
-        similarity: trip count to ``[S, C, C]``, :meth:`Algorithm.similarity`; NaN where a client has not reported yet.
+        similarity: trip count to ``[S, C, C]``, :meth:`Comparing.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
-        portrait: what :meth:`Algorithm.portrait` keeps of the clients, ``[S, C, ...]`` by name.
+        portrait: what :meth:`FinalState.final_state` keeps of the clients, ``[S, C, ...]`` by name.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
 
@@ -60,6 +62,26 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.losses.reserve(1, torch.float64, self.initial.device)
+
+    @property
+    def warmup_rounds(self) -> int:
+        """Rounds at the start whose points are not selected."""
+        return self.algorithm.warmup_rounds() if isinstance(self.algorithm, ServerRounds) else 0
+
+    @property
+    def costs(self) -> dict[str, list[float]]:
+        """What the finished run has cost besides bytes, by name, for every seed."""
+        return self.algorithm.costs() if isinstance(self.algorithm, Spending) else {}
+
+    @property
+    def cost_history(self) -> dict[str, np.ndarray]:
+        """Those of :attr:`costs` that are known round by round, ``[S, rounds]``."""
+        return self.algorithm.cost_history() if isinstance(self.algorithm, Spending) else {}
+
+    @property
+    def exchanged(self) -> np.ndarray | None:
+        """Bytes ``[S, C, C]`` that client i (row) was sent by client j, where the method counts them."""
+        return self.algorithm.exchanged() if isinstance(self.algorithm, Spending) else None
 
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
-from fgl_bench.scenarios.base import Moved, Rounds
+from fgl_bench.scenarios.base import Moved, Rounds, Trained
 from fgl_bench.scenarios.simulation import Simulation
 
 
@@ -29,6 +30,7 @@ class Sync(Rounds):
     """
 
     name: ClassVar[str] = "sync"
+    contract: ClassVar[type] = ServerRounds
     ranges: ClassVar[dict[str, Range]] = {"deadline": above(0)}
 
     deadline: float | None
@@ -47,17 +49,15 @@ class Sync(Rounds):
     def longest(self, slowest: float) -> float:
         return slowest if self.deadline is None else min(slowest, self.deadline)
 
-    def aggregate(
-        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
-    ) -> tuple[Tensor, Callable[[], Tensor]]:
-        method = sim.algorithm
-        mixing = checked(method.mix(reports, arrived), arrived)
+    def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
+        method, received, arrived = sim.algorithm, done.received, done.arrived
+        mixing = checked(method.mix(done.reports, arrived), arrived)
         # Mixing may write to what clients had received.
         previous = received.clone() if self.drops_uploads or method.refines else received
-        received = mixing.apply(trained, received, sim.trainer.layout)
+        received = mixing.apply(done.uploaded, received, sim.trainer.layout, done.trained)
         if method.refines:
-            received = method.refine(previous, received, trained, arrived)
-            check_shape("refine()", received, dict(zip("SCP", trained.shape, strict=True)), "S C P")
+            received = method.refine(previous, received, done.uploaded, arrived)
+            check_shape("refine()", received, dict(zip("SCP", done.trained.shape, strict=True)), "S C P")
         if self.drops_uploads:  # a seed of which nobody was in time keeps what it had
             received = torch.where(arrived.any(1)[:, None, None], received, previous)
         return received, mixing.matrix

@@ -27,8 +27,8 @@ FAULTY = {
     ),
     "averages_absent_clients": (MIX.format(weights=EVERYBODY), "absent clients change nothing: client . of seed . .* in round 1"),
     "refines_with_absent_clients": (
-        f"{GOOD}\n    def refine(self, previous, received, trained, arrived):\n"
-        "        return received + 0.1 * trained.mean(1, keepdim=True)",
+        f"{GOOD}\n    def refine(self, previous, received, uploaded, arrived):\n"
+        "        return received + 0.1 * uploaded.mean(1, keepdim=True)",
         "absent clients change nothing",
     ),
     "reads_labels_of_absent_clients": (
@@ -67,7 +67,8 @@ FAULTY = {
         r"scores are finite: predict\(\) gives logits that are not finite",
     ),
     "scores_nonsense": (
-        f"{GOOD}\n    def score_trained(self, score, trips):\n        return super().score_trained(score, trips) * torch.nan",
+        f"# ServerRounds, TrainedScore\n{GOOD}\n    def score_trained(self, score, trips):\n"
+        "        return score(trips.output.logits, trips.batch) * torch.nan",
         "scores are finite: a score of a trained model is not finite",
     ),
 }
@@ -101,8 +102,8 @@ PERMITTED = {
     def report(self, trips):
         return {"size": trips.trained.norm(dim=1)}
 
-    def refine(self, previous, received, trained, arrived):
-        self.last = torch.where(arrived[..., None], trained, self.last)
+    def refine(self, previous, received, uploaded, arrived):
+        self.last = torch.where(arrived[..., None], uploaded, self.last)
         return received + 0.01 * (self.last.mean(1, keepdim=True) + self.sizes.mean(1)[:, None, None])
 
     def traffic(self):
@@ -169,7 +170,8 @@ def test_the_package_s_methods_keep_all_promises(name, capsys, composing_once):
 
 
 def test_labels_that_a_server_holds_count_too(tmp_path, capsys):
-    body = f"""uses_validation = True
+    body = f"""# ServerRounds, ServerNodes
+    uses_validation = True
     shift = None
 {GOOD}
     def observe(self, logits):

@@ -10,12 +10,15 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.choices import config_folder
 from fgl_bench.errors import PACKAGE, raised_by_user
 from fgl_bench.runner.validation import validate
-from fgl_bench.scenarios.hooks import HOOKS, check_hooks
-from tests.test_commands import GOOD, METHOD, METHODS, MIX, written
+from fgl_bench.scenarios.base import Rounds
+from fgl_bench.scenarios.decentralized import Decentralized
+from fgl_bench.scenarios.hooks import OWNERS, SCENARIOS, check_hooks, hooks, supported
+from fgl_bench.scenarios.semi_async import SemiAsync
+from fgl_bench.scenarios.sync import Sync
+from tests.test_commands import GOOD, METHOD, METHODS, MIX, bases, written
 
 CONF = config_folder()
 ALGORITHMS = sorted(path.stem for path in (CONF / "algorithm").glob("[!_]*.yaml"))
@@ -31,15 +34,30 @@ TINY = (
 )
 SERVE = "\n    def serve(self, server, arrivals):\n        return []\n"
 REFUSED = {
-    "no_scenario": (f"{GOOD}\n    scenarios = ()", "NoScenario.scenarios is empty; it must name at least one scenario, such as ('sync',)"),
-    "a_word_of_scenarios": (f"{GOOD}\n    scenarios = 'sync'", "scenarios is 'sync'; it must name at least one scenario"),
+    "no_scenario": (
+        "\n    # Algorithm\n    trains = True",
+        "NoScenario runs under no scenario; it must derive from ServerRounds (scenario=sync) or Peers (scenario=decentralized) or "
+        "SemiAsyncServer (scenario=semi_async)",
+    ),
+    "forgets_to_mix": ("\n    trains = True", "ForgetsToMix.mix is missing; ServerRounds (scenario=sync) needs it"),
+    "forgets_to_exchange": (
+        "\n    # Peers\n    trains = True",
+        "ForgetsToExchange.exchange is missing; Peers (scenario=decentralized) needs it",
+    ),
+    "forgets_a_power": ("\n    # ServerRounds, ServerNodes\n" + GOOD, "ForgetsAPower.observe is missing; ServerNodes needs it"),
     "serves_in_rounds": (
         GOOD + SERVE,
-        "ServesInRounds.serve is never called: ServesInRounds.scenarios is ('sync',), and only scenario=semi_async calls serve",
+        "ServesInRounds.serve is never called: serve is a hook of SemiAsyncServer (scenario=semi_async), and ServesInRounds derives from "
+        "ServerRounds (scenario=sync)",
     ),
     "refines_without_server": (
-        f"{GOOD}\n    scenarios = ('decentralized',)\n    def refine(self, previous, received, trained, arrived):\n        return received",
-        "RefinesWithoutServer.scenarios is ('decentralized',), and only scenario=sync calls refine",
+        "\n    # Peers\n    def refine(self, previous, received, uploaded, arrived):\n        return received",
+        "RefinesWithoutServer.refine is never called: refine is a hook of ServerRounds (scenario=sync), and RefinesWithoutServer derives "
+        "from Peers (scenario=decentralized)",
+    ),
+    "stages_without_the_power": (
+        f"{GOOD}\n    def stage(self, number, received):\n        return None",
+        "StagesWithoutThePower.stage is never called: stage is a hook of Staging, and StagesWithoutThePower derives from ServerRounds",
     ),
     "mixes_flat": (
         MIX.format(weights="torch.ones(4, 4) / 4"),
@@ -64,28 +82,45 @@ REFUSED = {
         "report() returned 'norm' = []; expected a tensor with k = 8 rows",
     ),
     "refines_too_little": (
-        f"{GOOD}\n    def refine(self, received, trained, arrived):\n        return received",
-        "RefinesTooLittle.refine(self, received, trained, arrived) is called with (self, previous, received, trained, arrived)",
+        f"{GOOD}\n    def refine(self, received, uploaded, arrived):\n        return received",
+        "RefinesTooLittle.refine(self, received, uploaded, arrived) is called with (self, previous, received, uploaded, arrived)",
+    ),
+    "uploads_nothing": (
+        f"{GOOD}\n    def upload(self, rows, received, trained):\n        pass",
+        "upload() returned None; expected [k, P] = [8, ",
+    ),
+    "uploads_one": (
+        "\n    # SemiAsyncServer\n    def upload(self, rows, received, trained):\n        return trained[0]\n" + SERVE,
+        "upload() returned [P] = [",
+    ),
+    "begins_with_nothing": (
+        "\n    # SemiAsyncServer\n    def begin(self, message, trained, reports):\n        pass\n\n    def serve(self, server, arrivals):\n"
+        "        return [Message(upload.client, server.model) for upload in arrivals]\n",
+        "begin() returned None; expected [P] = [",
+    ),
+    "initializes_one": (
+        f"{GOOD}\n    def initialize(self, initial):\n        return initial[0]",
+        "initialize() returned [P] = [",
     ),
     "refines_nothing": (
-        f"{GOOD}\n    def refine(self, previous, received, trained, arrived):\n        pass",
+        f"{GOOD}\n    def refine(self, previous, received, uploaded, arrived):\n        pass",
         "refine() returned None; expected [S, C, P] = [2, 4, ",
     ),
     "exchanges_nothing": (
-        f"{GOOD}\n    scenarios = ('decentralized',)\n    def exchange(self, meeting):\n        pass",
+        "\n    # Peers\n    def exchange(self, meeting):\n        pass",
         "exchange() returned None; expected an Exchange",
     ),
     "serves_nothing": (
-        "\n    scenarios = ('semi_async',)\n    def serve(self, server, arrivals):\n        pass",
+        "\n    # SemiAsyncServer\n    def serve(self, server, arrivals):\n        pass",
         "serve() returned None; expected a list of messages",
     ),
     "raises_in_mix": (
         "\n    def mix(self, reports, arrived):\n        raise ValueError('two\\nlines')",
-        "own_raises_in_mix.py:14 in mix: ValueError: two",
+        "own_raises_in_mix.py:18 in mix: ValueError: two",
     ),
     "leaves_in_mix": (
         "\n    def mix(self, reports, arrived):\n        raise SystemExit(0)",
-        "own_leaves_in_mix.py:14 in mix: SystemExit: 0",
+        "own_leaves_in_mix.py:18 in mix: SystemExit: 0",
     ),
 }
 
@@ -96,9 +131,9 @@ def test_what_cannot_be_run_is_one_line(name, way, tmp_path, spoken):
     body, words = REFUSED[name]
     own = f"own_{name}_{way}"
     cls = "".join(map(str.title, name.split("_")))
-    (tmp_path / f"{own}.py").write_text(METHOD.format(name=cls, body=body.lstrip()), encoding="utf-8")
-    scenario = re.search(r"scenarios = \('(\w+)'", body)
-    target = ["algorithm=fedavg", f"algorithm._target_={own}.{cls}", f"scenario={scenario[1] if scenario else 'sync'}", *TINY]
+    (tmp_path / f"{own}.py").write_text(METHOD.format(name=cls, bases=bases(body), body=body.lstrip()), encoding="utf-8")
+    scenario = {"Peers": "decentralized", "SemiAsyncServer": "semi_async"}.get(bases(body), "sync")
+    target = ["algorithm=fedavg", f"algorithm._target_={own}.{cls}", f"scenario={scenario}", *TINY]
     status, _, said = spoken(*(["check", f"{own}.py"] if way == "check" else target))
     lines = [line for line in said.splitlines() if not line.startswith("warning:")]
     assert status == 1 and len(lines) == 1 and "Traceback" not in said, said
@@ -119,7 +154,7 @@ def test_a_process_that_trains_some_seeds_tells_the_users_line_too(tmp_path, spo
         status, _, said = spoken(*target[:-1], "seeds_per_chunk=1", "threads=2")
     finally:
         torch.set_num_threads(threads)
-    assert status == 1 and said.splitlines()[-1].endswith("own_raises_apart.py:14 in mix: ValueError: apart") and "Traceback" not in said
+    assert status == 1 and said.splitlines()[-1].endswith("own_raises_apart.py:18 in mix: ValueError: apart") and "Traceback" not in said
 
 
 def test_the_whole_traceback_is_a_variable_away(tmp_path, spoken, monkeypatch):
@@ -139,22 +174,21 @@ def test_an_error_of_the_package_itself_is_not_put_on_the_user():
 def test_hooks_of_the_package_s_methods_are_called(name):
     module, _, cls = OmegaConf.load(CONF / "algorithm" / f"{name}.yaml")._target_.rpartition(".")
     method = getattr(importlib.import_module(module), cls)
-    check_hooks(method)
-    assert set(method.scenarios) <= set(HOOKS)
+    for base in method.__mro__:
+        if issubclass(base, tuple(SCENARIOS)) and base not in OWNERS and not inspect.isabstract(base):
+            check_hooks(base)
+    assert supported(method)
 
 
-def test_the_table_of_hooks_is_what_scenarios_call():
-    for scenario, hooks in HOOKS.items():
-        assert all(hasattr(Algorithm, hook) for hook in hooks)
-        text = "".join(
-            (PACKAGE / "scenarios" / f"{part}.py").read_text(encoding="utf-8")
-            for part in ("base", scenario)
-            if (scenario, part) != ("semi_async", "base")
-        )
-        if scenario == "decentralized":
-            text += inspect.getsource(Algorithm.exchange)
-        called = set(re.findall(r"(?:algorithm|method|self)\.(\w+)", text)) & {hook for others in HOOKS.values() for hook in others}
-        assert called == set(hooks), scenario
+def test_scenarios_call_the_hooks_of_their_contract_and_no_others():
+    """Or the base calls them itself."""
+    for scenario in (Sync, Decentralized, SemiAsync):
+        files = ["simulation", *(["base"] if issubclass(scenario, Rounds) else []), scenario.__module__.rpartition(".")[2]]
+        text = "".join((PACKAGE / "scenarios" / f"{file}.py").read_text(encoding="utf-8") for file in files)
+        called = set(re.findall(r"(?:algorithm|method)\.(\w+)", text))
+        own = hooks(scenario.contract)
+        others = {hook for base in SCENARIOS for hook in hooks(base)} - set(own) - {"warmup_rounds"}
+        assert set(own) <= called and not called & others, scenario
 
 
 def test_commands_know_the_folders_of_config_dir(tmp_path, spoken):

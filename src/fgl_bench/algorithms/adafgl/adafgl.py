@@ -11,8 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.adafgl._propagation_heads import DEPTH, Heads, Network, Options, head_layout, smooths
-from fgl_bench.algorithms.base import Setting, Stage
+from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.powers import Staging
+from fgl_bench.algorithms.records import Stage
 from fgl_bench.algorithms.topology import propagate
 from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.batch import Batch, gcn_operator
@@ -25,7 +27,7 @@ HEAD_ROWS = 4  # heads received and trained, moments
 
 
 @dataclass
-class AdaFGL(FedAvg):
+class AdaFGL(FedAvg, Staging):
     """FedAvg, then personal propagation without federation (Li et al., ICDE 2024; its code and OpenFGL's).
 
     After ``federated_rounds`` rounds of FedAvg client i keeps the model it received, whose predictions P it never changes, and

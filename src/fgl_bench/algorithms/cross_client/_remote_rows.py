@@ -10,10 +10,11 @@ from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages
 from fgl_bench.algorithms.cross_client._halo import Halo, Level, Plan
 from fgl_bench.algorithms.cross_client._moved import Moved
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.powers import Spending
 from fgl_bench.engine.dropout import no_dropout
 
 
-class RemoteRows(FedAvg):
+class RemoteRows(FedAvg, Spending):
     """FedAvg whose clients keep rows of representations that other clients have computed.
 
     Attributes:
@@ -88,7 +89,7 @@ class RemoteRows(FedAvg):
 
     def costs(self) -> dict[str, list[float]]:
         """By seed: rows fetched, bytes of the embeddings, synchronisations, seconds on the wire and measured seconds of computing."""
-        course, seeds = self.course(), len(self.setting.seeds)
+        course, seeds = self.cost_history(), len(self.setting.seeds)
         if not course:
             return {}
         return {
@@ -97,6 +98,6 @@ class RemoteRows(FedAvg):
             "computation_seconds": [self.seconds / seeds] * seeds,
         }
 
-    def course(self) -> dict[str, np.ndarray]:
+    def cost_history(self) -> dict[str, np.ndarray]:
         up, down, _ = self.traffic().bytes
         return self.moved.course(up + down, self.link_mbps, self.link_seconds) if self.moved.by_round else {}

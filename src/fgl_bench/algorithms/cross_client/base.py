@@ -18,6 +18,7 @@ from fgl_bench.algorithms.cross_client._halo import Halo, Level, Plan
 from fgl_bench.algorithms.cross_client._remote_rows import RemoteRows
 from fgl_bench.algorithms.cross_client._sampling import gumbel, largest
 from fgl_bench.algorithms.cross_client._touched import TouchedAdam, TouchedFeatures
+from fgl_bench.algorithms.powers import JointTraining
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout
@@ -34,7 +35,7 @@ TOUCHED_BELOW = 0.8
 
 
 @dataclass
-class CrossClient(RemoteRows):
+class CrossClient(RemoteRows, JointTraining):
     """FedAvg over mini-batches whose message passing takes in other clients' nodes (Li et al., SIGMOD 2024, sections 3 and 5).
 
     A client's training nodes are shuffled every epoch and cut into ``batches``; all clients process batch b at the same time.
@@ -65,8 +66,7 @@ class CrossClient(RemoteRows):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"split": "iid_server", "model": "gat"}
-    begins_afresh: ClassVar[bool] = True
-    lock_step: ClassVar[bool] = True
+    reset_optimizer: ClassVar[bool] = True
     node_batches: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {
         "batches": at_least(1), "fanout": at_least(1), "interval": at_least(0), "link_mbps": above(0), "link_seconds": at_least(0),
@@ -149,7 +149,7 @@ class CrossClient(RemoteRows):
         self.epochs = 0
         self._training = np.concatenate([client.train for client in batch.clients])
 
-    def optimiser(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
+    def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
         """On a CPU, one that leaves alone the rows of features that no mini-batch has had, if there are enough of them."""
         layout, batches = self.setting.layout, int(self.setting.batch.num_train.min()) >= self.batches
         if device.type != "cpu" or self.halo.dense or weight_decay or not batches or len(layout.inputs) != 1:

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.cross_client.base import CrossClient
+from fgl_bench.algorithms.powers import ServerNodes
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.errors import Range, UserError, at_least
 
 
 @dataclass
-class FedAAS(CrossClient):
+class FedAAS(CrossClient, ServerNodes):
     """Historical embeddings of sampled neighbours, fetched at an adaptive interval (Li et al., Proc. ACM Manag. Data 2(3), 2024).
 
     ``tau_i = ceil(sqrt(F_i / F_0) tau_0)`` batches between synchronisations in round i, clamped to [``min_interval``, tau_0], where F_i

@@ -13,6 +13,7 @@ from fgl_bench.algorithms.cross_client._ddpg import Agents
 from fgl_bench.algorithms.cross_client._halo import Level
 from fgl_bench.algorithms.cross_client._sampling import largest
 from fgl_bench.algorithms.cross_client.base import CrossClient
+from fgl_bench.algorithms.powers import ServerNodes
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.trips import Trips
@@ -20,7 +21,7 @@ from fgl_bench.errors import SHARE, Range, at_least, check_ranges
 
 
 @dataclass
-class FedGraph(CrossClient):
+class FedGraph(CrossClient, ServerNodes):
     """Fan-outs of every client and convolution chosen by reinforcement learning (Chen et al., TPDS 33(8), 2022).
 
     Embeddings cross before every batch, of at most the chosen number of random neighbours. One agent at the server (DDPG, as in the

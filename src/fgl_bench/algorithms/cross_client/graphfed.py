@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.cross_client.fedcross import FedCross
+from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.errors import Range, at_least
@@ -21,7 +22,7 @@ from fgl_bench.utils.seeding import generator
 
 
 @dataclass
-class GraphFed(FedCross):
+class GraphFed(FedCross, Comparing):
     """Personalised averaging by the distance between subgraphs (Deng et al., MASS 2023), as far as its abstract and FedAAS tell.
 
     ``theta_a = sum_b s_ab n_b theta_b / sum_b s_ab n_b`` (n_b training nodes) with ``s_ab = 1 / (1 + D_ab)``, 0 where no path joins

@@ -10,8 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting, Setting
+from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.dfed_sst._hops import stack
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.powers import Comparing
+from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import itself, messages, product
@@ -38,7 +41,7 @@ class Dispersion(NamedTuple):
 
 
 @dataclass
-class DFedSST(Algorithm):
+class DFedSST(Peers, Comparing):
     """A communication graph that follows the clients' label dispersion and semantics (Guo et al., DFed-SST, algorithm 1).
 
     Every ``refresh`` rounds, after training, each client broadcasts WLSD, the mean hop distance between nodes of a class averaged
@@ -67,7 +70,6 @@ class DFedSST(Algorithm):
     """
 
     multilabel: ClassVar[bool] = False
-    scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
     ranges: ClassVar[dict[str, Range]] = {"refresh": at_least(1), "sources": at_least(1), "landmarks": at_least(1)}
 
     refresh: int
@@ -159,7 +161,7 @@ class DFedSST(Algorithm):
             self._renew(meeting.reports, heard, meeting.number // self.refresh)
             sent = sent + messages(heard, 4 * (self._statistic() + 1))
         self._round = meeting.number + 1
-        return Exchange(product(matrix, meeting.trained), matrix, sent)
+        return Exchange(product(matrix, meeting.uploaded), matrix, sent)
 
     def _renew(self, reports: dict[str, Tensor], heard: Tensor, number: int) -> None:
         """Degrees, partners and weights from what clients broadcast, for the rounds to come."""

@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms._composition import Composed
-from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair, padded
 from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
 from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, generate, generator_layout, initial, used_slots
 from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
+from fgl_bench.algorithms.powers import Regraphing
 from fgl_bench.data.federation import Federation
 from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.adam import Adam
@@ -35,7 +36,7 @@ GROUP = 1 << 26  # generated numbers in one program; more clients than that take
 
 
 @dataclass
-class FedSagePlus(Composed):
+class FedSagePlus(Composed, Regraphing):
     """FedAvg on graphs mended with generated neighbours (Zhang et al., NeurIPS 2021).
 
     Phase 0, ``gen_rounds`` rounds: client i hides a share of its validation nodes with all their edges and trains, on what is
@@ -95,7 +96,7 @@ class FedSagePlus(Composed):
     class_weight: float
     weighting: Literal["uniform", "samples"]
 
-    def own(self) -> Algorithm:
+    def own(self) -> Weighted:
         return Weighted(self.weighting)
 
     def generator(self, num_features: int) -> ParameterLayout:
@@ -105,20 +106,18 @@ class FedSagePlus(Composed):
 
     def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
         kept, working = super().node_bytes(nodes, num_features, num_classes, itemsize)
-        generators = 3 * self.generator(num_features).size if self.max_neighbours else 0  # with their moments
-        return kept + generators * itemsize, working
+        return kept + 3 * itemsize * self.generator(num_features).size * (self.max_neighbours > 0), working  # with their moments
 
     def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
         if not self.max_neighbours:
             return 0
         nodes, features = max(client.num_nodes for client in federation.observed), federation.num_features
         each = nodes * self.max_neighbours * features
-        together = min(federation.num_clients, max(1, GROUP // each))
         kept, passing = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout).activations(features, self.latent)
         layers = Activations(kept + 4 * sum(self.gen_hidden), max(passing, *self.gen_hidden))
         # Of the generated features also the hyperbolic tangent's argument and their gradients; of a generator its gradient.
         generated = (9 * each // 2 + self.generator(features).size) * itemsize
-        return together * (generated + activation_bytes(nodes, layers, itemsize))
+        return min(federation.num_clients, max(1, GROUP // each)) * (generated + activation_bytes(nodes, layers, itemsize))
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -156,19 +155,18 @@ class FedSagePlus(Composed):
 
     # ---- rounds
 
-    def prelude(self) -> int:
+    def warmup_rounds(self) -> int:
         return self.generating
 
     def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
         self.round = number
         if not self.max_neighbours or self.mended or number < self.generating:
             return None
-        graphs = self.mend(batch)
-        graphs = graphs, graphs if evaluation is batch else self.mend(evaluation)
+        graphs = tuple(self.mend(part) for part in dict.fromkeys((batch, evaluation)))
         self.mended, self.setting = True, replace(self.setting, batch=graphs[0])
         self.server.prepare(self.setting)
         del self.generators, self.adam, self.impaired, self.neighbourhoods, self._parts
-        return graphs
+        return graphs[0], graphs[-1]
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return super().mix(reports, arrived) if self.federated else alone(arrived)
@@ -184,11 +182,14 @@ class FedSagePlus(Composed):
     def report(self, trips: Trips) -> dict[str, Tensor]:
         return super().report(trips) if self.federated else {}
 
+    def upload(self, rows: Sequence[int], received: Tensor, trained: Tensor) -> Tensor:
+        return super().upload(rows, received, trained) if self.federated else trained
+
     def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
         return super().similarity(reports) if self.federated else None
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
-        return super().refine(previous, received, trained, arrived) if self.federated else received
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
+        return super().refine(previous, received, uploaded, arrived) if self.federated else received
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         generating, each = min(rounds, self.generating), trips // max(rounds, 1)

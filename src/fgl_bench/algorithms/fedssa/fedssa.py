@@ -15,7 +15,8 @@ from fgl_bench.algorithms.fedssa._gaussians import Gaussian, class_gaussians, di
 from fgl_bench.algorithms.fedssa._grassmann import chordal_distances, orthonormal, overlaps
 from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, reconstruction
 from fgl_bench.algorithms.fedssa._vgae import LabelAware
-from fgl_bench.algorithms.local import Local
+from fgl_bench.algorithms.local import Alone
+from fgl_bench.algorithms.powers import Comparing, FinalState
 from fgl_bench.engine.dropout import mix, step_key
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.noise import normal, uniform
@@ -26,7 +27,7 @@ from fgl_bench.utils.seeding import derive_seed
 
 
 @dataclass
-class FedSSA(Local):
+class FedSSA(Alone, Comparing, FinalState):
     """Semantic and structural alignment without averaging of parameters (Yu et al., arXiv 2601.21589).
 
     Client i's loss is ``CE + ELBO + SEM + STR`` (eq. 41); its model stays its own.
@@ -62,7 +63,6 @@ class FedSSA(Local):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "unifilter"}
-    scenarios: ClassVar[tuple[str, ...]] = ("sync",)
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
     operators: ClassVar[int] = 1
@@ -180,7 +180,7 @@ class FedSSA(Local):
         return found
 
     @torch.no_grad()
-    def portrait(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
+    def final_state(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
         """Where clients stand at the end: class means ``[B, Y, d]`` and their numbers of training nodes, coefficients ``[B, J]``.
 
         And the coefficients' targets, where filters are aligned.

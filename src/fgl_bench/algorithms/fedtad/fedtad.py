@@ -107,11 +107,11 @@ class FedTAD(FedAvg):
         once = 4 * self.setting.num_clients * self.setting.num_classes if rounds else 0
         return [(up + once, down) for up, down in super().bytes_after(rounds, trips)]
 
-    def refine(self, previous: Tensor, received: Tensor, trained: Tensor, arrived: Tensor) -> Tensor:
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         if not self.outer:
             return received
         weights = self.weights(arrived).to(received.dtype)
-        uploads = self.setting.layout.views(trained.flatten(0, 1))
+        uploads = self.setting.layout.views(uploaded.flatten(0, 1))
         student, rows = received[:, 0].clone(), range(len(received))
         for turn in range(self.outer):
             noise = normal(step_key(self.streams, self.round, turn), self.pseudo_nodes, self.noise, received.dtype)

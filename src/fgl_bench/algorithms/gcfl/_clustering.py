@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
+from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.gcfl._cuts import minimum_cut
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalise
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, UserError, at_least
@@ -21,7 +23,7 @@ Evidence = dict[str, np.ndarray]
 
 
 @dataclass
-class ClusteredAveraging(Algorithm):
+class ClusteredAveraging(ServerRounds):
     """FedAvg inside clusters that are split in two again and again (Xie et al., NeurIPS 2021); a subclass says along which cut.
 
     With Delta_i what client i's trip added to the parameters, a cluster K of more than two clients is split after round
@@ -69,6 +71,7 @@ class ClusteredAveraging(Algorithm):
         self.clusters = np.zeros((seeds, clients), dtype=np.int64)  # numbers of the clusters, in order of their split
         self._together: Tensor | None = None  # [S, C, C] bool, once there has been a split
 
+    @abstractmethod
     def likeness(self, members: np.ndarray, evidence: Evidence) -> np.ndarray | None:
         """Weights ``[m, m]`` of the graph that is cut; None if it is too early to tell.
 
@@ -76,7 +79,6 @@ class ClusteredAveraging(Algorithm):
             members: the cluster's clients.
             evidence: what came over from the device, of this seed, ``[C, *]`` by name.
         """
-        raise NotImplementedError  # abstract
 
     def evidence(self, reports: dict[str, Tensor], arrived: Tensor) -> dict[str, Tensor]:
         """What the host is told of this round, ``[S, C, *]`` by name."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.cli.check.promise import Broken
+from fgl_bench.scenarios.base import Trained
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.sync import Sync
 
@@ -26,40 +27,36 @@ class Undisturbed(Sync):
 
     rounds: ClassVar[list[Tensor]] = []
 
-    def aggregate(
-        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
-    ) -> tuple[Tensor, Callable[[], Tensor]]:
-        received, matrix = super().aggregate(sim, number, reports, arrived, trained, received)
+    def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
+        received, matrix = super().aggregate(sim, done)
         self.rounds.append(received.clone())
         return received, matrix
 
 
 @dataclass
 class Disturbed(Sync):
-    """The same rounds; while models are aggregated, absent clients but one have other models and other labels.
+    """The same rounds; while models are aggregated, absent clients but one have other models, other uploads and other labels.
 
     Absent is who does not take part in the round, or is late. What it uploaded and reported when it last took part stays as it was. What
     an absent client itself receives may depend on its own model, hence it goes on from what it received undisturbed.
     """
 
-    def aggregate(
-        self, sim: Simulation, number: int, reports: dict[str, Tensor], arrived: Tensor, trained: Tensor, received: Tensor
-    ) -> tuple[Tensor, Callable[[], Tensor]]:
-        disturbed, labels = others(arrived, number), sim.setting.batch.labels
+    def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
+        disturbed, labels = others(done.arrived, done.number), sim.setting.batch.labels
         before, rows = labels.clone(), disturbed.flatten()
         labels[rows] = 1 - labels[rows] if labels.ndim > 2 else (labels[rows] + 1) % sim.setting.num_classes
-        trained = torch.where(disturbed[..., None], trained + 1, trained)
+        uploaded, trained = (torch.where(disturbed[..., None], models + 1, models) for models in (done.uploaded, done.trained))
         try:
-            received, matrix = super().aggregate(sim, number, reports, arrived, trained, received)
+            received, matrix = super().aggregate(sim, done._replace(uploaded=uploaded, trained=trained))
         finally:
             labels.copy_(before)
-        expected = Undisturbed.rounds[number]
+        expected = Undisturbed.rounds[done.number]
         off = (received - expected).abs().amax(-1)
         changed = ~disturbed & ~(off <= CLOSE * expected.abs().amax(-1).clamp(min=1))
         if changed.any():
             seed, client = changed.nonzero()[0].tolist()
             raise Broken(
-                f"client {client} of seed {sim.setting.seeds[seed]} receives something of absent clients in round {number + 1} "
+                f"client {client} of seed {sim.setting.seeds[seed]} receives something of absent clients in round {done.number + 1} "
                 f"(off by {off[seed, client]:.2g}); see `arrived`"
             )
         return torch.where(disturbed[..., None], expected, received), matrix

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.peers import MixingPeers
 from fgl_bench.config.groups import check_node
 from fgl_bench.data.graph import Federation
 from fgl_bench.engine.layout import ParameterLayout
@@ -86,7 +87,7 @@ def watch(cfg: DictConfig) -> None:
 
         def exchange(self, meeting):
             exchange = super().exchange(meeting)
-            if method.exchange is Algorithm.exchange:  # who makes an exchange of its own counts what is sent
+            if getattr(method, "exchange", None) is MixingPeers.exchange:  # who makes an exchange of its own counts what is sent
                 clients = meeting.trained.shape[0] * meeting.trained.shape[1]
                 reported = size_of(meeting.reports, self.unsent, self.setting.layout) / clients
                 self.notes.uploaded += links(exchange.matrix) * (self.model_size + reported)

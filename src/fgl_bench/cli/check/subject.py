@@ -22,6 +22,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.models.base import Backbone
 from fgl_bench.runner.validation import validate
+from fgl_bench.scenarios.hooks import supported
 
 KINDS: dict[str, type] = {"algorithm": Algorithm, "model": Backbone, "split": Split}
 BASES = {"algorithm": "fedavg", "model": "gcn", "split": "metis"}
@@ -122,9 +123,9 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
 
 
 def paired(cls: Any, given: Collection[str], scenario: bool = False) -> list[str]:
-    """The choices that a method is made for (``pairing``), and with ``scenario`` the first that it names; not of ``given`` groups."""
-    pairs, scenarios = dict(getattr(cls, "pairing", {})), getattr(cls, "scenarios", ())
-    if scenario and scenarios and not isinstance(scenarios, str):
+    """The choices that a method is made for (``pairing``), and with ``scenario`` its first one; not of ``given`` groups."""
+    pairs, scenarios = dict(getattr(cls, "pairing", {})), supported(cls) if scenario else []
+    if scenarios:
         pairs["scenario"] = scenarios[0]
     return [f"{group}={choice}" for group, choice in pairs.items() if group not in given]
 

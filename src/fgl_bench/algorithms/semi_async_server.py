@@ -1,0 +1,64 @@
+"""What a semi-asynchronous server adds to a method: steps over a buffer of uploads."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.records import Message, Server, Upload
+from fgl_bench.errors import UserError
+
+
+class SemiAsyncServer(Algorithm):
+    """A method under ``scenario=semi_async``: clients train at their own pace, the server steps when enough uploads have arrived.
+
+    Class attributes:
+        keeps_uploads: whether the server keeps every client's last upload, in ``server.uploads``.
+    """
+
+    keeps_uploads: ClassVar[bool] = False
+
+    @abstractmethod
+    def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:
+        """One server step: process the buffered arrivals (already in ``server.uploads`` and ``server.reports``) and answer."""
+
+    def begin(self, message: Message, trained: Tensor, reports: dict[str, float]) -> Tensor:
+        """The model ``[P]`` that the next trip starts from; the base overwrites the parameters that were received.
+
+        Args:
+            trained: ``[P]``, the model that the client trained last.
+            reports: its own last scalar reports, by name.
+        """
+        if message.blocks is None:
+            return message.model
+        return self.setting.layout.overwrite(trained.clone(), message.model, message.blocks)
+
+    def buffer_size(self) -> int:
+        """Arrivals per server step: the method's ``buffer`` key, or a quarter of the clients (5 at 20) where that is null.
+
+        Raises:
+            UserError: fewer than one, or more than there are clients (the server would wait for ever).
+        """
+        clients, size = self.setting.num_clients, getattr(self, "buffer", None)
+        size = max(1, round(clients / 4)) if size is None else size
+        if not 1 <= size <= clients:
+            raise UserError(f"algorithm.buffer={size} does not fit num_clients={clients}; allowed: 1 to {clients}")
+        return size
+
+    @property
+    def waits(self) -> bool:
+        """Whether an uploader with an empty inbox waits for the server's next step (else it downloads the global model at once)."""
+        return True
+
+    @property
+    def merges_before_upload(self) -> bool:
+        """Whether a waiting push is merged into the trained model before it is uploaded, rather than when the next trip begins."""
+        return False
+
+    def upload_blocks(self, server: Server) -> tuple[str, ...] | None:
+        """Names of the parameters that the upload arriving now carries; None means all."""
+        return None
