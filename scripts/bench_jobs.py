@@ -165,7 +165,7 @@ def engine(job: dict) -> dict:
 
     spec, device, wait, federations = prepared(job)
     load(job)
-    need, plan = chunks(spec, federations, device)
+    need, plan = chunks(spec, federations, device, exact=True)
     memory, seconds = Memory(device), []
     with in_one_process():
         simulate(spec, federations, device, Marks(job["clients"], wait))

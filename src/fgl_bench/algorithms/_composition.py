@@ -47,14 +47,6 @@ class Composed(Algorithm):
         return FedAvg()
 
     @property
-    def stacks(self) -> int:
-        return self.server.stacks
-
-    @property
-    def operators(self) -> int:
-        return self.server.operators
-
-    @property
     def unsent(self) -> tuple[str, ...]:
         return self.server.unsent
 
@@ -65,9 +57,6 @@ class Composed(Algorithm):
     @property
     def begins_afresh(self) -> bool:
         return self.server.begins_afresh
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return self.server.node_bytes(nodes, num_features, num_classes, itemsize)
 
     def backbone(self, model: Backbone) -> Backbone:
         return self.server.backbone(model)

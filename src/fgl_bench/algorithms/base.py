@@ -41,8 +41,6 @@ class Algorithm:
         pairing: choices of other groups that the method was made for, by group; a refusal offers the command with them.
         multilabel: whether nodes may have several labels; not where the method reads labels as classes or logits as a distribution.
         node_batches: whether the local objective makes sense on a part of a client's training nodes (``batch_nodes``).
-        stacks: flat rows ``[P]`` that the method itself keeps for every replica (for the estimate of memory).
-        operators: n x n matrices that it multiplies with besides the backbone's (likewise).
         ranges: what numbers its keys may have, beside those of its bases; checked before anything is read.
         uses_validation: whether the method may read labels of validation nodes, as a server that tunes itself on them does. No method
             may read labels of test nodes.
@@ -58,8 +56,6 @@ class Algorithm:
     node_batches: ClassVar[bool] = True
     lock_step: ClassVar[bool] = False
     multilabel: ClassVar[bool] = True
-    stacks: ClassVar[int] = 0
-    operators: ClassVar[int] = 0
     ranges: ClassVar[dict[str, Range]] = {}
     uses_validation: ClassVar[bool] = False
     unsent: ClassVar[tuple[str, ...]] = ()
@@ -84,19 +80,6 @@ class Algorithm:
     def federate(self, federation: Federation) -> Federation:
         """The federation that is batched and trained; another one than the given where clients do not stay apart."""
         return federation
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        """Bytes per replica, for n padded nodes, that the method keeps, and that its reports take at their peak (for the estimate)."""
-        return 0, 0
-
-    @property
-    def divides(self) -> int:
-        """Mini-batches that the method's own training divides a client's nodes into (likewise)."""
-        return 1
-
-    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        """Bytes that the method holds of one whole federation, beside what it holds per replica (for the estimate)."""
-        return 0
 
     def backbone(self, model: Backbone) -> Backbone:
         """The network that clients train: ``model``, or one around it, for a method with parameters besides the backbone's."""

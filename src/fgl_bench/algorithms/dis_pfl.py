@@ -47,7 +47,6 @@ class DisPFL(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
-    stacks: ClassVar[int] = 3
     ranges: ClassVar[dict[str, Range]] = {"density": Range(0, 1, above=True), "erk_power": at_least(0), "anneal": SHARE, "clip": above(0)}
 
     density: float

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
-from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
@@ -56,7 +55,6 @@ class FedPub(Algorithm):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn_linear"}
-    stacks: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {
         "tau": at_least(0), "sparsity": at_least(0), "proximity": at_least(0), "blocks": at_least(1), "block_nodes": at_least(1),
         "inside": SHARE, "between": SHARE,
@@ -74,12 +72,6 @@ class FedPub(Algorithm):
 
     def backbone(self, model: Backbone) -> Backbone:
         return Masked(model, self.sparsity, self.masks == "trained")
-
-    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        # Matrices with masks on, pruned and not, of every client (each half of its parameters); the proxy graph.
-        layout = model.layout(federation.num_features, federation.num_classes)
-        proxy = self.blocks * self.block_nodes * federation.num_features
-        return (federation.num_clients * layout.size + proxy) * itemsize
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

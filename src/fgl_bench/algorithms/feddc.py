@@ -38,7 +38,6 @@ class FedDC(Algorithm):
         weighting: clients of a round count alike (``uniform``) or by size (``samples``).
     """
 
-    stacks: ClassVar[int] = 12  # drifts, states, corrections, two reports as sent and as kept, the sum of gradients, what makes them
     ranges: ClassVar[dict[str, Range]] = {"alpha": at_least(0), "clip": above(0)}
     unsent: ClassVar[tuple[str, ...]] = ("moved",)  # the model less what the server sent
 

@@ -53,7 +53,6 @@ class FedGL(Composed):
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     multilabel: ClassVar[bool] = False
-    own_operators: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {
         "weight": at_least(0), "confidence": at_least(0), "refresh": at_least(1), "pseudo_graph": at_least(0), "neighbours": at_least(1),
     }  # fmt: skip
@@ -64,10 +63,6 @@ class FedGL(Composed):
     refresh: int
     pseudo_graph: float
     neighbours: int
-
-    @property
-    def operators(self) -> int:
-        return super().operators + self.own_operators
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

@@ -51,8 +51,6 @@ class FedGNN(FedAvg):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
-    stacks: ClassVar[int] = 1
-    operators: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {"matches": at_least(0), "expand_every": at_least(1), "clip": above(0), "epsilon": above(0)}
 
     matches: int

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Traffic
-from fgl_bench.algorithms.topology import STATISTICS, hybrid_moments, labels_propagated, propagate, smoothing_confidence, with_truth
+from fgl_bench.algorithms.topology import hybrid_moments, labels_propagated, propagate, smoothing_confidence, with_truth
 from fgl_bench.engine.batch import Batch, gcn_operator, plain_operator
 from fgl_bench.engine.mixing import Mixing, cosine, normalise
 from fgl_bench.engine.trips import Trips
@@ -57,9 +57,6 @@ class FedGTA(Algorithm):
     threshold: float
     propagation: Literal["official", "paper", "openfgl"]
     weights: Literal["confidence", "samples", "uniform"]
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return 0, STATISTICS * nodes * num_classes
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         kinds, confident = MOMENTS[self.moments], self.weights == "confidence"

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
 from fgl_bench.algorithms.scaffold import of_replicas
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.layout import ParameterLayout, uniform
@@ -58,16 +57,12 @@ class FedIIH(Algorithm):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
-    stacks: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {"tau": at_least(0), "elbo_weight": at_least(0), "inference_layers": at_least(0)}
 
     tau: float
     elbo_weight: float
     inference: Literal["free", "learned"]
     inference_layers: int
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return 0, (4 * itemsize * nodes**2 if self.elbo_weight else 0)  # the decoder's pairs
 
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, DisenGCN):
@@ -180,11 +175,6 @@ class Inference(Around):
             elif name not in made:
                 made[name] = uniform(shape, self.inner.width, generator)
         return made
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        extra = 28 * self.inner.factors * self.inner.width if self.centred else 0  # without the bound nothing differentiates them
-        return Activations(kept + extra, passing)
 
 
 def elbo_terms(mean: Tensor, spread: Tensor, noise: Tensor, centres: Tensor, common: Tensor, batch: Batch) -> dict[str, Tensor]:

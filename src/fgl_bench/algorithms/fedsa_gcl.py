@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Message, Server, Traffic, Upload
 from fgl_bench.algorithms.topology import (
-    STATISTICS,
     hybrid_moments,
     labels_propagated,
     propagate,
@@ -60,7 +59,6 @@ class FedSAGCL(Algorithm):
     scenarios: ClassVar[tuple[str, ...]] = ("semi_async",)
     multilabel: ClassVar[bool] = False
     remembers: ClassVar[bool] = True
-    operators: ClassVar[int] = 2
     ranges: ClassVar[dict[str, Range]] = {
         "threshold": at_least(-1), "buffer": at_least(1), "steps": at_least(0), "keep": SHARE, "staleness_exponent": at_least(0),
         "lsc_temperature": above(0), "orders": at_least(1),
@@ -83,9 +81,6 @@ class FedSAGCL(Algorithm):
     @property
     def merges_before_upload(self) -> bool:
         return self.merge == "before_upload"
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return 0, STATISTICS * nodes * num_classes
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         soft = torch.softmax(trips.output.logits, -1)

@@ -30,7 +30,6 @@ class OSGP(Algorithm):
     """
 
     scenarios: ClassVar[tuple[str, ...]] = ("decentralized",)
-    stacks: ClassVar[int] = 1
 
     overlap: bool
 

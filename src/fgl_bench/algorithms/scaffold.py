@@ -34,7 +34,6 @@ class Scaffold(Algorithm):
         weighting: clients of a round count alike (``uniform``, the paper) or by size (``samples``).
     """
 
-    stacks: ClassVar[int] = 6  # variates, corrections, variates as reported and as kept, the sum of gradients and with corrections
     ranges: ClassVar[dict[str, Range]] = {"server_lr": above(0)}
 
     server_lr: float

@@ -10,9 +10,6 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, Operator, adjacency, gcn_operator
 
-# Bytes per node and class of the tensors below at their peak, most of them in double precision (measured).
-STATISTICS = 160
-
 
 def propagate(labels: Tensor, batch: Batch, operator: Operator, steps: int, keep: float, inject: Tensor | None = None) -> Tensor:
     """``Y <- keep * Y0 + (1 - keep) * P Y``, ``steps`` times, with P from ``operator``; ``[k, n, Y]`` to the same.

@@ -84,9 +84,6 @@ class Decoupled(Backbone):
     def first_of(self, parameters: Parameters, part: Part) -> Tensor:
         return self.first(parameters, part) if self.made(part) else super().first_of(parameters, part)
 
-    def copies(self) -> int:
-        return self.hops_made().copies if self.propagation == "precomputed" else 0
-
     def settle(
         self,
         clients: Sequence[ClientGraph],
@@ -94,7 +91,7 @@ class Decoupled(Backbone):
         device: torch.device,
         steps: int,
         batch_nodes: int | None,
-        fits: Callable[[Backbone], bool],
+        fits: Callable[[int], bool],
     ) -> Backbone:
         """Decides between ``precomputed`` and ``lazy`` where the configuration leaves it open.
 
@@ -103,16 +100,16 @@ class Decoupled(Backbone):
         """
         if self.propagation == "lazy":
             return self
-        eager = replace(self, propagation="precomputed")
+        copies = self.hops_made().copies
         if self.propagation == "precomputed":
-            if not fits(eager):
+            if not fits(copies):
                 raise UserError(
-                    f"model.propagation=precomputed: {self.copies()} dense copies of the features do not fit memory_budget_gb; "
+                    f"model.propagation=precomputed: {copies} dense copies of the features do not fit memory_budget_gb; "
                     "raise it, or use model.propagation=lazy"
                 )
             return self
         made, lazy = work(self, clients, num_classes, device, steps, batch_nodes)
-        return eager if made < lazy and fits(eager) else replace(self, propagation="lazy")
+        return replace(self, propagation="precomputed" if made < lazy and fits(copies) else "lazy")
 
 
 def work(

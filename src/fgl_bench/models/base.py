@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.minibatch import Part
@@ -26,12 +25,10 @@ class Backbone:
     Class attributes:
         needs_neighbours: whether a node's logits need its neighbours at run time, so that ``batch_nodes`` makes no sense.
         beside: layers that are not of the chain from the features to the logits, such as those that weigh hops.
-        held: scalars that a training step keeps of a hidden unit: what is activated, its activation, the mask, their product.
     """
 
     needs_neighbours: ClassVar[bool] = True
     beside: ClassVar[tuple[str, ...]] = ()
-    held: ClassVar[int] = 4
 
     @property
     def drops(self) -> bool:
@@ -75,22 +72,6 @@ class Backbone:
         """The rest of the forward pass, from what :meth:`first` returned."""
         raise NotImplementedError  # abstract
 
-    # ---- memory
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        """What one training step holds of every node, for the estimate of memory; here from the widths of the matrices."""
-        widths = [shape[-1] for shape in self.layout(num_features, num_classes).shapes.values() if len(shape) > 1]
-        return Activations((self.held if self.drops else self.held - 2) * sum(widths), max(widths))
-
-    @property
-    def operators(self) -> int:
-        """How many sparse n x n matrices its edges take the memory of (likewise)."""
-        return 1
-
-    def copies(self) -> int:
-        """Dense ``[n, F]`` matrices that every client keeps besides its features (likewise)."""
-        return 0
-
     def settle(
         self,
         clients: Sequence[ClientGraph],
@@ -98,14 +79,14 @@ class Backbone:
         device: torch.device,
         steps: int,
         batch_nodes: int | None,
-        fits: Callable[[Backbone], bool],
+        fits: Callable[[int], bool],
     ) -> Backbone:
         """This backbone with what the data decides settled; called once, before anything is laid out.
 
         Args:
             steps: local epochs that every client will train.
             batch_nodes: training nodes per gradient step; None means all.
-            fits: whether a backbone's smallest program stays within the budget of memory.
+            fits: whether so many dense matrices ``[n, F]`` of every client stay within the budget of memory.
         """
         return self
 
@@ -163,16 +144,6 @@ class Around(Backbone):
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         return self.inner.forward(parameters, batch, first, dropout)
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        return self.inner.activations(num_features, num_classes)
-
-    def copies(self) -> int:
-        return self.inner.copies()
-
-    @property
-    def operators(self) -> int:
-        return self.inner.operators
 
 
 def hidden_widths(hidden: int | list[int], layers: int, head: str) -> list[int]:

@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.linear import linear
@@ -58,11 +57,6 @@ class ChebNet(Spectral):
         if self.scalar:
             shapes[self.coefficients] = (self.orders,)
         return ParameterLayout(shapes, inputs=("conv0.weight",))
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        times = 1 if self.scalar else self.orders
-        return Activations(kept // times, passing // times * (times + 1) // 2)  # the recurrence sums as it goes
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Every W_k Glorot-uniform as PyG draws them, zero biases, equal coefficients."""

@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Output, Parameters
@@ -36,7 +35,6 @@ class GAMLP(Decoupled):
     """
 
     beside: ClassVar[tuple[str, ...]] = ("attention",)
-    held: ClassVar[int] = 6  # a slope of its own keeps both signs
 
     hops: int
     hidden: int
@@ -60,11 +58,6 @@ class GAMLP(Decoupled):
         attention = {"attention.weight": (num_features, self.hops + 2), "attention.bias": (1,)}
         shapes = {**self.perceptron(num_features, num_classes).shapes(), **attention}
         return ParameterLayout(shapes, inputs=("linear0.weight",))
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, _ = super().activations(num_features, num_classes)
-        hop = self._width(num_classes) + 2
-        return Activations(kept + 2 * (self.hops + 1) * hop, hop)  # every hop's product and what is weighed of it
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         features, columns = layout.shapes["attention.weight"]

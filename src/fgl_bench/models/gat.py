@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores, per_edge
 from fgl_bench.engine.batch import Batch, looped_operator
 from fgl_bench.engine.dropout import no_dropout
@@ -67,16 +66,6 @@ class GAT(Backbone):
     @property
     def drops(self) -> bool:
         return bool(self.dropout or self.attn_dropout)
-
-    @property
-    def operators(self) -> int:
-        # The edges' three indices, and per head what scores, softmax and dropout keep of every edge, with gradients.
-        return 2 + 2 * max(self.heads, self.output_heads)
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        # What is attended to is kept besides, in v2 also what attends.
-        widths, sides = [*self._widths, self.output_heads * num_classes], 1 if self.version == "v1" else 2
-        return Activations((4 + sides) * sum(widths), sides * max(widths))
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         conv = [(self.heads, width // self.heads, width) for width in self._widths]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -43,7 +43,6 @@ class GIN(FirstHop):
     """
 
     hop = adjacency
-    held: ClassVar[int] = 6  # centred and normalised besides
 
     hidden: int | list[int]
     layers: int

@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, mean_operator
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine, linear
@@ -54,10 +53,6 @@ class GraphSAGE(FirstHop):
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Weights and biases uniform within 1/sqrt(in), as PyG's linear layers inside ``SAGEConv`` draw them."""
         return {name: like_linear(layout, name, generator) for name in layout.shapes}
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(kept // 2, passing * 3 // 4)  # the two products of a layer become one
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         weight, bias = parameters["conv0.weight"], parameters["conv0.bias"]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine
@@ -49,10 +48,6 @@ class OptBasis(Backbone):
             "lin1.weight": (self.hidden, num_classes), "lin1.bias": (num_classes,),
         }  # fmt: skip
         return ParameterLayout(shapes, inputs=("lin0.weight",))
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(kept + 10 * self.orders * self.hidden, passing)  # of every order its vectors and how they were made orthogonal
 
     def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Linear layers as PyTorch's; of the coefficients those of order 0 are 1, the others 0."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,8 +29,6 @@ class SIGN(Decoupled):
         layers: number of linear layers, the hops' own counted as the first; 2 is the original.
         dropout: probability of zeroing a hidden unit.
     """
-
-    held: ClassVar[int] = 6  # a slope of its own keeps both signs
 
     hops: int
     hidden: int

@@ -20,10 +20,11 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.members import scoring
 from fgl_bench.evaluation.metrics import scores
 from fgl_bench.models.base import Backbone
-from fgl_bench.run.planning import DTYPES
 from fgl_bench.scenarios.base import participants
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.seeding import derive_seed
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
 def simulation(

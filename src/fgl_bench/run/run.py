@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.reporting.store import Untrusted, clear_leftovers, history_rows, read_summary, write_run
 from fgl_bench.reporting.superseded import superseded
-from fgl_bench.run.memory import Plan, available_bytes
+from fgl_bench.run.memory import Plan, available_bytes, halving
 from fgl_bench.run.planning import chunks, network
 from fgl_bench.run.program import reported, simulation
 from fgl_bench.run.spec import RunSpec, resolve
@@ -145,9 +146,9 @@ def simulate(
     parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
 
     def job(part: Sequence[Federation]) -> Job[Outcome]:
-        def simulate_part(report: Report) -> Outcome:
+        def simulate_part(report: Report, chunk: int | None) -> Outcome:
             made = spec.fresh_algorithm()
-            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunking.replicas, scenario.drops_uploads)
+            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunk, scenario.drops_uploads)
             sim.progress = report
             scenario.run(sim)
             logs, course = (sim.log.read(), sim.losses.read()), sim.algorithm.course()
@@ -160,7 +161,8 @@ def simulate(
             )
             return Outcome(histories, mixing, similarity, sim.algorithm.costs(), sim.algorithm.exchanged(), portrait)
 
-        return simulate_part
+        replicas = 1 if method.lock_step else sum(federation.num_clients for federation in part)  # that can take turns
+        return lambda report: halving(partial(simulate_part, report), chunking.replicas, replicas)
 
     outcomes = side_by_side([job(part) for part in parts], chunking.programs, chunking.threads, progress)
     return Outcome(

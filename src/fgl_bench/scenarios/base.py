@@ -81,7 +81,7 @@ class Rounds(Stragglers):
         loss_at = {0: lost}
         numbers = [0]
 
-        for number in range(sim.rounds):
+        for number in sim.numbers:
             graphs = method.regraph(number, trainer.batch, trainer.evaluation)
             if graphs is not None:
                 trainer.regraph(*graphs)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Exchange, Meeting
+from fgl_bench.algorithms.base import Exchange, Meeting
 from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.errors import SHARE, Range, UserError, at_least
@@ -45,10 +45,6 @@ class Decentralized(Rounds):
     degree: int | None
     edge_chance: float
     link_failure: float
-
-    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
-        rows, copies = super().keeps(participation, method)
-        return rows + 2, copies  # what an exchange makes, and the hole that what it replaces leaves
 
     def run(self, sim: Simulation) -> None:
         """As :meth:`Rounds.run`.

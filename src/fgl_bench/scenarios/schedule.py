@@ -9,7 +9,7 @@ from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.utils.seeding import derive_seed, generator
 
 if TYPE_CHECKING:
-    from fgl_bench.algorithms.base import Algorithm
+    pass
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,6 @@ class Stragglers:
     def drops_uploads(self) -> bool:
         """Whether some uploads of a round may be left out although their clients took part."""
         return False
-
-    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
-        """What the scenario holds for every replica, for the estimate of memory: flat rows ``[P]``, and further copies of its graph.
-
-        By default the initial, received and trained models; where subsets train, also what they start from, end with and mix to.
-        """
-        return (3, 0) if participation == 1 else (6, 2)
 
     def schedule(self, seed: int, clients: int) -> Schedule:
         """The stragglers of one repetition; methods with the same seed meet the same ones.

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from fgl_bench.algorithms.base import Algorithm, Message, Server, Upload
+from fgl_bench.algorithms.base import Message, Server, Upload
 from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
@@ -35,10 +35,6 @@ class SemiAsync(Stragglers):
     name: ClassVar[str] = "semi_async"
 
     lag_unit: Literal["trips", "time"]
-
-    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
-        """The initial models, :class:`_Models`' three and its scratch of two, what is queued, the last uploads; graphs of subsets."""
-        return 7 + method.remembers, 2
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips, and at the ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,7 @@ class Simulation:
     Attributes:
         initial: ``[B, P]``, the common initial model of every replica of a seed.
         rounds, trips: the budget of every seed.
+        numbers: the rounds that are run; a rehearsal leaves out those in the middle.
         eval_every: trips between evaluation points.
         progress: called with the trips done (of all seeds) and a function that reads the current pooled validation accuracy.
         log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.
@@ -57,8 +58,10 @@ class Simulation:
     similarity: dict[int, Tensor] = field(default_factory=dict)
     portrait: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
+    numbers: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.numbers = range(self.rounds)
         self.losses.reserve(1, torch.float64, self.initial.device)
 
     def accuracy(self, positions: np.ndarray) -> float:

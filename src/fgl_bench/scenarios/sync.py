@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
@@ -36,10 +35,6 @@ class Sync(Rounds):
     @property
     def drops_uploads(self) -> bool:
         return self.deadline is not None
-
-    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
-        rows, copies = super().keeps(participation, method)
-        return rows + (method.refines or self.drops_uploads), copies  # what clients had received before
 
     def late(self, duration: float) -> bool:
         return self.deadline is not None and duration > self.deadline

@@ -10,18 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.adafgl._propagation_heads import DEPTH, Heads, Network, Options, head_layout, smooths
+from fgl_bench.algorithms.adafgl._propagation_heads import Heads, Network, Options
 from fgl_bench.algorithms.base import Setting, Stage
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.topology import propagate
-from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.utils.seeding import derive_seed, generator
-
-HEAD_ROWS = 4  # heads received and trained, moments
 
 
 @dataclass
@@ -74,16 +71,6 @@ class AdaFGL(FedAvg):
     fusion: Literal["soft", "hard"]
     max_nodes: int
 
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        layout, smoothed = head_layout(self.hops, self.width, num_features, num_classes), smooths(self.hops, nodes, num_features)
-        kept = HEAD_ROWS * layout.size + nodes * ((self.hops + 1) * num_features if smoothed else nodes)
-        # Four first layers and those of the heads, with PReLU and dropout; what products with S are made of and its gradient.
-        factors = 0 if smoothed else 1 + 3 * (self.hops + 1)
-        units = (6 * (4 + sum(DEPTH.values())) + 2 * factors) * self.width
-        step = itemsize * layout.size + activation_bytes(nodes, Activations(units, self.width), itemsize)
-        pairs = 3 * itemsize * nodes**2  # while the propagation is made
-        return itemsize * kept + (nodes**2 if self.beta else 0), max(step, pairs)
-
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         if setting.batch.nodes > self.max_nodes:
@@ -94,7 +81,7 @@ class AdaFGL(FedAvg):
         self.personal = False
 
     def stage(self, number: int, received: Tensor) -> Stage | None:
-        if number != self.federated_rounds:
+        if self.personal or number < self.federated_rounds:
             return None
         setting, self.personal = self.setting, True
         batch = setting.batch

@@ -13,12 +13,10 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages, convolutions
-from fgl_bench.algorithms.cross_client._estimate import halo_bytes
 from fgl_bench.algorithms.cross_client._halo import Halo, Level, Plan
 from fgl_bench.algorithms.cross_client._remote_rows import RemoteRows
 from fgl_bench.algorithms.cross_client._sampling import gumbel, largest
 from fgl_bench.algorithms.cross_client._touched import TouchedAdam, TouchedFeatures
-from fgl_bench.data.federation import Federation
 from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout
 from fgl_bench.engine.losses import node_losses
@@ -110,13 +108,6 @@ class CrossClient(RemoteRows):
         return allowed & largest(keys, level.edges.target * 2 + ~allowed, self.fanout)
 
     # ---- set-up
-
-    @property
-    def divides(self) -> int:
-        return self.batches
-
-    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        return halo_bytes(federation.observed, federation.cross_edges, convolutions(model).widths, itemsize)
 
     def check_choices(self, model: Backbone, split: Split) -> None:
         needs = [] if split.test == "server" else ["split.test=server"]

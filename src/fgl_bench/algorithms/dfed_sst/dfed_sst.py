@@ -97,10 +97,6 @@ class DFedSST(Algorithm):
         self._kernel = self._similar  # exp(S); uniform until the first refresh
         self._round = 0
 
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        pairs = nodes * min(nodes, self.landmarks)
-        return 2 * pairs, 10 * pairs  # distances; a refresh holds them in single precision too, masked and transposed
-
     def _landmarks(self, nodes: int, seed: int, client: int) -> np.ndarray:
         if nodes <= self.landmarks:
             return np.arange(nodes)

@@ -17,8 +17,6 @@ from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair, padd
 from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
 from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, generate, generator_layout, initial, used_slots
 from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
-from fgl_bench.data.federation import Federation
-from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
@@ -27,7 +25,6 @@ from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, UserError, above, at_least
-from fgl_bench.models.base import Backbone
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import generator
 
@@ -102,23 +99,6 @@ class FedSagePlus(Composed):
         """Parameters of a client's generator."""
         encoder = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout)
         return generator_layout(encoder, num_features, self.latent, self.gen_hidden, self.max_neighbours)
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        kept, working = super().node_bytes(nodes, num_features, num_classes, itemsize)
-        generators = 3 * self.generator(num_features).size if self.max_neighbours else 0  # with their moments
-        return kept + generators * itemsize, working
-
-    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        if not self.max_neighbours:
-            return 0
-        nodes, features = max(client.num_nodes for client in federation.observed), federation.num_features
-        each = nodes * self.max_neighbours * features
-        together = min(federation.num_clients, max(1, GROUP // each))
-        kept, passing = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout).activations(features, self.latent)
-        layers = Activations(kept + 4 * sum(self.gen_hidden), max(passing, *self.gen_hidden))
-        # Of the generated features also the hyperbolic tangent's argument and their gradients; of a generator its gradient.
-        generated = (9 * each // 2 + self.generator(features).size) * itemsize
-        return together * (generated + activation_bytes(nodes, layers, itemsize))
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

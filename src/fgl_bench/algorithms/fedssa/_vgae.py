@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, glorot
@@ -105,10 +104,6 @@ class LabelAware(Around):
         hidden = self.inner.forward(parameters, batch, first, no_dropout).hidden
         mean, log_variance = affine(hidden, parameters, "posterior").chunk(2, -1)
         return Posterior(mean, log_variance.clamp(max=LARGEST))
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(2 * kept + 12 * self.latent, passing)  # the trunk twice
 
 
 def training_labels(batch: Batch, classes: int) -> Tensor:

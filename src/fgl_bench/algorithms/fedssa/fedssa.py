@@ -65,7 +65,6 @@ class FedSSA(Local):
     scenarios: ClassVar[tuple[str, ...]] = ("sync",)
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
-    operators: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {
         "node_clusters": at_least(1), "structural_clusters": at_least(1), "latent": at_least(1), "elbo_weight": at_least(0),
         "semantic_weight": at_least(0), "structural_weight": at_least(0), "l1": at_least(0), "l2": at_least(0), "edges": at_least(1),

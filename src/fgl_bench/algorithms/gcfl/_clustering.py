@@ -48,7 +48,6 @@ class ClusteredAveraging(Algorithm):
         shared: ``all`` parameters are averaged and compared, or those of convolutions only (``conv``).
     """
 
-    stacks: ClassVar[int] = 3  # the updates of this round, the last known ones, and what of these is in double precision
     ranges: ClassVar[dict[str, Range]] = {"eps1": at_least(0), "eps2": at_least(0), "warmup": at_least(0)}
     unsent: ClassVar[tuple[str, ...]] = ("update", "size")  # the model less what the server sent, and the norm of that
 

@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, uniform
@@ -72,13 +71,6 @@ class UniFilter(Spectral):
     @property
     def drops(self) -> bool:
         return bool(self.dropout or self.input_dropout or self.basis_dropout)
-
-    def copies(self) -> int:
-        return self.build.copies * 5 // 4  # the rows of training nodes lie beside, see ``_filtering``
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(kept, max(passing, num_features // 2))  # Z, its gradient, what is cut out of them
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         widths = [num_features, *[self.hidden] * (self.layers - 1), num_classes]
