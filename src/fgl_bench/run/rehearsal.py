@@ -22,8 +22,8 @@ from fgl_bench.utils.live_bytes import DeviceBytes, LiveBytes
 # What a CPU's resident memory rises by for a byte that is alive: freed blocks between others are too small for what comes next.
 # The median over the rows of results/bench/memory.md.
 HOLES = 1.2
-# The most that a method was seen to take for a byte of what it trains, twice over: see :func:`ceiling`.
-CEILING = 60
+# Twice the most that a method was seen to take for a byte of what it trains, and what networks of its own may take of small graphs.
+CEILING, FLOOR = 60, 2**28
 
 
 class _Enough(Exception):
@@ -35,7 +35,7 @@ def ceiling(federations: Sequence[Federation], layout: ParameterLayout, itemsize
     first, nodes = federations[0], largest_client(federations)
     columns = first.num_features + widest(layout)
     server = max((f.server.num_nodes for f in federations if isinstance(f, Served)), default=0)
-    return CEILING * itemsize * (first.num_clients * (layout.size + nodes * (columns + nodes)) + server * columns)
+    return FLOOR + CEILING * itemsize * (first.num_clients * (layout.size + nodes * (columns + nodes)) + server * columns)
 
 
 def measured(spec: RunSpec, federations: Sequence[Federation], model: Backbone, device: torch.device, budget: int) -> Need:
