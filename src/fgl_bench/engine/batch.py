@@ -32,7 +32,7 @@ class TrainingNodes(NamedTuple):
         weights: ``[T]``, 1 / the number of training nodes of the replica.
     """
 
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]  # it hides tuple.index
     labels: Tensor
     weights: Tensor
 
@@ -42,7 +42,7 @@ Operator = Callable[[ClientGraph], sp.csr_matrix]
 
 def nonzeros(blocks: Sequence[np.ndarray | sp.csr_matrix]) -> int:
     """Entries of these matrices that are not zero."""
-    return sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
+    return sum(int(block.nnz if sp.issparse(block) else np.count_nonzero(block)) for block in blocks)
 
 
 def is_dense(blocks: Sequence[np.ndarray | sp.csr_matrix], device: torch.device) -> bool:
@@ -206,7 +206,7 @@ class Batch:
         """The dense matrices that ``build`` makes of every client's graph and the features held here, made once."""
         if build not in self._derived:
             if self._parent is None:
-                clients = self.clients if self.pristine else [self._held(i) for i in range(self.size)]
+                clients: Sequence[ClientGraph] = self.clients if self.pristine else [self._held(i) for i in range(self.size)]
                 clients = build.among(clients, self.per_federation)
                 self._derived[build] = DerivedBlocks.of(build, clients, self.nodes, self.dtype, self.device, self.feature_dtype)
             else:

@@ -293,7 +293,7 @@ class SparseRows(BlockSparse):
         return _Bags(columns.to(device), values.to(device, dtype), torch.from_numpy(counts).to(device), bounds)
 
     @cached_property
-    def transposed(self) -> _Bags:
+    def transposed(self) -> _Bags:  # type: ignore[override]  # an attribute of other blocks
         (row, column, value), (_, rows, columns) = self._entries, self.shape
         into = row // max(rows, 1) * columns + column
         order = np.argsort(into, kind="stable")

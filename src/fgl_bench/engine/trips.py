@@ -84,6 +84,7 @@ class Trips:
     @cached_property
     def output(self) -> Output:
         """The trained models' forward pass in evaluation mode on the observed graphs."""
+        assert self.batch is not None
         with torch.no_grad():
             parameters = self.layout.views(self.trained)
             return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)

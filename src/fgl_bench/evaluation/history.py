@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -131,9 +132,10 @@ class History:
             for name in ("received", "trained")
         }
         none = (np.nan, np.nan)
+        counts: dict[str, Any] = {n: np.array([getattr(p, n) for p in points]) for n in ("trips", "version", "time", "upload", "download")}
         return cls(
             seed,
-            *(np.array([getattr(p, name) for p in points]) for name in ("trips", "version", "time", "upload", "download")),
+            **counts,
             staleness=np.array([none if p.staleness is None else p.staleness for p in points]),
             scores={name: each[:, :, 0] for name, each in found.items()},
             sizes=sizes,
@@ -144,7 +146,7 @@ class History:
                 for i, (metric, counted) in enumerate(others.items(), 1)
             },
             spent={name: np.concatenate([[0], each])[[p.version for p in points]] for name, each in course.items()},
-            losses=None if losses is None or points[-1].loss is None else _losses(points, losses[:, 0], train_nodes),
+            losses=None if losses is None or train_nodes is None or points[-1].loss is None else _losses(points, losses[:, 0], train_nodes),
             train_nodes=train_nodes,
         )
 
@@ -174,7 +176,7 @@ class History:
 
     def train_loss(self) -> np.ndarray:
         """Mean over clients of ``losses`` weighted by their training nodes, ``[T]``; NaN where there is none or one is not finite."""
-        if self.losses is None:
+        if self.losses is None or self.train_nodes is None:
             return np.full(len(self.trips), np.nan)
         by = np.where(np.isnan(self.losses), 0, self.train_nodes)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -189,7 +191,7 @@ class History:
 
 def _losses(points: list[Point], log: np.ndarray, train_nodes: np.ndarray) -> np.ndarray:
     """``History.losses`` from the log ``[size]``."""
-    at = np.stack([p.loss for p in points])
+    at = np.stack([np.asarray(p.loss) for p in points])
     found = np.where(at >= 0, log[np.maximum(at, 0)], np.nan) if log.size else np.full(at.shape, np.nan)
     return np.where(train_nodes > 0, np.where((at >= 0) & ~np.isfinite(found), np.inf, found), np.nan)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -49,9 +50,9 @@ def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.n
     ``weights`` are the clients' sizes ``[C]`` of each seed where means are not weighted by test nodes. A seed without a defined
     point has no score (None) and counts in no mean; neither does its last point where that one is undefined.
     """
-    weights = weights or [None] * len(histories)
-    points = [best(h, model, w) for h, w in zip(histories, weights, strict=True)]
-    pooled = [h.pooled(model, w) for h, w in zip(histories, weights, strict=True)]
+    each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
+    points = [best(h, model, w) for h, w in zip(histories, each, strict=True)]
+    pooled = [h.pooled(model, w) for h, w in zip(histories, each, strict=True)]
     chosen = [at(p[:, 1], t) for p, t in zip(pooled, points, strict=True)]
     clients = [at(h.each(model)[..., 1], t) for h, t in zip(histories, points, strict=True)]
     last = [float(p[-1, 1]) for p in pooled]
@@ -67,8 +68,8 @@ def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.n
     }
 
 
-def at(values: np.ndarray, point: int | None) -> np.ndarray | float:
-    """``values[point]``; NaN in its place where there is no such point."""
+def at(values: np.ndarray, point: int | None) -> Any:
+    """``values[point]``, a float where that is one number; NaN in its place where there is no such point."""
     found = np.full(values.shape[1:], np.nan) if point is None else values[point]
     return float(found) if np.ndim(found) == 0 else found
 
@@ -80,7 +81,7 @@ def or_none(values: Sequence[float]) -> list[float | None]:
 
 def other_scores(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> dict[str, dict]:
     """Test scores by the metrics besides the first, by name and model: where the first one is best on validation, and at the end."""
-    each = weights or [None] * len(histories)
+    each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
     found: dict[str, dict] = {}
     for name in histories[0].others:
         found[name] = {}
@@ -135,9 +136,10 @@ def trips_to_target(histories: Sequence[History], target: float, budget: int, we
 
     The censored mean counts a seed that never got there with the whole budget.
     """
-    weights, out = weights or [None] * len(histories), {}
+    each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
+    out = {}
     for model in MODELS:
-        counts = [trips_to(h, model, target, w) for h, w in zip(histories, weights, strict=True)]
+        counts = [trips_to(h, model, target, w) for h, w in zip(histories, each, strict=True)]
         reached = [c for c in counts if c is not None]
         out[model] = {
             **spread(reached),

@@ -163,6 +163,7 @@ class CSBM(Dataset):
         topic[np.arange(classes), rng.integers(words, size=classes)] += background.max()
         background, topic = background / background.sum(), topic / topic.sum(axis=1, keepdims=True)
         law = (1 - self.feature_signal) * background + self.feature_signal * topic
+        assert self.words_per_node is not None
         tokens = rng.poisson(_tokens_for(law, self.words_per_node)[labels])
         row = np.repeat(np.arange(labels.size), tokens)
         # One sorted table for all classes: class k's cumulative law lies in [k, k + 1].
