@@ -15,8 +15,9 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import client_losses, node_losses
 from fgl_bench.engine.network import Network, Output, Parameters
+from fgl_bench.engine.shapes import Float, Int
 
-Score = Callable[[Tensor, Batch], Tensor]
+Score = Callable[[Float[Tensor, "k n Y"], Batch], Float[Tensor, "k 2"]]
 
 
 @dataclass
@@ -39,14 +40,14 @@ class LocalStep:
     layout: ParameterLayout
     epoch: int
     parameters: dict[str, Tensor]
-    theta: Tensor
-    received: Tensor
+    theta: Float[Tensor, "k P"]
+    received: Float[Tensor, "k P"]
     output: Output
     first: Tensor
-    losses: Tensor | None = None
+    losses: Float[Tensor, " T"] | None = None
 
     @torch.no_grad()
-    def train_loss(self) -> Tensor:
+    def train_loss(self) -> Float[Tensor, " k"]:
         """Mean cross-entropy of every replica's training nodes in ``output``, ``[k]`` float64, without what a method adds to it."""
         if self.losses is None:
             train = self.batch.training_nodes
@@ -73,13 +74,13 @@ class Trips:
     batch: Batch | None
     model: Network
     layout: ParameterLayout
-    received: Tensor
-    trained: Tensor
-    received_score: Tensor | None = None
-    trained_score: Tensor | None = None
-    reports: dict[str, Tensor] = field(default_factory=dict)
-    steps: int | Tensor = 1
-    train_loss: Tensor | None = None
+    received: Float[Tensor, "k P"]
+    trained: Float[Tensor, "k P"]
+    received_score: Float[Tensor, "k 2"] | None = None
+    trained_score: Float[Tensor, "k 2"] | None = None
+    reports: dict[str, Float[Tensor, "k ..."]] = field(default_factory=dict)
+    steps: int | Int[Tensor, "k 1"] = 1
+    train_loss: Float[Tensor, " k"] | None = None
 
     @cached_property
     def output(self) -> Output:
@@ -104,14 +105,14 @@ class Hooks(Protocol):
 
     def local_loss(self, step: LocalStep) -> Tensor: ...
 
-    def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor: ...
+    def correct_gradient(self, step: LocalStep, gradient: Float[Tensor, "k P"]) -> Float[Tensor, "k P"]: ...
 
-    def predict(self, model: Network, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor: ...
+    def predict(self, model: Network, parameters: Parameters, batch: Batch, first: Tensor) -> Float[Tensor, "k n Y"]: ...
 
-    def score_trained(self, score: Score, trips: Trips) -> Tensor: ...
+    def score_trained(self, score: Score, trips: Trips) -> Float[Tensor, "k 2"]: ...
 
-    def report(self, trips: Trips) -> dict[str, Tensor]: ...
+    def report(self, trips: Trips) -> dict[str, Float[Tensor, "k ..."]]: ...
 
     def train(self, trainer: Any, trips: Trips) -> None: ...
 
-    def observe(self, logits: Tensor) -> None: ...
+    def observe(self, logits: Float[Tensor, "k n Y"]) -> None: ...

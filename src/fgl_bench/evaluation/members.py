@@ -12,6 +12,7 @@ from torch import Tensor
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.pooling import Pooled
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.shapes import Float
 from fgl_bench.engine.trips import Score
 
 
@@ -42,7 +43,7 @@ class ByMember:
         made = {name: torch.from_numpy(np.stack(rows)).to(device).unflatten(0, shape) for name, rows in stack.items()}
         self.place, self.nodes = made.pop("place"), _Nodes(**made)
 
-    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
+    def __call__(self, logits: Float[Tensor, "S N Y"], batch: Batch) -> Float[Tensor, "S 2C"]:
         rows = batch.replicas
         place = self.place[rows].flatten(1)
         apart = logits.gather(1, place[..., None].expand(-1, -1, logits.shape[2])).unflatten(1, self.place.shape[1:])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from fgl_bench.engine.shapes import Float
 from fgl_bench.evaluation.history import History
 
 MODELS = ("received", "trained")
@@ -26,13 +27,13 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     return {"mean": float(x.mean()), "std": std, "ci95": float(stats.t.ppf(0.975, x.size - 1) * std / np.sqrt(x.size))}
 
 
-def best(history: History, model: str, weights: np.ndarray | None = None) -> int | None:
+def best(history: History, model: str, weights: Float[np.ndarray, " C"] | None = None) -> int | None:
     """The evaluation point with the highest validation score, the earliest of equals; None where every point is undefined."""
     scores = history.selectable(model, weights)
     return int(np.argmax(scores)) if np.isfinite(scores).any() else None
 
 
-def trips_to(history: History, model: str, target: float, weights: np.ndarray | None = None) -> int | None:
+def trips_to(history: History, model: str, target: float, weights: Float[np.ndarray, " C"] | None = None) -> int | None:
     """Fewest trips at an evaluation point whose validation score reaches ``target``; None if none does."""
     reached = np.flatnonzero(history.selectable(model, weights) >= target)
     return int(history.trips[reached[0]]) if reached.size else None
@@ -44,7 +45,7 @@ def _over_clients(statistic: Callable[[np.ndarray], float], scores: np.ndarray) 
     return float(statistic(scores)) if scores.size else float("nan")
 
 
-def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.ndarray] | None = None) -> dict:
+def test_scores(histories: Sequence[History], model: str, weights: Sequence[Float[np.ndarray, " C"]] | None = None) -> dict:
     """Test scores of one kind of model: at the best validation point (the headline), at the last, per seed and per client.
 
     ``weights`` are the clients' sizes ``[C]`` of each seed where means are not weighted by test nodes. A seed without a defined
@@ -79,7 +80,7 @@ def or_none(values: Sequence[float]) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in values]
 
 
-def other_scores(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> dict[str, dict]:
+def other_scores(histories: Sequence[History], weights: Sequence[Float[np.ndarray, " C"]] | None = None) -> dict[str, dict]:
     """Test scores by the metrics besides the first, by name and model: where the first one is best on validation, and at the end."""
     each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
     found: dict[str, dict] = {}
@@ -131,7 +132,9 @@ def unscored(histories: Sequence[History]) -> dict[str, list[int]]:
     return {name: [int((h.sizes[:, i] == 0).sum()) for h in histories] for i, name in enumerate(("val", "test"))}
 
 
-def trips_to_target(histories: Sequence[History], target: float, budget: int, weights: Sequence[np.ndarray] | None = None) -> dict:
+def trips_to_target(
+    histories: Sequence[History], target: float, budget: int, weights: Sequence[Float[np.ndarray, " C"]] | None = None
+) -> dict:
     """Trips to a validation score, for both models: mean over the seeds that reached it, their number, and the censored mean.
 
     The censored mean counts a seed that never got there with the whole budget.
