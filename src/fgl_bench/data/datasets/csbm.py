@@ -8,7 +8,7 @@ they do on the real citation graphs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -76,7 +76,7 @@ class CSBM(Dataset):
         drawn = cache(lambda: self._blocks(generator(self.seed, "csbm", "blocks")))
         linked = cache(lambda: self._edges(*drawn(), generator(self.seed, "csbm", "edges")))
 
-        def pairs():
+        def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             row, col = linked()
             return ((row[part], col[part]) for part in blocks(row.size, 8 * row.itemsize))
 
