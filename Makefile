@@ -41,8 +41,9 @@ test-processors: $(DEV) ## run the tests as processors without AVX2 and without 
 	for capability in default avx2; do echo "ATEN_CPU_CAPABILITY=$$capability"; \
 	  ATEN_CPU_CAPABILITY=$$capability $(MAKE) --no-print-directory test || failed=1; done; test -z "$$failed"
 
-lint: $(DEV) ## check style
+lint: $(DEV) ## check style and types
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
 
 bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
@@ -69,5 +70,5 @@ wheel-check: $(DEV) ## build the wheel, install it elsewhere and run it from out
 	$(PY) -m pytest tests/test_packaging.py $(ARGS)
 
 clean: ## remove caches and builds; the environment and results stay
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

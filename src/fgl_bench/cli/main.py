@@ -134,6 +134,7 @@ def composed_runs(asked: bool) -> int:
             complain(error, began[-1] if several else "")
             if several:
                 raise error from None  # a launcher in another process learns of a failure only by this
+            return None
 
     command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
     try:

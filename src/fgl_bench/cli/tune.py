@@ -108,19 +108,19 @@ def read_options(given: Mapping[str, str]) -> Options:
     """The keys of the search; raises UserError."""
     texts = {**OWN, **given}
     try:
-        values = {key: None if text == "null" else text if key == "model_of" else float(text) for key, text in texts.items()}
+        values = {key: None if text == "null" else float(text) for key, text in texts.items() if key != "model_of"}
     except ValueError as error:
         raise UserError(f"{error}; trials, seconds and sampler_seed are numbers") from error
     for key in ("trials", "seconds", "sampler_seed"):
         value = values[key]
         if value is not None and not (0 <= value <= MOST and (key == "seconds" or value == int(value))):
             raise UserError(f"{key}={texts[key]}: must be {'a number' if key == 'seconds' else 'an integer'} from 0 to {MOST}")
-    if values["model_of"] not in MODELS:
+    if texts["model_of"] not in MODELS:
         raise UserError(f"model_of={texts['model_of']}: must be one of {', '.join(MODELS)}")
-    if values["trials"] is None or values["trials"] < 1 or values["trials"] != int(values["trials"]):
+    trials, seed = values["trials"], values["sampler_seed"]
+    if trials is None or trials < 1 or trials != int(trials):
         raise UserError(f"trials={texts['trials']}: must be an integer of at least 1")
-    seed = values["sampler_seed"]
-    return Options(int(values["trials"]), values["seconds"], values["model_of"], None if seed is None else int(seed))
+    return Options(int(trials), values["seconds"], texts["model_of"], None if seed is None else int(seed))
 
 
 def optimise(space: Mapping[str, Mapping], overrides: list[str], options: Options, folders: Sequence[Path] = ()) -> Any:

@@ -55,7 +55,7 @@ def as_command(overrides: Sequence[str], folders: Iterable[Path] = (), replaced:
             whole.hydra.runtime.choices.update(dict.fromkeys(replaced))
         known.set_config(whole)
         try:
-            yield OmegaConf.masked_copy(whole, [key for key in whole if key != "hydra"])
+            yield OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
         finally:
             known.cfg = earlier
 

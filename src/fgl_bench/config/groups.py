@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
@@ -121,7 +121,7 @@ def check_node(node: DictConfig) -> Any:
     """
     key = key_of(node)
     cls = imported(key, node.get("_target_"))
-    if not dataclasses.is_dataclass(cls):
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
         return cls
     fields, given = class_fields(cls), own_keys(node, cls)
     unknown = [name for name in given if name not in fields]
@@ -138,9 +138,9 @@ def check_node(node: DictConfig) -> Any:
     for name, allowed in class_choices(cls).items():
         if name in given:
             require(node[name] in allowed, f"{key}.{name}", node[name], "one of " + one_of(allowed))
-    for name, allowed in ranges_of(cls).items():
+    for name, limits in ranges_of(cls).items():
         if name in given:
-            check_range(f"{key}.{name}", node[name], allowed)
+            check_range(f"{key}.{name}", node[name], limits)
     return cls
 
 
@@ -148,7 +148,7 @@ def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
     """The values of ``names`` as the types of the dataclass's fields (5 as "5" for a string); raises UserError where one does not fit."""
     try:
         schema = OmegaConf.structured(make_schema(cls.__name__, class_fields(cls)))
-        return OmegaConf.merge(schema, {name: node[name] for name in names})
+        return cast(DictConfig, OmegaConf.merge(schema, {name: node[name] for name in names}))
     except ValidationError as error:
         raise UserError(f"{key_of(node)}.{error.full_key}: {wrong_type(error)}") from error
 

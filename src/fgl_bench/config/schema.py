@@ -61,15 +61,15 @@ def plain_type(hint: Any) -> Any:
         kinds = {plain_type(part) for part in arguments if part is not type(None)}
         if len(kinds) > 1 and not kinds <= set(PRIMITIVES):
             return Any
-        inner = typing.Union[tuple(sorted(kinds, key=str))]  # noqa: UP007 (built at run time)
+        inner: Any = typing.Union[tuple(sorted(kinds, key=str))]  # noqa: UP007 (built at run time)
         return typing.Optional[inner] if type(None) in arguments and inner is not Any else inner  # noqa: UP045
     if origin is typing.Literal:
         kinds = {type(value) for value in arguments}
         return kinds.pop() if len(kinds) == 1 else Any
     if origin in LIST_LIKE or hint in LIST_LIKE:
-        return list[plain_type(arguments[0]) if arguments else Any]
+        return types.GenericAlias(list, plain_type(arguments[0]) if arguments else Any)
     if origin is dict or hint is dict:
-        return dict[str, plain_type(arguments[1]) if len(arguments) == 2 else Any]
+        return types.GenericAlias(dict, (str, plain_type(arguments[1]) if len(arguments) == 2 else Any))
     return Any
 
 

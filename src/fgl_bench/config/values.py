@@ -42,9 +42,9 @@ def check_name(key: str, name: str) -> None:
 
 def check_keys(cfg: DictConfig, known: Mapping[str, Any]) -> None:
     """Raise UserError for a top-level key that nothing reads (``+foo=1``)."""
-    for key in cfg:
-        if str(key) not in known:
-            raise UserError(f"{key}: unknown key{suggest(str(key), known)}")
+    for key in map(str, cfg):
+        if key not in known:
+            raise UserError(f"{key}: unknown key{suggest(key, known)}")
 
 
 def check_values(cfg: DictConfig) -> None:

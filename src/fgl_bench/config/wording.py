@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
@@ -40,7 +41,8 @@ def explain(error: BaseException) -> str | None:
         for kind, say in WORDINGS.items():
             if isinstance(cause, kind):
                 key = override[1] if override else str(getattr(cause, "full_key", None) or "")
-                return f"{key}: {say(cause)}" if key and say in (wrong_type, plain) else say(cause)
+                text = say(cause)
+                return f"{key}: {text}" if key and say in (wrong_type, plain) else text
     return plain(error)
 
 
@@ -127,7 +129,7 @@ def plain(error: BaseException) -> str:
     return "\n".join(dict.fromkeys(lines[:MOST_LINES]))
 
 
-WORDINGS = {
+WORDINGS: dict[type[BaseException], Callable[[Any], str]] = {
     MissingConfigException: missing_choice,
     OverrideParseException: unreadable,
     ConfigKeyError: unknown_key,

@@ -29,7 +29,7 @@ def canonical_edges(row: np.ndarray, col: np.ndarray, num_nodes: int) -> np.ndar
 def canonical_features(features: np.ndarray | sp.spmatrix | sp.sparray) -> Features:
     """float32 features: CSR with sorted indices and no stored zeros where most entries are zero, else an array."""
     if sp.issparse(features):
-        matrix = sp.csr_matrix(features, dtype=np.float32, copy=True)
+        matrix = sp.csr_matrix(features, dtype=np.float32, copy=True)  # type: ignore[arg-type]  # the stubs' issparse narrows wrongly
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         cells = matrix.shape[0] * matrix.shape[1]

@@ -8,7 +8,7 @@ import numpy as np
 
 from fgl_bench.data.storage import Disk, blocks, release
 
-Pairs = Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
+Pairs = Callable[[], Iterable[tuple[np.ndarray, np.ndarray] | np.ndarray]]
 """Yields blocks of raw (row, column) ids; called once for every pass."""
 
 RANGE = 1 << 24

@@ -100,8 +100,8 @@ def build_served(
     graph: Graph, split: Split, sparsity: Sparsity, num_clients: int | None, seed: int, ratios: tuple[float, float, float]
 ) -> Served:
     """The federation of one seed whose validation and test nodes a server holds (``split.test=server``)."""
-    axes = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
-    nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, *axes, ratios, induce)
+    partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
+    nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
     observed = clean = tuple(clients)
     if not isinstance(sparsity, NoSparsity):
         observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
@@ -178,10 +178,10 @@ def induce(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph]
     features, labels = graph.features[slot_node], graph.labels[slot_node]
     clients = []
     for i, ids in enumerate(nodes):
-        held = slice(starts[i], starts[i + 1])
+        mine = slice(starts[i], starts[i + 1])
         edges = np.ascontiguousarray(local[:, bounds[i] : bounds[i + 1]])
         empty = np.zeros(ids.size, dtype=bool)
-        clients.append(ClientGraph(ids, features[held], edges, labels[held], empty, empty, empty))
+        clients.append(ClientGraph(ids, features[mine], edges, labels[mine], empty, empty, empty))
 
     held = np.zeros(graph.num_nodes, dtype=bool)
     held[slot_node] = True

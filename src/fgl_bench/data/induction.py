@@ -32,6 +32,7 @@ def induce_on_disk(graph: Graph, nodes: Sequence[np.ndarray], disk: Disk) -> tup
         raise UserError("out_of_core=true: clients that share nodes (split=metis_overlap) are kept in memory only; set out_of_core=false")
 
     def move_rows(out: np.ndarray) -> None:
+        assert isinstance(graph.features, np.ndarray)
         for rows in blocks(graph.num_nodes, graph.num_features * graph.features.itemsize):
             order = np.argsort(part[rows], kind="stable")
             order = order[: np.searchsorted(part[rows][order], sizes.size)]

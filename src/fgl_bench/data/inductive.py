@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from fgl_bench.data.graph import ClientGraph
+from fgl_bench.data.graph import ClientGraph, Features
 
 
 def training_view(client: ClientGraph, known: np.ndarray) -> ClientGraph:
@@ -18,6 +18,7 @@ def training_view(client: ClientGraph, known: np.ndarray) -> ClientGraph:
     """
     row, column = client.edges
     edges = np.ascontiguousarray(client.edges[:, known[row] & known[column]])
+    features: Features
     if sp.issparse(client.features):
         features = (sp.diags(known.astype(client.features.dtype)) @ client.features).tocsr()
         features.eliminate_zeros()

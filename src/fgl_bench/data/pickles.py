@@ -8,7 +8,7 @@ import pickle
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -58,7 +58,8 @@ class _Pickled:
     __slots__ = ("given", "state")
 
     def __init__(self, *given: Any):
-        self.given, self.state = given, None
+        self.given = given
+        self.state: Any = None
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
@@ -78,7 +79,7 @@ class _Type(_Pickled):
         order = "|" if self.state is None else _text(self.state[1])
         if order not in ("<", ">", "|"):
             raise ValueError("an array has no byte order")
-        return np.dtype(name).newbyteorder(order)
+        return np.dtype(name).newbyteorder(cast(Literal["<", ">", "|"], order))
 
 
 class _Array(_Pickled):
@@ -123,7 +124,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined]
+class _Unpickler(pickle._Unpickler):
     # A bytearray would be filled with as many zeros as the file says, before a byte of it is read.
     dispatch = {code: load for code, load in pickle._Unpickler.dispatch.items() if code != pickle.BYTEARRAY8[0]}
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fgl_bench.data.graph import ClientGraph, Federation
+from fgl_bench.data.graph import ClientGraph, Features, Federation
 from fgl_bench.errors import UserError
 
 
@@ -68,8 +69,8 @@ def _merge(clients: Sequence[ClientGraph], crossing: np.ndarray) -> ClientGraph:
         across = across[:, present[across].all(0)]
     edges = np.concatenate([*(np.searchsorted(nodes, client.nodes)[client.edges] for client in clients), across], 1)
     row, column = np.divmod(np.unique(edges[0] * nodes.size + edges[1]), nodes.size)
-    parts = [client.features for client in clients]
-    features = sp.vstack(parts).tocsr() if any(sp.issparse(part) for part in parts) else np.concatenate(parts)
+    parts: list[Any] = [client.features for client in clients]
+    features: Features = sp.vstack(parts).tocsr() if any(sp.issparse(part) for part in parts) else np.concatenate(parts)
     return ClientGraph(
         nodes=nodes,
         features=features[first],

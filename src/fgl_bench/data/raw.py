@@ -12,7 +12,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -64,10 +66,10 @@ def locate(dataset: str, paths: Iterable[Path], address: Callable[[str], str] | 
     """
     paths = list(paths)
     missing = [path for path in paths if not present(f"dataset={dataset}", path)]
-    if missing and address is None:
-        raise UserError(f"dataset={dataset}: {missing[0]} not found, and it has no download in this form; {ELSEWHERE}")
     for path in missing:
-        with downloaded(dataset, path, lambda path=path: address(path.name)) as temporary:
+        if address is None:
+            raise UserError(f"dataset={dataset}: {path} not found, and it has no download in this form; {ELSEWHERE}")
+        with downloaded(dataset, path, partial(address, path.name)) as temporary:
             place(dataset, temporary, path)
     return paths
 
@@ -111,8 +113,8 @@ def unpack(dataset: str, archive: Path, source: str, member: Callable[[Path], st
         with zipfile.ZipFile(archive) as content:
             for part, path in zip(parts, wanted, strict=True):
                 (entry,) = (name for name in content.namelist() if f"/{name}".endswith(member(path)))
-                with content.open(entry) as source, part.open("wb") as out:
-                    shutil.copyfileobj(source, out)
+                with content.open(entry) as packed, part.open("wb") as out:
+                    shutil.copyfileobj(packed, out)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"dataset={dataset}: {source} is damaged ({one_line(error)}); try again") from None
     for part, path in zip(parts, wanted, strict=True):
@@ -175,6 +177,6 @@ def csr(arrays: dict[str, np.ndarray], prefix: str = "") -> sp.csr_matrix:
     data, indices, indptr, shape = (arrays[f"{prefix}{part}"] for part in CSR_PARTS)
     if any(array.dtype.kind not in "iu" for array in (indices, indptr, shape)):
         raise ValueError("indices, indptr and shape must hold integers")
-    matrix = sp.csr_matrix((data, indices, indptr), shape=tuple(int(size) for size in shape))
+    matrix = sp.csr_matrix((data, indices, indptr), shape=cast(tuple[int, int], tuple(int(size) for size in shape)))
     matrix.check_format(full_check=True)
     return matrix

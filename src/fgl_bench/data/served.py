@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class Served(Federation):
         server: the whole graph with all edges; its masks are drawn over all nodes, class by class.
     """
 
-    server: ClientGraph | None = None
+    server: ClientGraph = field(kw_only=True)
 
     @property
     def scored(self) -> tuple[ClientGraph, ...]:

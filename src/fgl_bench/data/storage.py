@@ -82,11 +82,11 @@ class Disk:
 
 def folder_of(*arrays: Any) -> Path | None:
     """The folder that all of ``arrays``, except empty ones, are mapped from; None where one of them is an array of its own."""
-    mapped = [isinstance(array, np.memmap) and array.filename for array in arrays if getattr(array, "size", 1)]
+    mapped: list[Any] = [isinstance(array, np.memmap) and array.filename for array in arrays if getattr(array, "size", 1)]
     return Path(mapped[0]).parent if mapped and all(mapped) else None
 
 
-def release(array: np.ndarray) -> None:
+def release(array: Any) -> None:
     """Drop the pages of a mapped array from this process's memory; what was written stays in the file. Elsewhere: nothing."""
     base = array
     while base is not None and not isinstance(base, mmap.mmap):

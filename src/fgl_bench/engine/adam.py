@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
+from fgl_bench.engine.shapes import Float
+
 
 class Adam:
     """Adam with L2 weight decay inside the gradient, as ``torch.optim.Adam``, for ``count`` replicas of ``size`` scalars.
@@ -26,11 +28,13 @@ class Adam:
         self._together, self._count = True, torch.zeros((), dtype=torch.float32, device=device)
 
     @property
-    def moments(self) -> tuple[Tensor, ...]:
+    def moments(self) -> tuple[Float[Tensor, "B P"], ...]:
         """The running moments, ``[count, size]`` each."""
         return self.first, self.second
 
-    def step(self, theta: Tensor, gradient: Tensor, rows: Sequence[int], able: Sequence[int] | None = None) -> None:
+    def step(
+        self, theta: Float[Tensor, "k P"], gradient: Float[Tensor, "k P"], rows: Sequence[int], able: Sequence[int] | None = None
+    ) -> None:
         """Update the models ``theta [k, P]`` in place from ``gradient [k, P]``.
 
         Args:

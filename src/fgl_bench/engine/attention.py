@@ -17,6 +17,7 @@ replicas share a program.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -118,14 +119,14 @@ def _bags(edges: Edges, by_source: bool, rows: Tensor, weights: Tensor) -> Tenso
 
 class _Additive(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, source: Tensor, target: Tensor, edges: Edges, slope: float) -> Tensor:
+    def forward(ctx: Any, source: Tensor, target: Tensor, edges: Edges, slope: float) -> Tensor:
         total = source.index_select(1, edges.source) + target.index_select(1, edges.target)
         ctx.edges, ctx.slope = edges, slope
         ctx.save_for_backward(total > 0)
         return torch.where(total > 0, total, slope * total)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (positive,), edges = ctx.saved_tensors, ctx.edges
         moved = gradient.ne(0)
         sides = torch.cat([positive & moved, ~positive & moved]).to(gradient.dtype)
@@ -139,7 +140,7 @@ class _Attend(torch.autograd.Function):
     """With alpha = softmax(s) and ``y_v = sum_e alpha_e m_e x_u``: ``ds_e = alpha_e (m_e <dy_v, x_u> - <dy_v, y_v>)``."""
 
     @staticmethod
-    def forward(ctx, values: Tensor, scores: Tensor, keep: Tensor | None, edges: Edges, targets: int) -> Tensor:
+    def forward(ctx: Any, values: Tensor, scores: Tensor, keep: Tensor | None, edges: Edges, targets: int) -> Tensor:
         heads = len(scores)
         alpha = softmax(scores, edges, targets)
         weights = alpha if keep is None else alpha * keep
@@ -150,7 +151,7 @@ class _Attend(torch.autograd.Function):
         return _node_major(out)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (values, alpha, weights), edges, out = ctx.saved_tensors, ctx.edges, ctx.out
         rows = gradient.unflatten(1, (ctx.heads, -1)).contiguous()
         back = _bags(edges, True, rows, weights.index_select(1, edges.order))
@@ -170,7 +171,7 @@ def _node_major(x: Tensor) -> Tensor:
 
 class _Dynamic(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, source: Tensor, target: Tensor, weight: Tensor, edges: Edges, slope: float) -> Tensor:
+    def forward(ctx: Any, source: Tensor, target: Tensor, weight: Tensor, edges: Edges, slope: float) -> Tensor:
         ctx.edges, ctx.slope, (k, heads, _) = edges, slope, weight.shape
         ctx.save_for_backward(source, target, weight)
         flat, per, scores = weight.flatten(1), target.shape[0] // k, source.new_empty(edges.source.numel(), heads)
@@ -182,7 +183,7 @@ class _Dynamic(torch.autograd.Function):
         return scores.mT.contiguous()
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         source, target, weight = ctx.saved_tensors
         edges, (k, heads, _), width = ctx.edges, weight.shape, target.shape[1]
         flat, per, gradient = weight.flatten(1), target.shape[0] // k, gradient.mT

@@ -16,6 +16,7 @@ from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.storage import release
 from fgl_bench.engine.derived import Derived, DerivedBlocks
 from fgl_bench.engine.linear import product
+from fgl_bench.engine.shapes import Float, Int
 from fgl_bench.engine.sparse import BlockSparse
 
 # Above this share of non-zero entries a dense product is faster. On a CPU measured with Photo and Computers (35 % filled: the
@@ -32,9 +33,9 @@ class TrainingNodes(NamedTuple):
         weights: ``[T]``, 1 / the number of training nodes of the replica.
     """
 
-    index: Tensor
-    labels: Tensor
-    weights: Tensor
+    index: Int[Tensor, " T"]  # type: ignore[assignment]  # it hides tuple.index
+    labels: Int[Tensor, " T"] | Float[Tensor, "T Y"]
+    weights: Float[Tensor, " T"]
 
 
 Operator = Callable[[ClientGraph], sp.csr_matrix]
@@ -42,7 +43,7 @@ Operator = Callable[[ClientGraph], sp.csr_matrix]
 
 def nonzeros(blocks: Sequence[np.ndarray | sp.csr_matrix]) -> int:
     """Entries of these matrices that are not zero."""
-    return sum(block.nnz if sp.issparse(block) else np.count_nonzero(block) for block in blocks)
+    return sum(int(block.nnz if sp.issparse(block) else np.count_nonzero(block)) for block in blocks)
 
 
 def is_dense(blocks: Sequence[np.ndarray | sp.csr_matrix], device: torch.device) -> bool:
@@ -91,7 +92,7 @@ def mean_operator(client: ClientGraph) -> sp.csr_matrix:
 class DenseBlocks:
     """Dense input features ``[k, n, F]`` with the interface of :class:`BlockSparse`."""
 
-    def __init__(self, values: Tensor):
+    def __init__(self, values: Float[Tensor, "k n F"]):
         self.values = values
         self.shape = tuple(values.shape)
 
@@ -101,7 +102,7 @@ class DenseBlocks:
             return DenseBlocks(self.values[rows[0] : rows[0] + len(rows)])
         return DenseBlocks(self.values[torch.as_tensor(rows, device=self.values.device)])
 
-    def __matmul__(self, weight: Tensor) -> Tensor:
+    def __matmul__(self, weight: Float[Tensor, "k F h"]) -> Float[Tensor, "k n h"]:
         """``[k, F, h]`` to ``[k, n, h]``."""
         return product(self.values, weight)
 
@@ -158,7 +159,7 @@ class Batch:
         self._derived: dict[Derived, DerivedBlocks] = {}
         self._parent: tuple[Batch, tuple[int, ...]] | None = None
 
-    def _stack(self, arrays: Sequence[np.ndarray], dtype: torch.dtype) -> Tensor:
+    def _stack(self, arrays: Sequence[np.ndarray], dtype: torch.dtype) -> Float[Tensor, "k n ..."]:
         out = np.zeros((self.size, self.nodes, *arrays[0].shape[1:]), dtype=arrays[0].dtype)
         for i, array in enumerate(arrays):
             out[i, : len(array)] = array
@@ -206,7 +207,7 @@ class Batch:
         """The dense matrices that ``build`` makes of every client's graph and the features held here, made once."""
         if build not in self._derived:
             if self._parent is None:
-                clients = self.clients if self.pristine else [self._held(i) for i in range(self.size)]
+                clients: Sequence[ClientGraph] = self.clients if self.pristine else [self._held(i) for i in range(self.size)]
                 clients = build.among(clients, self.per_federation)
                 self._derived[build] = DerivedBlocks.of(build, clients, self.nodes, self.dtype, self.device, self.feature_dtype)
             else:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ class Derived:
         """What tells this from others, the same in every process: files are named by it."""
         return repr(self)
 
-    def sources(self, client: ClientGraph) -> tuple[object, ...]:
+    def sources(self, client: ClientGraph) -> tuple[Any, ...]:
         """The arrays (and floats) that the result depends on: clients that share them (one partition, several seeds) share the result."""
         return client.features, client.edges
 
@@ -81,7 +82,7 @@ class DerivedBlocks:
 
     training_rows: tuple[Tensor, Tensor, Tensor] | None = None
 
-    def __init__(self, values: Tensor, owner: Sequence[int]):
+    def __init__(self, values: Tensor, owner: Sequence[int] | np.ndarray):
         self.values, self.owner = values, np.asarray(owner)
         self.shape = (len(owner), *values.shape[1:])
 
@@ -96,7 +97,7 @@ class DerivedBlocks:
         held: torch.dtype | None = None,
     ) -> DerivedBlocks:
         """Made on the host in ``dtype``, client by client; padded to ``nodes`` and kept in ``held`` (None: ``dtype``)."""
-        found: dict[tuple[int, ...], int] = {}
+        found: dict[tuple[float, ...], int] = {}
         keys = [tuple(s if isinstance(s, float) else id(s) for s in build.sources(client)) for client in clients]
         owner = [found.setdefault(key, len(found)) for key in keys]
         width = clients[0].features.shape[1]

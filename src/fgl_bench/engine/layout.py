@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.shapes import Float
+
 
 class ParameterLayout:
     """The slices of a replica's ``[P]`` row, and views of a stack of rows.
@@ -52,16 +54,16 @@ class ParameterLayout:
         """Positions of the real scalars in a row, ascending."""
         return [self.offsets[name] + i for name in self.shapes for i in range(self.numel(name))]
 
-    def view(self, theta: Tensor, name: str) -> Tensor:
+    def view(self, theta: Float[Tensor, "k P"], name: str) -> Float[Tensor, "k ..."]:
         """The parameter ``name`` of every replica: ``[k, P]`` to a view ``[k, *shape]``."""
         shape, start = self.shapes[name], self.offsets[name]
         return theta[:, start : start + math.prod(shape)].unflatten(1, shape)
 
-    def views(self, theta: Tensor) -> dict[str, Tensor]:
+    def views(self, theta: Float[Tensor, "k P"]) -> dict[str, Float[Tensor, "k ..."]]:
         """All parameters of every replica as views ``[k, *shape]``, keyed by name."""
         return {name: self.view(theta, name) for name in self.shapes}
 
-    def overwrite(self, row: Tensor, source: Tensor, names: Iterable[str] | None) -> Tensor:
+    def overwrite(self, row: Float[Tensor, " P"], source: Float[Tensor, " P"], names: Iterable[str] | None) -> Float[Tensor, " P"]:
         """``row [P]`` with the parameters ``names`` (None: all) copied from ``source [P]``, in place."""
         if names is None:
             return row.copy_(source)
@@ -69,14 +71,14 @@ class ParameterLayout:
             self.view(row[None], name).copy_(self.view(source[None], name))
         return row
 
-    def pack(self, parameters: Mapping[str, Tensor]) -> Tensor:
+    def pack(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, " P"]:
         """One flat row ``[P]`` from unstacked parameters."""
         row = next(iter(parameters.values())).new_zeros(1, self.size)
         for name, view in self.views(row).items():
             view[0].copy_(parameters[name])
         return row[0]
 
-    def collect(self, gradients: Mapping[str, Tensor]) -> Tensor:
+    def collect(self, gradients: Mapping[str, Float[Tensor, "k ..."]]) -> Float[Tensor, "k P"]:
         """The flat gradient ``[k, P]`` from per-parameter gradients ``[k, *shape]``.
 
         The gradient of the first input weight usually lies in a zeroed ``[k, P]`` buffer already (see

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,12 +15,12 @@ NARROW = 32
 
 class _Narrow(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
         return torch.bmm(weight.mT, x.mT).mT.contiguous()
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         # Contiguous towards x: what follows is element-wise and wide.
         return torch.bmm(gradient, weight.mT), torch.bmm(gradient.mT, x).mT
@@ -45,11 +46,11 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 class _WithoutGradient(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         return torch.zeros_like(gradient)
 
 

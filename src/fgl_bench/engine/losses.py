@@ -8,18 +8,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fgl_bench.engine.shapes import Float, Int
+
 if TYPE_CHECKING:
     from fgl_bench.engine.batch import Batch
 
 
-def node_losses(logits: Tensor, labels: Tensor) -> Tensor:
+def node_losses(logits: Float[Tensor, "T Y"], labels: Int[Tensor, " T"] | Float[Tensor, "T Y"]) -> Float[Tensor, " T"]:
     """``[T, Y]`` logits to ``[T]``: cross-entropy with classes ``[T]``, or the mean over labels of the binary one with ``[T, Y]``."""
     if labels.ndim == logits.ndim:
         return F.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(-1)
     return F.cross_entropy(logits, labels, reduction="none")
 
 
-def client_losses(losses: Tensor, batch: Batch) -> Tensor:
+def client_losses(losses: Float[Tensor, " T"], batch: Batch) -> Float[Tensor, " k"]:
     """Mean loss of every replica's training nodes, from their losses ``[T]`` to ``[k]`` float64; 0 without such nodes.
 
     Summed over a dense ``[k, n]``, in one order on every device.

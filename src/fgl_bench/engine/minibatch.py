@@ -79,7 +79,7 @@ class Part(Batch):
         return x.gather(1, self.index[..., None].expand(-1, -1, x.shape[2]))
 
     @cached_property
-    def features(self) -> DenseBlocks | _Rows:
+    def features(self) -> DenseBlocks | _Rows:  # type: ignore[override]  # rows of the batch's, multiplied alike
         found = self.whole.features
         return DenseBlocks(self.take(found.values)) if isinstance(found, DenseBlocks) else _Rows(found, self)
 
@@ -93,7 +93,7 @@ class Part(Batch):
     def operator(self, build: Operator) -> NoReturn:
         raise RuntimeError("a mini-batch of nodes has no edges; multiply with the whole batch's operator and take rows")
 
-    select = operator
+    select = operator  # type: ignore[assignment]  # raises whatever it is given
 
 
 class _Rows:

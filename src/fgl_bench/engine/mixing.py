@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.answers import check_kind, check_shape
+from fgl_bench.engine.shapes import Bool, Float
 
 if TYPE_CHECKING:
     from fgl_bench.engine.layout import ParameterLayout
 
 
-def normalise(weights: Tensor, support: Tensor | None = None) -> Tensor:
+def normalise(weights: Float[Tensor, "... C"], support: Bool[Tensor, "... C"] | None = None) -> Float[Tensor, "... C"]:
     """Non-negative ``weights [..., C]`` scaled to sum to one; uniform on ``support`` (bool, default: everywhere) where they vanish."""
     support = torch.ones_like(weights, dtype=torch.bool) if support is None else support.expand_as(weights)
     weights = torch.where(support, weights, 0.0)
@@ -25,13 +26,13 @@ def normalise(weights: Tensor, support: Tensor | None = None) -> Tensor:
     return torch.where(usable, weights / torch.where(usable, total, 1.0), uniform)
 
 
-def cosine(x: Tensor) -> Tensor:
+def cosine(x: Float[Tensor, "... C d"]) -> Float[Tensor, "... C C"]:
     """Pairwise cosine similarity of the rows of ``x [..., C, d]``, clamped to [-1, 1]; 0 where a row is zero. ``[..., C, C]``."""
     unit = x / x.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     return (unit @ unit.mT).clamp(-1.0, 1.0)
 
 
-def _product(weights: Tensor, models: Tensor, out: Tensor) -> Tensor:
+def _product(weights: Float[Tensor, "S r C"], models: Float[Tensor, "S C P"], out: Float[Tensor, "S r P"]) -> Float[Tensor, "S r P"]:
     """``[S, r, C] @ [S, C, P]``; on a CPU one seed at a time, where the batched product takes a slow path for few rows."""
     if models.is_cuda:
         return torch.bmm(weights, models, out=out)
@@ -51,11 +52,11 @@ class Mixing:
         shared: names of the parameters that are aggregated; None means all. The others stay each client's own.
     """
 
-    weights: Tensor
-    receivers: Tensor | None = None
+    weights: Float[Tensor, "S C C"] | Float[Tensor, "S 1 C"]
+    receivers: Bool[Tensor, "S C"] | None = None
     shared: tuple[str, ...] | None = None
 
-    def matrix(self) -> Tensor:
+    def matrix(self) -> Float[Tensor, "S C C"]:
         """The full ``[S, C, C]``; rows of clients that receive nothing are those of the identity."""
         seeds, _, clients = self.weights.shape
         matrix = self.weights.expand(seeds, clients, clients)
@@ -63,7 +64,13 @@ class Mixing:
             return matrix
         return torch.where(self.receivers[..., None], matrix, torch.eye(clients, dtype=matrix.dtype, device=matrix.device))
 
-    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout, trained: Tensor | None = None) -> Tensor:
+    def apply(
+        self,
+        models: Float[Tensor, "S C P"],
+        received: Float[Tensor, "S C P"],
+        layout: ParameterLayout,
+        trained: Float[Tensor, "S C P"] | None = None,
+    ) -> Float[Tensor, "S C P"]:
         """``M models``, both ``[S, C, P]``.
 
         A rank-one M costs one row per seed, and the result is then a view of those rows.
@@ -90,11 +97,17 @@ class Mixing:
 class _Alone(Mixing):
     """The identity without its product, by which one diverged client would be everybody's."""
 
-    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout, trained: Tensor | None = None) -> Tensor:
+    def apply(
+        self,
+        models: Float[Tensor, "S C P"],
+        received: Float[Tensor, "S C P"],
+        layout: ParameterLayout,
+        trained: Float[Tensor, "S C P"] | None = None,
+    ) -> Float[Tensor, "S C P"]:
         return (received if _writable(received) else torch.empty_like(models)).copy_(models if trained is None else trained)
 
 
-def alone(arrived: Tensor) -> Mixing:
+def alone(arrived: Bool[Tensor, "S C"]) -> Mixing:
     """The identity: every client goes on with the model that it trained last. ``arrived [S, C]`` gives the shape."""
     seeds, clients = arrived.shape
     return _Alone(torch.eye(clients, dtype=torch.float64, device=arrived.device).expand(seeds, clients, clients))
@@ -111,9 +124,15 @@ class Blockwise(Mixing):
             view of the block.
     """
 
-    blocks: tuple[tuple[Tensor, Callable[[Tensor, ParameterLayout], Tensor]], ...] = ()
+    blocks: tuple[tuple[Float[Tensor, "S r C"], Callable[[Float[Tensor, "k P"], ParameterLayout], Float[Tensor, "k ..."]]], ...] = ()
 
-    def apply(self, models: Tensor, received: Tensor, layout: ParameterLayout, trained: Tensor | None = None) -> Tensor:
+    def apply(
+        self,
+        models: Float[Tensor, "S C P"],
+        received: Float[Tensor, "S C P"],
+        layout: ParameterLayout,
+        trained: Float[Tensor, "S C P"] | None = None,
+    ) -> Float[Tensor, "S C P"]:
         out, shape = (models if trained is None else trained).clone(memory_format=torch.contiguous_format), models.shape[:2]
         for weights, block in self.blocks:
             own = block(models.flatten(0, 1), layout)
@@ -128,7 +147,7 @@ def _writable(x: Tensor) -> bool:
     return 0 not in x.stride()
 
 
-def checked(mixing: Any, arrived: Tensor) -> Mixing:
+def checked(mixing: Any, arrived: Bool[Tensor, "S C"]) -> Mixing:
     """What a method's ``mix`` has returned for ``arrived [S, C]``; UserError where it is no mixing of these clients."""
     check_kind("mix()", mixing, Mixing, "a Mixing")
     sizes = dict(zip("SC", arrived.shape, strict=True))

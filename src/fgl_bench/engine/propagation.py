@@ -34,7 +34,7 @@ def loops_operator(r: float) -> Operator:
     return gcn_operator if r == 0.5 else Skewed(r)
 
 
-def dense(features: Features) -> np.ndarray:
+def dense(features: Features | sp.csc_matrix) -> np.ndarray:
     """``features`` as a float64 array."""
     return np.asarray(features.toarray() if sp.issparse(features) else features, dtype=np.float64)
 

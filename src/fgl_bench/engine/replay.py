@@ -20,8 +20,9 @@ class Replay(Generic[T]):
     """
 
     def __init__(self, function: Callable[[], T]):
-        self._function, self._calls, self._graph = function, 0, None
-        self._result: T | None = None
+        self._function, self._calls = function, 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: T
 
     def __call__(self) -> T:
         if self._calls < WARM_UP:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ class ServedTrainer(Trainer):
         weights: ``[S, C]`` sizes of the clients.
     """
 
-    def __init__(self, server: Batch, weights: Tensor, *args, **settings):
+    def __init__(self, server: Batch, weights: Tensor, *args: Any, **settings: Any):
         super().__init__(*args, **settings)
         self.server, self.seeds = server, len(weights)
         self.shares = (weights / weights.sum(1, keepdim=True)).to(server.dtype)

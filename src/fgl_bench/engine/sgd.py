@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.shapes import Float
+
 
 class HeavyBall:
     """``v <- momentum v + g``, ``theta <- theta - lr v`` as ``torch.optim.SGD``, with the interface of ``engine.adam.Adam``.
@@ -19,10 +21,12 @@ class HeavyBall:
         self.velocity = torch.zeros(count, size, dtype=dtype, device=device)
 
     @property
-    def moments(self) -> tuple[Tensor, ...]:
+    def moments(self) -> tuple[Float[Tensor, "B P"], ...]:
         return (self.velocity,)
 
-    def step(self, theta: Tensor, gradient: Tensor, rows: Sequence[int], able: Sequence[int] | None = None) -> None:
+    def step(
+        self, theta: Float[Tensor, "k P"], gradient: Float[Tensor, "k P"], rows: Sequence[int], able: Sequence[int] | None = None
+    ) -> None:
         """Update the models ``theta [k, P]`` of the replicas ``rows`` in place; ``able`` as in ``Adam.step``."""
         if able is None and len(rows) == len(self.velocity):
             self._update(theta, gradient, self.velocity)
@@ -33,7 +37,7 @@ class HeavyBall:
         self._update(part, gradient[here], velocity)
         theta[here], self.velocity[whose] = part, velocity
 
-    def _update(self, theta: Tensor, gradient: Tensor, velocity: Tensor) -> None:
+    def _update(self, theta: Float[Tensor, "k P"], gradient: Float[Tensor, "k P"], velocity: Float[Tensor, "k P"]) -> None:
         velocity.mul_(self.momentum).add_(gradient).add_(theta, alpha=self.weight_decay)
         theta.sub_(velocity, alpha=self.lr)
 

@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # Said by every release at the first such matrix; only a product that has been there for years is used.
@@ -70,15 +72,13 @@ class _Bags:
             narrow = torch.int32 if max(k * stride, self.values.numel()) < 2**31 else torch.int64
             starts = (np.arange(k) * stride).astype(np.int32 if narrow == torch.int32 else np.int64)
             blocks = torch.from_numpy(np.repeat(starts, np.diff(self.bounds))).to(self.columns.device)
-            counts = torch.nn.functional.pad(self.counts, (lead, pad)).flatten()
-            offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+            counts = F.pad(self.counts, (lead, pad)).flatten()
+            offsets = F.pad(counts.cumsum(0), (1, 0))
             self._ready[key] = ((self.columns + blocks).to(narrow), offsets.to(narrow))
         columns, offsets = self._ready[key]
         if not columns.numel():
             return source.new_zeros(offsets.numel() - 1, source.shape[1])
-        return torch.nn.functional.embedding_bag(
-            columns, source, offsets, mode="sum", per_sample_weights=self.values, include_last_offset=True
-        )
+        return F.embedding_bag(columns, source, offsets, mode="sum", per_sample_weights=self.values, include_last_offset=True)
 
 
 def _as_rows(x: Tensor) -> tuple[Tensor, int]:
@@ -97,15 +97,14 @@ def _as_rows(x: Tensor) -> tuple[Tensor, int]:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, matrix: BlockSparse) -> Tensor:
+    def forward(ctx: Any, x: Tensor, matrix: BlockSparse) -> Tensor:
         ctx.matrix, ctx.stride, ctx.offset = matrix, x.stride(0), x.storage_offset()
         return matrix.multiply(x.detach())
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
-        matrix, h = ctx.matrix, gradient.shape[2]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        matrix, c, h = ctx.matrix, ctx.matrix.shape[2], gradient.shape[2]
         rows, stride = _as_rows(gradient)
-        c = matrix.shape[2]
         # An input weight that is a slice of [k, P] gets its gradient inside a zeroed [k, P] buffer: ParameterLayout.collect
         # then needs no copy of the largest gradient.
         offset = ctx.offset % ctx.stride if ctx.stride else 0
@@ -259,7 +258,7 @@ class BlockSparse:
         counts, device = self.bags.counts.flatten(), self.bags.counts.device
         target = torch.repeat_interleave(torch.arange(k * r, device=device), counts)
         source = self.bags.columns + target // r * c
-        starts = [torch.nn.functional.pad(bags.counts.flatten().cumsum(0), (1, 0)) for bags in (self.bags, self.transposed)]
+        starts = [F.pad(bags.counts.flatten().cumsum(0), (1, 0)) for bags in (self.bags, self.transposed)]
         return Edges(source, target, starts[0], source.argsort(stable=True), starts[1], self.bags.bounds)
 
     def multiply(self, x: Tensor) -> Tensor:
@@ -280,9 +279,10 @@ class SparseRows(BlockSparse):
         column, value: ``[nnz]`` host.
     """
 
-    def __init__(self, row: np.ndarray, column: np.ndarray, value: np.ndarray, shape: tuple[int, int, int], dtype: torch.dtype, device):
-        self.shape, self._entries = shape, (row, column, value)
-        self._made = (dtype, torch.device(device))
+    def __init__(
+        self, row: np.ndarray, column: np.ndarray, value: np.ndarray, shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device
+    ):
+        self.shape, self._entries, self._made = shape, (row, column, value), (dtype, torch.device(device))
         self.bags = self._bags(row, column, value, shape[1])
 
     def _bags(self, row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> _Bags:
@@ -293,7 +293,7 @@ class SparseRows(BlockSparse):
         return _Bags(columns.to(device), values.to(device, dtype), torch.from_numpy(counts).to(device), bounds)
 
     @cached_property
-    def transposed(self) -> _Bags:
+    def transposed(self) -> _Bags:  # type: ignore[override]  # an attribute of other blocks
         (row, column, value), (_, rows, columns) = self._entries, self.shape
         into = row // max(rows, 1) * columns + column
         order = np.argsort(into, kind="stable")

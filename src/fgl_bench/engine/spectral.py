@@ -6,6 +6,7 @@ P = D^-1/2 A D^-1/2 throughout (no self loops, a zero row for an isolated node).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from fgl_bench.engine.sparse import BlockSparse
 
 class _Chebyshev(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, coefficients: Tensor, x: Tensor, matrix: BlockSparse) -> Tensor:
+    def forward(ctx: Any, coefficients: Tensor, x: Tensor, matrix: BlockSparse) -> Tensor:
         ctx.save_for_backward(coefficients, x)
         ctx.matrix = matrix
         out = coefficients[:, 0, None, None] * x
@@ -25,7 +26,7 @@ class _Chebyshev(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         # The filter is symmetric: the same terms of the gradient serve both arguments.
         coefficients, x = ctx.saved_tensors
         to_x, inner = coefficients[:, 0, None, None] * gradient, [(gradient * x).sum((1, 2))]

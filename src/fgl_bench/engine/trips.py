@@ -14,8 +14,9 @@ from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import client_losses, node_losses
 from fgl_bench.engine.network import Network, Output
+from fgl_bench.engine.shapes import Float, Int
 
-Score = Callable[[Tensor, Batch], Tensor]
+Score = Callable[[Float[Tensor, "k n Y"], Batch], Float[Tensor, "k 2"]]
 
 
 @dataclass
@@ -38,14 +39,14 @@ class LocalStep:
     layout: ParameterLayout
     epoch: int
     parameters: dict[str, Tensor]
-    theta: Tensor
-    received: Tensor
+    theta: Float[Tensor, "k P"]
+    received: Float[Tensor, "k P"]
     output: Output
     first: Tensor
-    losses: Tensor | None = None
+    losses: Float[Tensor, " T"] | None = None
 
     @torch.no_grad()
-    def train_loss(self) -> Tensor:
+    def train_loss(self) -> Float[Tensor, " k"]:
         """Mean cross-entropy of every replica's training nodes in ``output``, ``[k]`` float64, without what a method adds to it."""
         if self.losses is None:
             train = self.batch.training_nodes
@@ -72,17 +73,18 @@ class Trips:
     batch: Batch | None
     model: Network
     layout: ParameterLayout
-    received: Tensor
-    trained: Tensor
-    received_score: Tensor | None = None
-    trained_score: Tensor | None = None
-    reports: dict[str, Tensor] = field(default_factory=dict)
-    steps: int | Tensor = 1
-    train_loss: Tensor | None = None
+    received: Float[Tensor, "k P"]
+    trained: Float[Tensor, "k P"]
+    received_score: Float[Tensor, "k 2"] | None = None
+    trained_score: Float[Tensor, "k 2"] | None = None
+    reports: dict[str, Float[Tensor, "k ..."]] = field(default_factory=dict)
+    steps: int | Int[Tensor, "k 1"] = 1
+    train_loss: Float[Tensor, " k"] | None = None
 
     @cached_property
     def output(self) -> Output:
         """The trained models' forward pass in evaluation mode on the observed graphs."""
+        assert self.batch is not None
         with torch.no_grad():
             parameters = self.layout.views(self.trained)
             return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from fgl_bench.engine.shapes import Bool, Float, Int
 
 
 class ScoreLog:
@@ -87,20 +90,20 @@ class History:
     """
 
     seed: int
-    trips: np.ndarray
-    version: np.ndarray
-    time: np.ndarray
-    upload: np.ndarray
-    download: np.ndarray
-    staleness: np.ndarray
-    scores: dict[str, np.ndarray]
-    sizes: np.ndarray
-    busiest: np.ndarray | None = None
+    trips: Int[np.ndarray, " T"]
+    version: Int[np.ndarray, " T"]
+    time: Float[np.ndarray, " T"]
+    upload: Int[np.ndarray, " T"]
+    download: Int[np.ndarray, " T"]
+    staleness: Float[np.ndarray, "T 2"]
+    scores: dict[str, Float[np.ndarray, "T C 2"]]
+    sizes: Int[np.ndarray, "C 2"]
+    busiest: Int[np.ndarray, " T"] | None = None
     prelude: int = 0
     others: dict[str, tuple[dict[str, np.ndarray], np.ndarray]] = field(default_factory=dict)
     spent: dict[str, np.ndarray] = field(default_factory=dict)
-    losses: np.ndarray | None = None
-    train_nodes: np.ndarray | None = None
+    losses: Float[np.ndarray, "T C"] | None = None
+    train_nodes: Int[np.ndarray, " C"] | None = None
 
     @classmethod
     def of(
@@ -131,9 +134,10 @@ class History:
             for name in ("received", "trained")
         }
         none = (np.nan, np.nan)
+        counts: dict[str, Any] = {n: np.array([getattr(p, n) for p in points]) for n in ("trips", "version", "time", "upload", "download")}
         return cls(
             seed,
-            *(np.array([getattr(p, name) for p in points]) for name in ("trips", "version", "time", "upload", "download")),
+            **counts,
             staleness=np.array([none if p.staleness is None else p.staleness for p in points]),
             scores={name: each[:, :, 0] for name, each in found.items()},
             sizes=sizes,
@@ -144,7 +148,7 @@ class History:
                 for i, (metric, counted) in enumerate(others.items(), 1)
             },
             spent={name: np.concatenate([[0], each])[[p.version for p in points]] for name, each in course.items()},
-            losses=None if losses is None or points[-1].loss is None else _losses(points, losses[:, 0], train_nodes),
+            losses=None if losses is None or train_nodes is None or points[-1].loss is None else _losses(points, losses[:, 0], train_nodes),
             train_nodes=train_nodes,
         )
 
@@ -153,13 +157,13 @@ class History:
         scores, sizes = self.others[name]
         return replace(self, scores=scores, sizes=sizes, others={})
 
-    def selectable(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:
+    def selectable(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, " T"]:
         """Pooled validation scores ``[T]``; -inf at undefined points and at those of the prelude (unless the run has no others)."""
         pooled, late = self.pooled(model, weights), (self.version > self.prelude) | (self.prelude == 0)
         scores = np.where(np.isnan(pooled).any(1), -np.inf, pooled[:, 0])
         return np.where(late, scores, -np.inf) if late.any() else scores
 
-    def pooled(self, model: str, weights: np.ndarray | None = None) -> np.ndarray:
+    def pooled(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, "T 2"]:
         """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``.
 
         Clients without such nodes do not count. NaN where the model of a client that counts is not finite.
@@ -168,20 +172,20 @@ class History:
         by = self.sizes if weights is None else np.where(used, weights[:, None], 0)
         return np.where(used, self.each(model) * by, 0).sum(1) / np.maximum(by.sum(0), 1e-12)
 
-    def diverged(self, model: str) -> np.ndarray:
+    def diverged(self, model: str) -> Bool[np.ndarray, "T C"]:
         """Where a client's model is not finite, ``[T, C]`` bool; what it answers for nodes that are scored tells."""
         return np.isnan(self.scores[model]).any(2)
 
-    def train_loss(self) -> np.ndarray:
+    def train_loss(self) -> Float[np.ndarray, " T"]:
         """Mean over clients of ``losses`` weighted by their training nodes, ``[T]``; NaN where there is none or one is not finite."""
-        if self.losses is None:
+        if self.losses is None or self.train_nodes is None:
             return np.full(len(self.trips), np.nan)
         by = np.where(np.isnan(self.losses), 0, self.train_nodes)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.where(by > 0, self.losses * by, 0).sum(1) / by.sum(1)
         return np.where(np.isfinite(mean), mean, np.nan)
 
-    def each(self, model: str) -> np.ndarray:
+    def each(self, model: str) -> Float[np.ndarray, "T C 2"]:
         """Every client's validation and test score, ``[T, C, 2]``; NaN where it has no such nodes or its model is not finite."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.scores[model] / np.where(self.sizes > 0, self.sizes, np.nan)
@@ -189,7 +193,7 @@ class History:
 
 def _losses(points: list[Point], log: np.ndarray, train_nodes: np.ndarray) -> np.ndarray:
     """``History.losses`` from the log ``[size]``."""
-    at = np.stack([p.loss for p in points])
+    at = np.stack([np.asarray(p.loss) for p in points])
     found = np.where(at >= 0, log[np.maximum(at, 0)], np.nan) if log.size else np.full(at.shape, np.nan)
     return np.where(train_nodes > 0, np.where((at >= 0) & ~np.isfinite(found), np.inf, found), np.nan)
 
@@ -203,8 +207,8 @@ class Outcome:
     """
 
     histories: list[History]
-    mixing: dict[int, np.ndarray]
-    similarity: dict[int, np.ndarray]
+    mixing: dict[int, Float[np.ndarray, "S C C"]]
+    similarity: dict[int, Float[np.ndarray, "S C C"]]
     costs: dict[str, list[float]] = field(default_factory=dict)
-    exchanged: np.ndarray | None = None
-    portrait: dict[str, np.ndarray] = field(default_factory=dict)
+    exchanged: Int[np.ndarray, "S C C"] | None = None
+    portrait: dict[str, Float[np.ndarray, "S C ..."]] = field(default_factory=dict)

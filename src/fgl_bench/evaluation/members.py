@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.pooling import Pooled
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.shapes import Float
 from fgl_bench.engine.trips import Score
 
 
@@ -29,7 +30,7 @@ class ByMember:
     def __init__(self, score: Score, federations: Sequence[Pooled], device: torch.device):
         self.score, self.count = score, len(federations[0].members)
         most = max(member.num_nodes for f in federations for member in f.members)
-        stack = {name: [] for name in ("place", "labels", "val", "test")}
+        stack: dict[str, list[np.ndarray]] = {name: [] for name in ("place", "labels", "val", "test")}
         for federation in federations:
             (whole,) = federation.clients
             for member in federation.members:
@@ -42,13 +43,15 @@ class ByMember:
         made = {name: torch.from_numpy(np.stack(rows)).to(device).unflatten(0, shape) for name, rows in stack.items()}
         self.place, self.nodes = made.pop("place"), _Nodes(**made)
 
-    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
+    def __call__(self, logits: Float[Tensor, "S N Y"], batch: Batch) -> Float[Tensor, "S 2C"]:
         rows = batch.replicas
         place = self.place[rows].flatten(1)
         apart = logits.gather(1, place[..., None].expand(-1, -1, logits.shape[2])).unflatten(1, self.place.shape[1:])
-        return self.score(apart.flatten(0, 1), _Nodes(*(part[rows].flatten(0, 1) for part in self.nodes))).view(len(rows), -1)
+        nodes = _Nodes(*(part[rows].flatten(0, 1) for part in self.nodes))
+        return self.score(apart.flatten(0, 1), cast(Batch, nodes)).view(len(rows), -1)  # all that a score reads of a batch
 
 
 def scoring(score: Score, federations: Sequence[Federation], device: torch.device) -> Score:
     """``score``, member by member where the federations are pooled."""
-    return ByMember(score, federations, device) if isinstance(federations[0], Pooled) else score
+    pooled = [federation for federation in federations if isinstance(federation, Pooled)]
+    return ByMember(score, pooled, device) if pooled else score

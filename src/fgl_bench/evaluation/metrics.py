@@ -17,10 +17,11 @@ from torch import Tensor
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.losses import node_losses
+from fgl_bench.engine.shapes import Bool, Float, Int
 from fgl_bench.engine.trips import Score
 
 
-def diverged(logits: Tensor, batch: Batch) -> Tensor:
+def diverged(logits: Float[Tensor, "k n Y"], batch: Batch) -> Bool[Tensor, "k 1"]:
     """Whether a logit of a model's validation or test nodes is not finite, ``[k, n, Y]`` to ``[k, 1]`` bool."""
     # 0 times what is not finite is NaN, and a product with ones sums it: on a CPU a quarter of the time of isfinite.
     sums = (logits * 0).reshape(-1, logits.shape[-1]) @ logits.new_ones(logits.shape[-1])
@@ -31,14 +32,14 @@ def _defined(score: Score) -> Score:
     """``score``, NaN for models whose logits are not finite."""
 
     @wraps(score)
-    def defined(logits: Tensor, batch: Batch) -> Tensor:
+    def defined(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
         return score(logits, batch).masked_fill(diverged(logits, batch), torch.nan)
 
     return defined
 
 
 @_defined
-def accuracy(logits: Tensor, batch: Batch) -> Tensor:
+def accuracy(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """Correct predictions on validation and test nodes, ``[k, n, Y]`` to ``[k, 2]`` (whole numbers).
 
     With several labels a node the answer with the highest score is correct if it is among them (FedAAS's code).
@@ -52,7 +53,7 @@ def accuracy(logits: Tensor, batch: Batch) -> Tensor:
 
 
 @_defined
-def auc(logits: Tensor, batch: Batch) -> Tensor:
+def auc(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """Area under the ROC curve of class 1 against class 0, times the number of nodes, ``[k, n, 2]`` to ``[k, 2]``.
 
     Ties count half (ranks of equal scores are averaged). 0 where a client's nodes have one class only: see
@@ -62,7 +63,7 @@ def auc(logits: Tensor, batch: Batch) -> Tensor:
     return _each(lambda mask: area(score, positive, mask)[0], batch).to(logits.dtype)
 
 
-def area(score: Tensor, positive: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def area(score: Float[Tensor, "... n"], positive: Bool[Tensor, "... n"], mask: Bool[Tensor, "... n"]) -> tuple[Tensor, Tensor]:
     """Areas under ROC curves ``[...]`` of the nodes in ``mask [..., n]``, and where they are defined (elsewhere they are 0).
 
     Ties count half: equal scores share the mean of their ranks.
@@ -78,7 +79,7 @@ def area(score: Tensor, positive: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]
 
 
 @_defined
-def auc_ovr(logits: Tensor, batch: Batch) -> Tensor:
+def auc_ovr(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """Mean over classes of the area under the ROC curve of one class's probability against the rest, ``[k, n, Y]`` to ``[k, 2]``.
 
     Classes without a positive or without a negative node are left out; 0 where all are (see :func:`scored_nodes`). With
@@ -96,7 +97,7 @@ def auc_ovr(logits: Tensor, batch: Batch) -> Tensor:
 
 
 @_defined
-def macro_f1(logits: Tensor, batch: Batch) -> Tensor:
+def macro_f1(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """Mean over classes of 2 TP / (2 TP + FP + FN), ``[k, n, Y]`` to ``[k, 2]``.
 
     Over the classes that occur among a client's nodes or answers: a class that a client does not have says nothing about it (where
@@ -115,7 +116,7 @@ def macro_f1(logits: Tensor, batch: Batch) -> Tensor:
 
 
 @_defined
-def micro_f1(logits: Tensor, batch: Batch) -> Tensor:
+def micro_f1(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """2 TP / (2 TP + FP + FN) with counts summed over classes, ``[k, n, Y]`` to ``[k, 2]``; with one label a node, the accuracy."""
 
     def pooled(mask: Tensor) -> Tensor:
@@ -126,7 +127,7 @@ def micro_f1(logits: Tensor, batch: Batch) -> Tensor:
 
 
 @_defined
-def loss(logits: Tensor, batch: Batch) -> Tensor:
+def loss(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """Cross-entropy (with several labels a node, the mean over labels), ``[k, n, Y]`` to ``[k, 2]``.
 
     NaN also where finite logits are so large that their loss is not.
@@ -141,7 +142,7 @@ def _each(value: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
     return torch.stack([value(mask) * mask.sum(1) for mask in (batch.val, batch.test)], 1)
 
 
-def _truth(logits: Tensor, batch: Batch) -> Tensor:
+def _truth(logits: Float[Tensor, "k n Y"], batch: Batch) -> Bool[Tensor, "k n Y"]:
     """``[k, n, Y]`` bool."""
     if batch.labels.ndim == logits.ndim:
         return batch.labels > 0
@@ -169,7 +170,7 @@ def scores(names: Sequence[str]) -> Score:
     return lambda logits, batch: torch.cat([score(logits, batch) for score in chosen], 1)
 
 
-def scored_nodes(clients: Sequence[ClientGraph], metric: str) -> np.ndarray:
+def scored_nodes(clients: Sequence[ClientGraph], metric: str) -> Int[np.ndarray, "C 2"]:
     """Validation and test nodes that count, ``[C, 2]``: with an area under a curve, none where a client's have one class only."""
     sizes = np.zeros((len(clients), 2), dtype=np.int64)
     for i, client in enumerate(clients):

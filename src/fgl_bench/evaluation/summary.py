@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from fgl_bench.engine.shapes import Float
 from fgl_bench.evaluation.history import History
 
 MODELS = ("received", "trained")
@@ -25,13 +27,13 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     return {"mean": float(x.mean()), "std": std, "ci95": float(stats.t.ppf(0.975, x.size - 1) * std / np.sqrt(x.size))}
 
 
-def best(history: History, model: str, weights: np.ndarray | None = None) -> int | None:
+def best(history: History, model: str, weights: Float[np.ndarray, " C"] | None = None) -> int | None:
     """The evaluation point with the highest validation score, the earliest of equals; None where every point is undefined."""
     scores = history.selectable(model, weights)
     return int(np.argmax(scores)) if np.isfinite(scores).any() else None
 
 
-def trips_to(history: History, model: str, target: float, weights: np.ndarray | None = None) -> int | None:
+def trips_to(history: History, model: str, target: float, weights: Float[np.ndarray, " C"] | None = None) -> int | None:
     """Fewest trips at an evaluation point whose validation score reaches ``target``; None if none does."""
     reached = np.flatnonzero(history.selectable(model, weights) >= target)
     return int(history.trips[reached[0]]) if reached.size else None
@@ -43,15 +45,15 @@ def _over_clients(statistic: Callable[[np.ndarray], float], scores: np.ndarray) 
     return float(statistic(scores)) if scores.size else float("nan")
 
 
-def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.ndarray] | None = None) -> dict:
+def test_scores(histories: Sequence[History], model: str, weights: Sequence[Float[np.ndarray, " C"]] | None = None) -> dict:
     """Test scores of one kind of model: at the best validation point (the headline), at the last, per seed and per client.
 
     ``weights`` are the clients' sizes ``[C]`` of each seed where means are not weighted by test nodes. A seed without a defined
     point has no score (None) and counts in no mean; neither does its last point where that one is undefined.
     """
-    weights = weights or [None] * len(histories)
-    points = [best(h, model, w) for h, w in zip(histories, weights, strict=True)]
-    pooled = [h.pooled(model, w) for h, w in zip(histories, weights, strict=True)]
+    each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
+    points = [best(h, model, w) for h, w in zip(histories, each, strict=True)]
+    pooled = [h.pooled(model, w) for h, w in zip(histories, each, strict=True)]
     chosen = [at(p[:, 1], t) for p, t in zip(pooled, points, strict=True)]
     clients = [at(h.each(model)[..., 1], t) for h, t in zip(histories, points, strict=True)]
     last = [float(p[-1, 1]) for p in pooled]
@@ -67,8 +69,8 @@ def test_scores(histories: Sequence[History], model: str, weights: Sequence[np.n
     }
 
 
-def at(values: np.ndarray, point: int | None) -> np.ndarray | float:
-    """``values[point]``; NaN in its place where there is no such point."""
+def at(values: np.ndarray, point: int | None) -> Any:
+    """``values[point]``, a float where that is one number; NaN in its place where there is no such point."""
     found = np.full(values.shape[1:], np.nan) if point is None else values[point]
     return float(found) if np.ndim(found) == 0 else found
 
@@ -78,9 +80,9 @@ def or_none(values: Sequence[float]) -> list[float | None]:
     return [None if np.isnan(value) else float(value) for value in values]
 
 
-def other_scores(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> dict[str, dict]:
+def other_scores(histories: Sequence[History], weights: Sequence[Float[np.ndarray, " C"]] | None = None) -> dict[str, dict]:
     """Test scores by the metrics besides the first, by name and model: where the first one is best on validation, and at the end."""
-    each = weights or [None] * len(histories)
+    each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
     found: dict[str, dict] = {}
     for name in histories[0].others:
         found[name] = {}
@@ -130,14 +132,17 @@ def unscored(histories: Sequence[History]) -> dict[str, list[int]]:
     return {name: [int((h.sizes[:, i] == 0).sum()) for h in histories] for i, name in enumerate(("val", "test"))}
 
 
-def trips_to_target(histories: Sequence[History], target: float, budget: int, weights: Sequence[np.ndarray] | None = None) -> dict:
+def trips_to_target(
+    histories: Sequence[History], target: float, budget: int, weights: Sequence[Float[np.ndarray, " C"]] | None = None
+) -> dict:
     """Trips to a validation score, for both models: mean over the seeds that reached it, their number, and the censored mean.
 
     The censored mean counts a seed that never got there with the whole budget.
     """
-    weights, out = weights or [None] * len(histories), {}
+    each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
+    out = {}
     for model in MODELS:
-        counts = [trips_to(h, model, target, w) for h, w in zip(histories, weights, strict=True)]
+        counts = [trips_to(h, model, target, w) for h, w in zip(histories, each, strict=True)]
         reached = [c for c in counts if c is not None]
         out[model] = {
             **spread(reached),

@@ -115,8 +115,7 @@ def analyse(paper: Paper, table: Table, planned: Planned, stored: Stored, publis
     for row in table.rows:
         for column in table.columns:
             cell = stored.get(planned[row.key, column.key].digest)
-            score = scored(cell, model, targets.get(column.dataset)) if cell else None
-            if score is not None:
+            if cell and (score := scored(cell, model, targets.get(column.dataset))) is not None:
                 scores[row.key, column.key], cells[row.key, column.key] = score, cell
     verdicts: dict[tuple[str, str], Verdict] = {}
     for row in table.rows:

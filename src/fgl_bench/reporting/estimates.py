@@ -54,8 +54,8 @@ class Costs:
         ]
         if both:
             return median(both)
-        sizes = [self.sizes.get(name) for name in (wanted, known)]
-        return sum(sizes[0]) / sum(sizes[1]) if all(sizes) else 1.0
+        size, known_size = self.sizes.get(wanted), self.sizes.get(known)
+        return sum(size) / sum(known_size) if size and known_size else 1.0
 
 
 def duration(seconds: float | None) -> str:

@@ -38,17 +38,19 @@ def printed(cell: Published | None) -> str:
 
 def mean_entry(row: Sequence[Mapping | None], model: str) -> Entry:
     """Unweighted mean over the datasets of the table, where all were run and have a score; marked where a seed has diverged."""
-    if any(cell is None or cell["test"][model]["mean"] is None for cell in row):
+    cells = [cell for cell in row if cell is not None and cell["test"][model]["mean"] is not None]
+    if len(cells) < len(row):
         return Entry()
-    value = sum(100 * cell["test"][model]["mean"] for cell in row) / len(row)
-    text = f"{value:.1f} {MARK}" if any(diverged_seeds(cell) for cell in row) else f"{value:.1f}"
-    whole = all(scored_seeds(cell["test"][model]) == len(cell["seeds"]) for cell in row)
+    value = sum(100 * cell["test"][model]["mean"] for cell in cells) / len(cells)
+    text = f"{value:.1f} {MARK}" if any(diverged_seeds(cell) for cell in cells) else f"{value:.1f}"
+    whole = all(scored_seeds(cell["test"][model]) == len(cell["seeds"]) for cell in cells)
     return Entry(text, round(value, 1) if whole else None)
 
 
 def printed_mean(row: Sequence[Published | None]) -> str:
     """The published cells' unweighted mean, worked out anew: the printed "Overall" is not always the mean of its row."""
-    return "" if any(cell is None for cell in row) else f"{sum(float(cell.mean) for cell in row) / len(row):.1f}"
+    means = [float(cell.mean) for cell in row if cell is not None]
+    return "" if len(means) < len(row) else f"{sum(means) / len(means):.1f}"
 
 
 def sent(cell: Mapping) -> str:
@@ -97,7 +99,7 @@ def grid(table: Table, group: str, planned: Planned, stored: Stored, published: 
         if with_mean:
             entries += [*(mean_entry(found, kind) for kind in measure.kinds), Entry(printed_mean(theirs))]
         rows.append((row.title, tuple(entries)))
-    top = [max((row[i].rank for _, row in rows if row[i].rank is not None), default=None) for i in range(len(heads))]
+    top = [max((rank for _, row in rows if (rank := row[i].rank) is not None), default=None) for i in range(len(heads))]
     marked = tuple(
         (title, tuple(replace(e, best=e.rank is not None and e.rank == top[i]) for i, e in enumerate(row))) for title, row in rows
     )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -223,7 +224,7 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = (), data_
                     if choices not in made:
                         made[choices] = composed((start[0], start[2], *row.overrides, *choices, *of_rest))
                     plain = [text for text in of_column if text not in choices and text.split("=")[0] not in given]
-                    cfg = OmegaConf.merge(made[choices], OmegaConf.from_dotlist(plain))
+                    cfg = cast(DictConfig, OmegaConf.merge(made[choices], OmegaConf.from_dotlist(plain)))
                     once = table.measure == "trips" and label(cfg, "scenario") == "sync"
                     cfg.eval_every = None if once else cfg.eval_every
                     cfg.dataset = data[column.dataset]
@@ -238,7 +239,7 @@ def located(cfg: DictConfig, content: Mapping[str, str] | None = None) -> tuple[
     Args:
         content: sums of raw files that the package does not know.
     """
-    what = identity(OmegaConf.to_container(cfg, resolve=True), *resolve_budget(cfg), content)
+    what = identity(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)), *resolve_budget(cfg), content)
     digest = config_hash(what)
     names = (label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm"))
     dataset, split, scenario, algorithm = names

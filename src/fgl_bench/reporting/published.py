@@ -6,7 +6,7 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fgl_bench.reporting.cells import warn
@@ -31,7 +31,7 @@ class Published:
     spread: str
     target: float | None = None
     reached: int | None = None
-    where: Mapping[str, str] | None = None
+    where: Mapping[str, str] = field(default_factory=dict)
     kind: str = "unstated"
 
     @property
@@ -95,17 +95,18 @@ def published(row: Mapping[str, str | None]) -> Published | None:
     Raises:
         ValueError: a column is missing, or holds no number where there must be one.
     """
-    absent = [name for name in (*WHERE, "mean", "spread", "spread_kind", "note") if row.get(name) is None]
+    texts = {name: text for name, text in row.items() if text is not None}
+    absent = [name for name in (*WHERE, "mean", "spread", "spread_kind", "note") if name not in texts]
     if absent:
         raise ValueError(f"it has no {absent[0]}")
-    if not row["mean"]:
+    if not texts["mean"]:
         return None
     for name in ("mean", "spread"):
-        if row[name] and not _is_number(row[name]):
-            raise ValueError(f"{name} is {row[name]!r}, not a number")
-    target, reached = (re.search(rf"{name}=([\d.]+)", row["note"]) for name in ("target_accuracy", "runs_that_reached_target"))
+        if texts[name] and not _is_number(texts[name]):
+            raise ValueError(f"{name} is {texts[name]!r}, not a number")
+    target, reached = (re.search(rf"{name}=([\d.]+)", texts["note"]) for name in ("target_accuracy", "runs_that_reached_target"))
     numbers = (float(target[1]) if target else None, int(reached[1]) if reached else None)
-    return Published(row["mean"], row["spread"], *numbers, {key: row[key] for key in WHERE}, row["spread_kind"])
+    return Published(texts["mean"], texts["spread"], *numbers, {key: texts[key] for key in WHERE}, texts["spread_kind"])
 
 
 def _is_number(text: str) -> bool:

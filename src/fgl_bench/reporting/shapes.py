@@ -6,9 +6,10 @@ import base64
 import csv
 import math
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ CURVE = {"trips": [NUMBER], "received": [NUMBER], "trained": [NUMBER]}
 MATRICES = Each(Each({"clients": COUNT, "max": NUMBER, "data": TEXT}))
 
 
-def flaw(value: object, shape: object, place: str = "") -> str | None:
+def flaw(value: object, shape: Any, place: str = "") -> str | None:
     """What is wrong with ``value``, in words; None where it has the shape: a dictionary of shapes, a list of one, or one of the above."""
     at = place or "it"
     if isinstance(shape, Maybe):
@@ -117,7 +118,7 @@ def flaw(value: object, shape: object, place: str = "") -> str | None:
     return _first(flaw(value[name], shape[key], _below(place, name)) for key, name in names.items() if name in value)
 
 
-def _first(flaws: object) -> str | None:
+def _first(flaws: Iterable[str | None]) -> str | None:
     return next((text for text in flaws if text is not None), None)
 
 
@@ -130,7 +131,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def curve_flaw(curve: object) -> str | None:
+def curve_flaw(curve: Any) -> str | None:
     """What is wrong with what ``pictures.curve`` made: lists of one length, which is not 0."""
     wrong = flaw(curve, CURVE, "curve") or flaw(curve, Each([NUMBER]), "curve")
     if wrong is None and len({len(values) for values in curve.values()}) != 1:
@@ -138,7 +139,7 @@ def curve_flaw(curve: object) -> str | None:
     return "curve is empty" if wrong is None and not curve["trips"] else wrong
 
 
-def matrices_flaw(kinds: object) -> str | None:
+def matrices_flaw(kinds: Any) -> str | None:
     """What is wrong with what ``pictures.matrices`` made."""
     wrong = flaw(kinds, MATRICES, "matrices")
     if wrong is not None:

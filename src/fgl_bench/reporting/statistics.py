@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -179,7 +179,7 @@ def fairness(per_client: Sequence[Sequence[float | None]]) -> dict[str, float | 
     """
     seeds = [np.array([v for v in clients if v is not None], dtype=np.float64) for clients in per_client]
     seeds = [clients for clients in seeds if clients.size]
-    measures = {
+    measures: dict[str, Callable[[np.ndarray], float]] = {
         "worst": np.min,
         "tenth": lambda clients: np.quantile(clients, 0.1),
         "median": np.median,

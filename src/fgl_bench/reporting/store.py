@@ -158,7 +158,7 @@ def code_state() -> dict[str, str | bool] | None:
     if not (root / ".git").exists():
         return None
     try:
-        asked = {"cwd": root, "capture_output": True, "text": True, "check": True, "timeout": 20}
+        asked: dict[str, Any] = {"cwd": root, "capture_output": True, "text": True, "check": True, "timeout": 20}
         commit = subprocess.run([*git, "rev-parse", "HEAD"], **asked).stdout.strip()
         changed = subprocess.run([*git, "status", "--porcelain", "--", "src", "conf", "pyproject.toml"], **asked).stdout
     except (OSError, subprocess.SubprocessError):
@@ -178,7 +178,7 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
         losses, diverged = h.train_loss(), {model: h.diverged(model).sum(1) for model in h.scores}
         others = {f"{model}_{name}": h.of_metric(name).pooled(model, weight)[:, 1] for name in h.others for model in h.scores}
         for t in range(len(h.trips)):
-            row = {"seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6)}
+            row: dict[str, Any] = {"seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6)}
             for model, score in pooled.items():
                 row |= {f"val_{model}": rounded(score[t, 0]), f"test_{model}": rounded(score[t, 1])}
             row["train_loss"] = rounded(losses[t])
@@ -221,7 +221,7 @@ def write_run(
         pd.DataFrame(rows).to_csv(scratch / "history.csv", index=False)
         for name, kept in (("mixing.npz", arrays), ("portrait.npz", portrait)):
             if kept:
-                np.savez_compressed(scratch / name, **kept)
+                np.savez_compressed(scratch / name, **kept)  # type: ignore[arg-type]  # none is called allow_pickle
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         scratch.chmod(0o777 & ~_umask())
         _put(scratch, folder)

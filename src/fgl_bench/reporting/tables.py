@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import write_whole
@@ -156,8 +157,8 @@ def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, tar
         for column in table.columns:
             cell, their = stored.get(planned[row.key, column.key].digest), look_up(published, table, row, column)
             for model in measure.kinds if measure.values else MODELS:
-                line = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key, "title": row.title}
-                line |= {"model": model, "target": targets.get(column.key)}
+                line: dict[str, Any] = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key}
+                line |= {"title": row.title, "model": model, "target": targets.get(column.key)}
                 if their is not None:
                     line |= {"published_mean": their.mean, "published_spread": their.spread, "published_reached": their.reached}
                 if cell is not None:

@@ -71,9 +71,9 @@ class Work:
         new = {}
         for cell in self.cells:
             folder = self.folder(cell)
-            if not cell.digest or not is_complete(folder):
+            if not cell.digest or not is_complete(folder) or (summary := read_summary(folder)) is None:
                 continue
-            summary, stored = read_summary(folder), self.stored.get(cell.digest)
+            stored = self.stored.get(cell.digest)
             if stored is None or stored["finished"] < summary["finished"]:
                 new[cell.digest] = self.stored[cell.digest] = compact(summary, cell.command, folder)
                 write_cell(self.store, new[cell.digest])

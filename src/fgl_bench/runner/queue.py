@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Any
 
 from omegaconf import OmegaConf
 
@@ -63,7 +63,7 @@ class Runs:
     waiting: list[tuple[Work, Cell]]
     jobs: int
     end: float
-    where: Mapping[str, object]
+    where: Mapping[str, Any]
     absent: Collection[str]
     look: Callable[[], Collection[str]]
     keep: Callable[[Work], None]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from omegaconf import DictConfig
+from torch import Tensor
 
 from fgl_bench.algorithms.powers import federated
 from fgl_bench.config.pairing import suited
@@ -32,6 +33,8 @@ from fgl_bench.runner.summary import summarise
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
+
+K = TypeVar("K", int, str)
 
 
 class Finished(NamedTuple):
@@ -134,6 +137,11 @@ def check_scores(settings: Settings, federation: Federation) -> None:
         raise UserError(f"{key}: auc is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
 
 
+def on_host(tensors: Mapping[K, Tensor]) -> dict[K, np.ndarray]:
+    """Copies in the host's memory."""
+    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+
+
 def simulate(
     spec: RunSpec, federations: Sequence[Federation], device: torch.device, progress: Progress, chunking: Plan | None = None
 ) -> Outcome:
@@ -150,15 +158,13 @@ def simulate(
             made = spec.fresh_algorithm()
             sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunking.replicas, scenario.drops_uploads)
             sim.progress = report
-            scenario.run(sim)
+            scenario.run(sim)  # type: ignore[attr-defined]  # of the scenarios, not of the keys that they share
             logs, course = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
                 history(settings, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in course.items()})
                 for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
-            mixing, similarity, portrait = (
-                {name: kept.cpu().numpy() for name, kept in found.items()} for found in (sim.mixing, sim.similarity, sim.portrait)
-            )
+            mixing, similarity, portrait = on_host(sim.mixing), on_host(sim.similarity), on_host(sim.portrait)
             return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, portrait)
 
         return simulate_part

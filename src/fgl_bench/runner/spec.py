@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -72,8 +72,7 @@ def resolve(cfg: DictConfig) -> RunSpec:
     Raises:
         UserError: a group's class refuses its keys.
     """
-    config = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(config, dict)
+    config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
     rounds, trips = resolve_budget(cfg)
     return RunSpec(
         settings=Settings(**{field.name: config[field.name] for field in fields(Settings)}),

@@ -138,8 +138,9 @@ def check_served(cfg: DictConfig, scenario: Any) -> None:
 
 def check_model(model: DictConfig) -> None:
     """Ranges of what most backbones have, by the names of the keys; raises UserError."""
-    for name, value in model.items():
-        if str(name).endswith("dropout") and isinstance(value, int | float):
+    for key, value in model.items():
+        name = str(key)
+        if name.endswith("dropout") and isinstance(value, int | float):
             require(0 <= value <= 1, f"model.{name}", value, "between 0 and 1")
         elif name in LEAST and isinstance(value, int):
             require(value >= LEAST[name], f"model.{name}", value, f"an integer of at least {LEAST[name]}")

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 
@@ -37,7 +37,7 @@ class Progress(Protocol):
 
     pause: float
 
-    def __call__(self, number: int, trips: int, accuracy: Callable[[], float]) -> None: ...
+    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], /) -> None: ...
 
     def cancel(self) -> None:
         """Make running jobs raise at their next report; called when one has failed or the user interrupts."""
@@ -97,7 +97,7 @@ def forks() -> bool:
 
 
 def _together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
-    results: list[T | None] = [None] * len(jobs)
+    results: list[Any] = [None] * len(jobs)
     errors: list[BaseException] = []
 
     def work(number: int) -> None:
@@ -127,7 +127,8 @@ def _together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[]
 def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
     """The jobs as processes; what they report and return comes through a pipe each."""
     context = multiprocessing.get_context("fork")
-    workers, waiting, results = [], {}, {}
+    workers, waiting = [], {}
+    results: dict[int, T] = {}
     try:
         for number, job in enumerate(jobs):
             here, there = context.Pipe(duplex=False)
@@ -138,7 +139,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
             there.close()  # before the next fork: the end of its only holder must close the pipe
             waiting[here] = number
         while waiting:
-            for pipe in wait(list(waiting)):
+            for pipe in cast(list[Connection], wait(list(waiting))):
                 number = waiting[pipe]
                 try:
                     message = pipe.recv()
@@ -152,7 +153,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
                     raise message
                 else:
                     trips, accuracy = message
-                    progress(first + number, trips, lambda accuracy=accuracy: accuracy)
+                    progress(first + number, trips, partial(float, accuracy))
     finally:
         for worker in workers:
             worker.terminate()
@@ -163,7 +164,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
 class _Done:
     """A job's result."""
 
-    def __init__(self, result: object):
+    def __init__(self, result: Any):
         self.result = result
 
 

@@ -19,9 +19,9 @@ def code_sums(config: Mapping[str, Any]) -> dict[str, str]:
     """
     sums = {}
     for module in outside_modules(config):
-        start, *others = files_of(module) or [None]
-        for path in [start, *others] if start else []:
-            sums[f"{module}:{path.relative_to(start.parent).as_posix()}"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        files = files_of(module)
+        for path in files:
+            sums[f"{module}:{path.relative_to(files[0].parent).as_posix()}"] = hashlib.sha256(path.read_bytes()).hexdigest()
     return sums
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -133,8 +135,8 @@ def stored(graph: Graph, cache: Path) -> Graph:
     for array, dtype in ((graph.features, "<f4"), (graph.edges, "<i8"), (graph.labels, "<f4" if graph.labels.ndim > 1 else "<i8")):
         update(content, array, dtype)
     disk = Disk(cache / f"graph_{graph.name}_{content.hexdigest()[:16]}")
-    kept = {
-        name: disk.array(name, array.shape, array.dtype, lambda out, array=array: np.copyto(out, array))
+    kept: dict[str, Any] = {
+        name: disk.array(name, array.shape, array.dtype, partial(np.copyto, src=array))
         for name, array in (("features", graph.features), ("edges", graph.edges), ("labels", graph.labels))
     }
     return replace(graph, **kept)

@@ -8,7 +8,7 @@ they do on the real citation graphs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -76,7 +76,7 @@ class CSBM(Dataset):
         drawn = cache(lambda: self._blocks(generator(self.seed, "csbm", "blocks")))
         linked = cache(lambda: self._edges(*drawn(), generator(self.seed, "csbm", "edges")))
 
-        def pairs():
+        def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
             row, col = linked()
             return ((row[part], col[part]) for part in blocks(row.size, 8 * row.itemsize))
 
@@ -163,6 +163,7 @@ class CSBM(Dataset):
         topic[np.arange(classes), rng.integers(words, size=classes)] += background.max()
         background, topic = background / background.sum(), topic / topic.sum(axis=1, keepdims=True)
         law = (1 - self.feature_signal) * background + self.feature_signal * topic
+        assert self.words_per_node is not None
         tokens = rng.poisson(_tokens_for(law, self.words_per_node)[labels])
         row = np.repeat(np.arange(labels.size), tokens)
         # One sorted table for all classes: class k's cumulative law lies in [k, k + 1].

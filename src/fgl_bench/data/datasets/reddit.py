@@ -35,7 +35,7 @@ class Reddit(Dataset):
                 unpack(self.name, temporary, _address(), lambda path: f"/{path.name}", missing)
         arrays = read_arrays(self.name, data, ["feature", "label"])
         with reading(self.name, links):
-            adjacency = sp.load_npz(links).tocoo()
+            adjacency = sp.load_npz(links).tocoo()  # type: ignore[misc]  # the stubs name only a base class
             if not arrays["feature"].shape[0] == arrays["label"].shape[0] == adjacency.shape[0]:
                 raise ValueError("the two files do not fit together")
         return self.graph(arrays["feature"], adjacency.row, adjacency.col, arrays["label"])

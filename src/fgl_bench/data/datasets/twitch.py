@@ -38,7 +38,7 @@ class Twitch(Dataset):
         sizes = [len(part) for part in labels]
         starts = np.cumsum([0, *sizes[:-1]])
         return self.graph(
-            sp.vstack(features, format="csr"),
+            sp.csr_matrix(sp.vstack(features)),
             np.concatenate([row.astype(np.int64) + start for row, start in zip(rows, starts, strict=True)]),
             np.concatenate([col.astype(np.int64) + start for col, start in zip(cols, starts, strict=True)]),
             np.concatenate(labels),

@@ -26,4 +26,4 @@ class Natural(Split):
         owners = natural_clients(graph)
         if num_clients not in (None, owners):
             raise UserError(f"num_clients={num_clients}: split=natural on dataset={graph.name} needs num_clients={owners}")
-        return members(np.unique(graph.owner, return_inverse=True)[1], owners)
+        return members(np.unique(np.asarray(graph.owner), return_inverse=True)[1], owners)

@@ -16,8 +16,9 @@ OPTIMIZERS = {
 }
 BACKBONES = {"gcn": "GCN", "gamlp": "GAMLP", "sign": "SIGN", "s2gc": "S²GC", "sgc": "SGC", "gbp": "GBP", "graphsage": "GraphSAGE"}
 # The units of a hidden layer; the last two of these backbones have none.
-WIDE = {name: ("model.hidden=256",) for name in ("gcn", "gamlp", "sign", "gbp", "graphsage")} | {"sgc": (), "s2gc": ()}
-NARROW = dict.fromkeys(BACKBONES, ())
+WIDE: dict[str, tuple[str, ...]] = {"sgc": (), "s2gc": ()}
+WIDE |= dict.fromkeys(("gcn", "gamlp", "sign", "gbp", "graphsage"), ("model.hidden=256",))
+NARROW: dict[str, tuple[str, ...]] = dict.fromkeys(BACKBONES, ())
 MODELS = {"fedgl": "FedGL", "fedsage_plus": "FedSage+"}
 ON = {"fedgl": ("gcn", ()), "fedsage_plus": ("graphsage", ("model=graphsage",))}  # the models' own backbones
 STRATEGIES = {"fedavg": "FedAvg", "moon": "MOON", "feddc": "FedDC", "fedgta": "FedGTA"}

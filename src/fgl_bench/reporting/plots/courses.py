@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -64,7 +65,7 @@ def _fill(axis: plt.Axes, panel: Panel, looks: Mapping[str, tuple[str, str]]) ->
     for name, (x, mean, half) in panel.lines.items():
         colour, dash = looks[name]
         if panel.ticks:
-            style = {"marker": "o", "markersize": 3, "capsize": 2, "linewidth": 1.2}
+            style: dict[str, Any] = {"marker": "o", "markersize": 3, "capsize": 2, "linewidth": 1.2}
             axis.errorbar(x, mean, yerr=half, color=colour, linestyle=dash, label=name, **style)
         else:
             axis.plot(x, mean, color=colour, linestyle=dash, linewidth=1.3, label=name)

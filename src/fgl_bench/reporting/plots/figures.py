@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -22,7 +23,7 @@ from matplotlib.figure import Figure
 # Okabe and Ito's colours, which stay apart for colour-blind readers.
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999")
 DASHES = ("-", "--", ":", "-.")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -73,7 +74,9 @@ def curves(panels: Mapping[str, Mapping[str, Curve]], title: str, what: str = "t
                 for name, curve in lines.items():
                     place = names.index(name)
                     colour, dash = COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
-                    trips, mean, half = line(curve, "trips", model, (1, 100))
+                    drawn = line(curve, "trips", model, (1, 100))
+                    assert drawn is not None
+                    trips, mean, half = drawn
                     axis.plot(trips, mean, color=colour, linestyle=dash, linewidth=1.3, label=name)
                     axis.fill_between(trips, mean - half, np.minimum(mean + half, 100), color=colour, alpha=0.12, linewidth=0)
                 axis.set_title(f"{panel}, {model} model", fontsize=9)

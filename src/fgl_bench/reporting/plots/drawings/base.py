@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeGuard, TypeVar, cast
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -68,8 +68,8 @@ class Sources:
         folder = self.results / "runs" / cell.folder
         if is_complete(folder):
             return folder
-        beside = (other for other in sorted(folder.parent.glob("*")) if is_complete(other))
-        stored = find({other.name: read_summary(other) for other in beside}, cell.digest, cell.config)
+        beside = ((other.name, read_summary(other)) for other in sorted(folder.parent.glob("*")) if is_complete(other))
+        stored = find({name: summary for name, summary in beside if summary is not None}, cell.digest, cell.config)
         return None if stored is None else folder.parent / stored["config_hash"]
 
     def cells(self, *keys: str) -> dict[Place, dict]:
@@ -111,7 +111,7 @@ class Sources:
                 choices = (f"experiment={experiment}", f"dataset={dataset}", *self.paper.dataset_overrides.get(dataset, ()))
                 cfg = composed([*choices, *overrides, *self.extra, "seeds=[0]"])
             if self.data_dir:
-                cfg = OmegaConf.merge(cfg, {"data_dir": self.data_dir})
+                cfg = cast(DictConfig, OmegaConf.merge(cfg, {"data_dir": self.data_dir}))
             cfg.cache_dir = str(Path(cfg.cache_dir).expanduser())
             try:
                 [federation] = self.prepare(cfg)
@@ -139,12 +139,12 @@ def lines(name: str, places: Mapping[str, Place], found: Mapping[Place, T]) -> d
     return here
 
 
-def is_curve(kept: object) -> bool:
+def is_curve(kept: object) -> TypeGuard[Curve]:
     """Whether this is what ``pictures.curve`` makes."""
     return curve_flaw(kept) is None
 
 
-def unpacked_all(kept: object, kind: str) -> dict[int, np.ndarray]:
+def unpacked_all(kept: Any, kind: str) -> dict[int, np.ndarray]:
     """What ``pictures.matrices`` kept of a kind, by trip count; nothing where it is damaged."""
     try:
         return {int(trips): unpacked(matrix) for trips, matrix in kept[kind].items()}

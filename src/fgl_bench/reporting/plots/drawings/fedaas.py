@@ -26,9 +26,10 @@ from fgl_bench.reporting.plan import Row
 from fgl_bench.reporting.plots.courses import Panel, lines, stacked, swept
 from fgl_bench.reporting.plots.drawings import base
 from fgl_bench.reporting.plots.drawings.base import Place, Sources
-from fgl_bench.reporting.plots.figures import Curve, Line, line
+from fgl_bench.reporting.plots.figures import Curve, line
 
-Curves, Cells = Mapping[Place, Curve], Mapping[Place, dict]
+Curves = Mapping[Place, Curve]
+Cells = Mapping[Place, dict]
 # What a curve has, what it is called, and what makes percent or GB of it.
 ACCURACY, F1 = ("received", "test accuracy in %", 100), ("received_macro_f1", "test macro F1 in %", 100)
 LOSS = ("received_loss", "test loss", 1)
@@ -71,8 +72,8 @@ def drawn(found: Mapping[str, Curve], pairs: Iterable[tuple[tuple, tuple]], leve
     """A panel for each pair that all curves have; of the lines in ``levels`` only their end."""
     panels = []
     for (x, across, small), (y, up, percent) in pairs:
-        made: dict[str, Line | None] = {name: line(curve, x, y, (small, percent)) for name, curve in found.items()}
-        if made and all(made.values()):
+        made = {name: points for name, curve in found.items() if (points := line(curve, x, y, (small, percent))) is not None}
+        if made and len(made) == len(found):
             ends = {name: float(made.pop(name)[1][-1]) for name in levels if name in made}
             panels.append(Panel("", across, up, made, levels=ends))
     return panels

@@ -15,7 +15,8 @@ from fgl_bench.reporting.plots.figures import Curve
 TEN, THIRTY = "10 clients", "30 clients"
 LEFT_OUT = ("majority",)
 BY_AUC = ("minesweeper", "tolokers", "questions")
-Cells, Runs = dict[Place, dict], dict[Place, Path]
+Cells = dict[Place, dict]
+Runs = dict[Place, Path]
 WITHOUT = {row.key.removeprefix("fedssa_without_"): row for row in ABLATED}
 
 
