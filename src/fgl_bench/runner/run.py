@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from omegaconf import DictConfig
-from torch import Tensor
 
 from fgl_bench.algorithms.powers import federated
 from fgl_bench.config.pairing import suited
@@ -33,8 +32,6 @@ from fgl_bench.runner.summary import summarise
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
-
-K = TypeVar("K", int, str)
 
 
 class Finished(NamedTuple):
@@ -137,11 +134,6 @@ def check_scores(settings: Settings, federation: Federation) -> None:
         raise UserError(f"{key}: auc is for two classes, and dataset={federation.dataset} has {federation.num_classes}; use auc_ovr")
 
 
-def on_host(tensors: Mapping[K, Tensor]) -> dict[K, np.ndarray]:
-    """Copies in the host's memory."""
-    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
-
-
 def simulate(
     spec: RunSpec, federations: Sequence[Federation], device: torch.device, progress: Progress, chunking: Plan | None = None
 ) -> Outcome:
@@ -164,7 +156,9 @@ def simulate(
                 history(settings, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in course.items()})
                 for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
-            mixing, similarity, portrait = on_host(sim.mixing), on_host(sim.similarity), on_host(sim.portrait)
+            mixing = {trips: kept.cpu().numpy() for trips, kept in sim.mixing.items()}
+            similarity = {trips: kept.cpu().numpy() for trips, kept in sim.similarity.items()}
+            portrait = {name: kept.cpu().numpy() for name, kept in sim.portrait.items()}
             return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, portrait)
 
         return simulate_part
