@@ -58,7 +58,7 @@ def page(sources: Iterable[Source]) -> str:
     html = (PAGE / "page.html").read_text(encoding="utf-8")
     for mark, part in (
         ("CSS", (PAGE / "page.css").read_text(encoding="utf-8")),
-        ("JS", (PAGE / "page.js").read_text(encoding="utf-8")),
+        ("JS", "".join((PAGE / name).read_text(encoding="utf-8") for name in ("drawings.js", "page.js"))),
         ("DATA", text),
     ):
         html = html.replace(f"/*{mark}*/", part, 1)
