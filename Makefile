@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip install --quiet --no-compile
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev
 export OMP_NUM_THREADS ?= 1
@@ -15,15 +16,15 @@ help: ## list the targets
 
 setup: $(DEV) ## create $(VENV) with the package, its extras and what its tests need
 
-# torch first and pinned, so that nothing below chooses another build of it.
+# torch first and pinned, so that nothing below chooses another build of it. What is never imported need not be compiled.
 $(READY): pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet "$(TORCH)"
-	$(PY) -m pip install --quiet --editable .
+	$(PIP) "$(TORCH)"
+	$(PIP) --editable .
 	touch $@
 
 $(DEV): $(READY)
-	$(PY) -m pip install --quiet --editable ".[dev]"
+	$(PIP) --editable ".[dev]"
 	touch $@
 
 quickstart: $(READY) ## set up and run the main job on the embedded default (a generated graph, no download)

@@ -35,7 +35,7 @@ def job(tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl"])
-@pytest.mark.parametrize("kind", ["loop", "loop_sparse"])
+@pytest.mark.parametrize("kind", ["loop", pytest.param("loop_sparse", marks=pytest.mark.slow)])
 def test_all_sides_train_the_same_models(job, algorithm, kind):
     job = {**job, "algorithm": algorithm}
     engine, loop = (bench_jobs.measure({**job, "kind": side}) for side in ("engine", kind))
