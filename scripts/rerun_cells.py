@@ -2,7 +2,8 @@
 
     python scripts/rerun_cells.py --count 30 --seconds 300
 
-A cell's command is run as it stands in the cell, into a folder of its own. The test scores of both models are compared seed by seed.
+A cell's command is run as it stands in the cell, into a folder of its own; raw files come from ``FGL_BENCH_DATA``. The test scores of both
+models are compared seed by seed.
 Exit status 1 if one differs by more than ``--tolerance``.
 """
 
