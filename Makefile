@@ -9,7 +9,7 @@ DEV    := $(VENV)/.dev
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-processors lint bench reproduce-tables figures report audit wheel-check clean
+.PHONY: help setup quickstart test test-processors lint bench reproduce-tables figures report numbers audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,7 @@ lint: $(DEV) ## check style and types
 
 bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
+	$(if $(ARGS),,$(PY) scripts/bench_speed.py --dear)
 
 # PAPER (all of them by default), and comma-separated TABLE, DATASETS, METHODS, CLIENTS narrow what is run; SEEDS is how many (5), or which ([0]);
 # DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan run by run.
@@ -64,7 +65,10 @@ figures: $(DEV) ## draw the papers' figures from the runs and cells into results
 report: $(DEV) ## write results/report.html: every table beside the papers', one page that needs no server
 	$(PY) scripts/make_report.py $(ARGS)
 
-audit: $(DEV) ## work out anew what the papers say about their tables: docs/audit.md
+numbers: $(READY) ## write the numbers that docs/reproduction.md quotes from results/tables
+	$(PY) scripts/quote_results.py $(ARGS)
+
+audit: $(DEV) ## recompute what the papers say about their tables: docs/audit.md
 	$(PY) scripts/audit_papers.py $(ARGS)
 
 wheel-check: $(DEV) ## build the wheel, install it elsewhere and run it from outside the checkout

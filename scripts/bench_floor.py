@@ -1,8 +1,8 @@
 """The least time that a seed's round can take: bytes that must move and operations that must be done, over measured rates.
 
-A round is cut into passes, none of which can begin before the one it depends on has ended: products, the optimiser, the
+A round is cut into passes, none of which can begin before the one it depends on has ended: products, the optimizer, the
 average. A pass reads each of its operands once and writes its result once, whatever it gathers more than once being free
-(a perfect cache), element-wise work being fused into its neighbours, and it takes the longer of its bytes over the copy
+(a perfect cache), element-wise work being fused into its neighbors, and it takes the longer of its bytes over the copy
 rate and its operations over the matrix product's rate. The floor is their sum. Sparse products cannot reach the rate of a
 dense one and gather rows from memory, so a distance of several times is the price of sparsity, not waste.
 
@@ -61,7 +61,7 @@ class Pass:
 
 
 def training(s: Sizes) -> list[Pass]:
-    """The passes of one local epoch, optimiser included."""
+    """The passes of one local epoch, optimizer included."""
     b, nh, ny, weights = s.itemsize, s.nodes * s.hidden, s.nodes * s.classes, s.clients * s.parameters * s.itemsize
     matrix, features = s.entries * (4 + b), s.features * (b if s.dense else 4 + b)
     return [

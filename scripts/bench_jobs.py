@@ -37,9 +37,12 @@ def measure(job: dict) -> dict:
 def composed(job: dict):
     """The job as a configuration of the package."""
     from fgl_bench.config import compose
+    from fgl_bench.runner.spec import resolve
 
+    paired = resolve(compose.composed([f"algorithm={job['algorithm']}"])).algorithm.pairing
     overrides = [
-        f"algorithm={job['algorithm']}", "split=metis", "model=gcn", f"dataset={job['dataset']}",
+        f"algorithm={job['algorithm']}", *(f"{group}={choice}" for group, choice in {"split": "metis", "model": "gcn", **paired}.items()),
+        f"dataset={job['dataset']}",
         f"num_clients={job['clients']}", f"seeds={list(job['seeds'])}", f"trips={job['rounds'] * job['clients']}",
         f"device={job['device']}", "progress=false", f"cache_dir={job['cache_dir']}",
         *(f"{key}={value}" for key, value in job.get("changes", {}).items()),
@@ -71,6 +74,7 @@ class Memory:
         if device.type == "cuda":
             import torch
 
+            torch.cuda.init()  # there are no statistics before
             torch.cuda.reset_peak_memory_stats(device)
             self.before = torch.cuda.memory_allocated(device)
             return
@@ -116,14 +120,14 @@ class Marks:
     EVERY_ON_GPU = 10  # rounds between waits for a GPU, which would else never run ahead
 
     def __init__(self, clients: int, wait: Callable[[], None], every: int = 1):
-        self.clients, self.wait, self.every, self.cancelled = clients, wait, every, False
+        self.clients, self.wait, self.every, self.canceled = clients, wait, every, False
         self.marks: dict[int, list[tuple[int, float]]] = {}
 
     def cancel(self) -> None:
-        self.cancelled = True
+        self.canceled = True
 
     def __call__(self, program: int, trips: int, accuracy: Callable[[], float]) -> None:
-        if self.cancelled:
+        if self.canceled:
             raise KeyboardInterrupt
         if (trips // self.clients) % self.every == 0:
             self.wait()
@@ -165,7 +169,7 @@ def engine(job: dict) -> dict:
 
     spec, device, wait, federations = prepared(job)
     load(job)
-    need, plan = chunks(spec, federations, device)
+    need, plan = chunks(spec, federations, device, exact=True)
     memory, seconds = Memory(device), []
     with in_one_process():
         simulate(spec, federations, device, Marks(job["clients"], wait))
@@ -181,7 +185,7 @@ def engine(job: dict) -> dict:
         "increase": increase, "predicted": programs * need.program(plan.seeds, plan.replicas), "peak": peak,
         "programs": programs, "threads": plan.threads,
     }  # fmt: skip
-    if "rates" in job:
+    if "rates" in job and job["algorithm"] in bench_floor.EXTRAS:
         sizes = sizes_of(spec, federations[0], device)
         rate = job["rates"]["copy_cached"] if 4 * sizes.clients * sizes.parameters < job["rates"]["cached"] else job["rates"]["copy"]
         found["floor"] = bench_floor.floor(job["algorithm"], sizes, rate, job["rates"]["flops"], job.get("evaluate", True))

@@ -17,11 +17,11 @@ def initial_parameters(model, federation) -> dict:
 
     layout = model.layout(federation.num_features, federation.num_classes)
     generator = torch.Generator().manual_seed(derive_seed(federation.seed, "initial"))
-    return {name: tensor.float() for name, tensor in model.initialise(layout, generator).items()}
+    return {name: tensor.float() for name, tensor in model.init_parameters(layout, generator).items()}
 
 
 def plain_clients(spec, federation, device, storage: str) -> tuple[list, dict]:
-    """Reference clients with edges normalised once, and the initial parameters."""
+    """Reference clients with edges normalized once, and the initial parameters."""
     from tests.reference.training import make_clients
 
     initial = {name: tensor.to(device) for name, tensor in initial_parameters(spec.model, federation).items()}
@@ -35,11 +35,11 @@ def plain_clients(spec, federation, device, storage: str) -> tuple[list, dict]:
 def synchronous(make: Callable[[], object], spec, federation, device, wait, storage: str, rounds: int) -> tuple[list[float], float, float]:
     """Seconds of every round, and the last models' pooled test accuracies, received and trained."""
     from tests.reference.sync import AGG_WEIGHTS, aggregate, train_all
-    from tests.reference.training import normalise, pooled_accuracy
+    from tests.reference.training import normalize, pooled_accuracy
 
     clients, _ = plain_clients(spec, federation, device, storage)
     method, times = make(), []
-    shares = normalise([AGG_WEIGHTS[spec.settings.agg_weight](client) for client in clients])
+    shares = normalize([AGG_WEIGHTS[spec.settings.agg_weight](client) for client in clients])
     for number in range(rounds):
         wait()
         begin = time.perf_counter()
@@ -140,6 +140,31 @@ def sparse_fedsa_gcl():
     return SparseFedSAGCL()
 
 
+def decentralized(spec, federation, device, wait, storage: str, rounds: int) -> tuple[list[float], float, float]:
+    """As :func:`synchronous`, for the reference DFed-SST; its first in-neighbors are drawn."""
+    from tests.reference.decentralized import DFedSST
+    from tests.reference.training import pooled_accuracy
+
+    clients, _ = plain_clients(spec, federation, device, storage)
+    count, draw, times = len(clients), np.random.default_rng(federation.seed), []
+    others = [[j for j in range(count) if j != i] for i in range(count)]
+    method = DFedSST([set(draw.choice(some, max(1, len(some) // 2), replace=False).tolist()) for some in others], spec.algorithm.refresh)
+    for number in range(rounds):
+        wait()
+        begin = time.perf_counter()
+        before = [client.parameters() for client in clients]
+        for client in clients:
+            client.train(spec.settings.local_epochs, number)
+        trained = [client.count_correct() for client in clients]
+        _, models = method.exchange(clients, number, before, [client.parameters() for client in clients])
+        for client, model in zip(clients, models, strict=True):
+            client.load(model)
+        received = [client.count_correct() for client in clients]
+        wait()
+        times.append(time.perf_counter() - begin)
+    return times, pooled_accuracy(clients, received)[1], pooled_accuracy(clients, trained)[1]
+
+
 def fedavg():
     from tests.reference.sync import FedAvg
 
@@ -151,4 +176,11 @@ LOOPS = {
     "fedavg": partial(synchronous, fedavg),
     "fedgta": partial(synchronous, sparse_fedgta),
     "fedsa_gcl": partial(semi_asynchronous, sparse_fedsa_gcl),
+    "dfed_sst": decentralized,
 }
+# The dear methods, with what makes all of their phases come in a few rounds; those without a loop above are timed alone.
+DEAR: dict[str, dict[str, object]] = {
+    "fedaas": {}, "fediih": {}, "adafgl": {"algorithm.federated_rounds": 6}, "fedtad": {}, "fedsage_plus": {"algorithm.gen_rounds": 2},
+    "dis_pfl": {}, "fedssa": {}, "dfed_sst": {}, "fedsa_gcl": {},
+}  # fmt: skip
+METHODS = list(dict.fromkeys([*LOOPS, *DEAR]))

@@ -1,6 +1,7 @@
 """Time federated jobs twice: by plain per-client loops over PyTorch Geometric models, and by the engine as a user runs it.
 
     python scripts/bench_speed.py                         FedAvg on the graphs of Cora's and Physics' size (minutes)
+    python scripts/bench_speed.py --dear                  the methods that take longest, at Cora's size, against their loops where there are
     python scripts/bench_speed.py --all                   every method, size and number of clients, and growth (hours)
     python scripts/bench_speed.py --methods fedgta --sizes cora pubmed --clients 20 100
     python scripts/bench_speed.py --growth                time and memory against clients, seeds, nodes and rounds
@@ -28,8 +29,9 @@ from fgl_bench.utils.allocator import environment
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
+import bench_floor  # noqa: E402
 from bench_jobs import ROOT, measure  # noqa: E402
-from bench_loops import LOOPS  # noqa: E402
+from bench_loops import DEAR, LOOPS, METHODS  # noqa: E402
 
 SIZES = ("cora", "pubmed", "computers", "physics", "arxiv")
 CLIENTS = (20, 100)
@@ -38,6 +40,7 @@ SIDES = {"engine": "engine", "loop": "plain loop", "loop_sparse": "sparse loop"}
 ROUNDS = {"cora": (60, 60), "pubmed": (20, 20), "computers": (20, 20), "physics": (12, 12), "arxiv": (8, 8)}
 WARM_UP = 3
 REPEATS = 5
+DEAR_ROUNDS, DEAR_REPEATS = 9, 3
 QUICK = {"dataset.num_nodes": 240, "dataset.num_edges": 600, "dataset.num_features": 50, "dataset.words_per_node": 6.0,
          "dataset.communities_per_class": 2}  # fmt: skip
 GROWTH = {"clients": (5, 10, 20, 50, 100), "seeds": (1, 2, 5), "nodes": (1000, 3000, 10_000, 30_000, 50_000), "rounds": (10, 20, 50, 100)}
@@ -47,7 +50,8 @@ GROWTH_QUICK = {"clients": (2, 4), "seeds": (1, 2), "nodes": (200, 400), "rounds
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="every method, size and number of clients, the profiles and growth")
-    parser.add_argument("--methods", nargs="+", choices=list(LOOPS), default=["fedavg"])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=["fedavg"])
+    parser.add_argument("--dear", action="store_true", help="the methods that take longest, at Cora's size, in few rounds")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["cora", "physics"], help="whose counts the generated graph has")
     parser.add_argument("--clients", nargs="+", type=positive, default=[20])
     parser.add_argument("--devices", nargs="+", default=["auto"], help="cpu, cuda; auto: both where there is a GPU")
@@ -65,8 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(measure(json.loads(options.child))))
         return
     if options.all:
-        options.methods, options.sizes, options.clients = list(LOOPS), list(SIZES), list(CLIENTS)
+        options.methods, options.sizes, options.clients = METHODS, list(SIZES), list(CLIENTS)
         options.growth = options.profile = True
+    if options.dear:
+        options.methods, options.sizes = list(DEAR), ["cora"]
     results = read(options.out / "bench.json")
     results["machine"] = machine(options)
     with tempfile.TemporaryDirectory(prefix="bench-speed-") as scratch:
@@ -122,27 +128,29 @@ class Suite:
 
     def job(self, method: str, size: str, clients: int, device: str, rounds: int, **more) -> dict:
         quick = self.options.quick
-        changes = QUICK if quick else {}
+        changes = {**(QUICK if quick else {}), **DEAR.get(method, {})}
         if quick and size == "arxiv":
-            changes = {key: value for key, value in QUICK.items() if key != "dataset.words_per_node"}
+            changes.pop("dataset.words_per_node")
         return {
             "algorithm": method, "dataset": f"csbm_{size}", "clients": clients, "device": device, "threads": self.options.threads,
             "seeds": list(range(self.options.seeds)), "rounds": WARM_UP + (4 if quick else rounds), "warm_up": WARM_UP,
-            "repeats": 2 if quick else REPEATS, "cache_dir": self.scratch, "changes": changes, **more,
+            "repeats": 2 if quick else DEAR_REPEATS if method in DEAR else REPEATS, "cache_dir": self.scratch, "changes": changes, **more,
         }  # fmt: skip
 
     def cell(self, method: str, size: str, clients: int, device: str) -> dict:
         """All sides of one cell; the machine's rates are measured with the first."""
         rounds, loop_rounds = ROUNDS[size]
+        if method in DEAR and method not in bench_floor.EXTRAS:
+            rounds = loop_rounds = min(rounds, DEAR_ROUNDS)
         job = self.job(method, size, clients, device, rounds)
         if device not in self.rates:
             small = {"size": 4_000_000, "n": 256, "budget": 0.02} if self.options.quick else {}
             self.rates[device] = in_a_process({"kind": "rates", "device": device, "threads": self.options.threads, **small})
         cell = {"rates": self.rates[device], "device": device, "seeds": job["seeds"], "clients": clients, **stamp()}
         cell["engine"] = in_a_process({**job, "kind": "engine", "rates": self.rates[device]})
-        if method != "fedsa_gcl":  # there every trip is scored as it is trained
+        if method != "fedsa_gcl" and method in LOOPS:  # there every trip is scored as it is trained
             cell["training"] = in_a_process({**job, "kind": "engine", "rates": self.rates[device], "evaluate": False})
-        if not self.options.no_loops:
+        if not self.options.no_loops and method in LOOPS:
             loop = self.job(method, size, clients, device, loop_rounds, seeds=job["seeds"][: self.options.loop_seeds], tries=self.tries)
             for side in ("loop", "loop_sparse"):
                 if size == "arxiv" and side == "loop_sparse":  # dense features: there is nothing to store sparsely
@@ -222,7 +230,7 @@ def write(folder: Path, results: dict) -> None:
 
 def place(name: str) -> tuple:
     method, dataset, clients, device = name.split("/")
-    return device, list(LOOPS).index(method), SIZES.index(dataset.removeprefix("csbm_")), int(clients)
+    return device, METHODS.index(method), SIZES.index(dataset.removeprefix("csbm_")), int(clients)
 
 
 # ---- what is written --------------------------------------------------------------------------------------------------
@@ -258,7 +266,7 @@ def rows(name: str, cell: dict) -> list[list[str]]:
         middle, train, memory = np.median(result["seconds"]), "", f"{result['increase'] / 1e6:.0f}"
         times, over = "", ""
         if side == "engine":
-            over = f"{middle / result['floor']:.1f}"
+            over = f"{middle / result['floor']:.1f}" if "floor" in result else ""
             memory += f" ({result['predicted'] / 1e6:.0f})"
             title += f", {result['programs']} at once"
             if "training" in cell:
@@ -316,7 +324,8 @@ def draw(folder: Path, growth: dict) -> None:
     """``growth.png``: time above, memory below, a column per axis."""
     import matplotlib.pyplot as plt
 
-    from fgl_bench.reporting.plots.figures import COLOURS, STYLE, save
+    from fgl_bench.reporting.plots.figures import save
+    from fgl_bench.reporting.plots.look import COLORS, STYLE
 
     axes_names = list(next(iter(growth.values())))
     scales: dict[str, tuple[str, Callable[[dict], float]]] = {
@@ -324,15 +333,15 @@ def draw(folder: Path, growth: dict) -> None:
     }  # fmt: skip
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(2, len(axes_names), figsize=(2.6 * len(axes_names), 4.8), layout="constrained", squeeze=False)
-        for colour, (device, axes) in zip(COLOURS[1:], growth.items(), strict=False):
+        for color, (device, axes) in zip(COLORS[1:], growth.items(), strict=False):
             for column, axis in enumerate(axes_names):
                 for row, (quantity, (unit, value)) in enumerate(scales.items()):
                     plot, points = grid[row][column], axes[axis]["points"]
                     label = f"{device}: exponent {axes[axis]['slope'][quantity]:.2f}"
-                    plot.loglog([p["at"] for p in points], [value(p) for p in points], "o-", color=colour, label=label)
+                    plot.loglog([p["at"] for p in points], [value(p) for p in points], "o-", color=color, label=label)
                     if quantity == "bytes" and device == "cpu":
                         predicted = [p["predicted"] / 1e6 for p in points]
-                        plot.loglog([p["at"] for p in points], predicted, ":", color=COLOURS[0], label="predicted")
+                        plot.loglog([p["at"] for p in points], predicted, ":", color=COLORS[0], label="predicted")
                     plot.set_xlabel(axis)
                     plot.set_ylabel(unit if not column else "")
                     plot.legend(fontsize=7)

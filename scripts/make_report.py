@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fgl_bench.config.compose import Composer
+from fgl_bench.config.parts import Parts
 from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.plan import load_paper, papers
 from fgl_bench.reporting.report import gather, page
@@ -19,7 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main() -> None:
     options = parser().parse_args()
-    sources = [gather(load_paper(name), options.results, options.published) for name in options.papers]
+    with Composer() as composer:
+        parts = Parts(composer)
+        sources = [gather(load_paper(name), options.results, options.published, parts) for name in options.papers]
     write_whole(options.out or options.results / "report.html", page(sources))
     print(f"written: {options.out or options.results / 'report.html'}")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What docs/memory.md predicts for a run, and what its training really takes.
+"""What a rehearsal predicts for a run (docs/memory.md), and what its training really takes.
 
     python scripts/measure_memory.py experiment=fedssa/table1 dataset=cora algorithm=adafgl algorithm.federated_rounds=1 rounds=3
 
@@ -37,10 +37,10 @@ def main(arguments: list[str]) -> int:
                 cfg = composed([*(f"{key}={value}" for key, value in defaults.items() if key not in given), *arguments])
             spec = resolve(cfg)
             device, federations = pick_device(cfg.device), prepare(spec)
-            need, plan = chunks(spec, federations, device)
+            need, plan = chunks(spec, federations, device, exact=True)
             memory = bench_jobs.Memory(device)
             with bench_jobs.in_one_process():
-                simulate(spec, federations, device, bench_jobs.Marks(cfg.num_clients, lambda: None))
+                simulate(spec, federations, device, bench_jobs.Marks(cfg.num_clients, lambda: None), plan)
         except Exception as error:
             line = explain(error)
             if line is None:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
             return 2
         predicted, taken = need.program(plan.seeds, plan.replicas) / 1e6, (memory.peak() - memory.before) / 1e6
     parts = ", ".join(f"{name} {value / 1e6:,.1f}" for name, value in vars(need).items() if name != "clients")
-    print(f"one seed: {parts} MB (kept and step: of each of {need.clients} clients)")
+    print(f"one seed: {parts} MB (step: each client more at once)")
     print(f"predicted {predicted:,.0f} MB, measured {taken:,.0f} MB, ratio {predicted / max(taken, 1e-3):.2f}; {plan}")
     return 0
 

@@ -12,14 +12,18 @@ come first. Of a dataset that is absent one run is tried, which downloads it whe
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
+from fgl_bench.config.parts import Parts
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import OVERVIEW
@@ -27,6 +31,8 @@ from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.estimates import duration
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
+from fgl_bench.reporting.settlements import OVERVIEW as SETTLEMENTS
+from fgl_bench.reporting.settlements import read_settlements
 from fgl_bench.reporting.work import Work
 from fgl_bench.runner.queue import Runs
 
@@ -100,7 +106,14 @@ class Reproduction:
         rows = dict.fromkeys(row.key for paper in chosen for table in paper.tables for row in table.rows)
         self._check("METHODS", flat(options.methods), list(rows))
         self._check("DATASETS", flat(options.datasets), sorted(path.stem for path in (config_folder() / "dataset").glob("*.yaml")))
-        self.works = [work for paper in chosen if (work := self._work(paper)).tables]
+        gc.disable()  # what planning makes stays: looking through it again and again takes a fifth of the time
+        with Composer() as composer:
+            parts = Parts(composer)
+            print(f"planning {', '.join(paper.name for paper in chosen)}", file=sys.stderr, flush=True)
+            self.works = [work for paper in chosen if (work := self._work(paper, parts)).tables]
+            datasets = dict.fromkeys(name for work in self.works for table in work.tables for name in table.datasets)
+            self.datasets = {name: OmegaConf.create(parts([f"dataset={name}"]).plain["dataset"]) for name in datasets}
+        gc.enable()
         self.absent = self._absent()
 
     def _check(self, variable: str, given: list[str], allowed: list[str]) -> None:
@@ -108,16 +121,16 @@ class Reproduction:
             if name not in allowed:
                 raise UserError(f"{variable}={name}: unknown; allowed: {', '.join(allowed)}")
 
-    def _work(self, paper: Paper) -> Work:
+    def _work(self, paper: Paper, parts: Parts) -> Work:
         datasets = flat(self.options.datasets)
         tables = [self._with(paper, table, datasets) for table in paper.tables if not self.keys or table.key in self.keys]
         published = read_published(ROOT / "results" / "published" / f"{paper.name}.csv")
-        cells = plan(paper, tables, self.extra, self.options.data_dir)
-        with Composer() as composed:
-            usual = {str(composed([f"experiment={name}"]).seeds) for name in {table.experiment for table in tables}}
+        cells = plan(paper, tables, self.extra, self.options.data_dir, parts)
+        usual = {str(parts([f"experiment={name}"]).plain["seeds"]) for name in {table.experiment for table in tables}}
         asked = {str(list(map(int, self.options.seeds)))}
         changed = [text for text in self.extra if not (text.startswith("seeds=") and usual == asked)]
-        return Work(paper, tables, cells, published, changed, self.results)
+        settlements = read_settlements(ROOT / "results" / "settlements" / f"{paper.name}.yaml", paper)
+        return Work(paper, tables, cells, published, changed, self.results, settlements=settlements)
 
     def _with(self, paper: Paper, table: Table, datasets: list[str]) -> Table:
         """``table`` with a column more for a dataset that no table of the paper has, where this paper was asked for by name."""
@@ -128,13 +141,11 @@ class Reproduction:
 
     def _absent(self) -> dict[str, Path]:
         """The datasets without raw files here, and the first file that is missing."""
-        root, found = data_root(self.options.data_dir), {}
-        with Composer() as composed:
-            for name in dict.fromkeys(name for work in self.works for table in work.tables for name in table.datasets):
-                dataset = composed([f"dataset={name}"]).dataset
-                if "csbm" not in dataset._target_ and name != "custom" and (missing := build(dataset).absent(root)):
-                    found[name] = missing[0]
-        return found
+        root, missing = data_root(self.options.data_dir), {}
+        for name, node in self.datasets.items():
+            if "csbm" not in node._target_ and name != "custom" and (files := build(node).absent(root)):
+                missing[name] = files[0]
+        return missing
 
     def run(self) -> int:
         """Exit status: 0, 1 if a run failed, 130 after Ctrl-C."""
@@ -155,7 +166,8 @@ class Reproduction:
                 print(f"written: {path.relative_to(self.results)}")
         if self.whole:
             path = self.results / "tables" / "agreement.md"
-            write_whole(path, "\n".join([*OVERVIEW, *(line for work in self.works for line in work.overview())]) + "\n")
+            lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
+            write_whole(path, "\n".join([*lines, *SETTLEMENTS, *(work.settled_line() for work in self.works)]) + "\n")
             print(f"written: {path.relative_to(self.results)}")
         for failure in runs.failures:
             print(f"failed: {failure.name}: {failure.reason}\n    {failure.command}", file=sys.stderr)

@@ -16,12 +16,15 @@ from fgl_bench.data.graph import Federation
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.models.gcn import GCN
+from fgl_bench.optimizers.adam import DEFAULT
+from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.runner.program import reported
 from fgl_bench.runner.run import simulation
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.sync import Sync
 
+OPTIMIZER = DEFAULT
 DEFAULTS = {
     "dtype": "float64",
     "feature_dtype": None,
@@ -54,7 +57,8 @@ class Recorded:
 
 def semi_async(**changes: Any) -> SemiAsync:
     """FedSA-GCL's stragglers."""
-    return SemiAsync(**{"slow_fraction": 0.3, "lag": [2, 5], "lag_unit": "trips", "lag_draw": "per_run", "jitter": 0.1, **changes})
+    return SemiAsync(**{"slow_fraction": 0.3, "lag": [2, 5], "lag_unit": "trips", "lag_draw": "per_run", "jitter": 0.1,
+                        "fast_trips": "concurrent", "staleness_from": "base", **changes})  # fmt: skip
 
 
 def synchronous(**changes: Any) -> Sync:
@@ -71,6 +75,7 @@ def simulate(
     trips: int | None = None,
     model: Any = None,
     chunk: int | None = None,
+    optimizer: Optimizer | None = None,
     **settings: Any,
 ) -> Recorded:
     """Run ``algorithm`` on all federations (seeds) together, float64 and without dropout unless told otherwise."""
@@ -78,7 +83,8 @@ def simulate(
     cfg = SimpleNamespace(**{**DEFAULTS, **settings})
     model = model or GCN(hidden=4, layers=2, dropout=0.0)
     budget = rounds * federations[0].num_clients if trips is None else trips
-    sim = simulation(cfg, federations, model, algorithm, torch.device("cpu"), rounds, budget, chunk, scenario.drops_uploads)
+    what = (cfg, federations, model, algorithm, torch.device("cpu"), rounds, budget, chunk, scenario.drops_uploads)
+    sim = simulation(*what, optimizer or OPTIMIZER)
     recorded: list[list] = [[] for _ in range(len(sim.initial))]
     report = algorithm.report
 

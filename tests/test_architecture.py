@@ -18,16 +18,22 @@ MAY_IMPORT = {
     "data": {"errors", "utils"},
     "config": {"errors", "utils"},
     "engine": {"errors", "utils", "data"},
+    "optimizers": {"errors", "engine"},
     "models": {"errors", "utils", "data", "engine"},
     "evaluation": {"errors", "utils", "data", "engine"},
-    "algorithms": {"errors", "utils", "data", "engine", "models"},
+    "algorithms": {"errors", "utils", "data", "engine", "models", "optimizers"},
     "scenarios": {"errors", "utils", "engine", "evaluation", "algorithms"},
     "reporting": {"errors", "utils", "data", "config", "evaluation"},
     "hydra_plugins": {"config", "errors", "reporting", "utils"},
-    "runner": {"errors", "utils", "data", "config", "engine", "models", "evaluation", "algorithms", "scenarios", "reporting"},
-    "cli": {"errors", "utils", "data", "config", "engine", "models", "evaluation", "algorithms", "scenarios", "reporting", "runner"},
+    "runner": {
+        "errors", "utils", "data", "config", "engine", "models", "optimizers", "evaluation", "algorithms", "scenarios", "reporting",
+    },  # fmt: skip
+    "cli": {
+        "errors", "utils", "data", "config", "engine", "models", "optimizers", "evaluation", "algorithms", "scenarios", "reporting",
+        "runner",
+    },  # fmt: skip
     "__main__": {"utils", "cli"},
-    "__init__": {"algorithms", "models", "data", "errors", "reporting", "runner"},
+    "__init__": {"algorithms", "models", "optimizers", "data", "errors", "reporting", "runner"},
 }
 COMPOSES = {"config", "cli", "hydra_plugins"}  # the rooms that may import Hydra
 

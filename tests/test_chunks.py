@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -60,16 +58,10 @@ def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nod
     changes = {"dtype": "float64", "model": model, "model.propagation": mode, "batch_nodes": batch_nodes}
     spec, federations = prepared("fedavg", tmp_path, changes, seeds=[0, 1], rounds=3)
     network = fgl_bench.runner.planning.network(spec, federations, CPU)
-    need = fgl_bench.runner.planning.needed(spec, federations, CPU, network)
-    assert network.propagation == mode and (need.derived > 0) == (mode == "precomputed")
-    outcomes = []
-    for replicas in (None, 1, 2):
-        settings = dataclasses.replace(spec.settings, memory_budget_gb=need.program(1, replicas) / 1e9 + 1e-9)
-        spec = dataclasses.replace(spec, settings=settings)
-        # Chunks hold their graphs once more: where activations are small, everything at once may need less.
-        smaller = replicas is not None and need.program(1, replicas) < need.program(1)
-        assert fgl_bench.runner.run.chunks(spec, federations, CPU)[1].replicas == (replicas if smaller else None)
-        outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), Plan(1, replicas)))
+    assert network.propagation == mode
+    outcomes = [
+        fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), Plan(1, replicas)) for replicas in (None, 1, 2)
+    ]
     for other in outcomes[1:]:
         for whole, chunked in zip(outcomes[0].histories, other.histories, strict=True):
             for kind in ("received", "trained"):
@@ -81,7 +73,7 @@ def test_what_is_kept_of_the_clients_is_put_together_over_the_seeds(tmp_path):
     for seeds in ("null", 1):
         changes = {"dtype": "float64", "model": "unifilter", "seeds_per_chunk": seeds}
         spec, federations = prepared("fedssa", tmp_path, changes, seeds=[0, 1], rounds=2)
-        kept.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False)).portrait)
+        kept.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False)).final_state)
     assert kept[0]["coefficients"].shape[:2] == kept[0]["class_means"].shape[:2] == (2, 6)
     for name, together in kept[0].items():
         np.testing.assert_allclose(kept[1][name], together, rtol=1e-8, atol=1e-8)

@@ -90,7 +90,7 @@ from fgl_bench.algorithms.powers import ServerNodes, TrainedScore
 from fgl_bench.algorithms.records import Message
 from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 
 
 @dataclass
@@ -101,11 +101,11 @@ MIX = """
     def mix(self, reports, arrived):
         return Mixing({weights})
 """
-GOOD = MIX.format(weights="normalise(self.setting.weights, arrived)[:, None]")
+GOOD = MIX.format(weights="normalize(self.setting.weights, arrived)[:, None]")
 METHODS = {
     "good": (GOOD, None),
     "with_a_key": (f"power: float\n{GOOD.replace('self.setting.weights', 'self.setting.weights ** self.power')}", None),
-    "rows_too_heavy": (MIX.format(weights="normalise(self.setting.weights, arrived)[:, None] * 1.01"), "rows of averages sum to one"),
+    "rows_too_heavy": (MIX.format(weights="normalize(self.setting.weights, arrived)[:, None] * 1.01"), "rows of averages sum to one"),
     "silent": (f"{GOOD}\n    def traffic(self):\n        return Traffic({{}}, {{}})", "bytes are counted: models are mixed"),
     "free_dice": (
         f"{GOOD}\n    def correct_gradient(self, step, gradient):\n        return gradient + 0.1 * torch.rand_like(gradient)",

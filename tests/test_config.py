@@ -1,4 +1,4 @@
-"""Configuration: every yaml composes, schemas are those of the classes, cross-field rules, names, building, trackers."""
+"""Configuration: every yaml composes, types are those of the classes, cross-field rules, names, building, trackers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,17 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.cross_client.fedaas import FedAAS
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import build, check_node, label
-from fgl_bench.config.schema import canonical, class_fields, plain_type, register_all, source_fields, walk
+from fgl_bench.config.identity import MODULES, VARIANTS, canonical
+from fgl_bench.config.schema import (
+    class_fields,
+    class_source,
+    plain_type,
+    register_all,
+    source_fields,
+)
 from fgl_bench.config.settings import check_writable, participants, resolve_budget
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
@@ -34,7 +42,9 @@ from fgl_bench.reporting.tracking import publish
 from fgl_bench.runner.validation import GROUPS, validate
 
 CONF = Path(__file__).parents[1] / "conf"
-YAMLS = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml") if path.name != "config.yaml")
+PACKAGE = Path(__file__).parents[1] / "src" / "fgl_bench"
+NO_GROUPS = ("config.yaml", "by_dataset")
+YAMLS = sorted(path for found in CONF.rglob("[!_]*.yaml") if (path := found.relative_to(CONF)).parts[0] not in NO_GROUPS)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,14 +84,6 @@ def test_every_experiment_composes(path: Path) -> None:
     composed(f"experiment={path.relative_to('experiment').with_suffix('').as_posix()}")
 
 
-@pytest.mark.parametrize("path", [path for path in YAMLS if path.parts[0] in ("algorithm", "model", "scenario", "tracker")], ids=str)
-def test_package_choices_name_their_schema(path: Path) -> None:
-    if path.parts[:2] == ("scenario", "sparsity"):
-        return
-    first = yaml.safe_load((CONF / path).read_text(encoding="utf-8"))["defaults"][0]
-    assert first.startswith(f"/schema/{path.parent.as_posix()}/")
-
-
 def imported(target: str) -> type:
     module, _, name = target.rpartition(".")
     return getattr(importlib.import_module(module), name)
@@ -94,15 +96,27 @@ CONTRACTS = {
     "model": lambda cls: issubclass(cls, Backbone),
     "dataset": lambda cls: issubclass(cls, Dataset),
     "split": lambda cls: hasattr(cls, "assign"),
-    "scenario": lambda cls: hasattr(cls, "run"),
+    "scenario": lambda cls: hasattr(cls, "contract"),
     "scenario/sparsity": lambda cls: hasattr(cls, "apply"),
     "tracker": lambda cls: hasattr(cls, "log"),
 }
 
 
+def classes_of(group: str) -> dict[str, type]:
+    """The public dataclasses in the modules of the group's choices, by the names that stored results know them by."""
+    folders = {name: folder.replace(".", "/") for name, folder in MODULES.items()}
+    place = PACKAGE / {**folders, "scenario/sparsity": "data/sparsity.py", "tracker": "reporting/tracking.py"}[group]
+    paths = [place] if place.is_file() else [path for path in place.rglob("[!_]*.py") if path.stem != "base"]
+    modules = [importlib.import_module(".".join(("fgl_bench", *path.relative_to(PACKAGE).with_suffix("").parts))) for path in paths]
+    public = [kind for module in modules for name, kind in vars(module).items() if isinstance(kind, type) and not name.startswith("_")]
+    own = [kind for kind in public if "__dataclass_params__" in vars(kind) and kind.__module__ in {module.__name__ for module in modules}]
+    return {canonical(f"{kind.__module__}.{kind.__name__}"): kind for kind in own}
+
+
 @pytest.mark.parametrize("group", CONTRACTS)
 def test_classes_and_yamls_are_twins(group: str) -> None:
-    classes = {canonical(f"{module}.{cls}"): imported(f"{module}.{cls}") for kind, _, module, cls in walk() if kind == group}
+    classes = classes_of(group)
+    classes |= {f"fgl_bench.algorithms.{name}": FedAAS for name in VARIANTS.values() if group == "algorithm"}
     chosen = {name for name, cls in classes.items() if CONTRACTS[group](cls)}
     used = {canonical(yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"]) for path in (CONF / group).glob("*.yaml")}
     assert used <= classes.keys(), f"yaml without a class: {used - classes.keys()}"
@@ -112,24 +126,63 @@ def test_classes_and_yamls_are_twins(group: str) -> None:
 @pytest.mark.parametrize("group", ["algorithm", "model", "scenario", "split"])
 def test_a_yaml_is_called_like_its_module_or_is_a_variant_of_it(group: str) -> None:
     for path in (CONF / group).glob("*.yaml"):
-        target = yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"]
-        module = target.split(".")[-2].rstrip("_")
-        assert path.stem == module or path.stem.startswith(f"{module}_"), f"{path.name} is of {target}"
+        module = canonical(yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"]).split(".")[-2].rstrip("_")
+        assert path.stem == module or path.stem.startswith(f"{module}_"), f"{path.name} is of {module}"
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_schema_read_from_source_is_the_class_s_own(target: str) -> None:
-    real = class_fields(imported(target))
-    read = source_fields(*target.rsplit(".", 1))
+def test_types_read_from_source_are_the_class_s_own(target: str) -> None:
+    kind = imported(target)
+    real, source = class_fields(kind), class_source(kind.__module__, kind.__name__)
+    assert source is not None
+    read = source_fields(*source)
     assert list(read) == list(real)
     assert {k: plain_type(v) for k, v in read.items()} == {k: plain_type(v) for k, v in real.items()}
 
 
-def test_yaml_with_an_unknown_key_is_refused_while_composing(tmp_path: Path) -> None:
-    with pytest.raises(ConfigCompositionException):
-        composed("algorithm=fedprox", "algorithm.nu=1")
-    with pytest.raises(ConfigCompositionException):
-        composed("algorithm=fedprox", "algorithm.mu=abc")
+@pytest.mark.parametrize(
+    ("choice", "mistake"),
+    [
+        ("algorithm=fedprox", "algorithm.nu=1"),
+        ("algorithm=fedprox", "algorithm.mu=abc"),
+        ("algorithm=fedaas1", "algorithm.batches=1.5"),
+        ("algorithm=fedgl algorithm@algorithm.strategy=fedgta", "algorithm.strategy.alpha=abc"),
+        ("model=gcn", "model.hidden=null"),
+        ("scenario=semi_async", "scenario.lag=[1,abc]"),
+        ("tracker=wandb", "tracker.project=[abc]"),
+    ],
+)
+def test_unknown_keys_and_wrong_types_are_refused_while_composing(choice: str, mistake: str) -> None:
+    with pytest.raises(ConfigCompositionException, match=mistake.partition("=")[0].rpartition(".")[2]):
+        composed(*choice.split(), mistake)
+
+
+@pytest.mark.parametrize("name", ["FedAAS1", "FedAAS2", "FedAll", "FedLocal"])
+def test_a_variant_is_the_class_with_other_keys_and_keeps_its_name(name: str) -> None:
+    cfg, usual = composed(f"algorithm={name.lower()}"), composed("algorithm=fedaas").algorithm
+    assert type(build(cfg.algorithm)) is FedAAS
+    assert canonical(cfg.algorithm._target_) == f"fgl_bench.algorithms.{name.lower()}.{name}" and label(cfg, "algorithm") == name.lower()
+    assert cfg.algorithm.keys() == usual.keys() and cfg.algorithm != usual
+
+
+def test_whole_numbers_of_keys_that_are_real_are_stored_as_real() -> None:
+    node = composed("algorithm=fedprox", "algorithm.mu=1").algorithm
+    assert repr(OmegaConf.to_container(node)["mu"]) == "1.0"
+
+
+def test_a_yaml_of_ones_own_has_the_types_of_the_package_s_class(tmp_path: Path) -> None:
+    target = "_target_: fgl_bench.algorithms.fedprox.FedProx\n"
+    (tmp_path / "algorithm").mkdir()
+    for name, keys in {"fine": "mu: 1", "typo": "mu: 1\nmue: 1", "words": "mu: abc", "no_class": "mu: 1"}.items():
+        text = target.replace("FedProx", "Nothing" if name == "no_class" else "FedProx") + keys
+        (tmp_path / "algorithm" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    own = f"hydra.searchpath=[file://{tmp_path}]"
+    assert repr(OmegaConf.to_container(composed(own, "algorithm=fine").algorithm)["mu"]) == "1.0"
+    for name in ("typo", "words"):
+        with pytest.raises(ConfigCompositionException):
+            composed(own, f"algorithm={name}")
+    with pytest.raises(UserError, match="no attribute 'Nothing'"):
+        check_node(composed(own, "algorithm=no_class").algorithm)
 
 
 def test_method_chooses_its_scenario_and_the_command_line_wins() -> None:
@@ -198,7 +251,7 @@ def test_values_out_of_range_are_refused_by_name(override: str, key: str, tmp_pa
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("model=gcn", "algorithm=fedavg"), "model=gcn needs a node's neighbours at run time"),
+        (("model=gcn", "algorithm=fedavg"), "model=gcn needs a node's neighbors at run time"),
         (("model=sgc", "algorithm=moon"), "the local objective of algorithm=moon needs all nodes of a client"),
     ],
 )

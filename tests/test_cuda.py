@@ -181,7 +181,7 @@ class Recorded:
 
     made = 0
 
-    def __init__(self, function):
+    def __init__(self, function, device, fellow):
         self.function, self.operations, self.result, self.calls = function, None, None, 0
         Recorded.made += 1
 
@@ -228,7 +228,7 @@ def test_steps_can_be_replayed_without_their_python_code(method, opt_state, monk
         for graphs in (False, True)
     ]
     assert_equal_scores(*(found for _, found in runs))
-    assert torch.equal(*(sim.trainer.adam.first for sim, _ in runs))
+    assert torch.equal(*(sim.trainer.optimizer.first for sim, _ in runs))
     assert Recorded.made == 2, "one for each of the two local epochs"
 
 

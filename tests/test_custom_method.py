@@ -23,7 +23,7 @@ import torch
 
 from fgl_bench.algorithms.base import Traffic
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 
 
 @dataclass
@@ -37,7 +37,7 @@ class InverseSizes(ServerRounds):
 
     def mix(self, reports, arrived):
         assert reports["norm"].shape == arrived.shape and (reports["norm"] > 0).all()
-        return Mixing(normalise(self.setting.weights.clamp(min=1) ** -self.power, arrived)[:, None])
+        return Mixing(normalize(self.setting.weights.clamp(min=1) ** -self.power, arrived)[:, None])
 
     def traffic(self):
         model = {"model": self.setting.layout.count}

@@ -22,8 +22,9 @@ GTA = {
     "weights": "confidence",
 }  # fmt: skip
 SAGCL = {
-    "threshold": 0.5, "buffer": 2, "steps": 5, "keep": 0.5, "staleness_exponent": 0.5, "staleness": "one_plus", "lsc_temperature": None,
-    "weights": "lsc", "clustercast": True, "push": "most_similar", "merge": "at_begin", "clusters": "sfm", "orders": 10,
+    "threshold": 0.5, "buffer": 2, "steps": 5, "keep": 0.5, "staleness_exponent": 0.5, "staleness": "one_plus", "lsc": "paper",
+    "lsc_temperature": None, "weights": "lsc", "clustercast": True, "push": "most_similar", "merge": "at_begin", "clusters": "sfm",
+    "orders": 10,
 }  # fmt: skip
 BUFF = {"buffer": 3, "server_lr": 1.0, "staleness_exponent": 0.5, "weighting": "uniform", "wait": True}
 

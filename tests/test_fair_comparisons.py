@@ -22,7 +22,7 @@ from tests.warm import command
 
 ALGORITHMS = sorted(path.stem for path in (config_folder() / "algorithm").glob("*.yaml"))
 EXPERIMENTS = config_folder() / "experiment"
-PRESETS = sorted(path.relative_to(EXPERIMENTS).with_suffix("").as_posix() for path in EXPERIMENTS.glob("*/*.yaml"))
+PRESETS = sorted(path.relative_to(EXPERIMENTS).with_suffix("").as_posix() for path in EXPERIMENTS.glob("*/[!_]*.yaml"))
 TINY = (
     "dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "num_clients=3",
     "rounds=2", "seeds=[0]", "progress=false", "threads=1",

@@ -34,9 +34,10 @@ def federations(cache_dir=None, seeds=(0, 1)):
 
 
 def yaml(group, name, **changes):
-    """What a yaml with a schema describes."""
+    """What a yaml describes."""
     keys = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
-    return get_class(keys["_target_"])(**{key: value for key, value in keys.items() if key not in ("_target_", "defaults")} | changes)
+    keys.pop("defaults", None)
+    return get_class(keys["_target_"])(**{key: value for key, value in keys.items() if key != "_target_"} | changes)
 
 
 MODELS = {

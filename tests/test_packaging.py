@@ -63,6 +63,9 @@ def test_wheel_holds_every_module_and_every_yaml_once(wheel: Path) -> None:
     information = next(name for name in names if name.endswith("/METADATA")).split("/")[0]
     assert {name.split("/")[0] for name in names} == {"fgl_bench", "hydra_plugins", information}
     other = [path for pattern in ("page/*.*", "searches/*.yaml", "data/*.yaml") for path in (ROOT / "src").rglob(pattern)]
+    assert "fgl_bench/results/published/fedsa_gcl.csv" in names, "fgl-bench place has no printed numbers"
+    cells = {f"fgl_bench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "results/cells").rglob("*.json")}
+    assert cells and cells <= set(names), "fgl-bench place has no baselines"
     kept = {path.relative_to(ROOT / "src").as_posix() for path in other}
     assert len(kept) > 3 and kept <= set(names), "a file that the code reads is not in the wheel"
 

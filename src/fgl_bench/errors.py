@@ -1,4 +1,4 @@
-"""The one exception that stands for "a person can fix this", and the ranges of keys."""
+"""The exception for errors that a user can fix, and the ranges of keys."""
 
 from __future__ import annotations
 

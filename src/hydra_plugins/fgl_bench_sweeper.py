@@ -1,14 +1,17 @@
-"""Hydra's own grid sweeper, which says at the end in what the runs differ besides what was swept."""
+"""Hydra's own grid sweeper, which ends with a table of the runs, and says in what they differ besides what was swept."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobReturn, JobStatus
+
+if TYPE_CHECKING:
+    from fgl_bench.reporting.results import Result
 
 
 class GridSweeper(BasicSweeper):
@@ -30,7 +33,8 @@ class GridSweeper(BasicSweeper):
 
 
 def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
-    """Print in what the runs differ besides the keys that vary between the jobs' overrides; nothing where that is all."""
+    """Print the runs as a table over the keys that vary between the jobs' overrides, and in what else they differ."""
+    from fgl_bench.reporting.results import Result
     from fgl_bench.reporting.store import Untrusted, read_summary
     from fgl_bench.reporting.unlike import differences
 
@@ -38,13 +42,28 @@ def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
     for override in (text for job in jobs for text in job):
         key, _, value = override.lstrip("+").partition("=")
         values.setdefault(key.replace("/", "."), set()).add(value)
-    swept = {key for key, given in values.items() if len(given) > 1}
-    summaries = []
+    swept = [key for key, given in values.items() if len(given) > 1]
+    found = []
     for run in dict.fromkeys(runs):
         try:
-            summaries.append(read_summary(run))
+            summary = read_summary(run)
         except Untrusted:  # taken away since
             continue
-    found = differences([summary for summary in summaries if summary], swept)
-    if found:
-        print(f"note: these runs differ in more than {', '.join(sorted(swept))}: {'; '.join(found)}", file=sys.stderr)
+        found += [Result(run, summary)] if summary else []
+    different = differences([result.summary for result in found], set(swept))
+    if different:
+        print(f"note: these runs differ in more than {', '.join(sorted(swept))}: {'; '.join(different)}", file=sys.stderr)
+    if len(found) > 1 and swept and "experiment" not in swept:
+        show(found, swept)
+
+
+def show(runs: Sequence[Result], swept: Sequence[str]) -> None:
+    """Print the table, or why there is none."""
+    from fgl_bench.errors import UserError
+    from fgl_bench.reporting.comparison.again import of_sweep
+    from fgl_bench.reporting.console import line_width
+
+    try:
+        print(of_sweep(runs, swept, line_width()), flush=True)
+    except UserError as reason:
+        print(f"note: no table of this sweep: {reason}", file=sys.stderr)

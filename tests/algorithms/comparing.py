@@ -11,7 +11,7 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.records import Server, Upload
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 
 MODEL_SCALARS = 6 * 4 + 4 + 4 * 3 + 3  # the GCN of small_runs on small_federation: 6 features, 4 hidden units, 3 classes
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
@@ -21,7 +21,7 @@ class UniformAverage(FedAvg):
     """FedAvg in which every participant counts alike."""
 
     def mix(self, reports, arrived):
-        return Mixing(normalise(arrived.double())[:, None])
+        return Mixing(normalize(arrived.double())[:, None])
 
 
 def assert_same_trips(left, right, *, exact=False, received=True, fewest=1):

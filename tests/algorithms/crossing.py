@@ -6,16 +6,16 @@ import torch
 from omegaconf import OmegaConf
 
 from fgl_bench.algorithms.cross_client.fedaas import FedAAS
-from fgl_bench.config.choices import config_folder
+from fgl_bench.config.compose import composed
 from fgl_bench.config.groups import build
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.gat import GAT
 from tests.small_runs import simulate, synchronous
 
-CONF = config_folder() / "algorithm"
 KEYS = {
     "batches": 4, "fanout": 3, "sampling": "attention", "interval": 4, "fetch": "interval", "between": "history", "adaptive": False,
     "min_interval": 2, "loss_source": "val", "rule": "paper", "link_mbps": 100.0, "link_seconds": 0.05,
+    "first_hop": "own",
 }  # fmt: skip
 
 
@@ -34,8 +34,7 @@ def run(federations, method, **changes):
 
 def configured(name, **changes):
     """The method of ``conf/algorithm/<name>.yaml`` with its own values, but for the number of batches and ``changes``."""
-    keys = {k: v for k, v in OmegaConf.load(CONF / f"{name}.yaml").items() if k != "defaults"}
-    return build(OmegaConf.create({**keys, "batches": KEYS["batches"], **changes}))
+    return build(OmegaConf.create({**composed([f"algorithm={name}"]).algorithm, "batches": KEYS["batches"], **changes}))
 
 
 def everything(method, theta):
@@ -43,8 +42,8 @@ def everything(method, theta):
     halo, layout = method.halo, method.setting.layout
     plan, views, seen = halo.plan(halo.slots, 2), layout.views(theta), {}
     method.moved.open()
-    method._draw(views, plan, True, 0)
-    method._fetch(views, plan, 0)
+    method._draw(lambda _: (views, None), plan, True, 0)
+    method._fetch(lambda _: (views, None), plan, 0)
 
     def keep(number, level, sent):
         seen[number] = level, sent

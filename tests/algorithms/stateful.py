@@ -5,24 +5,29 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from fgl_bench.optimizers.sgd import SGD
 from tests.reference.small import small_federation
 from tests.reference.stateful import run_stateful
 from tests.small_runs import simulate, synchronous
 from tests.test_equivalence import assert_same, start
 
 
-def assert_follows(method, plain, *, participation=1.0, rounds=5, clients=6, tolerance=1e-7, federations=None, **settings):
+def assert_follows(
+    method, plain, *, participation=1.0, rounds=5, clients=6, tolerance=1e-7, federations=None,
+    optimizers=(None, torch.optim.Adam), **settings,
+):  # fmt: skip
     """Engine and plain loop train the same models in every trip; ``method`` and ``plain`` make fresh instances."""
     scenario, seeds = synchronous(), (0, 1)
     federations = federations or [small_federation(seed, clients=clients, sparse=seed == 1) for seed in seeds]
-    run = simulate(federations, method(), scenario, rounds=rounds, participation=participation, **settings)
+    run = simulate(federations, method(), scenario, rounds=rounds, participation=participation, optimizer=optimizers[0], **settings)
     count = max(1, round(participation * clients))
     compared = 0
     for s, federation in enumerate(federations):
         chosen = [np.flatnonzero(scenario._draw([federation.seed], t, count, clients)[0]).tolist() for t in range(rounds)]
         if count == clients:
             chosen = None
-        trace = run_stateful(federation, plain(), start(run, s * clients), rounds=rounds, chosen=chosen, **settings)
+        kept = {"chosen": chosen, "optimizer": optimizers[1], **settings}
+        trace = run_stateful(federation, plain(), start(run, s * clients), rounds=rounds, **kept)
         seen = [0] * clients
         for one in trace:
             for i, expected in one.trained.items():
@@ -35,19 +40,9 @@ def assert_follows(method, plain, *, participation=1.0, rounds=5, clients=6, tol
     return run
 
 
-class SGD:
-    """Plain gradient descent with the interface of the engine's Adam."""
-
-    def __init__(self, count, size, lr, weight_decay, dtype, device):
-        self.lr, self.weight_decay = lr, weight_decay
-
-    def step(self, theta, gradient, rows, able=None):
-        able = list(range(len(rows)) if able is None else able)
-        theta[able] -= self.lr * (gradient[able] + self.weight_decay * theta[able])
-
-
 def use_sgd(monkeypatch):
-    monkeypatch.setattr("fgl_bench.engine.training.Adam", SGD)
+    """Plain gradient descent in :func:`simulate`."""
+    monkeypatch.setattr("tests.small_runs.OPTIMIZER", SGD(momentum=0.0, nesterov=False))
 
 
 def watch_states(method, *names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fgl_bench.algorithms.adafgl._propagation_heads import HEADS, alike
+from fgl_bench.algorithms.adafgl._propagation_heads import HEADS, Heads, Knowledge, alike
 from fgl_bench.algorithms.adafgl.adafgl import AdaFGL, propagated_accuracy
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency, gcn_operator
@@ -26,7 +27,7 @@ from tests.small_runs import counts, simulate, synchronous
 
 KEYS = {
     "federated_rounds": 2, "label_steps": 4, "label_alpha": 0.5, "hops": 2, "blend": 0.5, "beta": 0.3, "width": 4, "head_dropout": 0.0,
-    "softmaxes": "single", "fusion": "soft", "max_nodes": 100,
+    "softmaxes": "single", "attention": "softmax", "fusion": "soft", "max_nodes": 100,
 }  # fmt: skip
 
 
@@ -164,7 +165,11 @@ def naive(made, network, named, client, w):
             slope, weight, bias = (named[f"{name}{layer}.{part}"] for part in ("slope", "weight", "bias"))
             z[name] = functional.prelu(z[name], slope) @ weight + bias
     message = z["message"]
-    pairs = scaled(made.beta * similar + (1 - made.beta) * functional.cosine_similarity(message[:, None], message[None], dim=-1))
+    compared = message if made.attention == "raw" else message.softmax(1)
+    cosines = functional.cosine_similarity(compared[:, None], compared[None], dim=-1)
+    if made.attention == "softmax":
+        cosines = cosines * (1 - torch.eye(n).double())
+    pairs = scaled(made.beta * similar + (1 - made.beta) * cosines) if n > 1 else torch.ones(1, 1).double()
     slope = named["pairs.slope"]
     towards, away = (torch.softmax(functional.prelu(sign * pairs, slope) @ message, 1) for sign in (1, -1))
     z["message"] = (towards - away + message) / 2
@@ -173,7 +178,10 @@ def naive(made, network, named, client, w):
     return p, z, w * homo + (1 - w) * others
 
 
-@pytest.mark.parametrize("changes", [{}, {"beta": 0.0, "softmaxes": "double", "hops": 0}, {"blend": 0.05, "beta": 1.0}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"attention": "raw"}, {"beta": 0.0, "softmaxes": "double", "hops": 0}, {"blend": 0.05, "beta": 1.0}],
+)
 def test_heads_and_loss_equal_the_formulas_client_by_client(changes):
     made, result, layout, theta = personal(**changes)
     sim, network = result.sim, GCN(4, 2, 0.0)
@@ -198,6 +206,28 @@ def test_heads_and_loss_equal_the_formulas_client_by_client(changes):
         wanted = torch.autograd.grad(loss, list(named.values()), allow_unused=True, materialize_grads=True)
         for gradient, other in zip(gradients, wanted, strict=True):
             torch.testing.assert_close(gradient[i], other, rtol=1e-6, atol=1e-8)
+
+
+def test_the_attention_over_three_nodes_by_hand():
+    """H = ln 3 e_1, ln 3 e_1, ln 3 e_2 of two classes: softmax H is (3/4, 1/4) twice and (1/4, 3/4), whose cosines are 1, 0.6 and 0.6.
+
+    R0 = [0 1 .6; 1 0 .6; .6 .6 0] has the mean m = 4.4 / 9 = 22/45 and the maximum 1, so that R is (1 - m) / (1 - m) = 1 for the first
+    pair and (.6 - m) / (1 - m) = 5/23 for the others, and 1 on the diagonal.
+    """
+    h = math.log(3) * torch.tensor([[[1.0, 0], [1, 0], [0, 1]]], dtype=torch.float64)
+    made, result, layout, theta = personal(beta=0.0)
+    heads = Heads(result.sim.trainer.model.network, torch.zeros(1), made.heads.options, 0.0)
+    batch = Batch([from_edges([(0, 1)], [0, 0, 1])], torch.float64, "cpu")
+    blank = torch.zeros(1, 3, 2, dtype=torch.float64)
+    known = Knowledge(blank, None, None, None, torch.zeros(1, 1, 1, dtype=torch.float64))
+    heads._known[batch] = known
+    heads._layers = lambda parameters, name, out, dropout: out
+    first = torch.cat([blank, blank, blank, h], 2)
+    output = heads.forward({"pairs.slope": torch.full((1, 1), 0.5, dtype=torch.float64)}, batch, first, no_dropout)
+    found = output.hidden.unflatten(2, (4, 2))[0, :, 3]
+    r = torch.tensor([[1, 1, 5 / 23], [1, 1, 5 / 23], [5 / 23, 5 / 23, 1]], dtype=torch.float64)
+    towards, away = (r @ h[0]).softmax(1), (-0.5 * r @ h[0]).softmax(1)
+    torch.testing.assert_close(found, (towards - away + h[0]) / 2, rtol=1e-12, atol=1e-12)
 
 
 def test_full_homophily_leaves_the_other_heads_out():

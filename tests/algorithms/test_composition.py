@@ -42,7 +42,7 @@ def configured(name, **changes):
     """The method of conf/algorithm/<name>.yaml."""
     keys = yaml.safe_load((config_folder() / "algorithm" / f"{name}.yaml").read_text(encoding="utf-8"))
     module, _, cls = keys.pop("_target_").rpartition(".")
-    del keys["defaults"]
+    keys.pop("defaults", None)
     return getattr(__import__(module, fromlist=[cls]), cls)(**{**keys, **changes})
 
 
@@ -131,18 +131,14 @@ def test_local_terms_of_both_enter():
 # ---- every hook is passed on
 
 HOOKS = {hook for base in (Algorithm, ServerRounds, *POWERS) for hook in hooks(base)}
-NOT_PASSED_ON = {
-    **dict.fromkeys(EXCLUSIVE, "a strategy that has its own is refused"),
-    **dict.fromkeys(("node_bytes", "federation_bytes", "divides"), "of the estimate of memory"),
-}
-PASSED_ATTRIBUTES = {"reset_optimizer", "uses_validation", "unsent"}
+NOT_PASSED_ON = dict.fromkeys(EXCLUSIVE, "a strategy that has its own is refused")
+PASSED_ATTRIBUTES = {"reset_optimizer", "uses_validation", "own_optimizer", "unsent"}
 OWN_ATTRIBUTES = {
     "pairing": "of the command line's choice",
     "ranges": "of the model's own keys; the strategy's are checked with it",
     "trains": "a strategy that does not is refused",
     "node_batches": "models that change graphs need all nodes",
     "multilabel": "both models read classes",
-    **dict.fromkeys(("stacks", "operators"), "of the estimate of memory"),
 }
 
 
@@ -199,7 +195,7 @@ def test_what_cannot_be_a_strategy(name):
         gl(configured(name))
 
 
-@pytest.mark.parametrize("name", ["adafgl", "fedgnn", "fediih", "fedaas", "fedlocal", "fedcross", "fedgraph", "graphfed"])
+@pytest.mark.parametrize("name", ["adafgl", "fedgnn", "fediih", "fedaas", "fedcross", "fedgraph", "graphfed"])
 def test_what_a_model_would_not_pass_on_is_no_strategy(name):
     """Stages and exchanges during training would be left out without a word, and FedAvg would remain."""
     with pytest.raises(UserError, match=r"^algorithm\.strategy=\w+: it has its own \w+ and cannot stand on another method"):

@@ -60,7 +60,7 @@ def test_mixing_keeps_the_mean_of_what_is_sent(bits):
     seen = watch_exchanges(algorithm)
     run(algorithm, local_epochs=2, lr=0.1)
     for number, (trained, received, exchange) in enumerate(seen):
-        sent = trained if bits is None else received + algorithm.quantised(trained - received, number)
+        sent = trained if bits is None else received + algorithm.quantized(trained - received, number)
         torch.testing.assert_close(exchange.models.mean(1), sent.mean(1), **TIGHT)
 
 
@@ -70,7 +70,7 @@ def test_quantisation_is_unbiased_and_within_one_step():
     change = torch.randn(2, 6, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     change[1, 2] = 0
     step = change.abs().amax(-1, keepdim=True) / 7
-    draws = torch.stack([algorithm.quantised(change, number) for number in range(800)])
+    draws = torch.stack([algorithm.quantized(change, number) for number in range(800)])
     assert ((draws - change).abs() <= step + 1e-12).all() and not draws[:, 1, 2].any()
     levels = draws / torch.where(step > 0, step, 1.0)
     torch.testing.assert_close(levels, levels.round()), "multiples of the step"

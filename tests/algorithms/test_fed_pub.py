@@ -12,7 +12,7 @@ from torch_geometric.nn import GCNConv
 from fgl_bench.algorithms.fed_pub import MASK, FedPub, SharedBlocks, embed
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.mixing import normalise
+from fgl_bench.engine.mixing import normalize
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
@@ -131,7 +131,7 @@ def test_who_has_not_taken_part_yet_receives_the_average_by_size():
     made.seen.zero_()
     mixing = made.mix({"embedding": torch.rand(2, 5, 4, dtype=torch.float64)}, arrived)
     assert mixing.receivers.all(), "nobody else has ever received"
-    weights = normalise(result.sim.setting.weights, arrived)
+    weights = normalize(result.sim.setting.weights, arrived)
     for s in (0, 1):
         for i in range(5):
             assert (mixing.weights[s, i][~arrived[s]] == 0).all()

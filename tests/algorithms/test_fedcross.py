@@ -10,7 +10,7 @@ from fgl_bench.errors import UserError
 from tests.algorithms.crossing import KEYS, everything, fedaas, run
 from tests.reference.cross_client import small_served
 
-SHARED = {key: KEYS[key] for key in ("batches", "fanout", "sampling", "interval", "fetch", "between", "link_mbps", "link_seconds")}
+SHARED = {key: value for key, value in KEYS.items() if key not in ("adaptive", "min_interval", "loss_source", "rule")}
 
 
 def fedcross(**changes):

@@ -20,7 +20,7 @@ from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, 
 from tests.algorithms.stateful import assert_follows
 from tests.reference.small import small_federation
 from tests.reference.stateful import descend, gradient_of, load, mean
-from tests.reference.training import normalise
+from tests.reference.training import normalize
 from tests.small_runs import simulate, synchronous
 
 KEYS = {"strategy": None, "weight": 0.7, "confidence": 0.4, "fusion": "samples", "refresh": 1, "pseudo_graph": 0.0, "neighbours": 4}
@@ -81,7 +81,7 @@ class Plain:
             descend(client, gradient_of(client, loss))
 
     def aggregate(self, chosen, clients, w, trained):
-        shares = normalise([float(clients[i].num_train) for i in chosen])
+        shares = normalize([float(clients[i].num_train) for i in chosen])
         if self.round % self.keys["refresh"] == 0:
             sent = {}
             for i, share in zip(chosen, shares, strict=True):
@@ -215,7 +215,7 @@ def test_parts_of_an_extended_batch():
 
 
 def test_a_model_that_needs_its_graphs_beforehand_is_refused():
-    model = UniFilter(2, 0.5, 4, 2, 0.0, 0.0, 0.0, "exact", "client")
+    model = UniFilter(2, 0.5, 4, 2, 0.0, 0.0, 0.0, "exact", "client", 0.5, False, None, None)
     run(method(pseudo_graph=0.0), model=model, rounds=2)
     with pytest.raises(UserError, match="algorithm.pseudo_graph=0"):
         run(method(pseudo_graph=0.2), model=model, rounds=2)

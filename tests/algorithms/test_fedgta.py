@@ -78,6 +78,13 @@ def test_the_matrix_by_hand():
     assert matrix.tolist() == [[0.25, 0.75, 0, 0], [0.25, 0.75, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 
+def test_a_similarity_at_the_threshold_is_not_above_it():
+    """Clients 0 and 2 are at right angles: cosine 0. Client 1 is at 0.1 / sqrt(1.01) to client 2."""
+    matrix = mixed(method(threshold=0.0), [1.0, 3.0, 2.0, 0.0], DIRECTIONS)
+    assert matrix[0].tolist() == [0.25, 0.75, 0, 0]
+    torch.testing.assert_close(matrix[1], torch.tensor([1, 3, 2, 0], dtype=torch.float64) / 6)
+
+
 def test_the_matrix_does_not_depend_on_the_scale_of_confidences():
     one, other = (mixed(method(threshold=0.5), [s * h for h in (1.0, 3.0, 2.0, 4.0)], DIRECTIONS) for s in (1, 1e5))
     torch.testing.assert_close(one, other, **TIGHT)

@@ -21,7 +21,7 @@ from tests.engine.graphs import federation, from_edges, make_client
 from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
 
-KEYS = {"tau": 10.0, "elbo_weight": 0.0, "inference": "free", "inference_layers": 1}
+KEYS = {"tau": 10.0, "elbo_weight": 0.0, "inference": "free", "inference_layers": 1, "inference_activation": "leaky_relu"}
 BOUND = {"elbo_weight": 0.5, "inference": "learned"}
 SCALARS = 6 * 6 + 6 + 6 * 3 + 3  # a DisenGCN of 2 factors of width 3
 
@@ -165,6 +165,27 @@ def test_every_factor_is_mixed_by_its_own_similarity(changes, factors):
             assert not torch.allclose(matrices[0], matrices[1], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, [-0.01 * 0.1, 0.7]),
+        ({"inference_layers": 2}, [-0.01 * 0.001 / 0.7 / math.hypot(1, 0.001 / 0.7), 1 / math.hypot(1, 0.001 / 0.7)]),
+        ({"inference_activation": "none"}, [-0.1, 0.7]),
+    ],
+)
+def test_two_joined_nodes_inferred_by_hand(changes, wanted):
+    """Rows (.6, .8) and (-.8, .6) of one factor both become their sum (-.2, 1.4), divided by its length sqrt 2; LeakyReLU shrinks the
+    negative number to a hundredth. In a second layer both rows are alike: they keep their direction.
+    """
+    made = method(**changes)
+    made.network = network(factors=1, width=2)
+    batch = Batch([from_edges([(0, 1)], [0, 1])], torch.float64, "cpu")
+    mean, spread = made.infer(torch.tensor([[[3.0, 4.0], [-4.0, 3.0]]], dtype=torch.float64), {}, batch)
+    scale = 1.0 if changes.get("inference_layers") == 2 else math.sqrt(2)
+    torch.testing.assert_close(mean, scale * torch.tensor([wanted, wanted], dtype=torch.float64)[None, :, None], rtol=1e-12, atol=1e-14)
+    assert torch.equal(mean, spread)
+
+
 def test_reports_are_the_means_over_real_nodes_of_one_more_layer():
     made, model = method(), network()
     calls = watch(made, "report")
@@ -173,7 +194,7 @@ def test_reports_are_the_means_over_real_nodes_of_one_more_layer():
         alone, layout = Batch([client], torch.float64, "cpu"), result.sim.setting.layout
         parameters = layout.views(result.trips[i][0][1][None])
         hidden = model.forward(parameters, alone, model.first(parameters, alone), lambda x: x).hidden
-        mean = model.convolve(hidden, alone).mean(1).view(2, 3)
+        mean = F.leaky_relu(model.convolve(hidden, alone), 0.01).mean(1).view(2, 3)
         torch.testing.assert_close(calls[0][1]["mean"][i], mean, **TIGHT)
         torch.testing.assert_close(calls[0][1]["spread"][i], mean, **TIGHT)
 

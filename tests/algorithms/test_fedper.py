@@ -8,7 +8,7 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedper import FedPer
 from fgl_bench.algorithms.local import Local
-from fgl_bench.engine.mixing import normalise
+from fgl_bench.engine.mixing import normalize
 from fgl_bench.errors import UserError
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
@@ -52,7 +52,7 @@ def test_everybody_receives_the_average_base_and_keeps_the_head_it_trained(model
         average, trips = result.named(result.sim.initial[s * clients]), [iter(result.trips[s * clients + i]) for i in range(clients)]
         for number in range(5):
             chosen = synchronous()._draw([s], number, present, clients)[0] if present < clients else [True] * clients
-            share = normalise(weights, torch.tensor(chosen))
+            share = normalize(weights, torch.tensor(chosen))
             done = {i: next(trips[i]) for i in range(clients) if chosen[i]}
             for i, (received, trained) in done.items():
                 for name, value in result.named(received).items():
@@ -87,7 +87,7 @@ def test_hidden_labels_do_not_matter():
 LAST = [
     (GAMLP("auto", 2, 4, 2, 0.5), {"linear1.weight", "linear1.bias"}),
     (SIGN("auto", 2, 4, 2, 0.5), {"linear1.weight", "linear1.bias"}),
-    (UniFilter(2, 0.5, 4, 2, 0.5, 0.0, 0.0, "exact", "client"), {"mlp1.weight"}),
+    (UniFilter(2, 0.5, 4, 2, 0.5, 0.0, 0.0, "exact", "client", 0.5, False, None, None), {"mlp1.weight"}),
     (MLP(4, 2, 0.5), {"linear1.weight", "linear1.bias"}),
 ]
 

@@ -19,7 +19,7 @@ def test_between_synchronisations_only_the_clients_own_neighbours_take_part():
     step = method._step
 
     def watched(trainer, trips, plan, number):
-        level = plan.levels[1]
+        level = plan.levels[0]
         chosen = method.chosen[0][level.number]
         near = torch.bincount(level.edges.target[~level.loop & ~level.remote], minlength=level.shape[0] * level.shape[1])
         drawn = torch.bincount(level.edges.target[chosen & ~level.loop & ~level.remote], minlength=near.numel())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ from fgl_bench.engine.mixing import cosine
 from fgl_bench.models.gcn import GCN
 from fgl_bench.scenarios.semi_async import _Loop
 from tests.algorithms.comparing import MODEL_SCALARS, arrivals, assert_same_trips, server, trips_of, watch
-from tests.engine.graphs import make_client, permuted
+from tests.engine.graphs import from_edges, make_client, permuted
 from tests.reference.small import small_federation
 from tests.small_runs import semi_async, simulate, synchronous
 from tests.test_equivalence import SAGCL
@@ -271,7 +272,7 @@ def test_merging_before_the_upload_sends_the_merged_model():
     assert merged and sum(any(torch.equal(out, p) for p in payloads) for out in merged) >= len(merged) - 2, "all but the last buffer"
 
 
-@pytest.mark.parametrize("changes", [{}, {"lsc_temperature": 20.0}, {"clusters": "moments"}])
+@pytest.mark.parametrize("changes", [{}, {"lsc_temperature": 20.0}, {"lsc": "fedgta"}, {"clusters": "moments"}])
 def test_reports_are_finite_and_confidences_never_negative(changes):
     algorithm = method(**changes)
     calls = watch(algorithm, "report")
@@ -282,6 +283,26 @@ def test_reports_are_finite_and_confidences_never_negative(changes):
         if not changes.get("clusters"):
             torch.testing.assert_close(reports["cluster"], reports["cluster"].mT)
             assert (reports["cluster"] >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows"),
+    [
+        # S = [0 1; 1 0]: Y = Y0 / 2 + S Y0 / 2.
+        ({}, [(0.25, 0.75), (0.25, 0.75)]),
+        ({"lsc_temperature": 20.0}, [(1 / (1 + math.exp(0.5 / 20)), 1 / (1 + math.exp(-0.5 / 20)))] * 2),
+        # S = [1 1; 1 1] / 2 and node 0 begins with its class: Y1 = (.2, .8) / 2 + (1.2, .8) / 4 = (.4, .6).
+        ({"lsc": "fedgta"}, [(1, 0), (1 / (1 + math.exp(0.2 / 20)), 1 / (1 + math.exp(-0.2 / 20)))]),
+        ({"lsc": "fedgta", "lsc_temperature": 1.0}, [(1, 0), (1 / (1 + math.exp(0.2)), 1 / (1 + math.exp(-0.2)))]),
+    ],
+)
+def test_the_confidence_of_two_joined_nodes_by_hand(changes, rows):
+    """Node 0 trains and is of class 0; predictions are (.3, .7) and (.2, .8); one step, lambda 1/2; both degrees are 1."""
+    logits = torch.log(torch.tensor([[0.3, 0.7], [0.2, 0.8]], dtype=torch.float64))
+    client = from_edges([(0, 1)], [0, 1], train=[0])
+    found = method(steps=1, **changes).report(trips_of([client], [logits]))["confidence"]
+    wanted = sum(1 / math.e + (y * math.log(y) if y else 0) for row in rows for y in row)
+    assert found.item() == pytest.approx(wanted, abs=1e-6)
 
 
 def test_reports_do_not_depend_on_the_numbering_of_nodes_nor_on_duplicated_edges():

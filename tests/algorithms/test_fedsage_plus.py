@@ -262,7 +262,7 @@ def test_graphs_being_mended_are_the_mended_graphs(model, sparse):
     slots = (torch.arange(2) < torch.from_numpy(draw.integers(3, size=(3, 12, 1)))) & batch.valid[..., None]
     slots[2] = False  # the last client generates nothing
     layout = model.layout(5, 3)
-    theta = torch.stack([layout.pack(model.initialise(layout, torch.Generator().manual_seed(i))) for i in range(3)])
+    theta = torch.stack([layout.pack(model.init_parameters(layout, torch.Generator().manual_seed(i))) for i in range(3)])
     made = mended(batch, slots.sum(-1).numpy(), [block[mask] for block, mask in zip(features, slots, strict=True)])
 
     def logits(graph, rows=slice(None)):

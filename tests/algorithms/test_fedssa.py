@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,9 +32,9 @@ from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
 
 KEYS = {
-    "semantic": True, "structural": True, "node_clusters": 2, "structural_clusters": 2, "latent": 3, "elbo_weight": 1.0,
-    "semantic_weight": 1.0, "structural_weight": 1.0, "l1": 0.01, "l2": 0.02, "points": "drawn", "edges": 1000, "floor": 1e-4,
-    "cap": 1000.0, "attempts": 20, "iterations": 10,
+    "semantic": True, "structural": True, "node_clusters": 2, "structural_clusters": 2, "latent": 3, "encoder": "shared",
+    "elbo_weight": 1.0, "semantic_weight": 1.0, "structural_weight": 1.0, "l1": 0.01, "l2": 0.02, "points": "drawn", "edges": 1000,
+    "floor": 1e-4, "cap": 1000.0, "attempts": 20, "iterations": 10,
 }  # fmt: skip
 ORDERS, HIDDEN, CLASSES, FEATURES = 2, 4, 3, 6
 
@@ -46,6 +47,7 @@ def unifilter(**changes):
     keys = {
         "orders": ORDERS, "tau": 0.5, "hidden": HIDDEN, "layers": 2, "dropout": 0.0, "input_dropout": 0.0, "basis_dropout": 0.0,
         "basis": "exact", "homophily": "client",
+        "default_homophily": 0.5, "per_feature": False, "filter_lr": None, "filter_weight_decay": None,
     }  # fmt: skip
     return UniFilter(**{**keys, **changes})
 
@@ -207,6 +209,46 @@ def test_without_both_components_it_is_local_training_of_the_same_loss():
             torch.testing.assert_close(x, y, rtol=1e-6, atol=1e-6)
 
 
+def test_a_detached_encoder_leaves_the_classifier_to_local_training():
+    """Its own parameters move all the same, and otherwise than beside a trunk that they share."""
+    detached, shared = (run(method(semantic=False, structural=False, encoder=kind)) for kind in ("detached", "shared"))
+    local = run(Local())
+    for mine, plain in zip(detached.trips, local.trips, strict=True):
+        for (_, a), (_, b) in zip(mine, plain, strict=True):
+            found = detached.named(a)
+            for name, value in local.named(b).items():
+                torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(*(each.named(each.trips[0][-1][1])["mlp0.weight"] for each in (shared, local)), atol=1e-3)
+    first, last = (detached.named(detached.trips[0][0][i]) for i in (0, 1))
+    assert (first["label.weight"] != last["label.weight"]).any()
+
+
+def test_a_detached_encoder_has_the_same_losses_and_semantic_pull():
+    """Only gradients of the ELBO are cut, so that the penalty is the same and SEM still reaches the trunk."""
+    gradients = {}
+    for kind in ("shared", "detached"):
+        made = method(encoder=kind, structural=False)
+        result = run(made, rounds=2)
+        setting, batch = result.sim.setting, result.sim.setting.batch
+        theta = torch.stack([trips[0][1] for trips in run(method(), rounds=1).trips])
+        parameters = {name: value.detach().requires_grad_() for name, value in setting.layout.views(theta).items()}
+        output = setting.model.forward(parameters, batch, setting.model.first(parameters, batch), lambda x, rate=None: x)
+        step = SimpleNamespace(batch=batch, output=output, parameters=parameters, epoch=0)
+        made._gaussians, made._aligned = Gaussian(torch.zeros(10, CLASSES, 3), torch.ones(10, CLASSES, 3)), torch.ones(10, CLASSES)
+        made._trips.zero_()
+        elbo, both = [], made.local_penalty(step)
+        for weight in (0.0, 1.0):
+            made.semantic = bool(1 - weight)
+            made.elbo_weight = weight
+            penalty = made.local_penalty(step).sum()
+            elbo.append(torch.autograd.grad(penalty, parameters["mlp0.weight"], allow_unused=True, retain_graph=True)[0])
+        gradients[kind] = both, *elbo
+    (one, semantic, reconstruction), (other, same, none) = gradients["shared"], gradients["detached"]
+    torch.testing.assert_close(one, other)
+    torch.testing.assert_close(semantic, same)
+    assert semantic.abs().max() > 0 and reconstruction.abs().max() > 0 and none is None
+
+
 def test_the_backbone_starts_as_it_would_alone():
     result, local = run(method(), rounds=1), run(Local(), rounds=1)
     for name, value in local.named(local.sim.initial[0]).items():
@@ -330,10 +372,10 @@ def test_only_participants_are_clustered_and_get_targets():
 
 
 @pytest.mark.parametrize("semantic", [True, False])
-def test_a_portrait_is_made_of_the_last_trained_models(semantic):
+def test_the_final_state_is_made_of_the_last_trained_models(semantic):
     """Also without the semantic component, where clients report no class Gaussians."""
     result = run(method(semantic=semantic))
-    kept = result.sim.portrait
+    kept = result.sim.final_state
     assert {name: tuple(value.shape) for name, value in kept.items()} == {
         "class_means": (2, 5, CLASSES, 3),
         "class_counts": (2, 5, CLASSES),
@@ -352,14 +394,14 @@ def test_a_portrait_is_made_of_the_last_trained_models(semantic):
             torch.testing.assert_close(kept["class_means"][s, i, c], goal, rtol=1e-6, atol=1e-6)
 
 
-def test_a_portrait_does_not_depend_on_chunks_and_has_what_the_method_has():
-    whole, parts = (run(method(), chunk=chunk).sim.portrait for chunk in (None, 3))
+def test_the_final_state_does_not_depend_on_chunks_and_has_what_the_method_has():
+    whole, parts = (run(method(), chunk=chunk).sim.final_state for chunk in (None, 3))
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, rtol=1e-8, atol=1e-8)
-    alone = run(method(semantic=False, structural=False, elbo_weight=0.0)).sim.portrait
+    alone = run(method(semantic=False, structural=False, elbo_weight=0.0)).sim.final_state
     assert set(alone) == {"coefficients"}
-    assert set(run(method(structural=False), model=GCN(4, 2, 0.0)).sim.portrait) == {"class_means", "class_counts"}
-    assert run(Local()).sim.portrait == {}
+    assert set(run(method(structural=False), model=GCN(4, 2, 0.0)).sim.final_state) == {"class_means", "class_counts"}
+    assert run(Local()).sim.final_state == {}
 
 
 # ---- training

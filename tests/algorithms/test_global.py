@@ -21,6 +21,7 @@ from fgl_bench.models.gcn import GCN
 from tests.algorithms.comparing import assert_same_trips
 from tests.data.graphs import configured
 from tests.data.test_federation import SMALL, build
+from tests.data.test_served import served
 from tests.engine.graphs import federation, make_client
 from tests.reference import sync
 from tests.reference.small import small_federation
@@ -149,3 +150,40 @@ def test_batching_changes_nothing():
     alone = run("full", with_seeds[2:], model=GCN(4, 2, 0.5))
     together.trips = together.trips[2:]
     assert_same_trips(alone, together, fewest=4)
+
+
+# ---- with a server that holds validation and test nodes
+
+
+def test_the_servers_nodes_stay_with_the_server():
+    federation = served(clients=4)
+    whole, parts = (pool(federation, crossing) for crossing in (True, False))
+    for pooled in (whole, parts):
+        (merged,) = pooled.clients
+        assert pooled.server is federation.server and merged.train.all() and not (merged.val | merged.test).any()
+        assert np.array_equal(merged.nodes, np.flatnonzero(federation.server.train)) and len(pooled.scored) == 4
+    inside = sum(client.edges.shape[1] for client in federation.clients)
+    assert parts.clients[0].edges.shape[1] == inside < whole.clients[0].edges.shape[1] == inside + federation.cross_edges.shape[1]
+    assert not whole.cross_edges.size
+
+
+def test_it_is_one_client_that_holds_every_training_node():
+    together, alone = ([served(clients=clients, seed=seed) for seed in (0, 1)] for clients in (4, 1))
+    left = run("full", together, model=GCN(4, 2, 0.5), metrics=["macro_f1"], local_epochs=2)
+    right = simulate(alone, Local(), synchronous(), rounds=4, model=GCN(4, 2, 0.5), metrics=["macro_f1"], local_epochs=2)
+    assert_same_trips(left, right, exact=True, fewest=8)
+    for a, b in zip(left.histories, right.histories, strict=True):
+        assert a.trips.tolist() == [0, 4, 8, 12, 16], "rounds are counted as those of four clients"
+        for name in ("received", "trained"):
+            assert np.array_equal(a.scores[name], np.repeat(b.scores[name], 4, 1))
+            assert np.array_equal(a.others["macro_f1"][0][name], np.repeat(b.others["macro_f1"][0][name], 4, 1))
+            assert np.array_equal(a.pooled(name), b.pooled(name)) and 0 < a.pooled(name)[-1, 1] < 1
+            assert np.allclose(a.pooled(name, np.array([5, 1, 2, 3])), b.pooled(name))
+    parts = run("disjoint", together, model=GCN(4, 2, 0.5), local_epochs=2)
+    assert not torch.allclose(parts.trips[0][-1][1], left.trips[0][-1][1])
+
+
+def test_progress_is_the_servers_validation_score():
+    (result,) = [run("full", [served(clients=4)])]
+    last = result.sim.points[0][-1]
+    assert result.sim.accuracy(last.received[None]) == pytest.approx(result.histories[0].pooled("received")[-1, 0])

@@ -22,9 +22,10 @@ def inputs(beta: float, seed: int = 0):
     return rows, values, similar if beta else None, valid.sum(1)
 
 
-def dense(rows, values, similar, beta):
+def dense(rows, values, similar, beta, itself):
     """One client, from the formulas."""
     raw = (1 - beta) * functional.normalize(rows, dim=1) @ functional.normalize(rows, dim=1).T
+    raw = raw if itself else raw * (1 - torch.eye(len(raw), dtype=raw.dtype))
     raw = raw + beta * similar.double() if beta else raw
     mean, most = raw.mean(), raw.max()
     above = (raw - mean) / (most - mean) if most - mean > 1e-6 else 0 * raw
@@ -34,18 +35,21 @@ def dense(rows, values, similar, beta):
 
 
 @pytest.mark.parametrize("tile", [1, 20, 100, 10_000])
+@pytest.mark.parametrize("itself", [True, False])
 @pytest.mark.parametrize("beta", [0.0, 0.3])
-def test_answers_and_gradients_equal_those_of_the_whole_matrices(beta, tile, monkeypatch):
+def test_answers_and_gradients_equal_those_of_the_whole_matrices(beta, itself, tile, monkeypatch):
     monkeypatch.setitem(opposed.TILE, "cpu", tile)
     rows, values, similar, count = inputs(beta)
+    if not itself and beta:
+        similar &= ~torch.eye(max(SIZES), dtype=torch.bool)  # as AdaFGL's B
     rows.requires_grad_(), values.requires_grad_()
-    found = attend(functional.normalize(rows, dim=-1), values, similar, beta, count)
+    found = attend(functional.normalize(rows, dim=-1), values, similar, beta, count, itself)
     weights = [torch.randn(each.shape, generator=torch.Generator().manual_seed(5 + i), dtype=each.dtype) for i, each in enumerate(found)]
     weights = [w * (torch.arange(max(SIZES)) < torch.tensor(SIZES)[:, None])[..., None] for w in weights]
     gradients = torch.autograd.grad(sum((f * w).sum() for f, w in zip(found, weights, strict=True)), (rows, values))
     for i, n in enumerate(SIZES[:-1]):
         mine, others = rows[i, :n].detach().requires_grad_(), values[i, :n].detach().requires_grad_()
-        wanted = dense(mine, others, similar[i, :n, :n] if beta else None, beta)
+        wanted = dense(mine, others, similar[i, :n, :n] if beta else None, beta, itself)
         for each, other in zip(found, wanted, strict=True):
             torch.testing.assert_close(each[i, :n], other, rtol=1e-9, atol=1e-11)
         loss = sum((f * w[i, :n]).sum() for f, w in zip(wanted, weights, strict=True))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.cross_client._touched import TouchedAdam
+from fgl_bench.algorithms.cross_client import _touched
+from fgl_bench.algorithms.cross_client._touched import TouchedAdam, TouchedFeatures
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.sparse_rows import SparseRows
 
 SHAPES = {"bias": (3,), "wide.weight": (9, 4), "out.weight": (4, 3)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 6), st.booleans())
-def test_equals_adam_on_whole_models(seed, count, steps, settled):
+def test_equals_adam_on_whole_models(monkeypatch, seed, count, steps, settled):
     draw, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     layout = ParameterLayout(SHAPES, inputs=("wide.weight",))
     theta = torch.randn(count, layout.size, generator=generator, dtype=torch.float64)
@@ -34,12 +36,16 @@ def test_equals_adam_on_whole_models(seed, count, steps, settled):
             torch.testing.assert_close(views["wide.weight"][torch.from_numpy(place)], expected)
             each = torch.randn(5, 4, generator=generator, dtype=torch.float64)
             gradients = {name: torch.randn(view.shape, generator=generator, dtype=torch.float64) for name, view in views.items()}
-            gradients["wide.weight"] = torch.zeros_like(views["wide.weight"]).index_add_(0, torch.from_numpy(place), each)
+            del gradients["wide.weight"]
             full = {**gradients, "wide.weight": torch.zeros(count, 9, 4, dtype=torch.float64)}
             full["wide.weight"].index_put_((torch.from_numpy(replica), torch.from_numpy(column)), each, accumulate=True)
             whole.grad = layout.collect(full)
             plain.step()
-            adam.step(gradients)
+            monkeypatch.setattr(_touched, "PIECE", 2)
+            # Five products, each with one row.
+            starts, ones = np.arange(6), np.ones(5)
+            rows = SparseRows(starts, place, ones, (1, 5, adam.touched), torch.float64, torch.device("cpu"))
+            adam.step(gradients, TouchedFeatures(rows, (1, 5), [5]), each[None])
             if settled:
                 adam.settle(theta)
                 torch.testing.assert_close(theta, whole.detach())

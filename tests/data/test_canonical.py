@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_geometric.data import Data
+from torch_geometric.transforms import NormalizeFeatures
 
-from fgl_bench.data.canonical import adjacency, canonical_edges, canonical_features, largest_component
+from fgl_bench.data.canonical import adjacency, canonical_edges, canonical_features, largest_component, row_normalized
 from fgl_bench.data.graph import Graph
 from tests.data.graphs import graphs
 
@@ -59,3 +62,14 @@ def test_largest_component_keeps_its_nodes_features_and_edges():
     assert part.labels.tolist() == part.owner.tolist() == [2, 3, 4]
     assert part.features.sum(axis=1).ravel().tolist() == [[3.0, 4.0, 5.0]]
     assert part.edges.tolist() == [[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]]
+
+
+def test_rows_of_features_are_divided_by_their_sum_as_in_pyg():
+    features = np.array([[1, 3, 0], [0, 0, 0], [2, 0, 0], [-1, 2, 3]], dtype=np.float32)
+    expected = NormalizeFeatures()(Data(x=torch.from_numpy(features[[0, 2]]))).x.numpy()
+    for form in (features, sp.csr_matrix(features)):
+        scaled = row_normalized(form)
+        assert scaled.dtype == np.float32 and sp.issparse(scaled) == sp.issparse(form)
+        dense = scaled.toarray() if sp.issparse(scaled) else scaled
+        assert np.array_equal(dense[[0, 2]], expected)
+        assert np.array_equal(dense[1], [0, 0, 0]) and np.allclose(dense[3], [-0.25, 0.5, 0.75])

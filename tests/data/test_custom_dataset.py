@@ -69,7 +69,7 @@ def test_num_classes_owner_and_the_largest_component(tmp_path):
         ({"edge_index": np.array([[0], [-1]])}, r"edge_index names a node outside 0\.\.3"),
         ({"edge_index": np.array([[0.5], [1.0]])}, "edge_index must hold integers, not float64"),
         ({"y": np.array([0, 1])}, "y has 2 entries for 4 nodes"),
-        ({"y": np.array([-1, -1, -1, -1])}, "it has no labelled node"),
+        ({"y": np.array([-1, -1, -1, -1])}, "it has no labeled node"),
         ({"y": np.array([0, 1, -2, 0])}, "a label lies outside"),
         ({"num_classes": np.array(1)}, r"a label lies outside -1\.\.0"),
         ({"x": np.full((4, 2), np.nan)}, "a feature is not a finite number"),

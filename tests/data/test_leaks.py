@@ -130,10 +130,31 @@ def test_clients_that_share_nothing_draw_their_own(name):
                 assert np.array_equal(getattr(client, name_), mask)
 
 
-def test_overlapping_samples_that_happen_to_share_nothing_draw_their_own():
-    (federation,) = build(make_graph(60, 100), "metis_overlap", 3, seeds=[0], samples_per_part=1)
-    expected = stratified_masks(federation.clients[2].labels, (0.2, 0.4, 0.4), generator(0, "masks", 2))
-    assert np.array_equal(federation.clients[2].train, expected[0])
+def test_global_masks_are_drawn_once_for_clients_that_share_nothing_too():
+    graph = make_graph(300, 700)
+    (federation,) = build(graph, "metis", 6, seeds=[3], masks="global")
+    expected = stratified_masks(graph.labels, (0.2, 0.4, 0.4), generator(3, "masks", "shared"))
+    for client in federation.clients:
+        assert np.array_equal(client.train, expected[0][client.nodes]) and np.array_equal(client.test, expected[2][client.nodes])
+
+
+def test_masks_regardless_of_classes_have_the_shares_of_all_nodes():
+    graph = replace(make_graph(300, 700), labels=np.r_[np.full(20, -1), make_graph(300, 700).labels[20:]])
+    for masks in ("client", "global"):
+        (federation,) = build(graph, "iid", 4, seeds=[1], masks=masks, stratify=False)
+        train, val, test = (sum(int(getattr(client, name).sum()) for client in federation.clients) for name in ("train", "val", "test"))
+        assert abs(train - 56) <= 4 and abs(val - 112) <= 4 and train + val + test == 280
+        shares = [client.train.sum() / (client.strata >= 0).sum() for client in federation.clients]
+        assert bool(max(abs(share - 0.2) for share in shares) < 0.02) is (masks == "client")
+    (even,) = build(graph, "iid", 4, seeds=[1])
+    per_class = [np.bincount(client.labels[client.train], minlength=3) for client in even.clients]
+    drawn = [np.bincount(client.labels[client.train], minlength=3) for client in federation.clients]
+    assert not np.array_equal(per_class, drawn)
+
+
+def test_clients_that_share_nodes_have_global_masks_only():
+    with pytest.raises(Exception, match="split.masks=client: must be global, for clients share nodes"):
+        build(make_graph(60, 100), "metis_overlap", 5, masks="client")
 
 
 def test_a_client_without_training_nodes_is_left_one_and_a_federation_of_such_clients_is_refused():

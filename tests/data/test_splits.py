@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pymetis
 import pytest
+import torch
+import torch_geometric
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import fill_empty
@@ -42,6 +46,29 @@ def test_neighbouring_seeds_give_different_clients(name):
     assert len(set(drawn)) == 4
 
 
+@pytest.mark.parametrize("parts", [2, 5, 10])
+def test_unseeded_metis_is_pymetis_on_a_networkx_graph(parts):
+    """OpenFGL's call: no seed, no option, the neighbors in networkx' order."""
+    graph = configured("dataset", "csbm", num_nodes=500, num_edges=1500).load(None)
+    drawn = torch_geometric.utils.to_networkx(Data(edge_index=torch.from_numpy(graph.edges), num_nodes=graph.num_nodes), to_undirected=True)
+    _, expected = pymetis.part_graph(parts, drawn)
+    for seed in (0, 7):
+        clients = configured("split", "metis", seeded=False).assign(graph, parts, seed)
+        for number, nodes in enumerate(clients):
+            assert np.array_equal(nodes, np.flatnonzero(np.array(expected) == number))
+    assert any(
+        not np.array_equal(one, other) for one, other in zip(clients, configured("split", "metis").assign(graph, parts, 0), strict=True)
+    )
+
+
+def test_a_seed_of_louvain_stands_for_the_repetition_s():
+    graph = configured("dataset", "csbm", num_nodes=400, num_edges=900).load(None)
+    fixed = [configured("split", "louvain", seed=5).assign(graph, 5, seed) for seed in (0, 1)]
+    assert all(np.array_equal(one, other) for one, other in zip(*fixed, strict=True))
+    sizes = [nodes.size for nodes in configured("split", "louvain", deal="fedgta", seed=5).assign(graph, 5, 0)]
+    assert max(sizes) <= 81 + 80 and sum(sizes) == 400 and sizes != [nodes.size for nodes in fixed[0]]
+
+
 def test_metis_clients_are_of_like_size_and_cut_few_edges():
     graph = configured("dataset", "csbm").load(None)
     clients = CONFIGURED["metis"].assign(graph, 10, 0)
@@ -69,16 +96,20 @@ def test_long_communities_are_cut_in_order_and_the_rest_goes_last():
 def test_dealing_by_hand():
     # fair 10, delta 2: a client takes a piece while it stays below 12, and leaves the ring at 10.
     # 6 -> client 0; 6 does not fit there (12), -> 1; 5 -> 1 (11, so it leaves); 4 -> 2, the next one, and 3 -> 2 (7).
-    assert deal(np.array([6, 6, 5, 4, 3]), 3, 10, 2).tolist() == [0, 1, 1, 2, 2]
+    assert deal(np.array([6, 6, 5, 4, 3]), 3, 10, 12).tolist() == [0, 1, 1, 2, 2]
     # Nobody has room for the third piece: the smallest client takes it.
-    assert deal(np.array([9, 8, 7]), 2, 10, 2).tolist() == [0, 1, 1]
+    assert deal(np.array([9, 8, 7]), 2, 10, 12).tolist() == [0, 1, 1]
+    # FedGTA's rule, fair 10: full at 11, below 12. 9 -> 0, 8 -> 1; nobody has room for 7: the client at the pointer, 1, takes it. Of
+    # two clients that are full one stays, so the ones find no room either and stay there.
+    assert deal(np.array([9, 8, 7]), 2, 11, 12, level=False).tolist() == [0, 1, 1]
+    assert deal(np.array([11, 8, 8, 1]), 2, 11, 12, level=False).tolist() == [0, 1, 1, 1]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(1, 12), st.integers(0, 6))
 def test_dealing_ends_and_keeps_below_the_limit_where_it_can(sizes, num_clients, delta):
     sizes = np.sort(np.array(sizes))[::-1]
     fair = int(sizes.sum()) // num_clients
-    held = np.bincount(deal(sizes, num_clients, fair, delta), sizes, minlength=num_clients)
+    held = np.bincount(deal(sizes, num_clients, fair, fair + delta), sizes, minlength=num_clients)
     assert held.sum() == sizes.sum()
     assert held.max() < max(fair + delta, 1) + sizes.max()
 
@@ -121,6 +152,14 @@ def test_overlapping_clients_are_halves_of_the_same_parts():
     assert np.intersect1d(clients[0], clients[1]).size > 0 == np.intersect1d(clients[0], clients[5]).size
 
 
+def test_unseeded_overlap_samples_the_parts_of_unseeded_metis():
+    graph = configured("dataset", "csbm").load(None)
+    parts = configured("split", "metis", seeded=False).assign(graph, 2, 4)
+    drawn = [configured("split", "metis_overlap", seeded=False).assign(graph, 10, seed) for seed in (4, 5)]
+    assert all(np.isin(nodes, parts[i // 5]).all() for clients in drawn for i, nodes in enumerate(clients))
+    assert not np.array_equal(drawn[0][0], drawn[1][0])
+
+
 def test_overlap_needs_a_multiple_of_the_samples():
     with pytest.raises(UserError, match="num_clients=7: must be a multiple of split.samples_per_part=5"):
         CONFIGURED["metis_overlap"].assign(make_graph(50, 100), 7, 0)
@@ -155,11 +194,6 @@ def test_impossible_numbers_of_clients_are_refused_by_key(name, num_clients):
 def test_bad_options_are_refused_by_key(name, change, message):
     with pytest.raises(UserError, match=message):
         configured("split", name, **change).assign(make_graph(20, 40), 5, 0)
-
-
-def test_clients_that_share_nodes_have_no_masks_of_their_own():
-    with pytest.raises(Exception, match="split.masks=client: must be one of global"):
-        configured("split", "metis_overlap", masks="client")
 
 
 def test_what_varies_must_be_known():

@@ -113,8 +113,6 @@ def test_a_file_may_have_several_sums_one_of_them_gits(tmp_path, monkeypatch, ca
     assert "0" * 12 in said and f"git {GIT[:12]}" in said and sha256(path)[:12] in said
 
 
-
-
 def test_a_file_without_a_known_sum_is_summed_up_in_silence(tmp_path, capsys):
     folder = tmp_path / "Reddit" / "raw"
     folder.mkdir(parents=True)

@@ -1,23 +1,24 @@
-"""The fused optimiser is torch's Adam, one for each replica."""
+"""The fused optimisers are torch's Adam and AdamW, one for each replica."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from fgl_bench.engine.adam import Adam
+from fgl_bench.engine.adam import Adam, AdamW
 
 
 class Plain:
-    """One ``torch.optim.Adam`` a row."""
+    """One of torch's a row."""
 
-    def __init__(self, theta, lr, weight_decay):
+    def __init__(self, theta, lr, weight_decay, kind=torch.optim.Adam, **keys):
+        self.kind, self.keys = kind, keys
         self.rows = [torch.nn.Parameter(row.clone()) for row in theta]
         self.lr, self.weight_decay = lr, weight_decay
         self.optimisers = [self.fresh(row) for row in self.rows]
 
     def fresh(self, row):
-        return torch.optim.Adam([row], lr=self.lr, weight_decay=self.weight_decay)
+        return self.kind([row], lr=self.lr, weight_decay=self.weight_decay, **self.keys)
 
     def step(self, i, gradient):
         self.rows[i].grad = gradient.clone()
@@ -34,9 +35,12 @@ def generator():
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])
-def test_replicas_step_at_their_own_times(generator, dtype, tolerance, weight_decay):
+@pytest.mark.parametrize(("ours", "theirs"), [(Adam, torch.optim.Adam), (AdamW, torch.optim.AdamW)])
+@pytest.mark.parametrize("keys", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 1e-3}])
+def test_replicas_step_at_their_own_times(generator, dtype, tolerance, weight_decay, ours, theirs, keys):
     theta = torch.randn(4, 7, generator=generator, dtype=dtype)
-    plain, adam = Plain(theta, 0.1, weight_decay), Adam(4, 7, 0.1, weight_decay, dtype, torch.device("cpu"))
+    adam = ours(4, 7, 0.1, weight_decay, dtype, torch.device("cpu"), **keys)
+    plain = Plain(theta, 0.1, weight_decay, theirs, **({"betas": (0.5, 0.9), "eps": 1e-3} if keys else {}))
 
     def step(rows, able=None):
         part, gradient = theta[rows], torch.randn(len(rows), 7, generator=generator, dtype=dtype)

@@ -57,6 +57,7 @@ def edge_scores(version, graph, source, target, weight):
 @pytest.mark.parametrize("version", ["additive", "dynamic"])
 def test_is_the_dense_softmax(version, heads, block, monkeypatch):
     monkeypatch.setitem(attention.BLOCK, "cpu", block)
+    monkeypatch.setitem(attention.KEPT, "cpu", block)
     graph, mask = bipartite()
     k, r, c = graph.shape
     width = heads if version == "additive" else heads * 4

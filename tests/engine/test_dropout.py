@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key, uniform16
+from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, _mask, mix, no_dropout, step_key, uniform16
 from fgl_bench.utils.seeding import derive_seed
 
 N, H = 200, 16
@@ -115,3 +115,32 @@ def test_deep_networks_have_a_mask_for_every_layer():
     dropout, ones = Dropout(0.5, key()), torch.ones(3, N, H)
     masks = [dropout(ones) for _ in range(6)]
     assert all(not torch.equal(a, b) for a, b in itertools.combinations(masks, 2))
+
+
+@pytest.mark.parametrize("epochs", [1, 3, 100])
+def test_keys_of_many_trips_at_once_are_those_of_each(epochs):
+    own, x = streams(3), torch.ones(3, 7, 6)
+    ahead = StepKeys(own, epochs)
+    for trip in (0, 1, 63, 64, 200, 3):
+        for epoch in (0, epochs - 1):
+            alone = step_key(own, torch.full((3,), trip), epoch)
+            together, layers = ahead.of(trip, epoch)
+            assert torch.equal(together, alone)
+            one, other = Dropout(0.5, alone), Dropout(0.5, together, Layers(layers))
+            for _ in range(StepKeys.LAYERS + 2):
+                assert torch.equal(one(x), other(x))
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_masks_made_for_trips_to_come_are_those_of_each(epochs):
+    own, x, threshold = streams(3), torch.ones(3, 7, 6), -100
+    ahead, made = StepKeys(own, epochs), 0
+    for trip in (0, 1, 15, 16, 63, 64, 200, 3):
+        for epoch in (0, epochs - 1):
+            _, layers = ahead.of(trip, epoch)
+            for call in (1, StepKeys.LAYERS):
+                mask = ahead.mask(trip, epoch, call, x, threshold)
+                assert torch.equal(mask, _mask(layers[call - 1], x, threshold))
+                made += 1
+            assert ahead.mask(trip, epoch, StepKeys.LAYERS + 1, x, threshold) is None, "no key is held for it"
+    assert made and ahead.mask(3, 0, 1, torch.ones(3, 2000, 2000), threshold) is None, "two do not fit"

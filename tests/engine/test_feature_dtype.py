@@ -10,24 +10,24 @@ import torch
 
 import fgl_bench.runner.planning
 import fgl_bench.runner.run
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.propagation import Hops, identity
 from fgl_bench.engine.spectral import mean_terms
+from fgl_bench.errors import UserError
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.sgc import SGC
 from fgl_bench.models.sign import SIGN
 from fgl_bench.models.unifilter.unifilter import UniFilter
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.runner.memory import graph_bytes, loaded_bytes, seed_bytes
-from tests.engine.graphs import federation, make_client
+from tests.engine.graphs import make_client
 from tests.models.checking import logits_and_gradients, random_models
 from tests.quick import prepared
 
 CPU, FEATURES, CLASSES = torch.device("cpu"), 40, 3
 UNIFILTER = {"orders": 3, "tau": 0.5, "hidden": 8, "layers": 2, "dropout": 0.0, "input_dropout": 0.0, "basis_dropout": 0.0,
-             "basis": "exact", "homophily": "client"}  # fmt: skip
+             "basis": "exact", "homophily": "client",
+             "default_homophily": 0.5, "per_feature": False, "filter_lr": None, "filter_weight_decay": None}  # fmt: skip
 MODELS = {
     "gcn": GCN(hidden=8, layers=2, dropout=0.0, propagation="precomputed"),
     "gcn, propagated in every step": GCN(hidden=8, layers=2, dropout=0.0, propagation="lazy"),
@@ -83,19 +83,9 @@ def test_parts_of_a_batch_are_held_alike():
     assert part.labels.dtype == torch.int64 and part.degree.dtype == torch.float32
 
 
-def test_half_the_bytes_are_predicted_for_dense_features_and_none_for_sparse_ones():
-    clients = clients_of(30, 30)
-    batch = Batch(clients, torch.float32, CPU, torch.bfloat16)
-    dense = 2 * 30 * FEATURES * 2
-    assert batch.features.values.nbytes == dense
-    assert graph_bytes(clients, 1, 4, CPU) - graph_bytes(clients, 1, 4, CPU, 2) == dense
-    sparse = [make_client(30, features=FEATURES) for _ in range(2)]
-    sparse = [replace(client, features=client.features.multiply(client.features > 1).tocsr()) for client in sparse]
-    assert graph_bytes(sparse, 1, 4, CPU) == graph_bytes(sparse, 1, 4, CPU, 2)
-    layout = MODELS["sign"].layout(FEATURES, CLASSES)
-    full, half = (seed_bytes([federation(clients)], layout, Activations(8, 8), 4, 4, CPU, derived=3, held=held) for held in (None, 2))
-    assert full.derived == 2 * half.derived == 4 * batch.derived(Hops(identity(2))).values.numel()
-    assert loaded_bytes(clients, 1, 3, 4, 4) - loaded_bytes(clients, 1, 3, 4, 2) == 30 * FEATURES * 2 * 3
+def test_half_the_bytes_are_held_of_dense_features():
+    batch = Batch(clients_of(30, 30), torch.float32, CPU, torch.bfloat16)
+    assert batch.features.values.nbytes == 2 * 30 * FEATURES * 2
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedssa"])
@@ -108,10 +98,17 @@ def test_whole_runs_end_close_to_those_in_full_precision(algorithm, tmp_path):
     assert accuracy["bfloat16"] == pytest.approx(accuracy["null"], abs=0.1)
 
 
-def test_the_plan_counts_on_half_the_memory(tmp_path):
-    derived = {}
+def test_hops_of_half_the_bytes_fit_half_the_budget(tmp_path):
+    """Four copies of 6 clients' features, padded to the largest."""
+    chosen = {}
     for kind in ("null", "bfloat16"):
-        spec, federations = prepared("fedavg", tmp_path, {"model": "unifilter", "feature_dtype": kind}, **SIZE)
-        network = fgl_bench.runner.planning.network(spec, federations, CPU)
-        derived[kind] = fgl_bench.runner.planning.needed(spec, federations, CPU, network).derived
-    assert derived["null"] == 2 * derived["bfloat16"] > 0
+        changes = {"model": "sign", "model.hops": 3, "model.propagation": "precomputed", "feature_dtype": kind}
+        spec, federations = prepared("fedavg", tmp_path, changes, **SIZE)
+        nodes = max(client.num_nodes for client in federations[0].clients)
+        budget = 4 * len(federations[0].clients) * nodes * federations[0].num_features * 2 / 1e9
+        spec = replace(spec, settings=replace(spec.settings, memory_budget_gb=1.01 * budget))
+        try:
+            chosen[kind] = fgl_bench.runner.planning.network(spec, federations, CPU).propagation
+        except UserError:
+            chosen[kind] = "refused"
+    assert chosen == {"null": "refused", "bfloat16": "precomputed"}

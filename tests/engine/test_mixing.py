@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.metrics.pairwise import cosine_similarity
 
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.mixing import Blockwise, Mixing, alone, cosine, normalise
+from fgl_bench.engine.mixing import Blockwise, Mixing, alone, cosine, normalize
 
 LAYOUT = ParameterLayout({"base": (2, 2), "head": (3,)}, inputs=("base",))
 weights = hnp.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 5)), elements=st.floats(0, 1e6))
@@ -26,7 +26,7 @@ def test_normalised_rows_sum_to_one_within_their_support(values, data):
     w = torch.from_numpy(values)
     support = torch.from_numpy(data.draw(hnp.arrays(bool, values.shape)))
     support[:, 0] = True
-    rows = normalise(w, support)
+    rows = normalize(w, support)
     torch.testing.assert_close(rows.sum(-1), torch.ones(len(w), dtype=torch.float64), rtol=1e-9, atol=0)
     assert (rows >= 0).all() and not rows[~support].any()
     for row, source, members in zip(rows, w, support, strict=True):
@@ -36,11 +36,11 @@ def test_normalised_rows_sum_to_one_within_their_support(values, data):
 
 
 def test_normalise_by_hand():
-    assert normalise(torch.tensor([1.0, 3.0])).tolist() == [0.25, 0.75]
-    assert normalise(torch.zeros(4)).tolist() == [0.25] * 4
-    assert normalise(torch.tensor([1.0, 3.0, 4.0]), torch.tensor([True, True, False])).tolist() == [0.25, 0.75, 0]
-    assert normalise(torch.tensor([0.0, 0.0, 4.0]), torch.tensor([True, True, False])).tolist() == [0.5, 0.5, 0]
-    assert normalise(torch.tensor([torch.inf, 1.0])).tolist() == [0.5, 0.5], "what is not finite is no weight"
+    assert normalize(torch.tensor([1.0, 3.0])).tolist() == [0.25, 0.75]
+    assert normalize(torch.zeros(4)).tolist() == [0.25] * 4
+    assert normalize(torch.tensor([1.0, 3.0, 4.0]), torch.tensor([True, True, False])).tolist() == [0.25, 0.75, 0]
+    assert normalize(torch.tensor([0.0, 0.0, 4.0]), torch.tensor([True, True, False])).tolist() == [0.5, 0.5, 0]
+    assert normalize(torch.tensor([torch.inf, 1.0])).tolist() == [0.5, 0.5], "what is not finite is no weight"
 
 
 def test_cosine_is_the_textbook_one():
@@ -61,7 +61,7 @@ def test_cosine_is_scale_free_bounded_and_zero_for_a_zero_row():
 
 
 def stochastic(seeds=2, rows=4, clients=4, seed=0):
-    return normalise(random(seeds, rows, clients, seed=seed))
+    return normalize(random(seeds, rows, clients, seed=seed))
 
 
 def naive(matrix, models):

@@ -105,11 +105,11 @@ def test_a_client_without_test_nodes_is_left_out_and_json_stays_strict():
 def test_points_of_a_prelude_are_not_selected():
     run = curve([90, 80, 20, 30], [90, 90, 50, 60])
     assert best(run, "received") == 0 and trips_to(run, "received", 0.9) == int(run.trips[0])
-    run.version, run.prelude = np.arange(4), 1
+    run.version, run.warmup_rounds = np.arange(4), 1
     assert best(run, "received") == 3
     assert trips_to(run, "received", 0.9) is None and trips_to(run, "received", 0.2) == int(run.trips[2])
-    run.prelude = 10**6
-    assert best(run, "received") == 0, "a run that ends within its prelude is still scored"
+    run.warmup_rounds = 10**6
+    assert best(run, "received") == 0, "a run that ends within its warmup_rounds is still scored"
 
 
 def test_clients_without_a_score_are_counted_by_seed():
@@ -121,3 +121,55 @@ def test_clients_without_a_score_are_counted_by_seed():
     assert got["per_seed"] == pytest.approx([4 / 6, 3 / 5]), "weighted by the nodes of those that have a score"
     assert got["macro"]["mean"] == pytest.approx((0.625 + (2 / 3 + 1 / 2) / 2) / 2)
     assert got["per_client"][0][0] is None and got["per_client"][1][1] is None
+
+
+def test_four_scores_by_hand():
+    # 10 and 40 test nodes, 10 validation nodes each. The federation is best at point 1 (14 of 20), client 0 at 2, client 1 at 1.
+    run = history([[[3, 2], [5, 10]], [[6, 5], [8, 20]], [[9, 8], [1, 30]]], [[10, 10], [10, 40]])
+    got = summary.test_scores([run], "received")["selected"]
+    assert got["federation"]["weighted"]["mean"] == pytest.approx((5 + 20) / 50)
+    assert got["federation"]["macro"]["mean"] == pytest.approx((0.5 + 0.5) / 2)
+    assert got["client"]["weighted"]["mean"] == pytest.approx((8 + 20) / 50)
+    assert got["client"]["macro"]["mean"] == pytest.approx((0.8 + 0.5) / 2)
+    weighted = summary.test_scores([run], "received", [np.array([3, 1])])["selected"]
+    assert weighted["client"]["weighted"]["mean"] == pytest.approx((3 * 0.8 + 0.5) / 4)
+    assert weighted["client"]["macro"] == got["client"]["macro"], "sizes play no role in an unweighted mean"
+
+
+def test_of_equal_points_of_a_client_the_earliest_counts_and_a_prelude_does_not():
+    run = history([[[9, 9]], [[4, 1]], [[6, 2]], [[6, 3]]], [[10, 10]])
+    assert summary.test_scores([run], "received")["selected"]["client"]["macro"]["mean"] == pytest.approx(0.9)
+    run.version, run.warmup_rounds = np.arange(4), 1
+    assert summary.test_scores([run], "received")["selected"]["client"]["macro"]["mean"] == pytest.approx(0.2)
+
+
+def test_a_client_without_validation_nodes_stays_at_the_federations_point_and_one_without_test_nodes_does_not_count():
+    run = history([[[1, 1], [0, 4], [9, 0]], [[5, 2], [0, 2], [1, 0]], [[4, 3], [0, 1], [9, 0]]], [[10, 10], [0, 8], [10, 0]])
+    got = summary.test_scores([run], "received")["selected"]
+    # Pooled validation 10, 6, 13 of 20: point 2. Client 0 is best at 1; client 1 stays at 2.
+    assert got["client"]["macro"]["mean"] == pytest.approx((0.2 + 1 / 8) / 2)
+    assert got["federation"]["macro"]["mean"] == pytest.approx((0.3 + 1 / 8) / 2)
+    json.dumps(got, allow_nan=False)
+
+
+def test_a_client_is_never_at_a_point_where_its_model_is_not_finite():
+    nan = float("nan")
+    run = history([[[2, 3], [5, 6]], [[nan, nan], [7, 7]]], [[10, 10], [10, 10]])
+    got = summary.test_scores([run], "received")["selected"]
+    assert got["client"]["macro"]["mean"] == pytest.approx((0.3 + 0.7) / 2)
+    assert got["federation"]["macro"]["mean"] == pytest.approx((0.3 + 0.6) / 2)
+    lost = history([[[nan, nan], [5, 6]]], [[10, 10], [10, 10]])
+    got = summary.test_scores([lost], "received")["selected"]["client"]
+    assert got["macro"] == {"mean": None, "std": None, "ci95": None, "per_seed": [None]}, "leaving out who failed would favor failing"
+
+
+def test_every_client_by_itself_is_a_loop_over_clients():
+    draw = np.random.default_rng(0)
+    runs = [history(draw.integers(0, 9, (6, 4, 2)).tolist(), [[9, 9], [9, 12], [9, 30], [9, 10]], seed=s) for s in (0, 1)]
+    expected = []
+    for run in runs:
+        each = run.each("received")
+        expected.append([each[max(range(6), key=lambda t, c=c: (each[t, c, 0], -t)), c, 1] for c in range(4)])  # noqa: B023
+    got = summary.test_scores(runs, "received")["selected"]["client"]
+    assert got["macro"]["per_seed"] == pytest.approx([np.mean(row) for row in expected])
+    assert got["weighted"]["per_seed"] == pytest.approx([np.average(row, weights=[9, 12, 30, 10]) for row in expected])

@@ -17,7 +17,7 @@ CROSS = (
 )
 ALGORITHMS = {
     "adafgl": "federated_rounds=int[0,oo) label_steps=int[0,oo) label_alpha=real[0,1] hops=int[0,oo) blend=real[0,1] beta=real[0,1] "
-    "width=int[1,oo) head_dropout=real[0,1] softmaxes=double|single fusion=soft|hard",
+    "width=int[1,oo) head_dropout=real[0,1] softmaxes=double|single attention=softmax|raw fusion=soft|hard",
     "d_psgd": "weights=metropolis|uniform order=train_mix|mix_train|lian",
     "dfed_sst": "refresh=int[1,oo) self_in_aggregation=bool label_source=train_pred|train|pred sources=int[1,oo) landmarks=int[1,oo) "
     "degree=wlsd|half",
@@ -40,15 +40,16 @@ ALGORITHMS = {
     "fedgraph": "batches=int[1,oo) most=int[1,oo) noise=real[0,oo) target=real[0,1] cost_weight=real[0,oo) components=int[1,oo)",
     "fedgta": "steps=int[0,oo) alpha=real[0,1] temperature=real(0,oo) orders=int[1,oo) threshold=real[-1,oo) "
     "moments=hybrid|raw|central|none weights=confidence|samples|uniform",
-    "fediih": "tau=real[0,oo) elbo_weight=real[0,oo) inference=free|learned inference_layers=int[0,oo)",
+    "fediih": "tau=real[0,oo) elbo_weight=real[0,oo) inference=free|learned inference_layers=int[0,oo) "
+    "inference_activation=leaky_relu|none",
     "fedper": "personal_layers=int[0,2]",
     "fedprox": "mu=real[0,oo)",
     "fedsa_gcl": "threshold=real[-1,oo) buffer=int?[1,3] steps=int[0,oo) keep=real[0,1] staleness_exponent=real[0,oo) "
-    "lsc_temperature=real?(0,oo) clustercast=bool push=most_similar|last orders=int[1,oo)",
+    "lsc=paper|fedgta lsc_temperature=real?(0,oo) clustercast=bool push=most_similar|last orders=int[1,oo)",
     "fedsage_plus": "max_neighbours=int[0,oo) gen_rounds=int[0,oo) hidden_share=real[0,1] latent=int[1,oo) encoder_hidden=int[1,oo) "
     "gen_hidden=ints[1,oo) gen_dropout=real[0,1] gen_lr=real?(0,oo) gen_weight_decay=real[0,oo) degree_weight=real[0,oo)",
     "fedssa": "node_clusters=int[1,oo) structural_clusters=int[1,oo) latent=int[1,oo) elbo_weight=real[0,oo) semantic_weight=real[0,oo) "
-    "l1=real[0,oo) edges=int[1,oo) floor=real(0,oo) cap=real(0,oo) attempts=int[1,oo) iterations=int[1,oo)",
+    "l1=real[0,oo) edges=int[1,oo) encoder=shared|detached floor=real(0,oo) cap=real(0,oo) attempts=int[1,oo) iterations=int[1,oo)",
     "fedtad": "outer=int[0,oo) generator_steps=int[0,oo) student_steps=int[0,oo) generator_lr=real(0,oo) student_lr=real(0,oo) "
     "weight_decay=real[0,oo) pseudo_nodes=int[5,oo) noise=int[1,oo) walk_length=int[0,oo) ce_weight=real[0,oo) divergence=kl|l1",
     "gcfl": "eps1=real[0,oo) eps2=real[0,oo) relative=bool warmup=int[0,oo) shared=all|conv",
@@ -78,7 +79,12 @@ MODELS = {
     "s2gc": "hops=int[1,oo) alpha=real[0,1]",
     "sgc": "hops=int[0,oo)",
     "sign": "hops=int[0,oo) hidden=int[1,oo) layers=int[2,oo)",
-    "unifilter": "orders=int[0,oo) tau=real[0,1] hidden=int[1,oo) layers=int[1,oo) basis=exact|code homophily=client|global",
+    "unifilter": "orders=int[0,oo) tau=real[0,1] hidden=int[1,oo) layers=int[1,oo) basis=exact|code homophily=client|global "
+    "default_homophily=real[0,1] per_feature=bool filter_lr=real?(0,oo) filter_weight_decay=real?[0,oo)",
+}
+OPTIMIZERS = {
+    **dict.fromkeys(("adam", "adamw"), "beta1=real[0,1) beta2=real[0,1) eps=real(0,oo)"),
+    "sgd": "momentum=real[0,1)",  # nesterov needs momentum
 }
 SPLITS = {
     "dirichlet": "alpha=real[0.001,oo) min_nodes=int[1,40] shares=per_class|per_client test=clients|server inductive=bool",
@@ -88,7 +94,7 @@ SPLITS = {
 STRAGGLERS = "slow_fraction=real[0,1] lag_draw=per_run|per_trip jitter=real[0,1)"
 SCENARIOS = {
     "sync": f"{STRAGGLERS} deadline=real?(0,oo)",
-    "semi_async": f"{STRAGGLERS} lag_unit=trips|time",
+    "semi_async": f"{STRAGGLERS} lag_unit=trips|time fast_trips=concurrent|atomic",
     "decentralized": f"{STRAGGLERS} degree=int?[1,oo) edge_chance=real[0,1] link_failure=real[0,1] dynamic=bool",
 }
 SPARSITIES = {name: "rate=real[0,1] evaluation=clean|observed" for name in ("label", "feature", "topology")}
@@ -98,11 +104,13 @@ CSBM = (
     "feature_signal=real[0,1] metric=accuracy|auc_ovr|macro_f1|micro_f1"
 )
 TOP = (
-    "num_clients=int[1,120] local_epochs=int[1,1000000] batch_nodes=int?[1,oo) eval_every=int?[1,1000000000] participation=real(0,1] "
-    "lr=real(0,oo) weight_decay=real[0,oo) opt_state=persist|reset agg_weight=train|nodes eval_weight=test|nodes targets=reals[0,1] "
+    "num_clients=int[1,120] local_epochs=int[1,1000000] eval_every=int?[1,1000000000] participation=real(0,1] "
+    "lr=real(0,oo) weight_decay=real[0,oo) opt_state=persist|reset agg_weight=train|nodes eval_weight=test|nodes "
+    "selection=federation|client average=weighted|macro targets=reals[0,1] "
     "mixing_at=ints[0,oo) cuda_graphs=bool dtype=float32|float64 threads=int?[1,1024] memory_budget_gb=real?(0,oo) "
     "seeds_per_chunk=int?[1,oo) overwrite=bool progress=bool"
 )
+BATCHES = "batch_nodes=int?[1,oo)"  # a GCN cannot train on batches of nodes, an SGC can
 
 NEEDS = {  # what a method is made for
     **dict.fromkeys(("fedaas", "fedcross", "fedgraph", "graphfed"), "model=gat model.hidden=8 split=iid_server"),
@@ -156,8 +164,10 @@ def bases() -> list[tuple[str, list[Key]]]:
     tiny = f"{GRAPH} num_clients=3 rounds=2 seeds=[0]"
     small = f"{tiny} model.hidden=8"
     found = [(f"{small} algorithm=fedavg", keys(TOP)), (f"{small} algorithm=fedavg", keys(CSBM, "dataset."))]
+    found += [(f"{tiny} algorithm=fedavg model=sgc", keys(BATCHES))]
     found += [(f"{tiny} algorithm={a} {NEEDS.get(a, 'model.hidden=8')}", keys(text, "algorithm.")) for a, text in ALGORITHMS.items()]
     found += [(f"{tiny} algorithm=fedavg model={name}", keys(text, "model.")) for name, text in MODELS.items()]
+    found += [(f"{small} algorithm=fedavg optimizer={name}", keys(text, "optimizer.")) for name, text in OPTIMIZERS.items()]
     found += [(f"{small} algorithm=fedavg split={name}", keys(text, "split."))
               for name, text in SPLITS.items()]  # fmt: skip
     methods = {"sync": "fedavg", "semi_async": "fedbuff", "decentralized": "d_psgd"}

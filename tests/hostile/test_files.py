@@ -101,7 +101,7 @@ NPZ: dict[str, bytes] = {
     "real labels": npz(y=Y + 0.5),
     "nan labels": npz(y=np.full(N, np.nan)),
     "labels of words": npz(y=np.array(["a"] * N)),
-    "no labelled node": npz(y=np.full(N, -1)),
+    "no labeled node": npz(y=np.full(N, -1)),
     "a label below -1": npz(y=Y - 5),
     "a label of a million": npz(y=np.where(np.arange(N) == 0, 10**6, Y)),
     "a label of a million millions": npz(y=np.where(np.arange(N) == 0, 10**12, Y)),

@@ -53,7 +53,7 @@ def run(model, client, theta, dropout=no_dropout):
 def test_at_the_start_the_filter_is_the_identity():
     model, client = BernNet(10, 4, 0.0, 0.0), make_client(12)
     layout = model.layout(FEATURES, CLASSES)
-    own = model.initialise(layout, torch.Generator().manual_seed(0))
+    own = model.init_parameters(layout, torch.Generator().manual_seed(0))
     assert own["filter"].tolist() == [1.0] * 11
     expected = torch.relu(features_of(client) @ own["lin0.weight"] + own["lin0.bias"]) @ own["lin1.weight"] + own["lin1.bias"]
     torch.testing.assert_close(run(model, client, layout.pack(own)[None])[1].logits[0], expected)

@@ -89,7 +89,7 @@ def test_initial_parameters():
     assert one.layout(300, 7).count == 300 * 64 + 64 + 64 * 7 + 7 + 3
     assert one.scalar and not layers.scalar
     for model in (layers, one):
-        drawn = model.initialise(model.layout(300, 7), torch.Generator().manual_seed(0))
+        drawn = model.init_parameters(model.layout(300, 7), torch.Generator().manual_seed(0))
         bound = math.sqrt(6 / 364)
         assert 0.9 * bound < drawn["conv0.weight"].abs().max() <= bound
         assert not drawn["conv0.bias"].any()

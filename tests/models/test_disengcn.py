@@ -59,7 +59,7 @@ def test_equals_the_loop_forward_and_backward(changes):
     clients = [make_client(1), make_client(5, edges=0.0), make_client(7)]
     made, batch = model(**changes), Batch(clients, torch.float64, "cpu")
     layout = made.layout(5, 3)
-    theta = torch.stack([layout.pack(made.initialise(layout, torch.Generator().manual_seed(i))) for i in range(3)])
+    theta = torch.stack([layout.pack(made.init_parameters(layout, torch.Generator().manual_seed(i))) for i in range(3)])
     parameters = {name: view.detach().requires_grad_() for name, view in layout.views(theta).items()}
     output = made.forward(parameters, batch, made.first(parameters, batch), no_dropout)
     weights = torch.rand(output.logits.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -132,7 +132,7 @@ def test_every_slice_of_a_layer_has_length_one():
 def test_dropout_draws_after_the_projection_and_after_every_layer():
     made, batch = model(dropout=0.5), Batch([make_client(9)], torch.float64, "cpu")
     layout = made.layout(5, 3)
-    parameters = layout.views(layout.pack(made.initialise(layout, torch.Generator().manual_seed(0)))[None])
+    parameters = layout.views(layout.pack(made.init_parameters(layout, torch.Generator().manual_seed(0)))[None])
     dropout, calls = Dropout(0.5, torch.tensor([3])), []
     made.forward(parameters, batch, made.first(parameters, batch), lambda x: calls.append(x.shape) or dropout(x))
     assert calls == [(1, 9, 6)] * 3

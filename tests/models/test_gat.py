@@ -113,7 +113,7 @@ def test_parameters_and_their_initial_range():
         model = gat(version=version, hidden=64)
         layout = model.layout(1433, 7)
         assert layout.count == count
-        named = model.initialise(layout, torch.Generator().manual_seed(0))
+        named = model.init_parameters(layout, torch.Generator().manual_seed(0))
         bound = (6 / (1433 + 64)) ** 0.5
         assert named["conv0.weight"].abs().max() <= bound and named["conv0.weight"].std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
         assert not named["conv0.bias"].any()

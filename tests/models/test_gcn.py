@@ -108,7 +108,7 @@ def test_parameters_are_those_of_the_paper(layers):
 def test_initial_parameters_are_glorot_uniform_with_zero_biases():
     model = GCN(64, 2, 0.5)
     layout = model.layout(300, 7)
-    first, again, other = (model.initialise(layout, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
+    first, again, other = (model.init_parameters(layout, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
     for name, shape in layout.shapes.items():
         assert torch.equal(first[name], again[name])
         if name.endswith("bias"):
@@ -141,6 +141,6 @@ def test_the_linear_head_is_drawn_as_a_linear_layer():
     model = GCN(64, 2, 0.5, "linear")
     layout = model.layout(300, 7)
     assert layout.shapes["conv1.weight"] == (64, 64) and layout.shapes["head.weight"] == (64, 7)
-    initial = model.initialise(layout, torch.Generator().manual_seed(0))
+    initial = model.init_parameters(layout, torch.Generator().manual_seed(0))
     assert 0.9 / 8 < initial["head.weight"].abs().max() <= 1 / 8 and 0 < initial["head.bias"].abs().max() <= 1 / 8
     assert initial["conv0.weight"].abs().max() > 1 / 8 and not initial["conv1.bias"].any()

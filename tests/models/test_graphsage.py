@@ -17,7 +17,7 @@ FEATURES, CLASSES, HIDDEN = 5, 3, 4
 
 def stack(model, count):
     layout = model.layout(FEATURES, CLASSES)
-    return torch.stack([layout.pack(model.initialise(layout, torch.Generator().manual_seed(i))) for i in range(count)]), layout
+    return torch.stack([layout.pack(model.init_parameters(layout, torch.Generator().manual_seed(i))) for i in range(count)]), layout
 
 
 def run(model, batch, theta, layout, dropout=no_dropout):
@@ -92,6 +92,6 @@ def test_parameters_and_their_initial_range():
     model = GraphSAGE(64, 2, 0.5)
     layout = model.layout(1433, 7)
     assert layout.count == 2 * 1433 * 64 + 64 + 2 * 64 * 7 + 7
-    for name, value in model.initialise(layout, torch.Generator().manual_seed(0)).items():
+    for name, value in model.init_parameters(layout, torch.Generator().manual_seed(0)).items():
         bound = (1433 if name.startswith("conv0") else 64) ** -0.5
         assert value.abs().max() <= bound and value.std().item() == pytest.approx(bound / 3**0.5, rel=0.4)

@@ -72,7 +72,7 @@ def test_the_vectors_of_a_channel_are_orthonormal():
 def test_with_the_first_coefficient_alone_it_is_an_mlp_with_normalised_columns():
     client, model = make_client(9), OptBasis(4, 4, 0.0)
     layout = model.layout(FEATURES, CLASSES)
-    own = model.initialise(layout, torch.Generator().manual_seed(0))
+    own = model.init_parameters(layout, torch.Generator().manual_seed(0))
     assert own["filter"].tolist() == [[1.0] * 4] + [[0.0] * 4] * 4
     hidden = torch.relu(features_of(client) @ own["lin0.weight"] + own["lin0.bias"])
     hidden = hidden / hidden.norm(dim=0).clamp(min=1e-8)

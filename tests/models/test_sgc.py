@@ -39,7 +39,7 @@ def test_one_linear_layer_travels_and_nothing_is_dropped():
 
 def test_initial_parameters_are_those_of_a_linear_layer():
     layout = SGC("auto", 3).layout(400, 7)
-    initial = SGC("auto", 3).initialise(layout, torch.Generator().manual_seed(0))
+    initial = SGC("auto", 3).init_parameters(layout, torch.Generator().manual_seed(0))
     for tensor in initial.values():
         assert 0 < tensor.abs().max() <= 400**-0.5
     assert initial["linear0.weight"].abs().max() > 0.99 * 400**-0.5

@@ -52,7 +52,7 @@ def test_dropout_acts_on_the_joined_activations_and_between_layers():
 
 def test_weights_of_a_hop_are_drawn_as_a_layer_of_their_own():
     layout = SIGN("auto", 3, 64, 2, 0.5).layout(500, 7)
-    initial = SIGN("auto", 3, 64, 2, 0.5).initialise(layout, torch.Generator().manual_seed(0))
+    initial = SIGN("auto", 3, 64, 2, 0.5).init_parameters(layout, torch.Generator().manual_seed(0))
     bound = 2**0.5 * (6 / (500 + 64)) ** 0.5
     assert 0.99 * bound < initial["hops.weight"].abs().max() <= bound
     assert initial["slope"].item() == 0.25 and not initial["hops.bias"].any()

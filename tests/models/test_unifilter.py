@@ -10,12 +10,14 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.errors import UserError
 from fgl_bench.models.unifilter._basis import agreeing_edges
 from fgl_bench.models.unifilter.unifilter import UniFilter
 from tests.algorithms.batching import assert_batching_changes_nothing
+from tests.algorithms.comparing import assert_same_trips
 from tests.engine.graphs import from_edges, make_client, permuted
 from tests.models.checking import (
     CLASSES,
@@ -26,11 +28,12 @@ from tests.models.checking import (
     features_of,
     random_models,
 )
-from tests.small_runs import synchronous
+from tests.reference.small import small_federation
+from tests.small_runs import simulate, synchronous
 
 KEYS = {
     "orders": 3, "tau": 0.4, "hidden": 4, "layers": 2, "dropout": 0.0, "input_dropout": 0.0, "basis_dropout": 0.0, "basis": "exact",
-    "homophily": "client",
+    "homophily": "client", "default_homophily": 0.5, "per_feature": False, "filter_lr": None, "filter_weight_decay": None,
 }  # fmt: skip
 
 
@@ -38,15 +41,15 @@ def model(**changes):
     return UniFilter(**{**KEYS, **changes})
 
 
-def naive_homophily(client):
+def naive_homophily(client, default=0.5):
     pairs = [(u, v) for u, v in client.edges.T if client.train[u] and client.train[v]]
-    return sum(client.labels[u] == client.labels[v] for u, v in pairs) / len(pairs) if pairs else 0.5
+    return sum(client.labels[u] == client.labels[v] for u, v in pairs) / len(pairs) if pairs else default
 
 
-def naive_basis(client, orders, tau, code=False):
+def naive_basis(client, orders, tau, code=False, default=0.5):
     """b_0 .. b_K of one client, column by column, with Gram-Schmidt against all earlier vectors."""
     matrix, x = dense_propagation(client), features_of(client)
-    cosine = max(math.cos(math.pi / 2 * (1 - naive_homophily(client))), 1e-3)
+    cosine = max(math.cos(math.pi / 2 * (1 - naive_homophily(client, default))), 1e-3)
     out = torch.zeros(orders + 1, *x.shape, dtype=torch.float64)
     for column in range(x.shape[1]):
         signal = x[:, column]
@@ -71,9 +74,10 @@ def naive_basis(client, orders, tau, code=False):
     return out
 
 
-def plain(orders, tau, layers, code=False, residual=False):
+def plain(orders, tau, layers, code=False, residual=False, default=0.5):
     def forward(client, own):
-        h = torch.einsum("k,knf->nf", own["filter"], naive_basis(client, orders, tau, code))
+        sums = "k,knf->nf" if own["filter"].dim() == 1 else "kf,knf->nf"
+        h = torch.einsum(sums, own["filter"], naive_basis(client, orders, tau, code, default))
         for i in range(layers):
             h = torch.relu(h) if i else h
             weight = own[f"mlp{i}.weight"]
@@ -89,6 +93,58 @@ def plain(orders, tau, layers, code=False, residual=False):
 def test_equals_a_network_for_one_client_forward_and_backward(sparse, layers, basis):
     made = model(layers=layers, basis=basis)
     assert_equals_network(made, plain(3, 0.4, layers, basis == "code"), awkward_clients(sparse))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_coefficients_for_every_feature_equal_a_network_for_one_client(sparse):
+    assert_equals_network(model(per_feature=True), plain(3, 0.4, 2), awkward_clients(sparse))
+
+
+def test_equal_coefficients_of_all_features_are_those_of_the_orders():
+    one, each, client = model(), model(per_feature=True), make_client(9)
+    theta = random_models(one.layout(FEATURES, CLASSES), 1)
+    views = one.layout(FEATURES, CLASSES).views(theta)
+    layout = each.layout(FEATURES, CLASSES)
+    row = layout.pack({**{name: view[0] for name, view in views.items()}, "filter": views["filter"][0][:, None].expand(-1, FEATURES)})
+    torch.testing.assert_close(logits(each, client, row[None]), logits(one, client, theta))
+
+
+def test_the_homophily_of_clients_without_an_edge_between_training_nodes():
+    clients = [replace(client, train=np.arange(client.num_nodes) < 1) for client in awkward_clients()]
+    assert all(agreeing_edges(client) == (0, 0) for client in clients)
+    assert_equals_network(model(default_homophily=0.75), plain(3, 0.4, 2, default=0.75), clients)
+    client = replace(make_client(12), train=np.arange(12) < 1)
+    values = [Batch([client], torch.float64, "cpu").derived(model(default_homophily=h).build).stacked() for h in (0.5, 0.75)]
+    assert not torch.allclose(*values)
+
+
+def test_the_filter_has_rates_of_its_own():
+    """FedAvg of one client with full participation is its own training: torch's Adam with two parameter groups."""
+    made = model(filter_lr=0.05, filter_weight_decay=0.2)
+    run = simulate([small_federation(0)], Local(), synchronous(), rounds=3, model=made, lr=0.01, weight_decay=0.1)
+    client = small_federation(0).clients[0]
+    own = {name: value.clone().requires_grad_() for name, value in run.named(run.trips[0][0][0]).items()}
+    mlp = [value for name, value in own.items() if name != "filter"]
+    adam = torch.optim.Adam([{"params": mlp}, {"params": [own["filter"]], "lr": 0.05, "weight_decay": 0.2}], lr=0.01, weight_decay=0.1)
+    train = torch.from_numpy(client.train)
+    for number in range(3):
+        adam.zero_grad()
+        out = plain(3, 0.4, 2)(client, own)
+        torch.nn.functional.cross_entropy(out[train], torch.from_numpy(client.labels)[train]).backward()
+        adam.step()
+        found = run.named(run.trips[0][number][1])
+        for name, value in own.items():
+            torch.testing.assert_close(found[name], value.detach(), rtol=1e-6, atol=1e-8)
+
+
+def test_rates_are_those_of_the_run_where_none_are_given():
+    assert not model().rates
+    runs = [
+        simulate([small_federation(0)], Local(), synchronous(), rounds=2, model=model(**changes), lr=0.02, weight_decay=0.1)
+        for changes in ({}, {"filter_lr": 0.02}, {"filter_weight_decay": 0.1})
+    ]
+    for other in runs[1:]:
+        assert_same_trips(runs[0], other, exact=True, fewest=10)
 
 
 def test_layers_of_equal_widths_add_their_input():
@@ -180,7 +236,7 @@ def test_initial_parameters():
     made = model(orders=10, hidden=64)
     layout = made.layout(300, 7)
     assert layout.count == 300 * 64 + 64 * 7 + 11
-    first, again = (made.initialise(layout, torch.Generator().manual_seed(0)) for _ in range(2))
+    first, again = (made.init_parameters(layout, torch.Generator().manual_seed(0)) for _ in range(2))
     assert all(torch.equal(first[name], again[name]) for name in layout.shapes)
     assert torch.equal(first["filter"], torch.full((11,), 1 / 11, dtype=torch.float64))
     assert 0.9 * 64**-0.5 < first["mlp0.weight"].abs().max() <= 64**-0.5

@@ -10,7 +10,7 @@ import torch
 
 from .models import Parameters, combine
 from .sync import AGG_WEIGHTS
-from .training import Client, cosine, normalise
+from .training import Client, cosine, normalize
 
 
 class Message(NamedTuple):
@@ -71,7 +71,7 @@ class FedBuff:
         return None
 
     def step(self, batch: list[Upload], version: int) -> Step:
-        importance = normalise([self.importance[upload.client] for upload in batch])
+        importance = normalize([self.importance[upload.client] for upload in batch])
         moved = dict(self.model)
         for upload, weight in zip(batch, importance, strict=True):
             staleness = version - 1 - upload.base.version
@@ -152,7 +152,7 @@ class FedSAGCL:
         """A reply replaces the client's model; a push is merged with it by confidence (eq. 9)."""
         if message.confidence is None:
             return message.payload
-        share = normalise([message.confidence, report[1]])
+        share = normalize([message.confidence, report[1]])
         return combine(share, [message.payload, own])
 
     def weight(self, client: int, version: int) -> float:
@@ -170,7 +170,7 @@ class FedSAGCL:
         for i in uploaders:
             similarity = {j: cosine(self.known[i].features, entry.features) for j, entry in sorted(self.known.items())}
             cluster = [j for j, value in similarity.items() if j == i or value >= self.theta_c]
-            row = normalise([self.weight(j, version) for j in cluster])
+            row = normalize([self.weight(j, version) for j in cluster])
             weights[i] = dict(zip(cluster, row, strict=True))
             replies[i] = Message(combine(row, [self.known[j].parameters for j in cluster]), version)
             total[i] = sum(self.known[j].confidence for j in cluster)

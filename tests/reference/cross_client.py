@@ -81,6 +81,27 @@ class Loop:
         out = torch.relu(self.convolve(model, 1, self.hidden(model, node), others))
         return out @ model["head.weight"] + model["head.bias"]
 
+    def served(self, model: dict, first_hop: str) -> dict[int, torch.Tensor]:
+        """What the server's model answers for its validation and test nodes, by global id.
+
+        Args:
+            first_hop: the first convolution over edges inside clients (``own``) or over all of them (``full``).
+        """
+        server, everywhere = self.federation.server, {node: [] for node in range(self.federation.server.num_nodes)}
+        for row, column in server.edges.T.tolist():
+            everywhere[row].append(column)
+        near = everywhere if first_hop == "full" else {node: self.inner.get(node, []) for node in everywhere}
+        features = torch.tensor(np.asarray(server.features), dtype=torch.float64)
+
+        def hidden(node: int) -> torch.Tensor:
+            return torch.relu(self.convolve(model, 0, features[node], [features[other] for other in near[node]]))
+
+        answers = {}
+        for node in np.flatnonzero(server.val | server.test).tolist():
+            out = torch.relu(self.convolve(model, 1, hidden(node), [hidden(other) for other in everywhere[node]]))
+            answers[node] = out @ model["head.weight"] + model["head.bias"]
+        return answers
+
     def round(self, number: int) -> list[dict]:
         """One round; returns the trained models and leaves the averaged one with every client."""
         batch_of = self.order(number)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .stateful import cross_entropy, descend, gradient_of, mean
-from .training import Client, normalise
+from .training import Client, normalize
 
 
 class AverageChange:
@@ -22,7 +22,7 @@ class AverageChange:
             descend(client, gradient_of(client, cross_entropy(client)))
 
     def aggregate(self, chosen: list[int], clients: list[Client], w: torch.Tensor, trained: dict[int, torch.Tensor]) -> torch.Tensor:
-        shares = normalise([float(clients[i].num_train) for i in chosen])
+        shares = normalize([float(clients[i].num_train) for i in chosen])
         return self.step(w, mean([trained[i] - w for i in chosen], shares))
 
 

@@ -17,7 +17,7 @@ from fgl_bench.data.graph import Federation
 
 from .models import Parameters
 from .sync import AGG_WEIGHTS
-from .training import Client, make_clients, normalise
+from .training import Client, make_clients, normalize
 
 
 def vector_of(client: Client) -> torch.Tensor:
@@ -104,7 +104,7 @@ class MOON:
         self.memory[i] = [vector_of(client), *self.memory[i]][: self.previous]
 
     def aggregate(self, chosen: list[int], clients: list[Client], w: torch.Tensor, trained: dict[int, torch.Tensor]) -> torch.Tensor:
-        return mean([trained[i] for i in chosen], normalise([float(clients[i].num_train) for i in chosen]))
+        return mean([trained[i] for i in chosen], normalize([float(clients[i].num_train) for i in chosen]))
 
 
 @dataclass
@@ -135,7 +135,7 @@ class SCAFFOLD:
         self.c = self.c + sum(changes) / len(clients)
         for i in chosen:
             self.own[i] = self.fresh.pop(i, self.own[i])
-        shares = normalise([AGG_WEIGHTS[self.weighting](clients[i]) for i in chosen])
+        shares = normalize([AGG_WEIGHTS[self.weighting](clients[i]) for i in chosen])
         return w + self.server_lr * mean([trained[i] - w for i in chosen], shares)
 
 
@@ -202,7 +202,7 @@ class PFedMe:
         self.uploaded[i] = local
 
     def aggregate(self, chosen: list[int], clients: list[Client], w: torch.Tensor, trained: dict[int, torch.Tensor]) -> torch.Tensor:
-        shares = normalise([float(clients[i].num_train) for i in chosen])
+        shares = normalize([float(clients[i].num_train) for i in chosen])
         average = mean([self.uploaded.pop(i, w) for i in chosen], shares)
         return (1 - self.beta) * w + self.beta * average
 

@@ -10,7 +10,7 @@ import torch
 from fgl_bench.data.graph import Federation
 
 from .models import Parameters, combine
-from .training import Client, cosine, make_clients, normalise
+from .training import Client, cosine, make_clients, normalize
 
 AGG_WEIGHTS = {
     "train": lambda client: float(client.num_train),
@@ -116,7 +116,7 @@ def similarity_mixing(vectors: list[torch.Tensor], weights: list[float], thresho
     matrix = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
     for i, vector in enumerate(vectors):
         cluster = [j for j, other in enumerate(vectors) if j == i or cosine(vector, other) >= threshold]
-        matrix[i, cluster] = torch.tensor(normalise([weights[j] for j in cluster]), dtype=torch.float64)
+        matrix[i, cluster] = torch.tensor(normalize([weights[j] for j in cluster]), dtype=torch.float64)
     return matrix
 
 
@@ -178,7 +178,7 @@ def run_sync(
         settings: ``dropout``, ``lr``, ``weight_decay``, ``seed``, as in :class:`tests.reference.training.Client`.
     """
     clients = make_clients(federation, initial, **settings)
-    shares = normalise([AGG_WEIGHTS[agg_weight](client) for client in clients])
+    shares = normalize([AGG_WEIGHTS[agg_weight](client) for client in clients])
     trace = []
     for number in range(rounds):
         trained = train_all(clients, method, local_epochs, number)

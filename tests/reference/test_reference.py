@@ -19,7 +19,7 @@ from .models import GCN, flatten, initial_parameters, read_parameters, widths_of
 from .semi_async import run_semi_async, simulate
 from .small import SmallSchedule, random_schedule, small_federation
 from .sync import FedAvg, FedGTA, FedProx, Local, mix, propagate_labels, run_sync, similarity_mixing
-from .training import Client, cosine, make_clients, normalise, pooled_accuracy
+from .training import Client, cosine, make_clients, normalize, pooled_accuracy
 
 E1 = math.exp(-1)
 K2 = torch.tensor([[0, 1], [1, 0]])
@@ -599,7 +599,7 @@ def test_a_cached_push_is_merged_at_the_next_start_by_hand():
 
 
 def test_weights_that_sum_to_nothing_become_uniform():
-    assert normalise([0.0, 0.0]) == [0.5, 0.5] and normalise([float("inf"), 1.0]) == [0.5, 0.5] and normalise([1.0, 3.0]) == [0.25, 0.75]
+    assert normalize([0.0, 0.0]) == [0.5, 0.5] and normalize([float("inf"), 1.0]) == [0.5, 0.5] and normalize([1.0, 3.0]) == [0.25, 0.75]
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6))

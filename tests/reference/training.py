@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -61,6 +63,7 @@ class Client:
         index, seed: name this client's dropout stream, one per trip.
         prenormalized: hand GCNConv edges normalised once instead of letting it normalise in every forward pass.
         features: a key of ``FEATURES``: how the node features are stored.
+        optimizer: makes its optimiser from parameters, ``lr`` and ``weight_decay``.
         adam: further options of ``torch.optim.Adam``, such as ``{"fused": True}``.
     """
 
@@ -78,6 +81,7 @@ class Client:
         weight_decay: float = 5e-4,
         prenormalized: bool = False,
         features: str = "dense",
+        optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
         adam: dict | None = None,
     ):
         first = next(iter(initial.values()))
@@ -90,7 +94,7 @@ class Client:
         self.num_nodes = self.observed.num_nodes
         self.num_val, self.num_test = int(self.clean.val.sum()), int(self.clean.test.sum())
         self.model = GCN(widths_of(initial), dropout, normalize=not prenormalized).to(first.device, first.dtype)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay, **(adam or {}))
+        self.optimizer = optimizer(self.model.parameters(), lr=lr, weight_decay=weight_decay, **(adam or {}))
         self.load(initial)
 
     def load(self, parameters: Parameters) -> None:
@@ -151,7 +155,7 @@ def pooled_accuracy(clients: list[Client], counts: list[tuple[int, int]]) -> tup
     return (val / num_val if num_val else float("nan"), test / num_test if num_test else float("nan"))
 
 
-def normalise(weights: list[float]) -> list[float]:
+def normalize(weights: list[float]) -> list[float]:
     """Non-negative weights scaled to sum one; uniform where they sum to nothing."""
     total = sum(weights)
     if not np.isfinite(total) or total <= 1e-12:

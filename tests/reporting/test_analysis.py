@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.reporting.analysis import analyse, markdown, overview_line, plain, write_statistics
+from fgl_bench.reporting.analysis import analyze, markdown, overview_line, plain, write_statistics
 from fgl_bench.reporting.cells import compact
 from fgl_bench.reporting.plan import Cell, Paper, Row, Table, columns
 from fgl_bench.reporting.published import Printed, Published
@@ -59,7 +59,7 @@ def planned(table: Table) -> dict:
 
 
 def of(table: Table, model: str = "received", stored: dict = STORED):
-    return analyse(PAPER, table, planned(table), stored, PUBLISHED, model)
+    return analyze(PAPER, table, planned(table), stored, PUBLISHED, model)
 
 
 def test_verdicts_compare_intervals_with_the_printed_ones():
@@ -96,7 +96,7 @@ def test_trips_are_compared_as_printed_and_ranked_with_failures_at_the_budget():
 def test_fewer_trips_are_better_in_the_order_that_is_printed_too():
     late = Printed([*PUBLISHED.cells, printed("7", "cora", "c", "3000.0", "0.0", target=0.56, reached=5)])
     stored = {**STORED, "c-cora": cell("c", "cora", [0.70, 0.72], [1990, None])}
-    found = analyse(PAPER, TRIPS, planned(TRIPS), stored, late, "received")
+    found = analyze(PAPER, TRIPS, planned(TRIPS), stored, late, "received")
     assert found.columns["cora"].agreement.tau == 1  # b, a, c in both
 
 

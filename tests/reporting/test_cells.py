@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.reporting.cells import compact, dumped, read_cells
+from fgl_bench.reporting.cells import compact, covers, dumped, read_cells
 from fgl_bench.reporting.plots.pictures import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked
 from tests.reporting.summaries import summary
 
@@ -122,3 +122,13 @@ def test_cells_that_are_none_are_reported_passed_over_and_left(tmp_path, capsys)
     said = capsys.readouterr().err
     assert all(f"{name} is not used" in said for name in (*DAMAGE, "binary.json")) and len(said.splitlines()) == 5
     assert len(list(tmp_path.iterdir())) == 6 and (tmp_path / "truncated.json").read_text() == DAMAGE["truncated.json"]
+
+
+def test_a_run_made_before_a_key_is_found_by_what_was_done_then():
+    stored = {"algorithm": {"batches": 10}, "rounds": 50}
+    for hop, found in (("full", True), ("own", False)):
+        assert covers({"algorithm": {"batches": 10, "first_hop": hop}, "rounds": 50}, stored) is found
+        assert covers({"algorithm": {"batches": 10, "first_hop": hop}, "rounds": 50}, {**stored, "rounds": 20}) is False
+    assert covers({"algorithm": {"batches": 10, "any": 1}, "rounds": 50}, stored)
+    later = {"algorithm": {"batches": 10, "first_hop": "own"}, "rounds": 50}
+    assert covers(later, later) and not covers({**stored, "algorithm": {"batches": 10, "first_hop": "full"}}, later)

@@ -117,6 +117,7 @@ def test_a_run_with_a_damaged_summary_is_not_used(kind: str, copy: Path) -> None
         ("history.csv", b"\xff\xfe\x00\x01", "history.csv cannot be read"),
         ("mixing.npz", b"garbage", "mixing.npz is no archive of arrays"),
         ("mixing.npz", b"", "mixing.npz is no archive of arrays"),
+        ("final_state.npz", b"garbage", "final_state.npz is no archive of arrays"),
         ("portrait.npz", b"garbage", "portrait.npz is no archive of arrays"),
     ],
 )

@@ -18,8 +18,8 @@ from fgl_bench.reporting.grids import levels
 from fgl_bench.reporting.measures import common, cost, spent
 from fgl_bench.reporting.papers.fedaas import PAPER, SWEPT
 from fgl_bench.reporting.plan import Cell, located, plan
-from fgl_bench.reporting.plots import courses
-from fgl_bench.reporting.plots.courses import Panel
+from fgl_bench.reporting.plots import curves
+from fgl_bench.reporting.plots.curves import Panel
 from fgl_bench.reporting.plots.drawings.base import Sources
 from fgl_bench.reporting.plots.drawings.fedaas import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, draw, drawn
 from fgl_bench.reporting.plots.figures import line
@@ -43,7 +43,7 @@ def narrowed(key: str, rows: tuple[str, ...], columns: tuple[str, ...]):
 @pytest.fixture(autouse=True)
 def closed():
     yield
-    courses.plt.close("all")
+    curves.plt.close("all")
 
 
 # ---- which runs
@@ -109,7 +109,7 @@ def test_a_line_is_the_mean_over_seeds_against_what_was_spent(tmp_path: Path) ->
 
 def test_a_panel_has_lines_and_levels_and_a_name_one_colour() -> None:
     points = np.arange(3.0), np.array([0.0, 10.0, 20.0]), np.zeros(3)
-    figure = courses.lines([Panel("", "x", "y", {"A": points, "B": points}), Panel("", "x", "y", {"B": points}, levels={"C": 30.0})], "t")
+    figure = curves.lines([Panel("", "x", "y", {"A": points, "B": points}), Panel("", "x", "y", {"B": points}, levels={"C": 30.0})], "t")
     first, second = figure.axes
     assert [line.get_label() for line in first.get_lines()] == ["A", "B"] and [*second.get_lines()[1].get_ydata()] == [30, 30]
     assert first.get_lines()[1].get_color() == second.get_lines()[0].get_color() != first.get_lines()[0].get_color()
@@ -117,7 +117,7 @@ def test_a_panel_has_lines_and_levels_and_a_name_one_colour() -> None:
 
 
 def test_bars_are_made_of_their_parts() -> None:
-    [axis] = courses.stacked({"cs": {"A": (1.0, 2.0), "B": (3.0, 0.0)}, "absent": {}}, ("models", "rows"), "GB", "t").axes
+    [axis] = curves.stacked({"cs": {"A": (1.0, 2.0), "B": (3.0, 0.0)}, "absent": {}}, ("models", "rows"), "GB", "t").axes
     assert [(bar.get_x(), bar.get_width()) for bar in axis.patches] == [(0, 1), (0, 3), (1, 2), (3, 0)]
     assert [tick.get_text() for tick in axis.get_yticklabels()] == ["B", "A"]
 

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
+from fgl_bench.config.choices import choices
 from fgl_bench.config.compose import Composer
+from fgl_bench.reporting.cells import covers
 from fgl_bench.reporting.papers._fediih import DISJOINT, OVERLAPPING
+from fgl_bench.reporting.papers._unifilter import overrides as unifilter
 from fgl_bench.reporting.papers.fedssa import CHOSEN, PAPER, SWEPT
 from fgl_bench.reporting.plan import Cell, located, plan
 from fgl_bench.reporting.plots import alignment
@@ -50,12 +53,23 @@ def test_commands_compose_to_their_hashes(found) -> None:
             assert located(composed(cell.overrides)) == (cell.digest, cell.folder, cell.config), cell.command
 
 
-def test_fed_pub_is_sharper_among_overlapping_clients_and_other_methods_are_as_before(found) -> None:
+def test_fed_pub_is_sharper_among_overlapping_clients_and_all_have_its_authors_weight_decay(found) -> None:
     pub, other = ({key: cell.config for key, cell in found.items() if key[1] == name} for name in ("fed_pub", "fedper"))
-    assert {config["weight_decay"] for config in pub.values()} == {1e-6}
-    assert {config["weight_decay"] for config in other.values()} == {5e-4}
+    assert {config["weight_decay"] for config in (*pub.values(), *other.values())} == {1e-6}
     assert pub["1", "fed_pub", "cora, 5 clients"]["algorithm"]["tau"] == 3
     assert pub["6", "fed_pub", "cora, 30 clients"]["algorithm"]["tau"] == 5
+    assert {config["algorithm"]["reg"] for config in pub.values()} == {"inert"}
+
+
+def test_results_of_former_readings_are_not_found() -> None:
+    """Whatever is stored without the keys that tell the readings apart is of the former ones."""
+    names = ("adafgl", "fediih", "fed_pub", "fed_pub_regularized")
+    by_row = {cell.row.key: cell.config for cell in plan(PAPER, [narrowed("1", names, ("cora",), ("5 clients",))])}
+    for name, key in (("adafgl", "attention"), ("fediih", "inference_activation")):
+        now = by_row[name]
+        before = {**now, "algorithm": {own: value for own, value in now["algorithm"].items() if own != key}}
+        assert covers(now, now) and not covers(now, before)
+    assert not covers(by_row["fed_pub"], by_row["fed_pub_regularized"])
 
 
 def test_fediih_has_the_numbers_of_its_authors(found) -> None:
@@ -74,6 +88,26 @@ def test_seconds_are_those_of_the_accuracy_tables_runs(found) -> None:
     for row in ("fed_pub", "fediih", "fedper"):
         assert found["9", row, "cora, 5 clients"].digest == found["1", row, "cora, 5 clients"].digest
         assert found["9", row, "cora, 30 overlapping clients"].digest == found["6", row, "cora, 30 clients"].digest
+
+
+def test_unifilter_has_fedgsps_numbers_where_it_is_tuned() -> None:
+    table = narrowed("1", ("local_tuned", "fedavg_tuned", "fedavg"), ("photo",), ("5 clients", "20 clients"))
+    cells = {(cell.row.key, cell.column.group): cell.config for cell in plan(PAPER, [table])}
+    for name in ("local_tuned", "fedavg_tuned"):
+        model, run = cells[name, "5 clients"]["model"], cells[name, "5 clients"]
+        assert (model["orders"], model["hidden"], model["layers"], model["tau"]) == (10, 256, 5, 0.95)
+        assert (model["dropout"], model["input_dropout"], model["basis_dropout"]) == (0.4, 0.4, 0.25)
+        assert (run["lr"], run["weight_decay"], model["filter_lr"], model["filter_weight_decay"]) == (0.006, 5e-5, 0.005, 5e-4)
+        assert (run["rounds"], run["local_epochs"], model["per_feature"], model["default_homophily"]) == (200, 2, True, 0.75)
+    assert cells["local_tuned", "20 clients"]["model"]["tau"] == 0.99
+    assert "per_feature" not in cells["fedavg", "5 clients"]["model"]
+
+
+def test_every_column_of_the_paper_is_known_of_unifilter() -> None:
+    for key in ("1", "2", "6", "7"):
+        for column in TABLES[key].columns:
+            assert len(unifilter(column)) == len({text.partition("=")[0] for text in unifilter(column)}) == 16
+    assert not [name for name in choices("experiment") if "_unifilter" in name]
 
 
 def test_every_dataset_of_the_paper_is_known_of_fediih() -> None:
@@ -112,8 +146,8 @@ def test_the_sweep_goes_through_the_chosen_values_and_every_other_is_a_run_of_it
 
 def test_points_are_the_classes_that_a_client_has() -> None:
     means = np.arange(12.0).reshape(1, 2, 3, 2)
-    portrait = {"class_means": means, "class_counts": np.array([[[1, 0, 2], [0, 0, 5]]])}
-    points, label, client = alignment.class_points(portrait)
+    state = {"class_means": means, "class_counts": np.array([[[1, 0, 2], [0, 0, 5]]])}
+    points, label, client = alignment.class_points(state)
     assert (points.tolist(), label.tolist(), client.tolist()) == ([[0, 1], [4, 5], [10, 11]], [0, 2, 2], [0, 0, 1])
 
 
@@ -143,8 +177,16 @@ def test_a_client_is_drawn_beside_what_its_cluster_aligns_to() -> None:
 # ---- from files to figures
 
 
+def test_a_final_state_is_found_under_its_old_name_too(tmp_path: Path) -> None:
+    assert alignment.read_final_state(tmp_path) == {}
+    np.savez(tmp_path / "portrait.npz", coefficients=np.zeros(2))
+    assert alignment.read_final_state(tmp_path)["coefficients"].tolist() == [0, 0]
+    np.savez(tmp_path / "final_state.npz", coefficients=np.ones(2))
+    assert alignment.read_final_state(tmp_path)["coefficients"].tolist() == [1, 1]
+
+
 def stored(folder: Path, cells: list[Cell]) -> None:
-    """A run with history and portrait, and a cell, for each of ``cells``."""
+    """A run with history and final state, and a cell, for each of ``cells``."""
     (folder / "cells" / "fedssa").mkdir(parents=True)
     for number, cell in enumerate(cells):
         run = folder / "runs" / cell.folder
@@ -157,7 +199,7 @@ def stored(folder: Path, cells: list[Cell]) -> None:
         (run / "history.csv").write_text("seed,trip,test_received,test_trained\n0,0,0.1,0.1\n0,10,0.5,0.6\n", encoding="utf-8")
         draws = np.random.default_rng(number)
         kept = {"class_means": draws.normal(size=(1, 4, 3, 2)), "class_counts": np.ones((1, 4, 3)), "coefficients": np.ones((1, 4, 2))}
-        np.savez(run / "portrait.npz", **kept)
+        np.savez(run / "final_state.npz", **kept)
 
 
 def test_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:

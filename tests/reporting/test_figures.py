@@ -30,9 +30,9 @@ def test_lines_show_means_in_percent_and_panels_without_lines_are_left_out(tmp_p
     received, trained = figure.axes
     assert received.get_lines()[0].get_ydata() == pytest.approx([50.0, 55.0])
     assert trained.get_lines()[0].get_ydata() == pytest.approx([60.0, 80.0])
-    png, svg = figures.save(figure, tmp_path / "out" / "curves")
-    assert png.read_bytes()[:4] == b"\x89PNG" and svg.read_text(encoding="utf-8").startswith("<?xml")
-    assert sorted(path.name for path in png.parent.iterdir()) == ["curves.png", "curves.svg"]
+    png, svg, pdf = figures.save(figure, tmp_path / "out" / "curves")
+    assert png.read_bytes()[:4] == b"\x89PNG" and svg.read_text(encoding="utf-8").startswith("<?xml") and pdf.read_bytes()[:5] == b"%PDF-"
+    assert sorted(path.name for path in png.parent.iterdir()) == ["curves.pdf", "curves.png", "curves.svg"]
 
 
 def test_heatmaps_leave_gaps_grey(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fgl_bench.reporting.published import read_published
 
 ROOT = Path(__file__).parents[2]
 TABLES = {table.key: table for table in PAPER.tables}
-NARROW = {"local", "fedavg", "fedsa_gcl", "fedsa_gcl_t20"}
+NARROW = {"local", "fedavg", "fedsa_gcl", "fedsa_gcl_fedgta_lsc"}
 
 
 def narrow(key: str, datasets: tuple[str, ...] = ("cora", "photo")) -> Table:
@@ -37,7 +37,7 @@ def by(cells: list[Cell], table: str, row: str, dataset: str) -> Cell:
 
 
 def test_a_cells_command_composes_to_its_hash(cells: list[Cell]) -> None:
-    some = [by(cells, *which) for which in (("2", "local", "photo"), ("4", "fedsa_gcl_t20", "cora"), ("7", "fedavg", "cora"))]
+    some = [by(cells, *which) for which in (("2", "local", "photo"), ("4", "fedsa_gcl_fedgta_lsc", "cora"), ("7", "fedavg", "cora"))]
     with Composer() as composed:
         assert [located(composed(cell.overrides)) for cell in some] == [(cell.digest, cell.folder, cell.config) for cell in some]
 
@@ -46,7 +46,7 @@ def test_runs_are_shared_where_the_setting_is_the_same_and_only_there(cells: lis
     assert by(cells, "7", "fedavg", "cora").digest == by(cells, "3", "fedavg", "cora").digest
     assert by(cells, "6", "fedavg", "cora").digest == by(cells, "2", "fedavg", "cora").digest
     assert by(cells, "figure4", "fedsa_gcl", "cora").digest == by(cells, "3", "fedsa_gcl", "cora").digest
-    fedsa = {by(cells, key, row, "cora").digest for key in ("2", "3", "4", "6", "7") for row in ("fedsa_gcl", "fedsa_gcl_t20")}
+    fedsa = {by(cells, key, row, "cora").digest for key in ("2", "3", "4", "6", "7") for row in ("fedsa_gcl", "fedsa_gcl_fedgta_lsc")}
     assert len(fedsa) == 10
 
 

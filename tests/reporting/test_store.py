@@ -48,7 +48,7 @@ def digest(rounds=5, trips=100, **changes):
 
 def write(folder, summary=SUMMARY, **changes):
     arguments = {"config": "lr: 0.01\n", "rows": ROWS, "arrays": {"trips_20": np.eye(2)[None]}, **changes}
-    write_run(folder, arguments["config"], summary, arguments["rows"], arguments["arrays"], arguments.get("portrait"))
+    write_run(folder, arguments["config"], summary, arguments["rows"], arguments["arrays"], arguments.get("final_state"))
 
 
 def everything(folder):
@@ -69,13 +69,13 @@ def test_a_run_is_written_whole_and_read_back(tmp_path):
 
 
 def test_without_matrices_there_is_no_file_for_them(tmp_path):
-    write(tmp_path / HASH, arrays={}, portrait={})
+    write(tmp_path / HASH, arrays={}, final_state={})
     assert everything(tmp_path / HASH) == ["config.yaml", "history.csv", "summary.json"]
 
 
 def test_what_is_kept_of_the_clients_has_a_file_of_its_own(tmp_path):
-    write(tmp_path / HASH, portrait={"coefficients": np.ones((1, 2, 3))})
-    with np.load(tmp_path / HASH / "portrait.npz", allow_pickle=False) as arrays:
+    write(tmp_path / HASH, final_state={"coefficients": np.ones((1, 2, 3))})
+    with np.load(tmp_path / HASH / "final_state.npz", allow_pickle=False) as arrays:
         assert {name: arrays[name].shape for name in arrays.files} == {"coefficients": (1, 2, 3)}
 
 

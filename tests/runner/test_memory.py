@@ -1,33 +1,30 @@
-"""How many replicas are trained at once, and the estimate of memory that decides it."""
+"""How many replicas are trained at once, and what a plan makes of a need."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.data.graph import Federation
-from fgl_bench.data.served import Served
-from fgl_bench.engine.activations import Activations, activation_bytes
-from fgl_bench.engine.batch import Batch, gcn_operator
+from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.propagation import Hops, identity
-from fgl_bench.runner.memory import Need, available_bytes, graph_bytes, model_bytes, plan, seed_bytes
+from fgl_bench.runner.memory import WIDE, Need, available_bytes, halving, out_of_memory, plan
 from tests.engine.graphs import federation, make_client
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 LAYOUT = ParameterLayout({"w": (5, 4), "v": (4, 3)}, inputs=("w",))
-ACTIVATIONS, STACKS, ITEM, CLIENTS, NODES = Activations(kept=30, passing=4), 7, 4, 3, 9
-FEDERATIONS = [federation([make_client(4), make_client(NODES), make_client(2)], seed=s) for s in range(5)]
-NEED = seed_bytes(FEDERATIONS, LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU)
+CLIENTS, WIDEST = 3, 6
+FEDERATIONS = [federation([make_client(4), make_client(9), make_client(2)], seed=s) for s in range(5)]
+NEED = Need(CLIENTS, whole=330, single=140, step=100, row=7)
 SEED = NEED.program(1)
 
 
 def planned(budget, device=GPU, seeds=None):
-    return plan(FEDERATIONS, LAYOUT, ACTIVATIONS.passing, NEED, device, budget, seeds)
+    return plan(FEDERATIONS, LAYOUT, WIDEST, NEED, device, budget, seeds)
 
 
 def together(chunking):
@@ -36,63 +33,9 @@ def together(chunking):
 
 
 def test_sizes_worked_out_by_hand():
-    assert model_bytes(LAYOUT, 8, ITEM) == 8 * 32 * 4  # eight stacks of 32 scalars of four bytes
-    assert activation_bytes(NODES, ACTIVATIONS, ITEM) == 9 * (24 + 24) * 4  # nine nodes, of each 0.8 times 30 and 6 times 4 scalars
-    assert NEED == Need(CLIENTS, 7 * 32 * 4, 32 * 4 + 9 * 48 * 4, NEED.graphs, making=NEED.making, row=32 * 4)
-    assert 0 < NEED.making <= NEED.graphs / 2
-    assert Need(3, 10, 100, 1000).program(2) == 2 * (3 * 10 + 3 * 100 + 1000)
-    assert Need(3, 10, 100, 1000, row=7).program(2) == 2 * (3 * 17 + 3 * 100 + 1000), "of several seeds an average is no view"
-    assert Need(3, 10, 100, 1000, making=500).program(2) == 2 * (3 * 10 + 500 + 1000), (
-        "what graphs are made with is gone when training begins"
-    )
-    assert Need(3, 10, 100, 1000).program(1, 2) == 3 * 10 + 2 * 100 + 2 * 1000, "chunks have their graphs once more"
-
-
-def tensors(x, seen):
-    """Every tensor that can be reached from ``x`` through attributes and containers."""
-    if isinstance(x, torch.Tensor):
-        seen[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-    elif isinstance(x, dict | list | tuple):
-        for item in x.values() if isinstance(x, dict) else x:
-            tensors(item, seen)
-    elif type(x).__module__.startswith("fgl_bench.engine"):
-        tensors(vars(x), seen)
-    return seen
-
-
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("sizes", [(40, 60, 50), (200, 200)])
-def test_the_graphs_of_a_batch_are_as_large_as_estimated(sparse, sizes):
-    clients = [make_client(size, 0.05, features=400, sparse=sparse) for size in sizes]
-    if not sparse:
-        for client in clients:
-            client.features[:] = 1.0
-    batch = Batch(clients, torch.float32, CPU)
-    weight = torch.zeros(len(clients), 400, 4, requires_grad=True)
-    (batch.operator(gcn_operator) @ (batch.features @ weight)).sum().backward()
-    assert batch.training_nodes.index.numel()
-    measured = sum(tensors(batch, {}).values())
-    assert graph_bytes(clients, 1, 4, CPU) == pytest.approx(measured, rel=0.05)
-
-
-@pytest.mark.parametrize("sizes", [(40, 60, 50), (60, 60)])
-def test_hops_made_beforehand_are_as_large_as_estimated_and_chunks_are_views(sizes):
-    clients = [make_client(size, 0.05, features=400) for size in sizes]
-    batch, hops = Batch(clients, torch.float32, CPU), Hops(identity(3))
-    whole = batch.derived(hops)
-    assert sum(tensors(whole, {}).values()) == len(sizes) * max(sizes) * 4 * 400 * 4
-    need = seed_bytes([federation(clients)], LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU, copies=2, derived=4)
-    assert need.derived == 3 * whole.values.numel() * 4
-    assert need.program(1) - seed_bytes([federation(clients)], LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU, copies=2).program(1) == need.derived
-    part = batch.select([1]).derived(hops)
-    assert part.values.untyped_storage().data_ptr() == whole.values.untyped_storage().data_ptr()
-
-
-def test_seeds_with_one_partition_share_what_is_made_beforehand():
-    client = make_client(20)
-    seeds = [replace(client, train=client.val, val=client.train), client]  # other masks, the same features and edges
-    batch = Batch(seeds, torch.float32, CPU)
-    assert batch.derived(Hops(identity(2))).values.shape[0] == 1
+    assert NEED.program(1) == 330 and NEED.program(2) == 2 * 337, "of several seeds an average is no view"
+    assert [NEED.program(1, k) for k in (1, 2)] == [140, 240]
+    assert NEED.program(2, 3) == 2 * (40 + 7) + 3 * 100
 
 
 def test_everything_at_once_where_it_fits():
@@ -102,13 +45,8 @@ def test_everything_at_once_where_it_fits():
 
 def test_seeds_are_parted_first_then_clients():
     assert (planned(NEED.program(5) - 1).seeds, planned(NEED.program(5) - 1).replicas) == (4, None)
-    assert (planned(SEED).seeds, planned(SEED).replicas) == (1, None)
-    lean = Need(CLIENTS, 10, 100, 5)  # 335 bytes a seed; in chunks 40 and 100 for each client at once
-
-    def chunk(budget):
-        return plan(FEDERATIONS, LAYOUT, ACTIVATIONS.passing, lean, GPU, budget, None)
-
-    assert [(chunk(b).seeds, chunk(b).replicas) for b in (335, 334, 240, 239, 140)] == [(1, None), (1, 2), (1, 2), (1, 1), (1, 1)]
+    chunks = [(planned(b).seeds, planned(b).replicas) for b in (330, 329, 240, 239, 140)]
+    assert chunks == [(1, None), (1, 2), (1, 2), (1, 1), (1, 1)]
     assert (planned(1).seeds, planned(1).replicas) == (1, 1), "a single client is the smallest program there is"
 
 
@@ -132,20 +70,57 @@ def test_a_plan_fits_the_budget_or_is_the_smallest(budget, device, seeds):
     assert NEED.program(chunking.seeds, chunking.replicas) <= budget or together(chunking) == 1
 
 
+@pytest.mark.parametrize("budget", [1, NEED.program(1), 10**12])
+def test_threads_follow_sizes_and_not_what_was_measured(budget, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    columns = WIDE // (CLIENTS * 9)  # of 9 nodes, the largest client's
+    threads = [plan(FEDERATIONS, LAYOUT, widest, NEED, CPU, budget, None).threads for widest in (columns, columns + 1)]
+    assert threads == [1, 2]
+
+
 def test_the_default_budget_is_a_part_of_the_machine():
     assert 0 < available_bytes(CPU) < 2**50
 
 
-def test_of_a_method_that_divides_the_nodes_a_step_computes_one_part():
-    parts = seed_bytes(FEDERATIONS, LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU, batches=4)
-    assert parts.step - model_bytes(LAYOUT, 1, ITEM) == activation_bytes(3, ACTIVATIONS, ITEM), "nine nodes, three of them at most"
-    assert replace(parts, step=NEED.step) == NEED
+def test_seeds_with_one_partition_share_what_is_made_beforehand():
+    client = make_client(20)
+    seeds = [replace(client, train=client.val, val=client.train), client]  # other masks, the same features and edges
+    batch = Batch(seeds, torch.float32, CPU)
+    assert batch.derived(Hops(identity(2))).values.shape[0] == 1
 
 
-def test_a_servers_whole_graph_is_counted_once_a_seed():
-    bare, whole = federation([make_client(7), make_client(5, seed=1)]), make_client(40, seed=2)
-    parts = {field.name: getattr(bare, field.name) for field in fields(Federation)}
-    need = seed_bytes([Served(**parts, server=whole)], LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU)
-    alone = seed_bytes([bare], LAYOUT, ACTIVATIONS, STACKS, ITEM, CPU)
-    assert need.whole > graph_bytes([whole], 1, ITEM, CPU)
-    assert need.program(2, 1) - alone.program(2, 1) == 2 * need.whole
+# ---- a chunk that was too large
+
+
+def failing(above, error):
+    tried = []
+
+    def train(chunk):
+        tried.append(chunk)
+        if (chunk or 20) > above:
+            raise error
+        return chunk
+
+    return tried, train
+
+
+HOST = RuntimeError("[enforce fail at alloc_cpu.cpp:1] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.cuda.OutOfMemoryError("CUDA out of memory"), HOST])
+def test_a_chunk_that_was_too_large_is_halved_until_it_fits(error, capsys):
+    tried, train = failing(3, error)
+    assert halving(train, None, 20) == 2 and tried == [None, 10, 5, 2]
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 3 and told[-1] == "warning: memory ran out; beginning again with 2 clients at once"
+
+
+def test_one_client_that_does_not_fit_and_other_failures_are_raised(capsys):
+    tried, train = failing(0, MemoryError())
+    with pytest.raises(MemoryError):
+        halving(train, 2, 20)
+    assert tried == [2, 1]
+    tried, train = failing(3, RuntimeError("shapes do not match"))
+    with pytest.raises(RuntimeError, match="shapes"):
+        halving(train, None, 20)
+    assert tried == [None] and not out_of_memory(ValueError("can't allocate memory"))

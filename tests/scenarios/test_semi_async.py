@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_bench.algorithms.fedbuff import FedBuff
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
+from fgl_bench.errors import UserError
 from tests.reference.small import small_federation
 from tests.scenarios.loops import counted_batches, fixed, tiny, watched_loops
 from tests.small_runs import semi_async, simulate
@@ -69,6 +71,87 @@ def test_a_timetable_on_the_clock():
     assert np.isnan(np.delete(history.staleness, list(stale), 0)).all()
 
 
+def test_a_timetable_of_atomic_trips():
+    """The timetable above: fast clients upload when they did, and are fresh after their first trips.
+
+    At 2 client 0 downloads version 1; 1 downloads 2, which 0 makes. At 3 client 0 downloads 2, 2 downloads 3; 3 began at 0. At 4, clients
+    0 and 1 download 4, 2 downloads 5. At 5 client 0 downloads 5.
+    """
+    result, (loop,) = run(buff(buffer=2), fixed((1, 1, 1, 3), lag_unit="time", fast_trips="atomic"), eval_every=1)
+    assert loop.trace == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (3, 0), (3, 2), (3, 3), (4, 0), (4, 1), (4, 2), (5, 0)]
+    assert loop.steps == [
+        (1, 1, [(0, 0, 0), (1, 0, 0)]),
+        (2, 2, [(2, 0, 1), (0, 1, 0)]),
+        (3, 3, [(1, 2, 0), (0, 2, 0)]),
+        (4, 3, [(2, 3, 0), (3, 0, 3)]),
+        (5, 4, [(0, 4, 0), (1, 4, 0)]),
+        (6, 5, [(2, 5, 0), (0, 5, 0)]),
+    ]
+    assert result.histories[0].trips.tolist() == list(range(13))
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_atomic_trips_of_fast_clients_hand_the_model_on(wait):
+    """K = 1, no stragglers: after the first cycle every trip starts from what the one before it has trained."""
+    scenario = semi_async(slow_fraction=0.0, fast_trips="atomic")
+    result, (loop,) = run(buff(buffer=1, wait=wait), scenario, clients=4, trips=20)
+    place, order = [0] * 4, []
+    for _, client in loop.trace:
+        order.append(result.trips[client][place[client]])
+        place[client] += 1
+    for (_, before), (received, _) in zip(order[4:], order[5:], strict=False):
+        torch.testing.assert_close(received, before)
+    assert [uploads[0][2] for *_, uploads in loop.steps[4:]] == [0] * 16
+
+
+def test_an_atomic_trip_starts_from_the_newest_message():
+    method, newest, begun = gcl(buffer=2, threshold=-1.0), {}, []
+    serve, begin = method.serve, method.begin
+
+    def serving(server, arrivals):
+        messages = serve(server, arrivals)
+        newest.update({message.client: message.model.clone() for message in messages})
+        return messages
+
+    def beginning(message, trained, reports):
+        begun.append(torch.equal(message.model, newest[message.client]))
+        return begin(message, trained, reports)
+
+    method.serve, method.begin = serving, beginning
+    run(method, semi_async(slow_fraction=0.0, fast_trips="atomic"), clients=6, trips=40)
+    assert len(begun) >= 30 and all(begun)
+
+
+def test_staleness_from_the_last_upload_ages_the_uploads_that_are_mixed_again():
+    method, seen = gcl(buffer=2), []
+    serve, last = method.serve, np.full(6, -1)
+
+    def serving(server, arrivals):
+        last[[upload.client for upload in arrivals]] = server.version
+        seen.append((server.version - 1 - server.base_version[server.known]).tolist())
+        assert seen[-1] == (server.version - last[server.known]).tolist() and not any(upload.staleness for upload in arrivals)
+        return serve(server, arrivals)
+
+    method.serve = serving
+    result, _ = run(method, semi_async(staleness_from="upload"), clients=6, trips=40)
+    assert len(seen) == 20 and max(map(max, seen)) > 1
+    assert result.histories[0].staleness[-1, 1] > 0, "what is recorded is from the version that trips started from"
+
+
+def test_staleness_from_the_last_upload_changes_weights_only():
+    federations = tiny(6)
+    base, upload, ageless, plain = (
+        simulate(federations, gcl(buffer=2, staleness_exponent=exponent), semi_async(staleness_from=kind), trips=40).trips[0][-1][1]
+        for exponent, kind in ((2.0, "base"), (2.0, "upload"), (0.0, "base"), (0.0, "upload"))
+    )
+    assert torch.equal(ageless, plain) and not torch.allclose(base, upload)
+
+
+def test_staleness_from_the_last_upload_is_for_methods_that_mix_old_uploads():
+    with pytest.raises(UserError, match=r"^scenario\.staleness_from=upload: this method mixes new uploads only"):
+        run(buff(), semi_async(staleness_from="upload"))
+
+
 def test_a_timetable_by_trips():
     """Client 0 lags two cycles of four trips, so its first upload is released once eight trips are counted, wherever the clock
     then stands, and the second at 10 + 8 trips. By hand:
@@ -119,16 +202,17 @@ def test_without_stragglers_and_jitter_uploads_come_in_order_and_staleness_is_a_
     lag_draw=st.sampled_from(["per_run", "per_trip"]),
     slow_fraction=st.sampled_from([0.0, 0.3, 1.0]),
     method=st.sampled_from(["wait", "no_wait", "clustercast"]),
+    fast_trips=st.sampled_from(["concurrent", "atomic"]),
 )
 @settings(max_examples=40)
-def test_the_loop_ends_and_its_counts_agree(clients, buffer, seed, lag_unit, lag_draw, slow_fraction, method):
+def test_the_loop_ends_and_its_counts_agree(clients, buffer, seed, lag_unit, lag_draw, slow_fraction, method, fast_trips):
     buffer = min(buffer, clients)
     makers = {
         "wait": lambda: buff(buffer=buffer),
         "no_wait": lambda: buff(buffer=buffer, wait=False),
         "clustercast": lambda: gcl(buffer=buffer),
     }
-    scenario = semi_async(lag_unit=lag_unit, lag_draw=lag_draw, slow_fraction=slow_fraction)
+    scenario = semi_async(lag_unit=lag_unit, lag_draw=lag_draw, slow_fraction=slow_fraction, fast_trips=fast_trips)
     trips = 3 * clients + 2
     with counted_batches() as batches:
         result, (loop,) = run(makers[method](), scenario, clients, trips, seeds=(seed,))
@@ -231,3 +315,37 @@ def test_every_trip_is_trained_once():
     for loop in loops:
         done = [len(trips) for trips in result.trips[loop.first : loop.first + 8]]
         assert all(ended <= trained <= begun for ended, trained, begun in zip(loop.ended, done, loop.begun, strict=True))
+
+
+def test_a_buffer_keeps_both_uploads_of_a_client_that_comes_twice():
+    method, sent, twice = gcl(buffer=3, threshold=-1.0), [], []
+    serve = method.serve
+
+    def serving(server, arrivals):
+        clients = [upload.client for upload in arrivals]
+        twice.extend(client for client in clients if clients.count(client) > 1)
+        sent.extend((upload.client, upload.payload.clone()) for upload in arrivals)
+        return serve(server, arrivals)
+
+    method.serve = serving
+    result, _ = run(method, semi_async(slow_fraction=0.5), clients=6, trips=200)
+    done = [0] * 6
+    for client, payload in sent:
+        assert torch.equal(payload, result.trips[client][done[client]][1]), "every payload is what its own trip has trained"
+        done[client] += 1
+    assert twice, "nobody came twice: choose another setting"
+
+
+def test_a_message_that_is_changed_after_it_was_sent_is_refused():
+    method = gcl(buffer=2)
+    serve = method.serve
+
+    def changing(server, arrivals):
+        for message in serve(server, arrivals):
+            model = message.model.clone()
+            yield message._replace(model=model)
+            model.add_(1)
+
+    method.serve = changing
+    with pytest.raises(UserError, match=r"^serve\(\): the model sent to client \d was changed after it was sent; send a copy$"):
+        run(method, semi_async(), clients=6, trips=20)

@@ -12,7 +12,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedper import FedPer
 from fgl_bench.algorithms.local import Local
 from fgl_bench.algorithms.peers import MixingPeers
-from fgl_bench.engine.mixing import Mixing, alone, normalise
+from fgl_bench.engine.mixing import Mixing, alone, normalize
 from fgl_bench.scenarios.sync import Sync
 from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.algorithms.peers import decentralized
@@ -56,7 +56,7 @@ def test_the_server_averages_the_last_uploads(participation, chunk):
         for row, upload in enumerate(uploaded.flatten(0, 1)):
             assert torch.equal(upload[1:], last[row][1:] if row in last else torch.zeros_like(upload[1:])), "absent clients' stay"
             assert upload[0] == (row if row in last else 0)
-        share = normalise(result.sim.setting.weights, arrived)
+        share = normalize(result.sim.setting.weights, arrived)
         torch.testing.assert_close(received[:, 0], torch.einsum("sc,scp->sp", share, uploaded), **TIGHT)
 
 
@@ -99,7 +99,7 @@ def test_who_goes_on_alone_goes_on_with_the_trained_model():
 @dataclass
 class Mean(MixingPeers):
     def mix(self, reports, arrived):
-        return Mixing(normalise(self.setting.weights)[:, None])
+        return Mixing(normalize(self.setting.weights)[:, None])
 
 
 @pytest.mark.parametrize("base", [Mean, lambda: DPSGD(weights="uniform", order="train_mix")])

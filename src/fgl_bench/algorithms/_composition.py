@@ -1,4 +1,4 @@
-"""An optimisation strategy on top of a graph model: two methods as one."""
+"""An optimization strategy on top of a graph model: two methods as one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.powers import Comparing, Federating, FinalState, Regraphing, Spending, Staging
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.hooks import JointTraining, ServerNodes, TrainedScore
+from fgl_bench.engine.hooks import JointTraining, ServerAnswers, ServerNodes, TrainedScore
 from fgl_bench.engine.trips import Score, Trips
 from fgl_bench.errors import UserError
 
 # What a strategy must leave to the method that it stands on: with it a method does to clients' graphs or losses what only one can do.
 EXCLUSIVE: dict[str, type] = {
     "federate": Federating, "regraph": Regraphing, "warmup_rounds": ServerRounds, "local_loss": Algorithm, "stage": Staging,
-    "train": JointTraining, "observe": ServerNodes, "initialize": Algorithm,
+    "train": JointTraining, "observe": ServerNodes, "answer": ServerAnswers, "initialize": Algorithm,
 }  # fmt: skip
 
 
@@ -67,14 +67,13 @@ class Composed(ServerRounds, Comparing, FinalState, Spending, TrainedScore):
         self.server.prepare(setting)
 
     def score_trained(self, score: Score, trips: Trips) -> Tensor:
-        own = isinstance(self.server, TrainedScore)
-        return self.server.score_trained(score, trips) if own else score(trips.output.logits, trips.batch)
+        if isinstance(self.server, TrainedScore):
+            return self.server.score_trained(score, trips)
+        return score(trips.output.logits, trips.batch)
 
-    stacks, operators = attribute("stacks"), attribute("operators")
     unsent, refines = attribute("unsent"), attribute("refines")
-    reset_optimizer, uses_validation = attribute("reset_optimizer"), attribute("uses_validation")
+    reset_optimizer, uses_validation, own_optimizer = attribute("reset_optimizer"), attribute("uses_validation"), attribute("own_optimizer")
 
-    node_bytes = passed_on("node_bytes")
     check_choices = passed_on("check_choices")
     backbone = passed_on("backbone")
     optimizer = passed_on("optimizer")

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.records import Setting, Traffic
-from fgl_bench.data.graph import Federation
 from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
@@ -36,12 +35,11 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
 
     Class attributes:
         trains: whether clients take gradient steps at all.
+        own_optimizer: what the clients' optimizer is where the method has one of its own, in words; others than the default are refused.
         reset_optimizer: whether the clients' optimizers begin afresh in every trip, whatever ``opt_state`` says.
         pairing: choices of other groups that the method was made for, by group; a refusal offers the command with them.
         multilabel: whether nodes may have several labels; not where the method reads labels as classes or logits as a distribution.
         node_batches: whether the local objective makes sense on a part of a client's training nodes (``batch_nodes``).
-        stacks: flat rows ``[P]`` that the method itself keeps for every replica (for the estimate of memory).
-        operators: n x n matrices that it multiplies with besides the backbone's (likewise).
         ranges: what numbers its keys may have, beside those of its bases; checked before anything is read.
         uses_validation: whether the method may read labels of validation nodes, as a server that tunes itself on them does. No method
             may read labels of test nodes.
@@ -52,10 +50,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
     pairing: ClassVar[Mapping[str, str]] = {}
     trains: ClassVar[bool] = True
     reset_optimizer: ClassVar[bool] = False
+    own_optimizer: ClassVar[str | None] = None
     node_batches: ClassVar[bool] = True
     multilabel: ClassVar[bool] = True
-    stacks: ClassVar[int] = 0
-    operators: ClassVar[int] = 0
     ranges: ClassVar[dict[str, Range]] = {}
     uses_validation: ClassVar[bool] = False
     unsent: ClassVar[tuple[str, ...]] = ()
@@ -63,19 +60,6 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
     def check_choices(self, model: Backbone, split: Split) -> None:
         """Raise :class:`~fgl_bench.errors.Unsuited` where the method cannot run on this model or split; no data are read before."""
         self.backbone(model)
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        """Bytes per replica, for n padded nodes, that the method keeps, and that its reports take at their peak (for the estimate)."""
-        return 0, 0
-
-    @property
-    def divides(self) -> int:
-        """Mini-batches that the method's own training divides a client's nodes into (likewise)."""
-        return 1
-
-    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        """Bytes that the method holds of one whole federation, beside what it holds per replica (for the estimate)."""
-        return 0
 
     def backbone(self, model: Backbone) -> Backbone:
         """The network that clients train: ``model``, or one around it, for a method with parameters besides the backbone's."""
@@ -91,7 +75,10 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         return initial
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        """The clients' optimizer, for ``count`` rows of ``size``, with the interface of ``engine.adam.Adam``; None means Adam."""
+        """The clients' optimizer, for ``count`` rows of ``size``, with the interface of ``engine.adam.Adam``; None means the chosen one.
+
+        A method that does not take ``setting.optimizer`` says so in ``own_optimizer``.
+        """
         return None
 
     def local_penalty(self, step: LocalStep) -> Tensor | None:

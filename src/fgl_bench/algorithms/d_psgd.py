@@ -14,16 +14,16 @@ from fgl_bench.engine.gossip import messages, metropolis, product, uniform
 
 @dataclass
 class DPSGD(Peers):
-    """Decentralised parallel SGD: local steps, then averaging with the neighbours (Lian et al., NeurIPS 2017, algorithm 1).
+    """Decentralised parallel SGD: local steps, then averaging with the neighbors (Lian et al., NeurIPS 2017, algorithm 1).
 
     ``Theta <- W Theta^`` with W symmetric and doubly stochastic: 1/3 each on a ring, the default graph, and Metropolis weights
     on any undirected one, so that the mean model moves as if it were not mixed. The paper takes the gradient at the un-mixed
     model, ``Theta <- W Theta + (Theta^ - Theta)`` (``order=lian``); the federated code mixes first and trains from the mixture
     (``order=mix_train``), which is the same sequence of models as ``train_mix`` where the graph stands still, without an exchange after the
-    last round. Clients use the benchmark's optimiser.
+    last round. Clients use the benchmark's optimizer.
 
     Attributes:
-        weights: ``metropolis``, or ``uniform`` over in-neighbours and itself (rows sum to one, columns need not).
+        weights: ``metropolis``, or ``uniform`` over in-neighbors and itself (rows sum to one, columns need not).
         order: ``train_mix``, ``mix_train`` or ``lian``.
     """
 

@@ -14,29 +14,30 @@ from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import messages, metropolis, product
 from fgl_bench.engine.noise import uniform
-from fgl_bench.engine.sgd import HeavyBall
+from fgl_bench.engine.sgd import SGD
 from fgl_bench.errors import Range, above, between
 
 
 @dataclass
 class DFedAvgM(Peers):
-    """Local heavy-ball descent, then averaging with the neighbours (Sun, Li & Wang, TPAMI 45(4), 2023).
+    """Local heavy-ball descent, then averaging with the neighbors (Sun, Li & Wang, TPAMI 45(4), 2023).
 
     ``y <- y - lr g(y) + momentum (y - y_before)`` for the epochs of a round, at rest at its beginning; then ``Theta <- W Theta^``
-    with W symmetric and doubly stochastic (Metropolis weights; 1/3 each on a ring, the default). ``bits`` sends the quantised
+    with W symmetric and doubly stochastic (Metropolis weights; 1/3 each on a ring, the default). ``bits`` sends the quantized
     change instead, ``q_i = Q(theta^_i - theta_i)``, and takes ``theta_i <- theta_i + sum_j W_ij q_j``, as printed: the models
     themselves are never mixed then, but all begin alike.
 
-    Resolutions: momentum 0.9; no quantisation. Q rounds to one of the ``2^(bits-1) - 1`` even steps on either side of zero, the
+    Resolutions: momentum 0.9; no quantization. Q rounds to one of the ``2^(bits-1) - 1`` even steps on either side of zero, the
     last at the change's largest entry, up or down at random so that the mean is right; the step's size travels along (4 bytes).
 
     Attributes:
         momentum: beta.
-        bits: of a quantised scalar, sign included, 2 to 16; null sends models.
+        bits: of a quantized scalar, sign included, 2 to 16; null sends models.
         lr: of the clients' steps, in the place of the top-level key; null takes that.
     """
 
     reset_optimizer: ClassVar[bool] = True
+    own_optimizer: ClassVar[str | None] = "heavy-ball steps with algorithm.momentum and algorithm.lr"
     ranges: ClassVar[dict[str, Range]] = {"momentum": Range(0, 1, below=True), "bits": between(2, 16), "lr": above(0)}
 
     momentum: float
@@ -47,7 +48,7 @@ class DFedAvgM(Peers):
         return "ring", None
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        return HeavyBall(count, size, lr if self.lr is None else self.lr, weight_decay, dtype, device, self.momentum)
+        return SGD(count, size, lr if self.lr is None else self.lr, weight_decay, dtype, device, self.momentum)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -58,12 +59,13 @@ class DFedAvgM(Peers):
         matrix = metropolis(heard)
         if self.bits is None:
             return Exchange(product(matrix, meeting.uploaded), matrix, messages(heard, self.traffic().bytes[0]))
-        change = self.quantised(meeting.uploaded - meeting.received, meeting.number)
+        change = self.quantized(meeting.uploaded - meeting.received, meeting.number)
         models = meeting.received + product(matrix, change)
         return Exchange(models, matrix, messages(heard, -(-self.setting.layout.count * self.bits // 8) + 4))
 
-    def quantised(self, change: Tensor, number: int) -> Tensor:
+    def quantized(self, change: Tensor, number: int) -> Tensor:
         """Q of the clients' changes ``[S, C, P]`` in this round."""
+        assert self.bits is not None
         levels = 2 ** (self.bits - 1) - 1
         step = change.abs().amax(-1, keepdim=True) / levels
         draws = uniform(mix(self._streams + number), 1, change.shape[-1])[:, 0].view(change.shape).to(change.dtype)

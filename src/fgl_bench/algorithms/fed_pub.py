@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -15,13 +15,13 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.powers import Comparing, TrainedScore
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.dropout import DropoutFunction, no_dropout
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.mixing import Mixing, cosine, normalise
+from fgl_bench.engine.mixing import Mixing, cosine, normalize
 from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import LocalStep, Score, Trips
 from fgl_bench.errors import SHARE, Range, at_least
 from fgl_bench.models.base import Around, Backbone
@@ -36,7 +36,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
     """Personal averages by functional similarity, with personal sparse masks (Baek et al., ICML 2023; its code).
 
     Every weight matrix W has a mask mu of its shape that never leaves the client; the network computes with ``W * mu``, in
-    evaluation without the entries where ``|mu| < sparsity``. A client minimises
+    evaluation without the entries where ``|mu| < sparsity``. A client minimizes
     ``CE + sparsity ||mu||_1 + proximity sum over matrices ||W - W_received||_2`` (the last term not in round 0) and sends W with
     its functional embedding e_i: the mean over the nodes of a random proxy graph, the same for all clients, of what
     the network makes of them. The server answers with ``M_ij = exp(tau cos(e_i, e_j)) / sum_k exp(tau cos(e_i, e_k))``.
@@ -58,7 +58,6 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn_linear"}
-    stacks: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {
         "tau": at_least(0), "sparsity": at_least(0), "proximity": at_least(0), "blocks": at_least(1), "block_nodes": at_least(1),
         "inside": SHARE, "between": SHARE,
@@ -76,12 +75,6 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
 
     def backbone(self, model: Backbone) -> Backbone:
         return Masked(model, self.sparsity, self.masks == "trained")
-
-    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        # Matrices with masks on, pruned and not, of every client (each half of its parameters); the proxy graph.
-        layout = model.layout(federation.num_features, federation.num_classes)
-        proxy = self.blocks * self.block_nodes * federation.num_features
-        return (federation.num_clients * layout.size + proxy) * itemsize
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -119,19 +112,22 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         return gradient
 
     def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
-        return answer(model.inner, model.pruned(parameters), batch).logits
+        network = cast(Masked, model)
+        return answer(network.inner, network.pruned(parameters), batch).logits
 
     def score_trained(self, score: Score, trips: Trips) -> Tensor:
-        trips.pruned = trips.model.pruned(trips.layout.views(trips.trained))
-        return score(answer(trips.model.inner, trips.pruned, trips.batch).logits, trips.batch)
+        network = cast(Masked, trips.model)
+        trips.__dict__["pruned"] = pruned = network.pruned(trips.layout.views(trips.trained))
+        return score(answer(network.inner, pruned, trips.batch).logits, trips.batch)
 
     @torch.no_grad()
     def report(self, trips: Trips) -> dict[str, Tensor]:
-        parameters = trips.__dict__.pop("pruned", None) or trips.model.pruned(trips.layout.views(trips.trained))
+        network = cast(Masked, trips.model)
+        parameters = trips.__dict__.pop("pruned", None) or network.pruned(trips.layout.views(trips.trained))
         proxies = self._parts.get(trips.rows) or self.proxies.select(trips.rows)
         if self.setting.full_participation:  # chunks come again, random participants do not
             self._parts[trips.rows] = proxies
-        return {"embedding": embed(trips.model.inner, parameters, proxies).mean(1)}
+        return {"embedding": embed(network.inner, parameters, proxies).mean(1)}
 
     # ---- at the server
 
@@ -144,9 +140,9 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         if self.setting.full_participation:
             return Mixing(weights, shared=self.shared)
         # Where nobody has arrived, the scenario keeps the models.
-        weights = normalise(torch.nan_to_num(weights), arrived[:, None])
+        weights = normalize(torch.nan_to_num(weights), arrived[:, None])
         self.seen = self.seen | arrived
-        average = normalise(self.setting.weights, arrived)[:, None]
+        average = normalize(self.setting.weights, arrived)[:, None]
         weights = torch.where(self.seen[..., None], weights, average)
         return Mixing(weights, receivers=arrived | ~self.seen, shared=self.shared)
 
@@ -164,7 +160,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         layout, part = self.setting.layout, self.proxies.select([0])
         with torch.no_grad():
             parameters = layout.views(torch.zeros(1, layout.size, dtype=part.dtype, device=part.device))
-            return embed(self.setting.model.inner, parameters, part).shape[2]
+            return embed(cast(Masked, self.setting.model).inner, parameters, part).shape[2]
 
 
 class Masked(Around):
@@ -179,15 +175,15 @@ class Masked(Around):
         masks = {MASK + name: shape for name, shape in self._own.shapes.items() if self.trained and len(shape) > 1}
         return ParameterLayout({**self._own.shapes, **masks}, self._own.inputs)
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         masks = {name: torch.ones(shape, dtype=torch.float64) for name, shape in layout.shapes.items() if name.startswith(MASK)}
-        return {**self.inner.initialise(self._own, generator), **masks}
+        return {**self.inner.init_parameters(self._own, generator), **masks}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         # Whoever evaluates goes through `pruned`.
         return self.inner.first(masked(parameters), batch)
 
-    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
         return self.inner.forward(masked(parameters), batch, first, dropout)
 
     def pruned(self, parameters: Parameters) -> dict[str, Tensor]:
@@ -219,10 +215,10 @@ def embed(model: Backbone, parameters: Parameters, graph: Batch) -> Tensor:
 class ProxyBatch(Batch):
     """Replicas of few different graphs, whose dense features are held once."""
 
-    def _stack_features(self) -> SharedBlocks:
+    def _stack_features(self) -> SharedBlocks:  # type: ignore[override]  # of the same interface
         found: dict[int, int] = {}
         owner = [found.setdefault(id(client.features), len(found)) for client in self.clients]
-        values = np.stack([self.clients[owner.index(i)].features for i in range(len(found))])
+        values = np.stack([np.asarray(self.clients[owner.index(i)].features) for i in range(len(found))])
         return SharedBlocks(torch.from_numpy(values).to(self.device, self.dtype), owner)
 
 
@@ -245,4 +241,4 @@ class SharedBlocks:
         if np.array_equal(self.owner, np.repeat(np.arange(graphs), k // graphs)):
             together = weight.unflatten(0, (graphs, -1)).transpose(1, 2).flatten(2)
             return torch.bmm(self.values, together).unflatten(2, (-1, h)).transpose(1, 2).reshape(k, nodes, h)
-        return torch.bmm(self.values[torch.as_tensor(self.owner, device=weight.device)], weight)
+        return torch.bmm(self.values[put(self.owner, weight.device)], weight)

@@ -8,7 +8,7 @@ from functools import cached_property
 from torch import Tensor
 
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 
 
 @dataclass
@@ -20,8 +20,8 @@ class FedAvg(ServerRounds):
     """
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        return self._everybody if self.setting.full_participation else Mixing(normalise(self.setting.weights, arrived)[:, None])
+        return self._everybody if self.setting.full_participation else Mixing(normalize(self.setting.weights, arrived)[:, None])
 
     @cached_property
     def _everybody(self) -> Mixing:
-        return Mixing(normalise(self.setting.weights)[:, None])
+        return Mixing(normalize(self.setting.weights)[:, None])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Traffic
 from fgl_bench.algorithms.records import Message, Server, Upload
 from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
+from fgl_bench.engine.transfer import put
 from fgl_bench.errors import Range, at_least
 
 
@@ -50,7 +51,7 @@ class FedBuff(SemiAsyncServer):
         staleness = np.array([upload.staleness for upload in arrivals])
         factors = self.server_lr / len(arrivals) * sizes * (1.0 + staleness) ** -self.staleness_exponent
         differences = torch.stack([upload.payload for upload in arrivals])
-        server.model = server.model + torch.as_tensor(factors, dtype=differences.dtype, device=differences.device) @ differences
+        server.model = server.model + put(factors, differences.device, differences.dtype) @ differences
         return [Message(client, server.model) for client in dict.fromkeys(upload.client for upload in arrivals)]
 
     def traffic(self) -> Traffic:
@@ -58,4 +59,7 @@ class FedBuff(SemiAsyncServer):
         return Traffic(upload=payload, download=payload)
 
 
-WEIGHTINGS = {"uniform": np.ones_like, "samples": lambda sizes: sizes * len(sizes) / max(sizes.sum(), 1e-12)}
+WEIGHTINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "uniform": np.ones_like,
+    "samples": lambda sizes: sizes * len(sizes) / max(sizes.sum(), 1e-12),
+}

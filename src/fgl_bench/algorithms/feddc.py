@@ -11,7 +11,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.scaffold import WEIGHTINGS, displacement, keep_unable, of_replicas
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, above, at_least
 
@@ -39,7 +39,6 @@ class FedDC(ServerRounds):
         weighting: clients of a round count alike (``uniform``) or by size (``samples``).
     """
 
-    stacks: ClassVar[int] = 12  # drifts, states, corrections, two reports as sent and as kept, the sum of gradients, what makes them
     ranges: ClassVar[dict[str, Range]] = {"alpha": at_least(0), "clip": above(0)}
     unsent: ClassVar[tuple[str, ...]] = ("moved",)  # the model less what the server sent
 
@@ -54,6 +53,7 @@ class FedDC(ServerRounds):
         super().prepare(setting)
         batch = setting.batch
         shape = (len(setting.seeds), setting.num_clients, setting.layout.size)
+        self._sum: Tensor  # of the gradients of a trip
         self.drifts = torch.zeros(shape, dtype=batch.dtype, device=batch.device)  # h_i
         self.states = torch.zeros_like(self.drifts)  # a_i
         self.correction = torch.zeros_like(self.drifts)  # the constant part of the added gradient: alpha_i h_i + a/n_i - a_i
@@ -86,7 +86,7 @@ class FedDC(ServerRounds):
             self.drifts.addcmul_(reports["moved"], here.to(self.drifts.dtype))
         cloud = (self._size * self.states).mean(1, keepdim=True)  # a
         self.correction = torch.addcmul(self._inverse * cloud - self.states, self._alpha, self.drifts)
-        return Mixing(normalise(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
+        return Mixing(normalize(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
 
     def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         return (received[:, :1] + self.drifts.mean(1, keepdim=True)).expand_as(received)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -50,7 +50,8 @@ class FedDual(Peers):
 
     def exchange(self, meeting: Meeting) -> Exchange:
         models = self.private(meeting) if self.noise else meeting.uploaded
-        matrix, sent = None, 0
+        matrix: Any = None
+        sent: Any = 0
         for step in range(self.gossip_steps):
             heard = meeting.graph(meeting.number * self.gossip_steps + step)
             weights = metropolis(heard)

@@ -18,6 +18,7 @@ from fgl_bench.algorithms.powers import Regraphing
 from fgl_bench.engine.batch import Batch, Operator
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, at_least
 
@@ -54,7 +55,6 @@ class FedGL(Composed, Regraphing):
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     multilabel: ClassVar[bool] = False
-    own_operators: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {
         "weight": at_least(0), "confidence": at_least(0), "refresh": at_least(1), "pseudo_graph": at_least(0), "neighbours": at_least(1),
     }  # fmt: skip
@@ -65,10 +65,6 @@ class FedGL(Composed, Regraphing):
     refresh: int
     pseudo_graph: float
     neighbours: int
-
-    @property
-    def operators(self) -> int:
-        return super().operators + self.own_operators
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -233,9 +229,9 @@ class Union:
         self.place, self.slot = (torch.from_numpy(part).to(batch.device) for part in (place, slot))
         flat = place.reshape(seeds, -1)
         blocks = []
-        for row in flat:
-            (there,) = np.nonzero(row < self.nodes)
-            blocks.append(sp.csr_matrix((np.ones(there.size), (row[there], there)), shape=(self.nodes, row.size)))
+        for places in flat:
+            (there,) = np.nonzero(places < self.nodes)
+            blocks.append(sp.csr_matrix((np.ones(there.size), (places[there], there)), shape=(self.nodes, places.size)))
         self.holders = BlockSparse.stack(blocks, self.nodes, flat.shape[1], batch.dtype, batch.device)
 
     def gather(self, values: Tensor) -> Tensor:
@@ -279,7 +275,7 @@ class Extended:
 
     def select(self, rows: Any) -> Extended:
         part = self._batch.select(rows)
-        return Extended(part, self._graph.select(torch.as_tensor(rows, device=part.device)))
+        return Extended(part, self._graph.select(put(rows, part.device)))
 
 
 class _Sum:

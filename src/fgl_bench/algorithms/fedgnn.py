@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,13 +34,13 @@ class FedGNN(FedAvg):
 
     The original recommends items to users; this is the node-classification baseline of FED-PUB, FedIIH and FedSSA, of which only a
     sentence is public (``fedgnn (adapted)``). With the model it received every client computes the output r_v of the first
-    convolution for its nodes and sends it with a key, the hash of the sorted global ids of v's neighbours. A matching service returns
+    convolution for its nodes and sends it with a key, the hash of the sorted global ids of v's neighbors. A matching service returns
     r_u of up to ``matches`` nodes u of other clients with the same key and another id. They enter the second convolution as further
-    neighbours, without gradients: ``1 / sqrt(d'_v d'_u)`` with ``d' = degree + 1 + number received``.
+    neighbors, without gradients: ``1 / sqrt(d'_v d'_u)`` with ``d' = degree + 1 + number received``.
 
-    Without overlap no two clients know the same neighbour: the method is FedAvg then, to the last bit. Resolutions: d' stands in all
+    Without overlap no two clients know the same neighbor: the method is FedAvg then, to the last bit. Resolutions: d' stands in all
     weights of the second convolution, also between own nodes; where more than ``matches`` fit, those of the first clients, by
-    global id; nodes without neighbours have no key. With ``ldp`` clients train on gradients clipped to ``[-clip, clip]`` with Laplace noise
+    global id; nodes without neighbors have no key. With ``ldp`` clients train on gradients clipped to ``[-clip, clip]`` with Laplace noise
     of scale ``2 lr clip / (sqrt(training nodes) epsilon)``, the original's protection; its pseudo-interacted items have no counterpart.
 
     Attributes:
@@ -51,8 +51,6 @@ class FedGNN(FedAvg):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
-    stacks: ClassVar[int] = 1
-    operators: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {"matches": at_least(0), "expand_every": at_least(1), "clip": above(0), "epsilon": above(0)}
 
     matches: int
@@ -63,13 +61,13 @@ class FedGNN(FedAvg):
 
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, GCN) or model.layers < 2:
-            raise Unsuited("needs model=gcn with at least two layers: neighbours are put into the second graph convolution")
+            raise Unsuited("needs model=gcn with at least two layers: neighbors are put into the second graph convolution")
         return Expanded(model)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         batch, clients = setting.batch, setting.num_clients
-        self.number, self.network = 0, setting.model
+        self.number, self.network = 0, cast(Expanded, setting.model)
         self.streams = setting.streams("fedgnn").view(len(setting.seeds), clients)
         groups = [batch.clients[i : i + clients] for i in range(0, batch.size, clients)]
         matrices = [matching(group, batch.nodes, self.matches) for group in groups]
@@ -103,6 +101,7 @@ class FedGNN(FedAvg):
         messages = self.service.multiply(own.view(len(setting.seeds), -1, own.shape[2])).view_as(own)
         if seeds is not None:
             there = seeds.repeat_interleave(setting.num_clients)[:, None, None]
+            assert network.messages is not None  # made from the initial models
             messages = torch.where(there, messages, network.messages)
         network.messages = messages
 
@@ -150,7 +149,7 @@ class Expanded(Around):
         # Exactly one where nothing is received.
         ratio = (1 + self.count[batch.replicas] / (batch.degree + 1)).rsqrt()[..., None]
         hidden, weight = dropout(torch.relu(first)), parameters["conv1.weight"]
-        out = ratio * (propagate @ (ratio * linear(hidden, weight))) + linear(scale * self.messages[batch.replicas], weight)
+        out = ratio * (propagate @ (ratio * linear(hidden, weight))) + linear(scale * self.messages[batch.replicas], weight)  # type: ignore[index]  # somebody is heard
         out = out + parameters["conv1.bias"][:, None]
         for i in range(2, self.inner.layers):
             hidden = dropout(torch.relu(out))

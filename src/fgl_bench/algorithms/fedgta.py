@@ -11,9 +11,9 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Traffic
 from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.algorithms.topology import STATISTICS, hybrid_moments, labels_propagated, propagate, smoothing_confidence, with_truth
+from fgl_bench.algorithms.topology import hybrid_moments, labels_propagated, propagate, smoothing_confidence, with_truth
 from fgl_bench.engine.batch import Batch, gcn_operator, plain_operator
-from fgl_bench.engine.mixing import Mixing, cosine, normalise
+from fgl_bench.engine.mixing import Mixing, cosine, normalize
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import SHARE, Range, above, at_least
 
@@ -22,27 +22,27 @@ MOMENTS = {"hybrid": ("raw", "central"), "raw": ("raw",), "central": ("central",
 
 @dataclass
 class FedGTA(ServerRounds, Comparing):
-    """Topology-aware personalised averaging (Li et al., PVLDB 17(1), 2023).
+    """Topology-aware personalized averaging (Li et al., PVLDB 17(1), 2023).
 
     After local training each client propagates its predictions k times, reports their moments m_i and their smoothing
     confidence H_i; the server clusters by moment similarity and weighs by confidence:
-    ``M_ij = 1[j in I_i] H_j / sum_{k in I_i} H_k`` with ``I_i = {i} and {j : cos(m_i, m_j) >= threshold}``.
+    ``M_ij = 1[j in I_i] H_j / sum_{k in I_i} H_k`` with ``I_i = {i} and {j : cos(m_i, m_j) > threshold}``.
 
-    Resolutions: label propagation of the official code (training rows start from the truth, which is added again after
-    every step; ``propagation=paper`` is eq. 3, without labels); moments of the last step only; H_j, not the printed H_i, in
-    the numerator of eq. 7; client i is always a member of its own cluster; of the clients of a round only, and an absent one keeps
-    its model. The paper does not say what stands in for a part that its table 6 leaves out: here, all participants are one cluster
-    (``moments=none``), members are weighed as in FedAvg (``weights=samples``). What is not used is neither computed nor sent;
-    without both parts the method is FedAvg.
+    Resolutions: label propagation of the official code (training rows start from the truth, which is added again after every step;
+    ``propagation=paper`` is eq. 3, without labels); moments of the last step only; H_j, not the printed H_i, in the numerator of eq. 7;
+    client i is always a member of its own cluster, others are above the threshold, not at it, as in the code; of the clients of a round
+    only, and an absent one keeps its model. The paper does not say what stands in for a part that its table 6 leaves out: here, all
+    participants are one cluster (``moments=none``), members are weighed as in FedAvg (``weights=samples``). What is not used is neither
+    computed nor sent; without both parts the method is FedAvg.
 
     Attributes:
         steps: propagation steps k.
-        alpha: weight of the neighbours in the propagation (official code) or of the start (paper's eq. 3).
+        alpha: weight of the neighbors in the propagation (official code) or of the start (paper's eq. 3).
         temperature: of the softmax before the confidence.
         orders: highest moment P.
         moments: ``hybrid`` (raw and central), ``raw``, ``central``, or ``none`` (ablation).
         threshold: cosine above which two clients are similar.
-        propagation: ``official``, ``paper`` or ``openfgl`` (zero start on unlabelled nodes, no self loops, clamped to [0, 1]).
+        propagation: ``official``, ``paper`` or ``openfgl`` (zero start on unlabeled nodes, no self loops, clamped to [0, 1]).
         weights: of a cluster's members: ``confidence``, or ``samples`` (n_j) or ``uniform`` (ablation).
     """
 
@@ -59,9 +59,6 @@ class FedGTA(ServerRounds, Comparing):
     threshold: float
     propagation: Literal["official", "paper", "openfgl"]
     weights: Literal["confidence", "samples", "uniform"]
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return 0, STATISTICS * nodes * num_classes
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         kinds, confident = MOMENTS[self.moments], self.weights == "confidence"
@@ -83,12 +80,12 @@ class FedGTA(ServerRounds, Comparing):
         weights, receivers = WEIGHTS[self.weights](self, reports), None if self.setting.full_participation else arrived
         similarity = self.similarity(reports)
         if similarity is None:
-            return Mixing(normalise(weights, arrived)[:, None], receivers)
+            return Mixing(normalize(weights, arrived)[:, None], receivers)
         clients = arrived.shape[1]
-        cluster = (similarity >= self.threshold) | torch.eye(clients, dtype=torch.bool, device=arrived.device)
+        cluster = (similarity > self.threshold) | torch.eye(clients, dtype=torch.bool, device=arrived.device)
         # Only this round's participants are mixed, and only they receive.
         cluster = cluster & arrived[:, None, :]
-        return Mixing(normalise(weights[:, None].expand(-1, clients, -1), cluster), receivers)
+        return Mixing(normalize(weights[:, None].expand(-1, clients, -1), cluster), receivers)
 
     def traffic(self) -> Traffic:
         model, parts = {"model": self.setting.layout.count}, {}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -16,21 +16,24 @@ from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.layout import ParameterLayout, uniform
-from fgl_bench.engine.mixing import Blockwise, normalise
+from fgl_bench.engine.mixing import Blockwise, normalize
 from fgl_bench.engine.noise import normal
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, UserError, at_least
 from fgl_bench.models.base import Around, Backbone
-from fgl_bench.models.disengcn import DisenGCN
+from fgl_bench.models.disengcn import SLOPE, DisenGCN
 
 CENTRES = "inference.centres"
 VARIANCE = 0.25  # of the factors around their centres, and of the centres around the global ones
 SMOOTHING = 0.25  # in the denominator of the global centres
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "leaky_relu": partial(F.leaky_relu, negative_slope=SLOPE),
+    "none": lambda hidden: hidden,
+}
 
 
 @dataclass
@@ -47,9 +50,10 @@ class FedIIH(ServerRounds, Comparing):
     a global centre gives a client's centre c_k, c_k a node's factor, ``z_k ~ N(c_k, 0.25 I)``, and factors the edges, ``sigma(z z^T)``
     over all pairs (see :func:`elbo_terms`). By default it is 0: in the released code this objective never reaches the classifier.
 
-    Resolutions: inferred in evaluation mode, from one more routing layer (``inference_layers``); with ``inference=free``, the released
-    code's, mean and log-variance are both its output (there they differ by dropout only); ``learned`` puts an affine map per
-    factor on each, trained by the ELBO, sent and averaged with its factor. Terms of the ELBO have the signs of the paper (the code pushes
+    Resolutions: inferred in evaluation mode, from one more routing layer (``inference_layers``), each with a LeakyReLU behind it, as in the
+    released code (``inference_activation=none``: without); with ``inference=free``, the released code's, mean and log-variance are both its
+    output (there they differ by dropout only); ``learned`` puts an affine map per factor on each, trained by the ELBO, sent and averaged
+    with its factor. Terms of the ELBO have the signs of the paper (the code pushes
     centres away from 0). Centres begin at random, common to all clients, and stay with them.
 
     Attributes:
@@ -57,19 +61,17 @@ class FedIIH(ServerRounds, Comparing):
         elbo_weight: weight of the negative ELBO in the local loss.
         inference: ``free`` or ``learned``.
         inference_layers: routing layers of the inference.
+        inference_activation: ``leaky_relu`` or ``none``, behind each of them.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
-    stacks: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {"tau": at_least(0), "elbo_weight": at_least(0), "inference_layers": at_least(0)}
 
     tau: float
     elbo_weight: float
     inference: Literal["free", "learned"]
     inference_layers: int
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return 0, (4 * itemsize * nodes**2 if self.elbo_weight else 0)  # the decoder's pairs
+    inference_activation: Literal["leaky_relu", "none"]
 
     def backbone(self, model: Backbone) -> Backbone:
         if not isinstance(model, DisenGCN):
@@ -81,7 +83,7 @@ class FedIIH(ServerRounds, Comparing):
         if self.inference == "learned" and not self.elbo_weight:
             raise UserError("algorithm.inference=learned is trained by the bound; it needs algorithm.elbo_weight above 0")
         batch = setting.batch
-        self.network: DisenGCN = setting.model.inner
+        self.network = cast(Inference, setting.model).inner
         self.streams = setting.streams("fediih").view(len(setting.seeds), -1)
         self.number = 0
         shape = (len(setting.seeds), self.network.factors, self.network.width)
@@ -98,15 +100,15 @@ class FedIIH(ServerRounds, Comparing):
     def infer(self, hidden: Tensor, parameters: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of every node's factors, ``[k, n, K, d]`` each."""
         for _ in range(self.inference_layers):
-            hidden = self.network.convolve(hidden, batch)
+            hidden = ACTIVATIONS[self.inference_activation](self.network.convolve(hidden, batch))
         slices = hidden.unflatten(2, (self.network.factors, self.network.width))
         if self.inference == "free":
             return slices, slices
-        mapped = (
+        mean, spread = (
             torch.einsum("bnkd,bkde->bnke", slices, parameters[f"inference.{name}.weight"]) + parameters[f"inference.{name}.bias"][:, None]
             for name in ("mean", "spread")
         )
-        return tuple(mapped)
+        return mean, spread
 
     def local_penalty(self, step: LocalStep) -> Tensor | None:
         if not self.elbo_weight:
@@ -143,10 +145,10 @@ class FedIIH(ServerRounds, Comparing):
         there = arrived[:, None, None]
         weights = torch.softmax((self.tau * self.factor_similarity(reports)).masked_fill(~there, -torch.inf), -1)
         if not self.setting.full_participation:  # a seed in which nobody arrived keeps its models
-            weights = normalise(torch.nan_to_num(weights), there)
+            weights = normalize(torch.nan_to_num(weights), there)
         present = arrived[..., None, None].to(reports["mean"].dtype)
         self.centres = (reports["mean"] * present).sum(1) / (present.sum(1) + SMOOTHING)
-        blocks = [(normalise(arrived.double())[:, None], partial(whole, name="classifier.bias"))]
+        blocks = [(normalize(arrived.double())[:, None], partial(whole, name="classifier.bias"))]
         learned = [name for name in self.setting.layout.shapes if name.startswith("inference.") and name != CENTRES]
         for k in range(self.network.factors):
             parts = [partial(part, factors=self.network.factors, k=k) for part in SLICES]
@@ -162,6 +164,8 @@ class FedIIH(ServerRounds, Comparing):
 class Inference(Around):
     """A DisenGCN with the parameters of inference beside its own: affine maps per factor, a client's centres."""
 
+    inner: DisenGCN
+
     def __init__(self, inner: DisenGCN, learned: bool, centred: bool):
         super().__init__(inner)
         self.learned, self.centred = learned, centred
@@ -173,20 +177,15 @@ class Inference(Around):
             shapes |= {f"inference.{name}.weight": (factors, width, width), f"inference.{name}.bias": (factors, width)}
         return ParameterLayout({**self._own.shapes, **shapes}, self._own.inputs)
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """The network's as without inference; normal centres, maps as PyTorch draws linear layers."""
-        made = self.inner.initialise(self._own, generator)
+        made = self.inner.init_parameters(self._own, generator)
         for name, shape in layout.shapes.items():
             if name == CENTRES:
                 made[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
             elif name not in made:
                 made[name] = uniform(shape, self.inner.width, generator)
         return made
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        extra = 28 * self.inner.factors * self.inner.width if self.centred else 0  # without the bound nothing differentiates them
-        return Activations(kept + extra, passing)
 
 
 def elbo_terms(mean: Tensor, spread: Tensor, noise: Tensor, centres: Tensor, common: Tensor, batch: Batch) -> dict[str, Tensor]:

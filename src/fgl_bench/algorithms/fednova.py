@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Traffic
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import Trips
 
 
@@ -27,13 +27,13 @@ class FedNova(ServerRounds):
     """
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
-        steps = torch.as_tensor(trips.steps, dtype=trips.trained.dtype, device=trips.trained.device)
+        steps = trips.trained.new_ones(1, 1) * trips.steps
         return {"steps": steps.expand(len(trips.rows), 1)[:, 0].clone()}
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        share, steps = normalise(self.setting.weights, arrived), reports["steps"].clamp(min=1)
+        share, steps = normalize(self.setting.weights, arrived), reports["steps"].clamp(min=1)
         self.scale = (share * steps).sum(1) * (share / steps).sum(1)  # [S], tau_eff times what the next line divides by
-        return Mixing(normalise(share / steps)[:, None])
+        return Mixing(normalize(share / steps)[:, None])
 
     def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         return torch.lerp(previous, received, self.scale[:, None, None].to(received.dtype))

@@ -16,7 +16,7 @@ from fgl_bench.errors import Range, at_least
 class FedProx(FedAvg):
     """FedAvg with a proximal pull to the received model: ``mu/2 ||theta - w||^2`` in the local loss (Li et al., MLSys 2020, eq. 2).
 
-    The term enters as its gradient ``mu (theta - w)``, before the optimiser, which is the same thing and cheaper. At the
+    The term enters as its gradient ``mu (theta - w)``, before the optimizer, which is the same thing and cheaper. At the
     first local step theta equals w, so with one local epoch FedProx is FedAvg for every mu.
 
     Attributes:

@@ -15,7 +15,6 @@ from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Message, Server, Upload
 from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.algorithms.topology import (
-    STATISTICS,
     hybrid_moments,
     labels_propagated,
     propagate,
@@ -25,6 +24,7 @@ from fgl_bench.algorithms.topology import (
 )
 from fgl_bench.engine.batch import plain_operator
 from fgl_bench.engine.mixing import cosine
+from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import SHARE, Range, above, at_least
 
@@ -40,10 +40,10 @@ class FedSAGCL(SemiAsyncServer, Comparing):
     keep only the newest message and, when their running trip ends, merge it with the model they trained (eq. 9,
     ``beta = LSC~ / (LSC~ + LSC_own)``) and start again without waiting.
 
-    Resolutions of what the paper leaves open or misprints: staleness ``(1 + s)^-a`` for ``(t - tau - 1)^-a``; 1/e inside the
-    class sum of eq. 7; statistics of the model just trained (algorithm 2), not of the aggregate (eq. 3); a client covered by
-    several clusters is sent the model of the most similar uploader; K a quarter of the clients (5 at 20, implied by
-    tables 6 and 7); FedGTA's k = 5 and lambda = 0.5.
+    Resolutions of what the paper leaves open or misprints: staleness ``(1 + s)^-a`` for ``(t - tau - 1)^-a``; 1/e inside the class sum of
+    eq. 7; the LSC's own reading (``lsc=fedgta``: that of FedGTA's code, which it cites); statistics of the model just trained (algorithm
+    2), not of the aggregate (eq. 3); a client covered by several clusters is sent the model of the most similar uploader; K a quarter of
+    the clients (5 at 20, implied by tables 6 and 7); FedGTA's k = 5 and lambda = 0.5.
 
     Attributes:
         threshold: cosine above which two clients are similar (theta).
@@ -51,7 +51,9 @@ class FedSAGCL(SemiAsyncServer, Comparing):
         steps, keep: propagation steps k and weight of the start (lambda) in eq. 6.
         staleness_exponent: a.
         staleness: ``one_plus``, (1 + s)^-a, or ``clamp``, max(s, 1)^-a.
-        lsc_temperature: temperature of a softmax before eq. 7 (FedGTA's code uses 20); null takes the propagated labels.
+        lsc: ``paper``, eqs. 6 and 7 of the predictions alone; or ``fedgta``, as FedGTA's code: training nodes start from the truth, get it
+            again after every step of a propagation with self-loops, and have it in eq. 7, after a softmax.
+        lsc_temperature: temperature of a softmax before eq. 7; null takes the propagated labels (``lsc=fedgta``: 20, as in FedGTA's code).
         weights: ``lsc`` (eq. 8), ``samples`` (n_j) or ``uniform``, the last two without staleness (ablation).
         clustercast: push to similar clients that did not upload.
         push: which uploader's model a covered client is sent: ``most_similar``, or ``last`` in algorithm 1's loop over uploaders.
@@ -62,7 +64,6 @@ class FedSAGCL(SemiAsyncServer, Comparing):
 
     multilabel: ClassVar[bool] = False
     keeps_uploads: ClassVar[bool] = True
-    operators: ClassVar[int] = 2
     ranges: ClassVar[dict[str, Range]] = {
         "threshold": at_least(-1), "buffer": at_least(1), "steps": at_least(0), "keep": SHARE, "staleness_exponent": at_least(0),
         "lsc_temperature": above(0), "orders": at_least(1),
@@ -74,6 +75,7 @@ class FedSAGCL(SemiAsyncServer, Comparing):
     keep: float
     staleness_exponent: float
     staleness: Literal["one_plus", "clamp"]
+    lsc: Literal["paper", "fedgta"]
     lsc_temperature: float | None
     weights: Literal["lsc", "samples", "uniform"]
     clustercast: bool
@@ -86,15 +88,10 @@ class FedSAGCL(SemiAsyncServer, Comparing):
     def merges_before_upload(self) -> bool:
         return self.merge == "before_upload"
 
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        return 0, STATISTICS * nodes * num_classes
-
     def report(self, trips: Trips) -> dict[str, Tensor]:
         soft = torch.softmax(trips.output.logits, -1)
-        spread = propagate(soft, trips.batch, plain_operator, self.steps, self.keep)
-        if self.lsc_temperature is not None:
-            spread = torch.softmax(spread / self.lsc_temperature, -1)
-        return {"cluster": CLUSTERS[self.clusters](self, soft, trips), "confidence": smoothing_confidence(spread, trips.batch)}
+        confidence = smoothing_confidence(SPREAD[self.lsc](self, soft, trips), trips.batch)
+        return {"cluster": CLUSTERS[self.clusters](self, soft, trips), "confidence": confidence}
 
     def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:
         uploaders = sorted({upload.client for upload in arrivals})
@@ -106,7 +103,7 @@ class FedSAGCL(SemiAsyncServer, Comparing):
         total = weights.sum(1, keepdims=True)
         uniform = cluster / cluster.sum(1, keepdims=True)
         rows = np.where(total > 1e-12, weights / np.where(total > 1e-12, total, 1.0), uniform)
-        models = torch.as_tensor(rows, dtype=server.uploads.dtype, device=server.uploads.device) @ server.uploads
+        models = (put(rows, server.uploads.device, server.uploads.dtype) @ server.uploads).unbind()
         messages = [Message(client, model) for client, model in zip(uploaders, models, strict=True)]
         if not self.clustercast:
             return messages
@@ -114,9 +111,9 @@ class FedSAGCL(SemiAsyncServer, Comparing):
         confidence = np.where(cluster, server.reports["confidence"][None], 0.0).sum(1)
         covered = cluster.copy()
         covered[:, uploaders] = False
-        for client in np.flatnonzero(covered.any(0)):
-            sender = PUSHES[self.push](covered[:, client], similarity[:, client])
-            messages.append(Message(int(client), models[sender], float(confidence[sender])))
+        pushed, senders = np.flatnonzero(covered.any(0)), PUSHES[self.push](covered, similarity)
+        for client, sender in zip(pushed.tolist(), senders[pushed].tolist(), strict=True):
+            messages.append(Message(client, models[sender], float(confidence[sender])))
         return messages
 
     def similarity(self, reports: dict[str, Tensor]) -> Tensor:
@@ -128,12 +125,11 @@ class FedSAGCL(SemiAsyncServer, Comparing):
         unit = flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-12)
         return np.clip(unit[uploaders] @ unit.T, -1.0, 1.0)
 
-    def begin(self, message: Message, trained: Tensor, reports: dict[str, float]) -> Tensor:
+    def message_share(self, message: Message, reports: dict[str, float]) -> float:
         if message.confidence is None:
-            return message.model
+            return 1.0
         total = message.confidence + reports["confidence"]
-        beta = message.confidence / total if total > 1e-12 else 0.5
-        return beta * message.model + (1 - beta) * trained
+        return message.confidence / total if total > 1e-12 else 0.5
 
     def traffic(self) -> Traffic:
         model, classes = self.setting.layout.count, self.setting.num_classes
@@ -143,6 +139,17 @@ class FedSAGCL(SemiAsyncServer, Comparing):
             download={"model": model, "version": 1},
             push={"model": model, "version": 1, "confidence": 1},
         )
+
+
+def _paper(method: FedSAGCL, soft: Tensor, trips: Trips) -> Tensor:
+    spread = propagate(soft, trips.batch, plain_operator, method.steps, method.keep)
+    return spread if method.lsc_temperature is None else torch.softmax(spread / method.lsc_temperature, -1)
+
+
+def _fedgta(method: FedSAGCL, soft: Tensor, trips: Trips) -> Tensor:
+    spread = labels_propagated(soft, trips.batch, method.steps, 1 - method.keep)
+    temperature = TEMPERATURE if method.lsc_temperature is None else method.lsc_temperature
+    return with_truth(torch.softmax(spread / temperature, -1), trips.batch)
 
 
 def _sfm(method: FedSAGCL, soft: Tensor, trips: Trips) -> Tensor:
@@ -159,6 +166,8 @@ def _lsc(method: FedSAGCL, server: Server) -> np.ndarray:
     return server.reports["confidence"] * STALENESS[method.staleness](stale) ** -method.staleness_exponent
 
 
+TEMPERATURE = 20.0  # of FedGTA's code
+SPREAD = {"paper": _paper, "fedgta": _fedgta}
 CLUSTERS = {"sfm": _sfm, "moments": _moments}
 WEIGHTS = {
     "lsc": _lsc,
@@ -166,7 +175,7 @@ WEIGHTS = {
     "uniform": lambda method, server: np.ones_like(server.weights),
 }
 STALENESS = {"one_plus": lambda s: 1.0 + s, "clamp": lambda s: np.maximum(s, 1.0)}
-PUSHES = {
-    "most_similar": lambda covers, similarity: int(np.argmax(np.where(covers, similarity, -np.inf))),
-    "last": lambda covers, similarity: int(np.flatnonzero(covers)[-1]),
+PUSHES = {  # covers [U, C], similarity [U, C] to the sender [C]
+    "most_similar": lambda covers, similarity: np.argmax(np.where(covers, similarity, -np.inf), 0),
+    "last": lambda covers, similarity: len(covers) - 1 - np.argmax(covers[::-1], 0),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -54,7 +54,8 @@ class Gossip(Peers):
 
     def exchange(self, meeting: Meeting) -> Exchange:
         models, count = torch.empty_like(meeting.trained), self.setting.layout.count
-        mean, sent = 0.0, 0
+        mean: Any = 0.0
+        sent: Any = 0
         for number, (part, size) in enumerate(zip(self.slices, self.sizes, strict=True)):
             heard = meeting.graph(meeting.number * self.segments + number)
             matrix = sized(heard, self.setting.weights) if self.weighting == "samples" else uniform(heard)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,19 +18,17 @@ class OSGP(Peers):
     """Descent over directed, possibly irregular graphs, de-biased by push-sum (Assran et al., ICML 2019, algorithms 1 and 2).
 
     A client keeps a numerator x_i and a weight w_i (1 at first); it trains, and is evaluated, at ``z_i = x_i / w_i``. It sends equal
-    shares of both to its out-neighbours and itself, ``p_ji = 1 / (1 + out-degree of i)``: P is column-stochastic, so the numerators'
+    shares of both to its out-neighbors and itself, ``p_ji = 1 / (1 + out-degree of i)``: P is column-stochastic, so the numerators'
     mean moves as FedAvg's model does. With Delta the change that training made of z, a round is ``x <- P x + Delta`` (``overlap``:
     shares are under way while clients train, and arrive one round late) or ``x <- P (x + Delta)``; ``w <- P w``.
 
-    Resolutions: the one-peer directed exponential graph; Delta of all local epochs by the benchmark's optimiser, not scaled by w; w in
+    Resolutions: the one-peer directed exponential graph; Delta of all local epochs by the benchmark's optimizer, not scaled by w; w in
     float64, and sent always (4 bytes). The matrix kept for plots is that of the de-biased models,
     ``diag(w_new)^-1 P diag(w)``, which is row-stochastic. After the last round what is under way has arrived.
 
     Attributes:
         overlap: training and communication at the same time.
     """
-
-    stacks: ClassVar[int] = 1
 
     overlap: bool
 

@@ -1,4 +1,4 @@
-"""What rounds without a server add to a method: an exchange among neighbours."""
+"""What rounds without a server add to a method: an exchange among neighbors."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.gossip import itself, messages, product, sized, uniform
+from fgl_bench.engine.transfer import put
 from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.utils.seeding import generator
 
@@ -80,7 +81,7 @@ class PENS(Peers):
     def _draw(self, among: Tensor, count: int, number: int) -> Tensor:
         """Up to ``count`` random peers of each client, ``[S, C, C]`` bool."""
         draws = np.stack([generator(seed, "peers", number).random(among.shape[1:]) for seed in self.setting.seeds])
-        order = torch.where(among, torch.from_numpy(draws).to(among.device), torch.inf)
+        order = torch.where(among, put(draws, among.device), torch.inf)
         return among & (_rank(order) < count)
 
     def _losses(self, meeting: Meeting, received: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import Range, above, at_least
 
@@ -51,7 +52,7 @@ class PFedMe(FedAvg):
         self.local = torch.zeros(batch.size, setting.layout.size, dtype=batch.dtype, device=batch.device)  # w_i, [B, P]
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
-        rows = list(step.rows)
+        rows = self._index(step.rows)
         if step.epoch == 0:
             self.local[rows] = step.received
             return gradient
@@ -60,9 +61,12 @@ class PFedMe(FedAvg):
         return gradient.add_(step.theta - self.local[rows], alpha=self.penalty)
 
     def upload(self, rows: Sequence[int], received: Tensor, trained: Tensor) -> Tensor:
-        return self._moved(list(rows), trained)
+        return self._moved(self._index(rows), trained)
 
-    def _moved(self, rows: list[int], personal: Tensor) -> Tensor:
+    def _index(self, rows: Sequence[int]) -> Tensor | slice:
+        return slice(None) if len(rows) == len(self.local) else put(rows, self.local.device)
+
+    def _moved(self, rows: Tensor | slice, personal: Tensor) -> Tensor:
         """w_i ``[k, P]`` after an outer round that ended with the models ``personal [k, P]``."""
         return torch.lerp(self.local[rows], personal, self.outer_lr * self.penalty)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from fgl_bench.engine.hooks import JointTraining, ServerNodes, TrainedScore
+from fgl_bench.engine.hooks import JointTraining, ServerAnswers, ServerNodes, TrainedScore
 
 if TYPE_CHECKING:
     from fgl_bench.algorithms.records import Stage
@@ -86,7 +86,7 @@ class Spending(ABC):
         return None
 
 
-POWERS = (Federating, Regraphing, Staging, Comparing, FinalState, Spending, JointTraining, TrainedScore, ServerNodes)
+POWERS = (Federating, Regraphing, Staging, Comparing, FinalState, Spending, JointTraining, TrainedScore, ServerAnswers, ServerNodes)
 
 
 def federated(method: object, federations: Sequence[Federation]) -> list[Federation]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fgl_bench.engine.batch import Batch
     from fgl_bench.engine.layout import ParameterLayout
     from fgl_bench.models.base import Backbone
+    from fgl_bench.optimizers.base import Optimizer
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Setting:
         batch: the observed graphs of all B = S * C replicas.
         cross_edges: of every seed, ``[2, K]`` global ids, the edges between clients.
         server: what the servers of the S seeds hold (``split.test=server``), else None.
+        lr, optimizer: of the clients' steps.
         weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes, or all nodes with ``agg_weight=nodes``).
     """
 
@@ -41,6 +43,7 @@ class Setting:
     weights: Tensor
     local_epochs: int
     lr: float
+    optimizer: Optimizer
     full_participation: bool = True
     cross_edges: tuple[np.ndarray, ...] = ()
     server: Batch | None = None
@@ -60,7 +63,8 @@ class Traffic(NamedTuple):
 
     @property
     def bytes(self) -> tuple[int, int, int]:
-        return tuple(4 * sum(payload.values()) for payload in self)
+        upload, download, push = (4 * sum(payload.values()) for payload in self)
+        return upload, download, push
 
 
 class Upload(NamedTuple):
@@ -123,7 +127,7 @@ class Message(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """What is at hand when the clients of a decentralised round have trained and are about to exchange.
+    """What is at hand when the clients of a decentralized round have trained and are about to exchange.
 
     Attributes:
         number, rounds: this round, from 0, and how many there are.
@@ -148,7 +152,7 @@ class Meeting(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """The outcome of a decentralised round.
+    """The outcome of a decentralized round.
 
     Attributes:
         models: ``[S, C, P]``, what clients train from next; memory of its own.

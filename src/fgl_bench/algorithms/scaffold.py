@@ -11,7 +11,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
 from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, above
 
@@ -35,7 +35,6 @@ class Scaffold(ServerRounds):
         weighting: clients of a round count alike (``uniform``, the paper) or by size (``samples``).
     """
 
-    stacks: ClassVar[int] = 6  # variates, corrections, variates as reported and as kept, the sum of gradients and with corrections
     ranges: ClassVar[dict[str, Range]] = {"server_lr": above(0)}
 
     server_lr: float
@@ -46,6 +45,7 @@ class Scaffold(ServerRounds):
         super().prepare(setting)
         batch, clients = setting.batch, setting.num_clients
         shape = (len(setting.seeds), clients, setting.layout.size)
+        self._sum: Tensor  # of the gradients of a trip
         self.variates = torch.zeros(shape, dtype=batch.dtype, device=batch.device)  # c_i
         self.correction = torch.zeros_like(self.variates)  # c - c_i
 
@@ -60,7 +60,7 @@ class Scaffold(ServerRounds):
         fresh = reports["variate"]
         self.variates = fresh if self.setting.full_participation else torch.where(arrived[..., None], fresh, self.variates)
         self.correction = self.variates.mean(1, keepdim=True) - self.variates
-        return Mixing(normalise(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
+        return Mixing(normalize(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
 
     def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
         return received if self.server_lr == 1 else torch.lerp(previous, received, self.server_lr)

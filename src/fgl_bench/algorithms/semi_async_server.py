@@ -29,13 +29,25 @@ class SemiAsyncServer(Algorithm):
     def begin(self, message: Message, trained: Tensor, reports: dict[str, float]) -> Tensor:
         """The model ``[P]`` that the next trip starts from; the base overwrites the parameters that were received.
 
+        Where a message has all of them, it is mixed with the client's own model: see :meth:`message_share`. A method that only decides
+        on the weight overrides that, and the models of all trips are then mixed at once.
+
         Args:
             trained: ``[P]``, the model that the client trained last.
             reports: its own last scalar reports, by name.
         """
         if message.blocks is None:
-            return message.model
+            share = self.message_share(message, reports)
+            return message.model if share == 1 else share * message.model + (1 - share) * trained
         return self.setting.layout.overwrite(trained.clone(), message.model, message.blocks)
+
+    def message_share(self, message: Message, reports: dict[str, float]) -> float:
+        """The weight of a message's model in what the next trip starts from, 1 by default; the rest is what the client trained last.
+
+        Args:
+            reports: the client's own last scalar reports, by name.
+        """
+        return 1.0
 
     def buffer_size(self) -> int:
         """Arrivals per server step: the method's ``buffer`` key, or a quarter of the clients (5 at 20) where that is null.

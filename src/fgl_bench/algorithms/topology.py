@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, Operator, adjacency, gcn_operator
-
-# Bytes per node and class of the tensors below at their peak, most of them in double precision (measured).
-STATISTICS = 160
 
 
 def propagate(labels: Tensor, batch: Batch, operator: Operator, steps: int, keep: float, inject: Tensor | None = None) -> Tensor:
@@ -20,11 +16,11 @@ def propagate(labels: Tensor, batch: Batch, operator: Operator, steps: int, keep
     Args:
         inject: ``[k, n, Y]`` added after every step (FedGTA's official code adds the one-hot training labels).
     """
-    matrix, start = batch.operator(operator), labels
+    matrix, kept = batch.operator(operator), keep * labels
     for _ in range(steps):
-        labels = keep * start + (1 - keep) * (matrix @ labels)
+        labels = (matrix @ labels).mul_(1 - keep).add_(kept)
         if inject is not None:
-            labels = labels + inject
+            labels.add_(inject)
     return labels
 
 
@@ -34,14 +30,13 @@ def labels_propagated(soft: Tensor, batch: Batch, steps: int, alpha: float) -> T
     Training rows start from the one-hot truth, the others from the predictions ``soft``; after every step
     ``Y <- (1 - alpha) Y0 + alpha S Y`` the truth is added to the training rows again.
     """
-    train = batch.train[..., None]
-    truth = F.one_hot(batch.labels, soft.shape[-1]).to(soft.dtype)
-    return propagate(torch.where(train, truth, soft), batch, gcn_operator, steps, 1 - alpha, inject=truth * train)
+    truth = batch.truth(soft.shape[-1])
+    return propagate(torch.where(batch.train[..., None], truth, soft), batch, gcn_operator, steps, 1 - alpha, inject=truth)
 
 
 def with_truth(labels: Tensor, batch: Batch) -> Tensor:
     """``labels [k, n, Y]`` with the rows of training nodes reset to their one-hot truth."""
-    return torch.where(batch.train[..., None], F.one_hot(batch.labels, labels.shape[-1]).to(labels.dtype), labels)
+    return torch.where(batch.train[..., None], batch.truth(labels.shape[-1]).to(labels.dtype), labels)
 
 
 def smoothing_confidence(soft: Tensor, batch: Batch) -> Tensor:
@@ -57,17 +52,14 @@ def smoothing_confidence(soft: Tensor, batch: Batch) -> Tensor:
 
 def hybrid_moments(soft: Tensor, batch: Batch, orders: int) -> dict[str, Tensor]:
     """Raw and central moments 1..P of the rows of ``soft [k, n, Y]`` over the real nodes, each ``[k, P * Y]`` float64."""
-    y, valid = soft.double(), batch.valid[..., None].double()
-    count = valid.sum(1).clamp(min=1)
-    mean = (y * valid).sum(1, keepdim=True) / count[:, None]
-    moments = {}
-    for name, base in (("raw", y), ("central", y - mean)):
-        power, powers = valid, []
-        for _ in range(orders):
-            power = power * base
-            powers.append(power.sum(1))
-        moments[name] = torch.cat(powers, 1) / count
-    return moments
+    valid = batch.valid[..., None].double()
+    y, count = soft.double() * valid, valid.sum(1).clamp(min=1)
+    mean = y.sum(1, keepdim=True) / count[:, None]
+    powers = [torch.cat([y, (y - mean) * valid], 2)]
+    for _ in range(orders - 1):
+        powers.append(powers[-1] * powers[0])
+    moments = (torch.cat(powers, 2).sum(1) / count).unflatten(1, (orders, 2, -1))
+    return {"raw": moments[:, :, 0].flatten(1), "central": moments[:, :, 1].flatten(1)}
 
 
 def soft_label_features(soft: Tensor, batch: Batch) -> Tensor:
@@ -78,6 +70,6 @@ def soft_label_features(soft: Tensor, batch: Batch) -> Tensor:
     """
     weighted = soft.double() * batch.degree.double()[..., None]
     weighted = weighted / weighted.abs().amax((1, 2), keepdim=True).clamp(min=1e-30)
-    neighbours = batch.operator(adjacency) @ weighted.to(batch.dtype)
-    features = weighted.mT @ neighbours.double()
+    neighbors = batch.operator(adjacency) @ weighted.to(batch.dtype)
+    features = weighted.mT @ neighbors.double()
     return features / features.norm(dim=(1, 2), keepdim=True).clamp(min=1e-30)

@@ -8,11 +8,11 @@ from itertools import chain
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.records import Message, Server, Upload
 from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
+from fgl_bench.engine.transfer import put
 from fgl_bench.errors import Range, Unsuited, UserError, at_least
 
 
@@ -89,7 +89,7 @@ class TWAFL(SemiAsyncServer):
                 continue
             stamps[upload.client] = number
             weights = self.weights(server.weights, stamps, number)
-            share = torch.as_tensor(weights, dtype=model.dtype, device=model.device)
+            share = put(weights, model.device, model.dtype)
             for parameter in parameters:
                 stored = layout.view(server.uploads, parameter).flatten(1)
                 layout.view(model[None], parameter)[0].copy_((share @ stored).view(layout.shapes[parameter]))

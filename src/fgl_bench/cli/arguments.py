@@ -1,4 +1,4 @@
-"""The arguments of the command line, before Hydra reads them: their order, and what Hydra would take without a word."""
+"""The arguments of the command line, before Hydra reads them: their order, and mistakes that Hydra would accept silently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_RUNS = 100_000  # of one sweep
 
 
 def scan_plugins() -> None:
-    """Let Hydra import its plugins now, without those in the current folder: a folder from somewhere must not run by being there."""
+    """Let Hydra import its plugins now, but none from the current folder: code must not run only because it is there."""
     here, package = Path.cwd().resolve(), Path(__file__).resolve().parents[2]
     before = list(sys.path)
     sys.path[:] = [entry for entry in before if Path(entry or here).resolve() != here or here == package]
@@ -50,7 +50,7 @@ def options_first(arguments: list[str]) -> list[str]:
 def keys_of_swept_groups(arguments: list[str]) -> list[str]:
     """In a sweep over a group (``-m algorithm=a,b algorithm.mu=1``) write the group's keys as sweeps of one value.
 
-    Hydra tries plain keys on the default choice before it sweeps, where they may not exist; swept ones it leaves to the jobs.
+    Before a sweep, Hydra applies plain keys to the default choice, which may not have them; it applies swept keys in the jobs.
     """
     if not {"-m", "--multirun"} & set(arguments):
         return arguments
@@ -60,7 +60,7 @@ def keys_of_swept_groups(arguments: list[str]) -> list[str]:
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    """Hydra's options; raises UserError where they are none of its, or one that this command does not have."""
+    """Hydra's options; raises UserError for unknown options and for those that this command does not support."""
     parser = get_args_parser()
 
     def fail(message: str) -> NoReturn:
@@ -74,20 +74,20 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def runs(options: argparse.Namespace) -> bool:
-    """Whether the options ask for runs, rather than for something to be printed."""
+    """Whether the options start runs, rather than print something."""
     return not (options.help or options.hydra_help or options.cfg or options.info or options.shell_completion)
 
 
 def check_overrides(options: argparse.Namespace) -> None:
-    """Refuse what Hydra would take for something else than was meant.
+    """Refuse arguments that Hydra would misunderstand.
 
     Raises:
-        UserError: a group with several choices or none of its own, a sweep of nothing, or of more than anybody runs.
+        UserError: a group with several choices or an unknown one, an empty sweep, or one of too many runs.
     """
     try:
         overrides = OverridesParser.create().parse_overrides(options.overrides)
     except HydraException:
-        return  # Hydra says it again, and how
+        return  # Hydra reports it in detail
     folders = [Path(options.config_dir)] if options.config_dir else []
     count = 1
     for override in overrides:

@@ -1,6 +1,6 @@
-"""The commands beside the run itself: ``fgl-bench ls``, ``show``, ``cp``, ``check`` and ``tune``.
+"""The commands besides runs, such as ``fgl-bench ls``.
 
-Each takes its arguments and the folders that ``--config-dir`` has named.
+Each takes its arguments and the folders that are given by ``--config-dir``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from fgl_bench.errors import UserError
 
 USAGE = """\
 Commands (instead of KEY=VALUE)
-  ls [GROUP]                    the groups; the choices of one, each with the first line of its file
-  show GROUP/CHOICE             a choice's file: its keys, their values and what they mean
-  cp GROUP/CHOICE FOLDER        a copy to change: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
-  check FILE.py [KEY=VALUE...]  whether a method, backbone or split keeps what all must; a choice's name works too
-  tune SPACE [KEY=VALUE...]     search hyper-parameters on validation; SPACE is a file, or one that `tune` alone lists
+  ls [GROUP]                    list the groups, or the choices of a group
+  show GROUP/CHOICE             print a choice's file: its keys, values and comments
+  cp GROUP/CHOICE FOLDER        copy a choice to edit it: fgl-bench --config-dir FOLDER GROUP=my_CHOICE
+  check FILE.py [KEY=VALUE...]  test what must hold for any method, backbone or split; also takes the name of a choice
+  table [RESULTS] rows=algorithm cols=dataset,split    runs as a table, with tests and ranks: md, csv or LaTeX
+  plot KIND [RESULTS] [KEY=VALUE...]                   figures of them: curves, bars, ranks, pareto or clients
+  place FILE.py paper=fedsa_gcl table=3                your method in a published table, with rank and tests
+  tune SPACE [KEY=VALUE...]     search hyperparameters on validation scores; `tune` without arguments lists the spaces
 """
 
 
 def about(path: Path) -> str:
-    """What the first comment of a yaml says, a paper's preset's second line where the first only opens its package."""
+    """The first comment of a yaml; of a preset the second line, where the first one only sets the package."""
     for line in path.read_text(encoding="utf-8").splitlines():
         found = re.match(r"#\s*(?!@package)(.+)", line)
         if found:
@@ -62,7 +65,7 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
 
 
 def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Copy a choice's file to where a person can change it; never over another file."""
+    """Copy a choice's file, so that the user can edit it; never overwrites a file."""
     if len(arguments) != 2:
         raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
     group, choice, path = file_of(arguments[0], folders)
@@ -88,7 +91,7 @@ def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
 
 
 def check(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Try the promises of a method, a backbone or a split; exit status 1 where one is broken."""
+    """Check a method, a backbone or a split; exit status 1 if a check fails."""
     if not arguments or "=" in arguments[0]:
         raise UserError("check what? such as fgl-bench check my_method.py, fgl-bench check fedavg, or fgl-bench check model/gat")
     from fgl_bench.cli.check import examine
@@ -103,4 +106,27 @@ def tune(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     search(list(arguments), folders)
 
 
-COMMANDS: dict[str, Callable[[Sequence[str], Sequence[Path]], None]] = {"ls": ls, "show": show, "cp": cp, "check": check, "tune": tune}
+def table(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Show runs as a table."""
+    from fgl_bench.cli.table import show
+
+    show(arguments)
+
+
+def plot(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Draw figures of runs."""
+    from fgl_bench.cli.plot import draw
+
+    draw(arguments)
+
+
+def place(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Run a user's method in a published table's setting."""
+    from fgl_bench.cli.place import show
+
+    show(arguments, folders)
+
+
+COMMANDS: dict[str, Callable[[Sequence[str], Sequence[Path]], None]] = {
+    "ls": ls, "show": show, "cp": cp, "check": check, "table": table, "plot": plot, "place": place, "tune": tune,
+}  # fmt: skip

@@ -1,7 +1,7 @@
-"""The command ``fgl-bench``: compose the configuration with Hydra, check it, run it, and say plainly what went wrong.
+"""The command ``fgl-bench``: compose the configuration with Hydra, validate it, run it, and report errors in one line.
 
-Nothing heavy is imported before the configuration is known to be sound (schemas are read from source, see ``config/schema.py``),
-so that ``--help`` and a typing mistake are answered at once.
+Heavy imports come after the validation of the configuration (types are read from source, see ``config/schema.py``),
+so that ``--help`` and errors respond at once.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from fgl_bench.utils.scratch import leftovers, scratch
 
 INTERRUPTED = 130
 USAGE_ERROR = 2
-SWEEP = "fgl-bench-sweep-"  # a folder for what Hydra writes besides the runs
+SWEEP = "fgl-bench-sweep-"  # prefix of a folder for Hydra's own output
 
 USAGE = """\
 fgl-bench trains and compares federated graph learning methods: one command composes a dataset, a split, a model, an
 algorithm and a scenario, runs all seeds together and writes accuracies, confidence intervals and client trips.
 
-  fgl-bench                                               the default: a generated graph, nothing to download
+  fgl-bench                                               the default: a generated graph, without downloads
   fgl-bench algorithm=fedsa_gcl dataset=cora split=metis data_dir=PATH
   fgl-bench algorithm=fedprox algorithm.mu=0.1 rounds=50 seeds=[0,1]
   fgl-bench -m algorithm=local,fedavg num_clients=10,20   every combination, one after another
@@ -51,9 +51,9 @@ algorithm and a scenario, runs all seeds together and writes accuracies, confide
 
 Options
   --help, --version       this text; the version
-  --cfg job               print the composed configuration and stop (a yaml that can be read back)
-  -m, --multirun          sweep over values separated by commas
-  --config-dir DIR        a folder with groups of your own: DIR/algorithm/mine.yaml is then algorithm=mine
+  --cfg job               print the composed configuration as yaml and stop
+  -m, --multirun          run every combination of comma-separated values
+  --config-dir DIR        add a folder with your own choices: DIR/algorithm/mine.yaml becomes algorithm=mine
   --hydra-help, --info    more about Hydra, which reads the command line
 """
 
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def told(arguments: list[str]) -> int:
-    """Do what the arguments say; returns the exit status."""
+    """Execute the arguments; returns the exit status."""
     if {"--help", "-h"} & set(arguments):
         print(help_text(arguments))
         return 0
@@ -91,7 +91,7 @@ def told(arguments: list[str]) -> int:
         complain(error)
         return USAGE_ERROR
     check_overrides(options)
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, instead of being printed by Hydra
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are raised here, instead of being printed by Hydra
     import_from_here()
     register_all(ConfigStore.instance())
     if not (options.multirun or any("hydra" in text for text in options.overrides)):
@@ -113,7 +113,7 @@ def composed_runs(asked: bool) -> int:
     """Let Hydra compose the configurations of ``sys.argv`` and run each; returns the exit status.
 
     Args:
-        asked: whether there must be a run in this process.
+        asked: whether at least one run must start in this process.
     """
     began: list[str] = []
     finished: list[Path] = []
@@ -124,7 +124,7 @@ def composed_runs(asked: bool) -> int:
         try:
             run = run_one(cfg)
             finished.append(run.folder)
-            show(run.summary, run.folder, run.again)
+            show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
             return str(run.folder)
         except (Exception, SystemExit) as raised:
             called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
@@ -133,7 +133,7 @@ def composed_runs(asked: bool) -> int:
             several = HydraConfig.get().mode is RunMode.MULTIRUN
             complain(error, began[-1] if several else "")
             if several:
-                raise error from None  # a launcher in another process learns of a failure only by this
+                raise error from None  # a launcher in another process sees a failure only through the exception
             return None
 
     command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
@@ -143,7 +143,7 @@ def composed_runs(asked: bool) -> int:
         how = str(interruption) if isinstance(interruption, Stopped) else "interrupted"
         print(f"fgl-bench: {how}; {kept(finished)}", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:  # not of a run: Hydra's, or of something that it was told to load
+    except Exception as error:  # not from a run: from Hydra, or from a class that it loads
         if error not in failures:
             complain(error, plainly=True)
         failures.append(error)
@@ -192,11 +192,11 @@ def package_version() -> str:
 
 
 def complain(error: BaseException, about: str = "", plainly: bool = False) -> None:
-    """Print an error on stderr: its message where a person can fix it, its traceback where the program is at fault.
+    """Print an error on stderr: the message if the user can fix it, a traceback if it is a bug.
 
     Args:
         about: the overrides of a job.
-        plainly: what the error says, whatever its kind.
+        plainly: the message to print, whatever the error's type.
     """
     text = explain(error) or (plain(error) or type(error).__name__ if plainly else None)
     if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1":
@@ -206,9 +206,9 @@ def complain(error: BaseException, about: str = "", plainly: bool = False) -> No
 
 
 def kept(finished: list[Path]) -> str:
-    """What an interruption leaves behind: whole runs, never a part of one."""
+    """What an interruption keeps: complete runs only."""
     if not finished:
-        return "kept: nothing of this run (a run is written when it is complete; runs of before are untouched)"
+        return "kept: nothing of this run (a run is written when it is complete); earlier runs are untouched"
     return f"kept: {len(finished)} finished run(s), the last in {finished[-1]}; give the same command to go on"
 
 

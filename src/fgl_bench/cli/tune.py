@@ -1,8 +1,8 @@
-"""Searching hyper-parameters with Optuna: ``fgl-bench tune SPACE KEY=VALUE...`` (the ``tune`` extra).
+"""Hyperparameter search with Optuna: ``fgl-bench tune SPACE KEY=VALUE...`` (the ``tune`` extra).
 
-A trial is an ordinary run, so it has a run directory and is not repeated. Trials are judged by the *validation* score at the point that the
-run selects; test scores are never read, not even the best trial's. The study is a journal beside the runs, which several processes
-on one file system may share: give the same command to each.
+A trial is an ordinary run, so it has a run directory and is not repeated. The objective is the *validation* score at the selected
+point; test scores are never read, not even the best trial's. The study is a journal beside the runs. Several processes
+on one file system can share it: give each the same command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parent / "searches"
 MODELS = ("received", "trained")
 MOST = 2**32 - 1
 KINDS = {"integer": "suggest_int", "real": "suggest_float"}
-OWN = {"trials": "20", "seconds": "null", "model_of": "trained", "sampler_seed": "0"}  # keys of the search itself, with what they are
+OWN = {"trials": "20", "seconds": "null", "model_of": "trained", "sampler_seed": "0"}  # keys of the search itself, with their defaults
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Options:
     """How to search.
 
     Attributes:
-        trials: complete ones that the study shall have in the end, those of before included.
-        seconds: begin no trial later than that; None for no limit.
-        model_of: which model's validation score is maximised.
-        sampler_seed: of Optuna's sampler; None draws anew in every process, which is what several processes at once want.
+        trials: number of complete trials that the study has in the end, earlier ones included.
+        seconds: start no trial after this time; None for no limit.
+        model_of: which model's validation score is maximized.
+        sampler_seed: of Optuna's sampler; None draws another seed in every process; use it for several processes at once.
     """
 
     trials: int
@@ -49,7 +49,7 @@ class Options:
 
 
 def spaces() -> list[str]:
-    """The spaces that the package brings."""
+    """The search spaces of the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
@@ -57,7 +57,7 @@ def read_space(name: str) -> dict[str, dict[str, Any]]:
     """The ranges of a space, by key.
 
     Raises:
-        UserError: there is no such space, or a range is none.
+        UserError: there is no such space, or a range is not valid.
     """
     path = FOLDER / f"{name}.yaml" if name in spaces() else Path(name)
     try:
@@ -100,7 +100,7 @@ def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     space, overrides = read_space(arguments[0]), [text for text in arguments[1:] if text.partition("=")[0] not in OWN]
     options = read_options(dict(text.split("=", 1) for text in arguments[1:] if text.partition("=")[0] in OWN))
     with contextlib.suppress(KeyboardInterrupt):
-        study = optimise(space, overrides, options, folders)
+        study = optimize(space, overrides, options, folders)
         tell(study, overrides, folders)
 
 
@@ -123,7 +123,7 @@ def read_options(given: Mapping[str, str]) -> Options:
     return Options(int(trials), values["seconds"], texts["model_of"], None if seed is None else int(seed))
 
 
-def optimise(space: Mapping[str, Mapping], overrides: list[str], options: Options, folders: Sequence[Path] = ()) -> Any:
+def optimize(space: Mapping[str, Mapping], overrides: list[str], options: Options, folders: Sequence[Path] = ()) -> Any:
     """Run trials until the study has enough; returns the study."""
     try:
         import optuna
@@ -159,13 +159,13 @@ def optimise(space: Mapping[str, Mapping], overrides: list[str], options: Option
             study.stop()
 
     if done < options.trials:
-        # A trial that cannot be run (a combination that the method refuses) is told and left out.
+        # A trial that cannot run (a combination that the method refuses) is reported and pruned.
         study.optimize(objective, timeout=options.seconds, callbacks=[enough], catch=(UserError,))
     return study
 
 
 def count(study: Any) -> int:
-    """Trials that ended with a score or with a refusal."""
+    """Trials that ended with a score or an error."""
     return sum(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
 
 
@@ -183,9 +183,9 @@ def shown(value: Any) -> str:
 
 
 def validation(overrides: Sequence[str], model: str, folders: Sequence[Path] = ()) -> float:
-    """Mean over the seeds of the validation score at the selected point, of a run that is made or there already.
+    """Mean over the seeds of the validation score at the selected point, of a run that is made now or stored already.
 
-    NaN where a seed has diverged before any point that could be selected: the others' mean would hide it.
+    NaN if a seed diverged before any selectable point: the mean of the others would hide it.
 
     Raises:
         UserError: the run is refused.

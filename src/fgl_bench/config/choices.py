@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fgl_bench.errors import UserError
 
-GROUPS = ("algorithm", "dataset", "split", "model", "scenario", "scenario/sparsity", "tracker", "experiment")
+GROUPS = ("algorithm", "dataset", "split", "model", "optimizer", "scenario", "scenario/sparsity", "tracker", "experiment")
 
 
 def config_folder() -> Path:
@@ -18,11 +18,19 @@ def config_folder() -> Path:
     return inside if inside.is_dir() else package.parents[1] / "conf"
 
 
+def group_of(path: str) -> str:
+    """The group of ``algorithm/fedprox``, or of what lies in a folder of it; empty where there is none."""
+    return max((group for group in GROUPS if path.startswith(f"{group}/")), key=len, default="")
+
+
 def choices(group: str, folders: Iterable[Path] = ()) -> list[str]:
-    """The choices of a group, those in folders of it too (``experiment=<paper>/<table>``): the package's and those in ``folders``."""
+    """The choices of a group, those in folders of it too (``experiment=<paper>/<table>``): the package's and those in ``folders``.
+
+    A file whose name begins with an underscore is shared data, not a choice.
+    """
     found = set()
     for base in (folder / group for folder in (config_folder(), *folders)):
-        found |= {path.relative_to(base).with_suffix("").as_posix() for path in base.rglob("*.yaml")}
+        found |= {path.relative_to(base).with_suffix("").as_posix() for path in base.rglob("[!_]*.yaml")}
     return sorted(name for name in found if f"{group}/{name.partition('/')[0]}" not in GROUPS)
 
 

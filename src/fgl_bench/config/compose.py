@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_repository import ConfigRepository
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from fgl_bench.config.choices import config_folder
@@ -38,6 +43,33 @@ class Composer:
 
     def __call__(self, overrides: Iterable[str]) -> DictConfig:
         return compose("config", [*self.search, *overrides])
+
+    def remember_files(self) -> None:
+        """Read every file once, for many compositions: Hydra reads them anew in each."""
+        loader = GlobalHydra.instance().config_loader()
+        loader.repository = Remembering(loader.get_search_path())  # type: ignore[attr-defined]  # of Hydra's only loader
+
+
+class Remembering(ConfigRepository):
+    """Hydra's files, each read once. Hydra copies the repository for every composition; the copies share what was read."""
+
+    def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
+        super().initialize_sources(config_search_path)
+        self.read: dict[str, ConfigResult | None] = {}
+        self.found: dict[tuple[str, ObjectType | None], ConfigSource | None] = {}
+
+    def __deepcopy__(self, memo: object) -> Remembering:
+        return copy.copy(self)
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        if config_path not in self.read:
+            self.read[config_path] = super().load_config(config_path)
+        return copy.deepcopy(self.read[config_path])  # which Hydra changes while it composes
+
+    def _find_object_source(self, config_path: str, object_type: ObjectType | None) -> ConfigSource | None:
+        if (config_path, object_type) not in self.found:
+            self.found[config_path, object_type] = super()._find_object_source(config_path, object_type)
+        return self.found[config_path, object_type]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the config groups have chosen: the names that results are filed under, the classes, checked, and the objects."""
+"""The choices of the config groups: the names under which results are stored, the checked classes, and the objects."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
+from fgl_bench.config.identity import canonical
 from fgl_bench.config.schema import class_choices, class_fields, make_schema
 from fgl_bench.config.wording import wrong_type
 from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require
@@ -20,6 +21,7 @@ ROLES = {  # what a class must have to stand in a group
     "split": ("a split", "assign"),
     "model": ("a backbone", "layout"),
     "algorithm": ("a method", "report"),
+    "optimizer": ("an optimizer", "start"),
     "scenario": ("a scenario", "run"),
     "scenario.sparsity": ("a sparsity", "apply"),
     "tracker": ("a tracker", "log"),
@@ -59,8 +61,8 @@ def chosen(cfg: DictConfig, group: str) -> str:
 
 
 def class_label(node: DictConfig, group: str) -> str:
-    """What an object of the group is called by its class alone."""
-    module, _, cls = str(node.get("_target_") or "").rpartition(".")
+    """The name of an object of the group, from its class alone."""
+    module, _, cls = canonical(str(node.get("_target_") or "")).rpartition(".")
     if not cls:
         raise UserError(f"{key_of(node)}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
     leaf = re.split(r"[./]", group)[-1]
@@ -111,7 +113,7 @@ def check_role(group: str, node: DictConfig) -> Any:
 def check_node(node: DictConfig) -> Any:
     """Import the class that ``node._target_`` names and check the node's keys and values against its fields.
 
-    A class of a user's own needs no schema: this is what validates its keys.
+    Keys of a class of a user's own are validated by this alone.
 
     Returns:
         The class (or function).

@@ -1,4 +1,4 @@
-"""The top-level keys and the rules between them, with errors that a person can act on.
+"""The top-level keys and the rules between them, with errors that a user can act on.
 
 Values and their one-line explanations are in ``conf/config.yaml``; types are here.
 """
@@ -17,10 +17,11 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 
 from fgl_bench.errors import UserError, require
 
+DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000
 MOST = {"threads": 1024, "num_clients": 10**7, "local_epochs": 10**6, "rounds": 10**9, "trips": 10**9, "eval_every": 10**9}
 MOST_SEEDS = 1000
-FILE_SIZE = 1 << 18  # that must find room in results_dir: a run's own are of this order
+FILE_SIZE = 1 << 18  # bytes that must fit into results_dir; a run's files have this order of size
 
 
 @dataclass
@@ -40,6 +41,8 @@ class Settings:
     agg_weight: str = MISSING
     eval_weight: str = MISSING
     eval_every: Optional[int] = MISSING  # noqa: UP045
+    selection: str = MISSING
+    average: str = MISSING
     metrics: list[str] = MISSING
     targets: list[float] = MISSING
     mixing_at: list[int] = MISSING
@@ -65,6 +68,7 @@ class Configuration(Settings):
     dataset: Any = MISSING
     split: Any = MISSING
     model: Any = MISSING
+    optimizer: Any = MISSING
     algorithm: Any = MISSING
     scenario: Any = MISSING
     tracker: Any = MISSING
@@ -120,7 +124,7 @@ def resolve_budget(cfg: DictConfig) -> tuple[int, int]:
 
 
 def check_writable(folder: str, below: Path = Path()) -> None:
-    """Try to create the path ``below`` in ``folder`` and a file in it, then take away what was made; raises UserError when that fails."""
+    """Try to create the path ``below`` in ``folder`` and a file in it, then remove them; raises UserError if that fails."""
     path = Path(folder).absolute() / below
     new: list[Path] = []
     try:
@@ -136,17 +140,17 @@ def check_writable(folder: str, below: Path = Path()) -> None:
         for parent in new:
             try:
                 parent.rmdir()
-            except OSError:  # never made, or another run is using it by now
+            except OSError:  # never created, or in use by another run
                 break
 
 
 def expand_paths(cfg: DictConfig) -> None:
     """Replace a leading ``~`` in the three folders' keys by the home directory, in place.
 
-    Without a home the cache goes to a folder of this user's below the system's temporary one, with a warning.
+    Without a home directory the cache is a folder of this user in the system's temporary folder, with a warning.
 
     Raises:
-        UserError: a folder cannot be told: it is empty, or below a home that there is not.
+        UserError: a folder's name is empty, or below a home directory that does not exist.
     """
     for key in ("data_dir", "results_dir", "cache_dir"):
         require(bool(cfg[key]) and "\0" not in cfg[key], key, repr(cfg[key]), "the path of a folder")
@@ -160,7 +164,7 @@ def expand_paths(cfg: DictConfig) -> None:
 
 
 def own_folder(path: Path) -> Path:
-    """``path``, made if need be; raises UserError where it is somebody else's, who could put anything there."""
+    """``path``, created if necessary; raises UserError if another user owns it, who could put anything there."""
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.stat().st_uid != os.getuid():
         raise UserError(f"cache_dir: {path} belongs to somebody else; name another folder")

@@ -1,4 +1,4 @@
-"""What every value of a configuration must be, whatever its key: what a run can be named by, and what its files can hold."""
+"""Rules for all values of a configuration: valid in the names of a run and in its files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_values(cfg: DictConfig) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{key}={value}: must be a finite number{' or null' if math.isinf(value) else ''}")
         if isinstance(value, int) and abs(value) > LARGEST:
-            raise UserError(f"{key}={str(value)[:20]}...: must be an integer of at most {LARGEST}")
+            raise UserError(f"{key}={str(value)[:20]}...: must be an integer of at most {LARGEST}, or written with a point")
         if isinstance(value, str):
             check_text(key, value)
         elif not isinstance(value, int | float | None):

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from yaml import MarkedYAMLError, YAMLError
 
-from fgl_bench.config.choices import GROUPS, choices, config_folder, suggest
+from fgl_bench.config.choices import choices, config_folder, group_of, suggest
 from fgl_bench.errors import UserError, raised_by_user
 
 MOST_LINES = 6
@@ -24,9 +24,9 @@ KINDS = {"Float": "a number", "Integer": "an integer", "Boolean": "true or false
 
 
 def explain(error: BaseException) -> str | None:
-    """The message for an error that a person can fix, or None for one that is a fault of the program.
+    """The message for an error that a user can fix, or None for a bug.
 
-    Of the error and its causes the innermost that is understood is worded.
+    Of the error and its causes it describes the innermost known one.
     """
     if isinstance(error, UserError):
         return str(error)
@@ -76,7 +76,7 @@ def surroundings(error: BaseException) -> str | None:
 
 
 def one_line(error: BaseException) -> str:
-    """What the error says, or its kind where it says nothing."""
+    """The error's message, or its type if it has none."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
@@ -91,7 +91,9 @@ def missing_choice(error: MissingConfigException) -> str:
     path = str(error.missing_cfg_file or "")
     if path in LAUNCHERS:
         return f"hydra/launcher: {path.rpartition('/')[2]} is not installed: pip install 'fgl-bench[{LAUNCHERS[path]}]'"
-    group = max((group for group in GROUPS if path.startswith(f"{group}/")), key=len, default="")
+    if path.startswith("schema/"):
+        return f"/{path}: there are no schemas to name; take the line out of 'defaults', types are those of the class in _target_"
+    group = group_of(path)
     name = path[len(group) + 1 :]
     return f"{group}={name}: there is no such {group}{suggest(name, error.options or choices(group))}" if group else plain(error)
 
@@ -99,12 +101,12 @@ def missing_choice(error: MissingConfigException) -> str:
 def unknown_key(error: OmegaConfBaseException) -> str:
     """``algorithm.mue: unknown key; did you mean mu? allowed: ...``."""
     parent = error.parent_node
-    allowed = [str(name) for name in parent if name not in ("hydra", "_target_")] if isinstance(parent, DictConfig) else []
+    allowed = [str(name) for name in parent if name not in ("hydra", "_target_", "defaults")] if isinstance(parent, DictConfig) else []
     return f"{error.full_key or error.key}: unknown key{suggest(str(error.key), allowed)}"
 
 
 def wrong_type(error: ValidationError) -> str:
-    """OmegaConf's first line, in a reader's words."""
+    """OmegaConf's first line, in plain words."""
     text = next(iter(str(error).splitlines()), "")
     found = re.match(r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)", text)
     if found:

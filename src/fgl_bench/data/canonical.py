@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from fgl_bench.data.graph import Features, Graph
 
@@ -39,7 +38,7 @@ def canonical_features(features: np.ndarray | sp.spmatrix | sp.sparray) -> Featu
 
 
 def adjacency(edges: np.ndarray, num_nodes: int, values: np.ndarray | None = None) -> sp.csr_matrix:
-    """CSR adjacency of canonical edges (so neighbour lists are sorted), without a conversion; values default to 1."""
+    """CSR adjacency of canonical edges (so neighbor lists are sorted), without a conversion; values default to 1."""
     counts = np.bincount(edges[0], minlength=num_nodes)
     pointers = np.concatenate([[0], np.cumsum(counts)])
     data = np.ones(edges.shape[1], dtype=np.int8) if values is None else values
@@ -47,7 +46,7 @@ def adjacency(edges: np.ndarray, num_nodes: int, values: np.ndarray | None = Non
 
 
 def subgraph(graph: Graph, nodes: np.ndarray) -> Graph:
-    """The subgraph induced by ascending ``nodes``, relabelled 0..n-1."""
+    """The subgraph induced by ascending ``nodes``, relabeled 0..n-1."""
     position = np.full(graph.num_nodes, -1, dtype=np.int64)
     position[nodes] = np.arange(nodes.size)
     local = position[graph.edges]
@@ -60,7 +59,18 @@ def subgraph(graph: Graph, nodes: np.ndarray) -> Graph:
     )
 
 
+def row_normalized(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_matrix:
+    """``[N, F]`` with every row divided by its sum; rows whose sum is 0 stay. As PyG's ``NormalizeFeatures``, in float64 and back."""
+    sums = np.asarray(features.sum(axis=1, dtype=np.float64)).reshape(-1, 1)
+    scale = np.divide(1.0, sums, out=np.ones_like(sums), where=sums != 0)
+    if isinstance(features, np.ndarray):
+        return (features * scale).astype(features.dtype)
+    return sp.csr_matrix(features.multiply(scale), dtype=features.dtype)
+
+
 def largest_component(graph: Graph) -> Graph:
     """The largest connected component (the one holding the lowest node id among equals)."""
+    from scipy.sparse.csgraph import connected_components
+
     _, component = connected_components(adjacency(graph.edges, graph.num_nodes), directed=False)
     return subgraph(graph, np.flatnonzero(component == np.bincount(component).argmax()))

@@ -60,7 +60,7 @@ def check_graph(graph: Graph, source: str) -> Graph:
         "it has no nodes": nodes == 0,
         f"{graph.labels.shape[0]} labels for {nodes} nodes": graph.labels.shape not in ((nodes,), (nodes, graph.num_classes)),
         "a feature is not a finite number": not bool(np.isfinite(values).all()),
-        "it has no labelled node": not bool((graph.strata >= 0).any()),
+        "it has no labeled node": not bool((graph.strata >= 0).any()),
         f"a label lies outside -1..{graph.num_classes - 1}": bool(((graph.strata < -1) | (graph.strata >= graph.num_classes)).any()),
         "a label is neither 0 nor 1": graph.labels.ndim > 1 and not bool(np.isin(graph.labels, (0, 1)).all()),
     }

@@ -13,15 +13,16 @@ from fgl_bench.data.canonical import adjacency
 from fgl_bench.data.checks import check_ratios
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import ClientGraph, Federation, Graph
-from fgl_bench.data.induction import induce_on_disk
 from fgl_bench.data.inductive import training_view
-from fgl_bench.data.masks import stratified_masks
+from fgl_bench.data.masks import random_masks, stratified_masks
 from fgl_bench.data.partition_cache import assignment_digest, cached_assignment
 from fgl_bench.data.served import Served, hold_out
 from fgl_bench.data.sparsity import NoSparsity, Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import Disk
+from fgl_bench.data.subgraphs import induce_on_disk
 from fgl_bench.errors import UserError
+from fgl_bench.utils.patience import said_when_long
 from fgl_bench.utils.seeding import generator
 
 
@@ -52,7 +53,8 @@ def build_federations(
     ratios = check_ratios(split.ratios if split.ratios is not None else dataset.ratios)
     if out_of_core:
         check_stored(cache_dir, sparsity, split.inductive, split.test)
-    graph = dataset.load(data_dir, cache_dir) if out_of_core else dataset.load(data_dir)
+    with said_when_long(f"reading dataset={dataset.name}"):
+        graph = dataset.load(data_dir, cache_dir) if out_of_core else dataset.load(data_dir)
     if split.test == "server":
         return [build_served(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
     drawn: dict[int, tuple[list[np.ndarray], dict[str, str], list[ClientGraph], np.ndarray]] = {}
@@ -63,7 +65,7 @@ def build_federations(
             nodes, versions = cached_assignment(split, graph, num_clients, partition_seed, cache_dir)
             drawn[partition_seed] = (nodes, versions, *apart(graph, nodes))
         nodes, versions, bare, cross_edges = drawn[partition_seed]
-        clean = draw_masks(graph, bare, ratios, seed if "masks" in split.per_seed else 0)
+        clean = draw_masks(graph, bare, split, ratios, seed if "masks" in split.per_seed else 0)
         if not any(client.train.any() for client in clean):
             raise UserError(f"split.ratios={list(ratios)}: no client has a training node; raise the first number or lower num_clients")
         observed = clean
@@ -101,7 +103,8 @@ def build_served(
 ) -> Served:
     """The federation of one seed whose validation and test nodes a server holds (``split.test=server``)."""
     partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
-    nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
+    with said_when_long(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
+        nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
     observed = clean = tuple(clients)
     if not isinstance(sparsity, NoSparsity):
         observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
@@ -121,21 +124,24 @@ def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str,
     }
 
 
-def draw_masks(graph: Graph, clients: Sequence[ClientGraph], ratios: tuple[float, float, float], seed: int) -> tuple[ClientGraph, ...]:
+def draw_masks(
+    graph: Graph, clients: Sequence[ClientGraph], split: Split, ratios: tuple[float, float, float], seed: int
+) -> tuple[ClientGraph, ...]:
     """``clients`` with train, val and test masks.
 
-    Client i draws its own from the stream ``masks/i``. Where a node has several clients, they are drawn once over all nodes that
-    anybody holds, class by class, from the stream ``masks/shared``: no client trains on what another one is tested on. A client may
+    Client i draws its own from the stream ``masks/i``. With ``split.masks=global`` they are drawn once over all nodes that anybody
+    holds, from the stream ``masks/shared``: where clients share nodes, none trains on what another one is tested on. A client may
     then have a little more or less of a class than its share, or no training node.
     """
+    draw = stratified_masks if split.stratify else random_masks
     held = np.zeros(graph.num_nodes, dtype=bool)
     for client in clients:
         held[client.nodes] = True
-    if held.sum() == sum(client.num_nodes for client in clients):
-        masks = [stratified_masks(client.strata, ratios, generator(seed, "masks", i)) for i, client in enumerate(clients)]
+    if split.masks == "client":
+        masks = [draw(client.strata, ratios, generator(seed, "masks", i)) for i, client in enumerate(clients)]
     else:
         shared = np.zeros((3, graph.num_nodes), dtype=bool)
-        shared[:, held] = stratified_masks(graph.strata[held], ratios, generator(seed, "masks", "shared"))
+        shared[:, held] = draw(graph.strata[held], ratios, generator(seed, "masks", "shared"))
         masks = [tuple(shared[:, client.nodes]) for client in clients]
     return tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True))
 
@@ -150,7 +156,7 @@ def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph],
 def induce(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:
     """The clients' induced subgraphs (masks still empty) and the edges that no client holds.
 
-    One pass over the neighbour lists of all (client, node) pairs, so the cost does not grow with the number of
+    One pass over the neighbor lists of all (client, node) pairs, so the cost does not grow with the number of
     clients, and clients may overlap.
 
     Args:
@@ -166,7 +172,7 @@ def induce(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph]
     slot_client = np.repeat(np.arange(sizes.size), sizes)
     rows = adjacency(graph.edges, graph.num_nodes, np.arange(graph.edges.shape[1]))[slot_node]
     source = np.repeat(np.arange(slot_node.size), np.diff(rows.indptr))
-    # Slots are sorted by (client, node), hence so are these keys: a neighbour's slot is found by bisection.
+    # Slots are sorted by (client, node), hence so are these keys: a neighbor's slot is found by bisection.
     keys = slot_client * graph.num_nodes + slot_node
     wanted = slot_client[source] * graph.num_nodes + rows.indices
     target = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)

@@ -8,15 +8,23 @@ SLACK = 1e-9
 """Added before rounding down, so that 0.29 * 100 counts as 29."""
 
 
+Masks = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def random_masks(labels: np.ndarray, ratios: tuple[float, float, float], rng: np.random.Generator) -> Masks:
+    """As :func:`stratified_masks`, with the labelled nodes shuffled all together instead of class by class."""
+    return stratified_masks(np.where(labels >= 0, 0, -1), ratios, rng)
+
+
 def stratified_masks(
     labels: np.ndarray, ratios: tuple[float, float, float], rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Masks:
     """Disjoint boolean masks over some nodes: a client's, or those of all clients that share nodes.
 
     Of a class with n nodes here, in random order, the first ``floor(a n)`` train, those up to ``floor((a + b) n)``
     validate and those up to ``floor((a + b + c) n)`` test. This is OpenFGL's rule, from which the papers' numbers
     descend: rounding down means that with a = 0.2 a class of four nodes or fewer gets *no* training node, and the
-    training share comes out a little under nominal (18.6 % on Cora, METIS, 20 clients). Nodes labelled -1 stay out.
+    training share comes out a little under nominal (18.6 % on Cora, METIS, 20 clients). Nodes labeled -1 stay out.
 
     Args:
         labels: ``[n]`` int64.
@@ -32,9 +40,9 @@ def stratified_masks(
     _, first, group, count = np.unique(ordered, return_index=True, return_inverse=True, return_counts=True)
     rank, size = np.arange(labels.size) - first[group], count[group]
     ends = [np.floor(share * size + SLACK) for share in np.cumsum(ratios)]
-    labelled = ordered >= 0
+    labeled = ordered >= 0
     masks = np.zeros((3, labels.size), dtype=bool)
-    masks[0, order] = labelled & (rank < ends[0])
-    masks[1, order] = labelled & (rank >= ends[0]) & (rank < ends[1])
-    masks[2, order] = labelled & (rank >= ends[1]) & (rank < ends[2])
+    masks[0, order] = labeled & (rank < ends[0])
+    masks[1, order] = labeled & (rank >= ends[0]) & (rank < ends[1])
+    masks[2, order] = labeled & (rank >= ends[1]) & (rank < ends[2])
     return masks[0], masks[1], masks[2]

@@ -17,6 +17,7 @@ import numpy as np
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import update
+from fgl_bench.utils.patience import said_when_long
 
 PACKAGES = ("numpy", "scipy", "pymetis", "python-louvain", "networkx", "igraph")
 NOT_OPTIONS = ("ratios", "per_seed", "test", "inductive", "masks")
@@ -40,7 +41,8 @@ def cached_assignment(
     found = None if path is None else _read(path)
     if found is not None and _fits(found[0], graph.num_nodes, num_clients, split.overlaps):
         return found
-    nodes, versions = split.assign(graph, num_clients, seed), producing_versions()
+    with said_when_long(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
+        nodes, versions = split.assign(graph, num_clients, seed), producing_versions()
     if path is not None:
         _write(path, nodes, versions)
     return nodes, versions

@@ -22,7 +22,7 @@ NUMERIC = re.compile(r"[biuf][1248]")
 
 
 def read_pickle(dataset: str, path: Path, kind: type[Kind]) -> Kind:
-    """What a pickle of Python 2 or 3 holds: a numeric array, a CSR matrix, or the neighbour lists (dict of int to list of int).
+    """What a pickle of Python 2 or 3 holds: a numeric array, a CSR matrix, or the neighbor lists (dict of int to list of int).
 
     Args:
         dataset: name for messages.
@@ -39,12 +39,12 @@ def read_pickle(dataset: str, path: Path, kind: type[Kind]) -> Kind:
             content = content.value()
         if not isinstance(content, kind):
             raise ValueError(f"it holds no {kind.__name__}")
-        if isinstance(content, dict) and not _neighbour_lists(content):
+        if isinstance(content, dict) and not _neighbor_lists(content):
             raise ValueError("it holds something else than lists of node ids")
         return content
 
 
-def _neighbour_lists(content: dict[Any, Any]) -> bool:
+def _neighbor_lists(content: dict[Any, Any]) -> bool:
     ends = (end for part in content.values() for end in (part if type(part) is list else [None]))
     return all(type(node) is int for node in content) and all(type(end) is int for end in ends)
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.graph import ClientGraph, Features, Federation
-from fgl_bench.errors import UserError
+from fgl_bench.data.served import Served
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,23 @@ class Pooled(Federation):
         return self.members
 
 
-def pool(federation: Federation, crossing: bool) -> Pooled:
-    """``federation`` with all nodes in one client.
+@dataclass(frozen=True)
+class PooledServed(Served):
+    """A federation of one client that holds the training nodes of others; the server's nodes are scored as ever.
+
+    Attributes:
+        members: the clients whose nodes were pooled.
+    """
+
+    members: tuple[ClientGraph, ...] = ()
+
+    @property
+    def scored(self) -> tuple[ClientGraph, ...]:
+        return (self.server,) * len(self.members)
+
+
+def pool(federation: Federation, crossing: bool) -> Pooled | PooledServed:
+    """``federation`` with all nodes in one client; what a server holds stays with it.
 
     A node that several clients hold is a training node if it is one anywhere, and is then scored nowhere (else the test would
     leak). Nodes that nobody holds stay away.
@@ -37,16 +52,16 @@ def pool(federation: Federation, crossing: bool) -> Pooled:
     Args:
         crossing: with the edges between clients (where both ends are known while training), or the clients' graphs side by side.
     """
-    if type(federation) is not Federation:
-        raise UserError("algorithm=global: split.test=server leaves no clients to be scored; set split.test=clients")
     away = np.unique(np.concatenate([client.nodes[client.train] for client in federation.clients]))
     members = tuple(_without(client, away) for client in federation.clients)
     edges = federation.cross_edges if crossing else federation.cross_edges[:, :0]
     clean = (_merge(federation.clients, edges),)
     same = all(seen is whole for seen, whole in zip(federation.observed, federation.clients, strict=True))
     observed = clean if same else (_merge(federation.observed, edges),)
-    given = {field.name: getattr(federation, field.name) for field in fields(Federation)}
+    given: dict[str, Any] = {field.name: getattr(federation, field.name) for field in fields(Federation)}
     given |= {"clients": clean, "observed": observed, "cross_edges": federation.cross_edges[:, edges.shape[1] :]}
+    if isinstance(federation, Served):
+        return PooledServed(**given, server=federation.server, members=federation.clients)
     return Pooled(**given, members=members)
 
 

@@ -84,7 +84,7 @@ def downloaded(dataset: str, wanted: Path, address: Callable[[], str]) -> Iterat
         temporary = Path(scratch) / "download"
         try:
             source = address()
-            # urllib checks certificates and honours proxies; the timeout also ends a connection that stalls.
+            # urllib checks certificates and honors proxies; the timeout also ends a connection that stalls.
             with urllib.request.urlopen(source, timeout=TIMEOUT_SECONDS) as answer, temporary.open("wb") as out:
                 shutil.copyfileobj(answer, out)
                 announced = answer.headers.get("Content-Length")
@@ -157,7 +157,7 @@ CSR_PARTS = ["data", "indices", "indptr", "shape"]
 def read_csr_graph(dataset: str, path: Path) -> tuple[sp.csr_matrix, np.ndarray, np.ndarray, np.ndarray]:
     """Features, edge rows, edge columns and labels of the npz layout with ``adj_*`` and ``attr_*`` CSR parts.
 
-    Gives what PyG's ``read_npz`` gives, binarisation (``x[x > 0] = 1``) included, without ever making ``x`` dense.
+    Gives what PyG's ``read_npz`` gives, binarization (``x[x > 0] = 1``) included, without ever making ``x`` dense.
     """
     keys = [f"{matrix}_{part}" for matrix in ("attr", "adj") for part in CSR_PARTS]
     arrays = read_arrays(dataset, path, [*keys, "labels"])

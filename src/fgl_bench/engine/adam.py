@@ -1,14 +1,16 @@
-"""One fused Adam over the rows of all replicas."""
+"""One fused Adam, or AdamW, over the rows of all replicas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from fgl_bench.engine.shapes import Float
+from fgl_bench.engine.transfer import put
 
 
 class Adam:
@@ -18,13 +20,26 @@ class Adam:
     participation). State is never communicated.
     """
 
-    def __init__(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device):
-        self.lr, self.weight_decay = lr, weight_decay
+    _function: Callable[..., None] = staticmethod(adam)
+
+    def __init__(
+        self,
+        count: int,
+        size: int,
+        lr: float,
+        weight_decay: float,
+        dtype: torch.dtype,
+        device: torch.device,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+    ):
+        self.lr, self.weight_decay, self.beta1, self.beta2, self.eps = lr, weight_decay, beta1, beta2, eps
         self.first = torch.zeros(count, size, dtype=dtype, device=device)
         self.second = torch.zeros(count, size, dtype=dtype, device=device)
         self.steps = torch.zeros(count, dtype=torch.float32, device=device)
         self._rows = [list(state.unbind()) for state in (self.first, self.second, self.steps)]
-        # As long as all replicas have stepped together, one flat tensor with one step count does.
+        # While all replicas step together, one flat tensor with one step count suffices.
         self._together, self._count = True, torch.zeros((), dtype=torch.float32, device=device)
 
     @property
@@ -51,25 +66,31 @@ class Adam:
             self._update([theta[i] for i in able], [gradient[i] for i in able], *states)
 
     def _update(self, theta: list[Tensor], gradient: list[Tensor], first: list[Tensor], second: list[Tensor], steps: list[Tensor]) -> None:
-        adam(
+        self._function(
             theta, gradient, first, second, [], steps,
-            foreach=False, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.lr, weight_decay=self.weight_decay,
-            eps=1e-8, maximize=False,
+            foreach=False, fused=True, amsgrad=False, beta1=self.beta1, beta2=self.beta2, lr=self.lr, weight_decay=self.weight_decay,
+            eps=self.eps, maximize=False,
         )  # fmt: skip
 
     def _part(self) -> None:
-        """From here on every replica counts its own steps."""
+        """Give every replica a step count of its own."""
         if self._together:
             self._together = False
             self.steps.copy_(self._count.expand_as(self.steps))
 
     def reset(self, rows: Sequence[int]) -> None:
-        """Forget the state of these replicas (``opt_state=reset``)."""
+        """Reset the state of these replicas (``opt_state=reset``)."""
         if len(rows) == len(self.first):
             for state in (self.first, self.second, self.steps, self._count):
                 state.zero_()
             return
         self._part()
-        index = torch.as_tensor(list(rows), device=self.steps.device)
+        index = put(list(rows), self.steps.device)
         for state in (self.first, self.second, self.steps):
             state[index] = 0
+
+
+class AdamW(Adam):
+    """:class:`Adam` with decoupled weight decay, ``theta <- (1 - lr weight_decay) theta`` before each step, as ``torch.optim.AdamW``."""
+
+    _function = staticmethod(adamw)

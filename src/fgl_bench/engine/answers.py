@@ -1,4 +1,4 @@
-"""Whether what a method's hook returns has the shape that the caller needs; if not, one line with both shapes."""
+"""Checks of the return values of a method's hooks; the error gives the expected and the actual shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_shape(hook: str, value: Any, sizes: Mapping[str, int], *forms: str) ->
     """Raise UserError unless ``value`` is a tensor of one of the forms.
 
     Args:
-        hook: what returned it, such as ``mix()``.
+        hook: the name of the hook, such as ``mix()``.
         sizes: the length of every named dimension.
         forms: allowed shapes, such as ``"S C C"``; a dimension is a name in ``sizes`` or a number.
     """
@@ -27,7 +27,7 @@ def check_shape(hook: str, value: Any, sizes: Mapping[str, int], *forms: str) ->
 
 
 def check_kind(hook: str, value: Any, kind: type | tuple[type, ...], words: str) -> None:
-    """Raise UserError unless ``value`` is of this kind, in words such as ``a Mixing``."""
+    """Raise UserError unless ``value`` is of this type; ``words`` describe it, such as ``a Mixing``."""
     if not isinstance(value, kind):
         raise UserError(f"{hook} returned {named(value, {})}; expected {words}")
 

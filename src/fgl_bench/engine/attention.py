@@ -4,19 +4,19 @@ Edges are the entries of a :class:`~fgl_bench.engine.sparse.BlockSparse` of r ta
 message passing inside a graph, any other for bipartite graphs); its values do not matter. Scores are ``[H, E]``, head
 by head, edges in the order of :attr:`BlockSparse.edges`. A target without edges, such as padding, gets zeros.
 
-Scores meet the softmax of :func:`attend`, which takes out what all scores of a target have in common: all there is to the score of an
-only edge, and the target's part where the LeakyReLU has one slope at all of its edges. These gradients are exactly zero: Adam would turn
-the rounding of a zero into a step.
+The softmax of :func:`attend` removes the common part of all scores of a target: the whole score of a single edge, and the
+target's part if the LeakyReLU has the same slope at all of its edges. These gradients are exactly zero, because Adam would turn a
+rounding error into a step.
 
-Nothing of E rows times the width of a representation is ever held: sums over edges are bag reductions in both
-directions, and the scores of GATv2, which need such rows by nature, are made a block of targets at a time and made again in
+No large tensor of E rows times the width of a representation is stored: sums over edges are bag reductions in both
+directions, and the scores of GATv2, which need such rows, are computed for a block of targets at a time and recomputed in
 backward. Every sum is taken target by target or source by source, in a fixed order that does not depend on which
 replicas share a program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from torch import Tensor
 from fgl_bench.engine.sparse import BlockSparse, Edges
 
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers of a block of edge rows; on a CPU they stay in the cache
+KEPT = {"cpu": 1 << 23, "cuda": 1 << 26}  # up to so many, what flows along the edges is kept until it is summed by source
 
 
 def additive_scores(graph: BlockSparse, source: Tensor, target: Tensor, slope: float) -> Tensor:
@@ -99,7 +100,7 @@ def _sums(values: Tensor, starts: Tensor) -> Tensor:
     heads, count = values.shape
     if not count:
         return values.new_zeros(heads, starts.numel() - 1)
-    # A clone, since a single column counts as contiguous whatever its strides, and then takes a slow path.
+    # A clone: a single column counts as contiguous whatever its strides, and would take a slow path.
     return _row_sums(values.mT.clone(memory_format=torch.contiguous_format), starts).mT
 
 
@@ -159,7 +160,7 @@ class _Attend(torch.autograd.Function):
         each = edges.dots(by_head, values.unflatten(1, (ctx.heads, -1)).transpose(0, 1).contiguous())
         each = each if ctx.keep is None else each * ctx.keep
         mean = (by_head * out).sum(-1)
-        # The score of an only edge has no influence.
+        # The score of a single edge has no influence.
         to_scores = (alpha * alpha.ne(1)) * (each - mean.index_select(1, edges.target))
         return _node_major(back), to_scores, None, None, None
 
@@ -193,24 +194,31 @@ class _Dynamic(torch.autograd.Function):
         moved = gradient.ne(0)
         count = _row_sums(moved.to(gradient.dtype), edges.into)[..., None]
 
-        def slopes(total: Tensor, each: Tensor) -> Tensor:
-            # Made of the comparison: selecting by a mask without a pattern takes a CPU ten times as long.
-            slope = total.gt(0).to(total.dtype).mul_(1 - ctx.slope).add_(ctx.slope)
+        def slopes(positive: Tensor, each: Tensor) -> Tensor:
+            # Computed from the comparison: on a CPU, selecting by a random mask takes ten times as long.
+            slope = positive.mul(1 - ctx.slope).add_(ctx.slope)
             slope.unflatten(1, (heads, -1)).mul_(each[..., None])
             return slope
 
+        kept = source.new_empty(edges.source.numel(), width) if edges.source.numel() <= _at_once(source.device, width, KEPT) else None
         for part, nodes in edges.pieces(False, most):
             total = _pair_sums(ends, edges.pairs(False), part)
-            slope = slopes(total, gradient[part])
+            positive = _positive(total)
+            slope = slopes(positive, gradient[part])
             starts = edges.into[nodes.start : nodes.stop + 1] - part.start
-            above = total.gt(0).unflatten(1, (heads, -1)).logical_and(moved[part, :, None]).flatten(1).to(total.dtype)
-            above = _row_sums(above, starts).unflatten(1, (heads, -1))
+            positive.unflatten(1, (heads, -1)).mul_(moved[part, :, None])
+            above = _row_sums(positive, starts).unflatten(1, (heads, -1))
             to_weight[nodes] = _row_sums(total.mul_(slope), starts)
-            rows = _row_sums(slope.mul_(_of_replicas(flat, edges.target, part, nodes, per)), starts)
+            flow = torch.mul(slope, _of_replicas(flat, edges.target, part, nodes, per), out=slope if kept is None else kept[part])
+            rows = _row_sums(flow, starts)
             to_target[nodes] = rows.mul_((above.gt(0) & above.lt(count[nodes])).flatten(1))
+        if kept is not None:
+            if len(kept):
+                to_source = F.embedding_bag(edges.order, kept, edges.out_of, mode="sum", include_last_offset=True)
+            return to_source, to_target, to_weight.view(k, per, width).sum(1).view_as(weight), None, None
         sources = edges.source.index_select(0, edges.order)
         for part, nodes in edges.pieces(True, most):
-            slope = slopes(_pair_sums(ends, edges.pairs(True), part), gradient.index_select(0, edges.order[part]))
+            slope = slopes(_positive(_pair_sums(ends, edges.pairs(True), part)), gradient.index_select(0, edges.order[part]))
             slope.mul_(_of_replicas(flat, sources, part, nodes, source.shape[0] // k))
             to_source[nodes] = _row_sums(slope, edges.out_of[nodes.start : nodes.stop + 1] - part.start)
         return to_source, to_target, to_weight.view(k, per, width).sum(1).view_as(weight), None, None
@@ -240,5 +248,10 @@ def _row_sums(rows: Tensor, starts: Tensor) -> Tensor:
     return F.embedding_bag(index, rows, starts, mode="sum", include_last_offset=True)
 
 
-def _at_once(device: torch.device, width: int) -> int:
-    return max(1, BLOCK.get(device.type, 1 << 26) // width)
+def _positive(x: Tensor) -> Tensor:
+    """1 where ``x`` is positive, else 0, in its type."""
+    return torch.gt(x, 0, out=torch.empty_like(x))
+
+
+def _at_once(device: torch.device, width: int, numbers: Mapping[str, int] = BLOCK) -> int:
+    return max(1, numbers.get(device.type, 1 << 26) // width)

@@ -10,14 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.storage import release
 from fgl_bench.engine.derived import Derived, DerivedBlocks
 from fgl_bench.engine.linear import product
-from fgl_bench.engine.shapes import Float, Int
+from fgl_bench.engine.shapes import Bool, Float, Int
 from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.engine.transfer import put
 
 # Above this share of non-zero entries a dense product is faster. On a CPU measured with Photo and Computers (35 % filled: the
 # sparse product takes two thirds of the time); on a GPU a guess, its matrix units are that much faster than its gathers.
@@ -36,6 +38,22 @@ class TrainingNodes(NamedTuple):
     index: Int[Tensor, " T"]  # type: ignore[assignment]  # it hides tuple.index
     labels: Int[Tensor, " T"] | Float[Tensor, "T Y"]
     weights: Float[Tensor, " T"]
+
+
+class ScoredNodes(NamedTuple):
+    """The nodes that scores count.
+
+    Attributes:
+        either: ``[k, n]`` bool, validation and test nodes.
+        each: ``[k, n, 2]``, 1 for validation and for test nodes, else 0.
+    """
+
+    either: Bool[Tensor, "k n"]
+    each: Float[Tensor, "k n 2"]
+
+    @classmethod
+    def of(cls, val: Bool[Tensor, "k n"], test: Bool[Tensor, "k n"], dtype: torch.dtype) -> ScoredNodes:
+        return cls(val | test, torch.stack([val, test], -1).to(dtype))
 
 
 Operator = Callable[[ClientGraph], sp.csr_matrix]
@@ -60,7 +78,7 @@ def adjacency(client: ClientGraph) -> sp.csr_matrix:
 
 
 def looped_operator(client: ClientGraph) -> sp.csr_matrix:
-    """A + I: every node's neighbours and itself, for attention."""
+    """A + I: every node's neighbors and itself, for attention."""
     matrix = (adjacency(client) + sp.eye(client.num_nodes)).tocsr()
     matrix.sort_indices()
     return matrix
@@ -73,7 +91,7 @@ def _symmetric(matrix: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def gcn_operator(client: ClientGraph) -> sp.csr_matrix:
-    """(D+I)^-1/2 (A+I) (D+I)^-1/2: the symmetric normalisation with self loops (Kipf & Welling, ICLR 2017)."""
+    """(D+I)^-1/2 (A+I) (D+I)^-1/2: the symmetric normalization with self loops (Kipf & Welling, ICLR 2017)."""
     return _symmetric((adjacency(client) + sp.eye(client.num_nodes)).tocsr())
 
 
@@ -83,7 +101,7 @@ def plain_operator(client: ClientGraph) -> sp.csr_matrix:
 
 
 def mean_operator(client: ClientGraph) -> sp.csr_matrix:
-    """D^-1 A: the mean over the neighbours, 0 for an isolated node."""
+    """D^-1 A: the mean over the neighbors, 0 for an isolated node."""
     matrix = adjacency(client)
     degree = np.asarray(matrix.sum(1)).ravel()
     return (sp.diags(np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)) @ matrix).tocsr()
@@ -100,7 +118,7 @@ class DenseBlocks:
         """The replicas ``rows`` (host integers): a view where they lie next to each other, else a copy."""
         if tuple(rows) == tuple(range(rows[0], rows[0] + len(rows))):
             return DenseBlocks(self.values[rows[0] : rows[0] + len(rows)])
-        return DenseBlocks(self.values[torch.as_tensor(rows, device=self.values.device)])
+        return DenseBlocks(self.values[put(rows, self.values.device)])
 
     def __matmul__(self, weight: Float[Tensor, "k F h"]) -> Float[Tensor, "k n h"]:
         """``[k, F, h]`` to ``[k, n, h]``."""
@@ -116,14 +134,14 @@ class Batch:
 
     Attributes:
         size, nodes: k and n, the number of replicas and of node slots.
-        features: ``[k, n, F]`` input features; ``features @ weight`` is the one thing that can be done with them.
+        features: ``[k, n, F]`` input features; ``features @ weight`` is their only operation.
         labels: ``[k, n]`` int64, or ``[k, n, Y]`` of 0 and 1 in the batch's type (several labels a node); 0 in padding.
         valid, train, val, test: ``[k, n]`` bool.
         degree: ``[k, n]`` degrees without self loops.
         num_nodes, num_train: ``[k]`` host counts.
         replicas: ``[k]`` int64, which replicas of the whole run these are.
-        on_disk: whether the clients lie in files. Features, operators and derived features are then read or made for this batch when
-            they are first asked for, so that of a batch of which only parts (:meth:`select`) are used no more than a part is held.
+        on_disk: whether the clients lie in files. Features, operators and derived features are then read or computed for this batch
+            at the first access, so that a batch of which only parts (:meth:`select`) are used holds no more than a part.
         per_federation: how many clients, one after the other, make up a federation (None: not known).
     """
 
@@ -182,10 +200,25 @@ class Batch:
 
     @cached_property
     def training_nodes(self) -> TrainingNodes:
-        """Where the loss is taken."""
-        index = self.train.flatten().nonzero()[:, 0]
+        """The nodes of the loss."""
+        index = put(np.concatenate([i * self.nodes + np.flatnonzero(c.train) for i, c in enumerate(self.clients)]), self.device)
         each = 1 / self.train.sum(1).clamp(min=1).to(self.dtype)
         return TrainingNodes(index, self.labels.flatten(0, 1)[index], each[index // self.nodes])
+
+    @cached_property
+    def scored(self) -> ScoredNodes:
+        """The nodes of the scores."""
+        return ScoredNodes.of(self.val, self.test, self.dtype)
+
+    def truth(self, classes: int) -> Float[Tensor, "k n Y"]:
+        """``[k, n, Y]``, the one-hot labels of training nodes and 0 elsewhere, made once; for one class a node."""
+        if classes not in self._truth:
+            self._truth[classes] = F.one_hot(self.labels, classes).to(self.dtype) * self.train[..., None]
+        return self._truth[classes]
+
+    @cached_property
+    def _truth(self) -> dict[int, Tensor]:
+        return {}
 
     def operator(self, build: Operator) -> BlockSparse:
         """The block-diagonal matrix that ``build`` makes of every client graph, made once."""
@@ -200,7 +233,7 @@ class Batch:
 
     @property
     def pristine(self) -> bool:
-        """Whether the features are the clients' own; a method may have put others in their place."""
+        """Whether the features are the clients' own; a method may replace them."""
         return self._parent[0].pristine if self._parent else "features" not in self.__dict__ or self.features is self._own
 
     def derived(self, build: Derived) -> DerivedBlocks:
@@ -216,13 +249,13 @@ class Batch:
         return self._derived[build]
 
     def _held(self, i: int) -> ClientGraph:
-        """Client i with the features that stand in the place of its own."""
+        """Client i with the features that replace its own."""
         unit = torch.eye(self.features.shape[2], dtype=self.dtype, device=self.device)[None]
         features = (self.features.select([i]) @ unit)[0].detach().cpu().numpy()
         return replace(self.clients[i], features=features[: self.clients[i].num_nodes])
 
     def unload(self) -> None:
-        """Let go of what was read or made of clients on disk; it is read again when it is asked for. In memory: nothing."""
+        """Release what was read or computed for clients on disk; the next access reads it again. No effect on clients in memory."""
         if self.on_disk and self.pristine:
             self.__dict__.pop("features", None)
             self.__dict__.pop("_own", None)
@@ -230,7 +263,7 @@ class Batch:
             self._derived.clear()
 
     def select(self, rows: Sequence[int]) -> Batch:
-        """The replicas ``rows`` (host integers) as a batch of their own; padding stays, so numbers stay."""
+        """The replicas ``rows`` (host integers) as a batch of their own; the padding does not change, so neither do the numbers."""
         rows = tuple(int(i) for i in rows)
         part = object.__new__(Batch)
         part.clients = tuple(self.clients[i] for i in rows)
@@ -239,7 +272,7 @@ class Batch:
         part.on_disk = self.on_disk and self.pristine
         if not part.on_disk:
             part.features = self.features.select(rows)
-        index = torch.as_tensor(rows, device=self.device)
+        index = put(rows, self.device)
         for name in ("labels", "valid", "train", "val", "test", "degree", "replicas"):
             setattr(part, name, getattr(self, name)[index])
         part.num_nodes, part.num_train = self.num_nodes[list(rows)], self.num_train[list(rows)]

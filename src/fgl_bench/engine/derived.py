@@ -1,4 +1,4 @@
-"""Features that follow from a client's graph alone (propagated, spectral bases), made once and kept dense beside the batch."""
+"""Features that follow from a client's graph alone (propagated, spectral bases), computed once and stored dense beside the batch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from torch import Tensor
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.storage import Disk, name_of, release
 from fgl_bench.engine.linear import product
+from fgl_bench.engine.transfer import put
 
 
 @dataclass(frozen=True)
 class Derived:
-    """What to make of a client; a subclass's fields are its options. Instances with equal fields are one cache entry.
+    """A derivation of matrices from a client; a subclass's fields are its options. Instances with equal fields are one cache entry.
 
     Class attributes or properties:
         copies: L, how many matrices ``[n, F]`` it makes.
@@ -31,7 +32,7 @@ class Derived:
 
     @property
     def key(self) -> str:
-        """What tells this from others, the same in every process: files are named by it."""
+        """A key of this derivation, the same in every process; it is part of file names."""
         return repr(self)
 
     def sources(self, client: ClientGraph) -> tuple[Any, ...]:
@@ -114,7 +115,7 @@ class DerivedBlocks:
     @cached_property
     def rows(self) -> Tensor:
         """:attr:`owner` on the device."""
-        return torch.as_tensor(self.owner, device=self.values.device)
+        return put(self.owner, self.values.device)
 
     @cached_property
     def times(self) -> int:
@@ -128,7 +129,7 @@ class DerivedBlocks:
         if wanted[-1] - wanted[0] + 1 == len(wanted):
             values = self.values[int(wanted[0]) : int(wanted[-1]) + 1]
         else:
-            values = self.values[torch.as_tensor(wanted, device=self.values.device)]
+            values = self.values[put(wanted, self.values.device)]
         found = DerivedBlocks(values, owner)
         return found if found.times else DerivedBlocks(found.stacked(), range(len(owner)))
 

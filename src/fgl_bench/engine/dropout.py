@@ -6,6 +6,9 @@ padding or on the device, nothing has to be stored between trips, and drawing co
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
 import torch
 from torch import Tensor
 
@@ -22,14 +25,14 @@ def _shift(x: Tensor, bits: int) -> Tensor:
 
 
 def mix(x: Tensor) -> Tensor:
-    """The finaliser of SplitMix64 (Steele et al., OOPSLA 2014), element-wise on int64."""
+    """The finalizer of SplitMix64 (Steele et al., OOPSLA 2014), element-wise on int64."""
     x = _shift(x, 30).bitwise_xor_(x).mul_(_MIX_1)
     x = _shift(x, 27).bitwise_xor_(x).mul_(_MIX_2)
     return _shift(x, 31).bitwise_xor_(x)
 
 
 def _counter(count: int, device: torch.device) -> Tensor:
-    """``[count]``, the beginning of one sequence a device, which is kept."""
+    """``[count]``, the start of one sequence per device, which is cached."""
     held = _counters.get(device)
     if held is None or len(held) < count:
         held = _counters[device] = torch.arange(count, device=device) * GOLDEN
@@ -51,28 +54,55 @@ def draws64(key: Tensor, nodes: int) -> Tensor:
     return mix(mix(key)[:, None] + _counter(nodes, key.device))
 
 
+def _mask(key: Tensor, x: Tensor, threshold: int) -> Tensor:
+    """What activations of the shape and type of ``x [k, n, h]`` are multiplied with, ``[len(key), n, h]``."""
+    draws = uniform16(key, x.shape[1], x.shape[2])
+    # Directly to 0 and 1 of the activations' type: via bool it takes five times as long on a CPU.
+    kept = torch.ge(draws, threshold, out=torch.empty(draws.shape, dtype=x.dtype, device=x.device))
+    return kept.mul_(65536 / (32768 - threshold) if threshold < 32768 else 0.0)
+
+
+class DropoutFunction(Protocol):
+    """The dropout of a forward pass: :class:`Dropout` in training, :func:`no_dropout` in evaluation."""
+
+    def __call__(self, x: Tensor, rate: float | None = None, /) -> Tensor: ...
+
+
 class Dropout:
     """Inverted dropout for stacked activations.
 
     Args:
         rate: probability of zeroing a unit; resolved to 1/65,536.
         key: ``[k]`` int64, one per replica; must differ between steps.
+        layers: what comes of it, where that is known beforehand (:class:`StepKeys`).
     """
 
-    def __init__(self, rate: float, key: Tensor):
-        self.rate, self.key = rate, key
+    def __init__(self, rate: float, key: Tensor, layers: Layers | None = None):
+        self.rate, self.key, self.layers, self.calls = rate, key, layers, 0
 
     def __call__(self, x: Tensor, rate: float | None = None) -> Tensor:
-        """``[k, n, h]`` to the same shape; every call of one step draws a new mask. ``rate`` stands in for the usual one."""
+        """``[k, n, h]`` to the same shape; every call within a step draws a new mask. ``rate`` overrides the default."""
         threshold = round((self.rate if rate is None else rate) * 65536) - 32768
         if threshold == -32768:
             return x
-        scale = 65536 / (32768 - threshold) if threshold < 32768 else 0.0
-        self.key = self.key + GOLDEN
-        draws = uniform16(mix(self.key), x.shape[1], x.shape[2])
-        # Straight to 0 and 1 of the activations' type: by way of bool it takes five times as long on a CPU.
-        kept = torch.ge(draws, threshold, out=torch.empty(draws.shape, dtype=x.dtype, device=x.device))
-        return x * kept.mul_(scale)
+        key = self._next()
+        if self.layers is not None and self.layers.mask is not None and x.is_cuda:
+            mask = self.layers.mask(self.calls, x, threshold)
+            if mask is not None:
+                return x * mask
+        return x * _mask(key, x, threshold)
+
+    def _next(self) -> Tensor:
+        """The key ``[k]`` of this call."""
+        self.calls += 1
+        if self.layers is not None and self.calls <= len(self.layers.keys):
+            return self.layers.keys[self.calls - 1]
+        return mix(self.key + _wrapped(self.calls * GOLDEN))
+
+
+def _wrapped(number: int) -> int:
+    """As a signed 64-bit integer."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def no_dropout(x: Tensor, rate: float | None = None) -> Tensor:
@@ -80,6 +110,57 @@ def no_dropout(x: Tensor, rate: float | None = None) -> Tensor:
     return x
 
 
-def step_key(stream: Tensor, trip: Tensor, epoch: int) -> Tensor:
+def step_key(stream: Tensor, trip: Tensor, epoch: int | Tensor) -> Tensor:
     """Keys ``[k]`` of one local step from the replicas' streams ``[k]`` and trip numbers ``[k]``, all int64."""
     return mix(mix(stream + trip * GOLDEN) + epoch)
+
+
+class Layers(NamedTuple):
+    """What a step's dropouts need, made beforehand.
+
+    Attributes:
+        keys: ``[L, k]``, the keys of the first L calls.
+        mask: number of the call, activations and threshold to a mask that may be held already; None where none are.
+    """
+
+    keys: Tensor
+    mask: Callable[[int, Tensor, int], Tensor | None] | None = None
+
+
+class StepKeys:
+    """:func:`step_key` of replicas that train at the same time, and what follows for a step's first layers, for many trips at once.
+
+    They are a few numbers a step, and one by one they take a GPU more launches than the step. So do small masks, which a GPU makes for
+    up to 16 trips, within ``BYTES`` in all; on a CPU they would only leave its caches.
+    """
+
+    STEPS, LAYERS = 64, 4
+    TRIPS, BYTES = 16, 1 << 26
+
+    def __init__(self, streams: Tensor, epochs: int):
+        self.streams, self.epochs = streams, epochs
+        self.first, self.keys, self.layers = 0, streams.new_empty(0, epochs, len(streams)), streams.new_empty(0)
+        self._masks: dict[tuple, tuple[int, Tensor]] = {}
+
+    def mask(self, trip: int, epoch: int, call: int, x: Tensor, threshold: int) -> Tensor | None:
+        """The mask of a step's ``call``-th dropout, made with those of the trips to come; None where only one would fit."""
+        held = min(self.TRIPS, self.BYTES // (self.LAYERS * self.epochs * max(1, x.numel() * x.element_size())))
+        if held < 2 or call > self.LAYERS:
+            return None
+        kind = (epoch, call, x.shape, x.dtype, threshold)
+        first, masks = self._masks.get(kind, (trip, x[:0]))
+        if not 0 <= trip - first < len(masks):
+            here = slice(trip - self.first, trip - self.first + held)
+            keys = self.layers[here, epoch, call - 1]
+            first, masks = trip, _mask(keys.flatten(), x, threshold).unflatten(0, keys.shape)
+            self._masks[kind] = first, masks
+        return masks[trip - first]
+
+    def of(self, trip: int, epoch: int) -> tuple[Tensor, Tensor]:
+        """The step's keys ``[k]``, and those of its first dropouts ``[L, k]``."""
+        if not 0 <= trip - self.first < len(self.keys):
+            device, self.first = self.streams.device, trip
+            trips = torch.arange(trip, trip + max(1, self.STEPS // self.epochs), device=device)[:, None, None]
+            self.keys = step_key(self.streams, trips, torch.arange(self.epochs, device=device)[:, None])
+            self.layers = mix(self.keys[:, :, None] + torch.arange(1, self.LAYERS + 1, device=device)[:, None] * GOLDEN)
+        return self.keys[trip - self.first, epoch], self.layers[trip - self.first, epoch]

@@ -1,35 +1,35 @@
-"""From communication graphs ``heard [S, C, C]`` (bool, i hears j, no loops) to mixing matrices, and the mixing itself."""
+"""Mixing matrices from communication graphs ``heard [S, C, C]`` (bool, i receives from j, no loops), and their products."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.mixing import normalise
+from fgl_bench.engine.mixing import normalize
 
-# Parameters of which a CPU makes a copy in float64 at a time: whole rows would be the largest tensors of a run.
+# Number of parameters that a CPU copies to float64 at a time: whole rows would be the largest tensors of a run.
 COLUMNS = 1 << 14
 
 
 def itself(heard: Tensor) -> Tensor:
-    """``[C, C]`` bool: everybody and only itself."""
+    """``[C, C]`` bool: the identity."""
     return torch.eye(heard.shape[-1], dtype=torch.bool, device=heard.device)
 
 
 def identity(heard: Tensor) -> Tensor:
-    """M of an exchange in which nobody hears anybody, float64 ``[S, C, C]``."""
+    """The mixing matrix of an exchange without messages, float64 ``[S, C, C]``."""
     return itself(heard).double().expand(heard.shape)
 
 
 def uniform(heard: Tensor) -> Tensor:
-    """``1 / (1 + in-degree)`` for itself and everybody heard: row-stochastic."""
-    return normalise((heard | itself(heard)).double())
+    """``1 / (1 + in-degree)`` for itself and all in-neighbors: row-stochastic."""
+    return normalize((heard | itself(heard)).double())
 
 
 def sized(heard: Tensor, sizes: Tensor) -> Tensor:
     """In proportion to the senders' ``sizes [S, C]``, the own one included; row-stochastic."""
     support = heard | itself(heard)
-    return normalise(sizes.double()[:, None].expand(heard.shape), support)
+    return normalize(sizes.double()[:, None].expand(heard.shape), support)
 
 
 def metropolis(heard: Tensor) -> Tensor:
@@ -40,13 +40,13 @@ def metropolis(heard: Tensor) -> Tensor:
 
 
 def pushed(heard: Tensor) -> Tensor:
-    """``P_ji = 1 / (1 + out-degree of i)`` for itself and everybody it sends to: column-stochastic."""
+    """``P_ji = 1 / (1 + out-degree of i)`` for itself and all out-neighbors: column-stochastic."""
     support = (heard | itself(heard)).double()
     return support / support.sum(-2, keepdim=True)
 
 
 def product(matrix: Tensor, models: Tensor) -> Tensor:
-    """``[S, r, C] @ [S, C, P]`` in float64, as repeated mixing in float32 would drift; back in the type of ``models``."""
+    """``[S, r, C] @ [S, C, P]`` in float64, since repeated mixing in float32 would drift; returned in the type of ``models``."""
     if models.is_cuda:
         return torch.bmm(matrix.double(), models.double()).to(models.dtype)
     out = models.new_empty(len(models), matrix.shape[1], models.shape[2])

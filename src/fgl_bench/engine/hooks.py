@@ -9,15 +9,18 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.network import Network, Parameters
+from fgl_bench.engine.network import Parameters
 from fgl_bench.engine.trips import LocalStep, Score, Trips
 
 
 class Hooks(Protocol):
     """The part of a method that the trainer calls; :class:`~fgl_bench.algorithms.base.Algorithm` says what each hook does."""
 
-    trains: bool
-    reset_optimizer: bool
+    @property
+    def trains(self) -> bool: ...
+
+    @property
+    def reset_optimizer(self) -> bool: ...
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any: ...
 
@@ -25,7 +28,7 @@ class Hooks(Protocol):
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor: ...
 
-    def predict(self, model: Network, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor: ...
+    def predict(self, model: Any, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor: ...
 
     def report(self, trips: Trips) -> dict[str, Tensor]: ...
 
@@ -44,6 +47,14 @@ class TrainedScore(ABC):
     @abstractmethod
     def score_trained(self, score: Score, trips: Trips) -> Tensor:
         """Scores ``[k, 2]`` of the trained models; ``score(logits [k, n, Y], trips.batch)`` makes them of logits."""
+
+
+class ServerAnswers(ABC):
+    """The servers' models answer for their own nodes in another way than by a forward pass on the whole graph (``split.test=server``)."""
+
+    @abstractmethod
+    def answer(self, parameters: Parameters) -> Tensor | None:
+        """Logits ``[S, N, Y]`` of the servers' models ``[S, ...]`` by name, which only validation and test nodes need; None: as ever."""
 
 
 class ServerNodes(ABC):

@@ -1,4 +1,4 @@
-"""Where each named parameter lies inside a replica's flat row."""
+"""The place of each named parameter in a replica's flat row."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.shapes import Float
+from fgl_bench.engine.transfer import copy_
 
 
 class ParameterLayout:
@@ -17,7 +18,7 @@ class ParameterLayout:
     The weights that multiply sparse input features are placed first, at offsets that are multiples of their width, and
     P is padded to such a multiple as well. A stack ``theta [k, P]`` is then, without a copy, one matrix with rows of that
     width, in which every replica's input weight is a block of rows: what a sparse product with block columns needs.
-    The padding is zero, gets no gradient, never travels and is not counted.
+    The padding is zero, gets no gradient, is never sent and is not counted.
 
     Args:
         shapes: parameter names and shapes (without the replica dimension).
@@ -25,8 +26,8 @@ class ParameterLayout:
 
     Attributes:
         size: P, padding included.
-        count: number of real scalars (the D of the specifications), which is what travels.
-        padding: (start, end) of what lies between and after the parameters.
+        count: number of real scalars (the D of the specifications), which is what clients send.
+        padding: (start, end) of the gaps between and after the parameters.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], inputs: tuple[str, ...] = ()):
@@ -95,8 +96,8 @@ class ParameterLayout:
             for start, end in self.padding:
                 flat[:, start:end].zero_()
             rest = list(self.shapes)
-        for name in rest:
-            self.view(flat, name).copy_(gradients[name])
+        if rest:
+            copy_([self.view(flat, name) for name in rest], [gradients[name] for name in rest])
         return flat
 
 

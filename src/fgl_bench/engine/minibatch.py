@@ -1,4 +1,4 @@
-"""Mini-batches over nodes: every client goes through its training nodes in an order of its own."""
+"""Mini-batches over nodes: every client visits its training nodes in its own order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fgl_bench.engine.sparse import BlockSparse
 
 
 class Epochs:
-    """How the clients of ``batch`` are gone through in mini-batches of ``most`` training nodes; the last of a client may be smaller.
+    """The schedule of mini-batches of ``most`` training nodes for the clients of ``batch``; a client's last one may be smaller.
 
     Attributes:
-        steps: mini-batches of the client that has most; others sit the last ones out.
+        steps: mini-batches of the client with the most; others skip the last ones.
         sizes: host ``[steps, k]``, training nodes of every replica's mini-batches.
         taken: ``[k, 1]`` mini-batches that each replica has, one at least.
         counts: ``sizes`` on the device.
@@ -36,7 +36,7 @@ class Epochs:
         self._where = [self._slots(sizes, batch) for sizes in self.sizes]
 
     def _slots(self, sizes: np.ndarray, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Where the nodes of one step lie among its ``[k * m]`` slots, and their weights."""
+        """The positions of the nodes of one step among its ``[k * m]`` slots, and their weights."""
         there = np.arange(sizes.max()) < sizes[:, None]
         weights = np.repeat(1 / np.maximum(sizes, 1), sizes)
         return torch.from_numpy(np.flatnonzero(there)).to(batch.device), torch.from_numpy(weights).to(batch.device, batch.dtype)
@@ -56,7 +56,7 @@ class Part(Batch):
     """Some training nodes of every replica, in place of a :class:`Batch` for backbones that treat nodes one by one.
 
     Attributes:
-        whole: the batch that they are of.
+        whole: the batch to which they belong.
         index: ``[k, m]`` their positions in it; slots from ``num_train`` on are filled with nodes that do not count.
     """
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from fgl_bench.engine.layout import ParameterLayout
 
 
-def normalise(weights: Float[Tensor, "... C"], support: Bool[Tensor, "... C"] | None = None) -> Float[Tensor, "... C"]:
+def normalize(weights: Float[Tensor, "... C"], support: Bool[Tensor, "... C"] | None = None) -> Float[Tensor, "... C"]:
     """Non-negative ``weights [..., C]`` scaled to sum to one; uniform on ``support`` (bool, default: everywhere) where they vanish."""
     support = torch.ones_like(weights, dtype=torch.bool) if support is None else support.expand_as(weights)
     weights = torch.where(support, weights, 0.0)
     total = weights.sum(-1, keepdim=True)
-    usable = (total > 1e-12) & torch.isfinite(total)
+    usable = (total > 1e-12) & (total < torch.inf)
     uniform = support.to(weights.dtype) / support.sum(-1, keepdim=True).clamp(min=1)
     return torch.where(usable, weights / torch.where(usable, total, 1.0), uniform)
 
@@ -81,41 +81,40 @@ class Mixing:
             layout: resolves ``shared``.
             trained: the clients' own models, where parameters that are not shared come from; None means ``models``.
         """
+        mixed = self._mixed(models, received, models if trained is None else trained, layout)
+        return mixed if self.receivers is None else torch.where(self.receivers[..., None], mixed, received)
+
+    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout) -> Tensor:
+        """What clients receive that receive; ``own [S, C, P]`` are the models that what is not shared comes from."""
         weights = self.weights.to(models.dtype)
         if weights.shape[1] == 1:
             mixed = _product(weights, models, models.new_empty(len(models), 1, models.shape[2])).expand_as(models)
         else:
             mixed = _product(weights, models, received if self.receivers is None and _writable(received) else torch.empty_like(models))
-        if self.shared is not None:
-            own = (models if trained is None else trained).flatten(0, 1).clone()
-            for name in self.shared:
-                layout.view(own, name).copy_(layout.view(mixed.flatten(0, 1), name))
-            mixed = own.view_as(models)
-        return mixed if self.receivers is None else torch.where(self.receivers[..., None], mixed, received)
+        if self.shared is None:
+            return mixed
+        flat = own.flatten(0, 1).clone()
+        for name in self.shared:
+            layout.view(flat, name).copy_(layout.view(mixed.flatten(0, 1), name))
+        return flat.view_as(models)
 
 
 class _Alone(Mixing):
-    """The identity without its product, by which one diverged client would be everybody's."""
+    """The identity, without a product that would spread one diverged client to all."""
 
-    def apply(
-        self,
-        models: Float[Tensor, "S C P"],
-        received: Float[Tensor, "S C P"],
-        layout: ParameterLayout,
-        trained: Float[Tensor, "S C P"] | None = None,
-    ) -> Float[Tensor, "S C P"]:
-        return (received if _writable(received) else torch.empty_like(models)).copy_(models if trained is None else trained)
+    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout) -> Tensor:
+        return (received if _writable(received) else torch.empty_like(models)).copy_(own)
 
 
 def alone(arrived: Bool[Tensor, "S C"]) -> Mixing:
-    """The identity: every client goes on with the model that it trained last. ``arrived [S, C]`` gives the shape."""
+    """The identity: every client continues with the model that it trained last. ``arrived [S, C]`` gives the shape."""
     seeds, clients = arrived.shape
     return _Alone(torch.eye(clients, dtype=torch.float64, device=arrived.device).expand(seeds, clients, clients))
 
 
 @dataclass(frozen=True)
 class Blockwise(Mixing):
-    """A matrix for every block of parameters: ``theta'^(b) = M^(b) theta^(b)``; what lies in no block stays each client's own.
+    """A matrix for every block of parameters: ``theta'^(b) = M^(b) theta^(b)``; parameters in no block stay each client's own.
 
     ``weights`` is for plots and counts, for instance the mean of the blocks' matrices.
 
@@ -126,29 +125,23 @@ class Blockwise(Mixing):
 
     blocks: tuple[tuple[Float[Tensor, "S r C"], Callable[[Float[Tensor, "k P"], ParameterLayout], Float[Tensor, "k ..."]]], ...] = ()
 
-    def apply(
-        self,
-        models: Float[Tensor, "S C P"],
-        received: Float[Tensor, "S C P"],
-        layout: ParameterLayout,
-        trained: Float[Tensor, "S C P"] | None = None,
-    ) -> Float[Tensor, "S C P"]:
-        out, shape = (models if trained is None else trained).clone(memory_format=torch.contiguous_format), models.shape[:2]
+    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout) -> Tensor:
+        out, shape = own.clone(memory_format=torch.contiguous_format), models.shape[:2]
         for weights, block in self.blocks:
-            own = block(models.flatten(0, 1), layout)
-            flat = own.reshape(*shape, -1)
+            part = block(models.flatten(0, 1), layout)
+            flat = part.reshape(*shape, -1)
             weights = weights.to(models.dtype).expand(*shape, -1)
-            block(out.flatten(0, 1), layout).copy_(_product(weights, flat, torch.empty_like(flat)).view(own.shape))
-        return out if self.receivers is None else torch.where(self.receivers[..., None], out, received)
+            block(out.flatten(0, 1), layout).copy_(_product(weights, flat, torch.empty_like(flat)).view(part.shape))
+        return out
 
 
 def _writable(x: Tensor) -> bool:
-    """Whether every element has memory of its own."""
+    """Whether no two elements share memory."""
     return 0 not in x.stride()
 
 
 def checked(mixing: Any, arrived: Bool[Tensor, "S C"]) -> Mixing:
-    """What a method's ``mix`` has returned for ``arrived [S, C]``; UserError where it is no mixing of these clients."""
+    """Check the return value of a method's ``mix`` for ``arrived [S, C]``; UserError if it is not a mixing of these clients."""
     check_kind("mix()", mixing, Mixing, "a Mixing")
     sizes = dict(zip("SC", arrived.shape, strict=True))
     check_shape("mix()", mixing.weights, sizes, "S C C", "S 1 C")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import DropoutFunction
 from fgl_bench.engine.minibatch import Part
+from fgl_bench.engine.parameter_groups import Rates
 
 Parameters = Mapping[str, Tensor]
 
@@ -29,8 +31,11 @@ class Network(Protocol):
     @property
     def drops(self) -> bool: ...
 
+    @property
+    def rates(self) -> Mapping[str, Rates]: ...
+
     def first(self, parameters: Parameters, batch: Batch) -> Tensor: ...
 
     def first_of(self, parameters: Parameters, part: Part) -> Tensor: ...
 
-    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output: ...
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output: ...

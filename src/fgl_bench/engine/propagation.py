@@ -1,4 +1,4 @@
-"""Propagation without trainable parts: hops of a client's features, made beforehand."""
+"""Propagation without trainable parts: precomputed hops of a client's features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK = 1 << 23
 
 @dataclass(frozen=True)
 class Skewed:
-    """``S_r = (D+I)^(r-1) (A+I) (D+I)^-r``: r = 0 is the mean over a node and its neighbours' rows, 0.5 the symmetric form."""
+    """``S_r = (D+I)^(r-1) (A+I) (D+I)^-r``: r = 0 is the mean over a node and its neighbors' rows, 0.5 the symmetric form."""
 
     r: float
 
@@ -57,7 +57,7 @@ class Hops(Derived):
 
     @property
     def operator(self) -> Operator:
-        """What one hop multiplies with."""
+        """The matrix of one hop."""
         return loops_operator(self.r)
 
     def fill(self, client: ClientGraph, out: np.ndarray) -> None:

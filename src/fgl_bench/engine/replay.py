@@ -1,9 +1,9 @@
-"""Steps that are captured once and replayed, so that a GPU need not wait for the host to issue them one by one."""
+"""CUDA graphs: steps are captured once and replayed, so that a GPU does not wait for the host to launch each kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -15,25 +15,34 @@ WARM_UP = 3  # calls before the capture, in which libraries choose their algorit
 class Replay(Generic[T]):
     """A function without arguments as a CUDA graph: called ``WARM_UP`` times, captured, and replayed from then on.
 
-    Whatever it reads and writes must stay at its address, and its Python code must do the same in every call: it no longer runs.
-    What it returns is overwritten by the next call.
+    All tensors that it reads and writes must keep their addresses. Its Python code does not run in a replay, so it must do the same in
+    every call. The next call overwrites the returned tensors.
+
+    Args:
+        device: where the function runs.
+        fellow: another graph that is never replayed at the same time; both share one memory pool.
     """
 
-    def __init__(self, function: Callable[[], T]):
-        self._function, self._calls = function, 0
+    def __init__(self, function: Callable[[], T], device: torch.device, fellow: Replay | None = None):
+        self._function, self._device, self._fellow, self._calls = function, device, fellow, 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._result: T
 
     def __call__(self) -> T:
-        if self._calls < WARM_UP:
-            self._calls += 1
-            return self._aside()
-        if self._graph is None:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):  # records, and runs nothing
-                self._result = self._function()
-        self._graph.replay()
-        return self._result
+        with torch.cuda.device(self._device):  # streams and graphs are of the current one
+            if self._calls < WARM_UP:
+                self._calls += 1
+                return self._aside()
+            if self._graph is None:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=self._pool()):  # records, and runs nothing
+                    self._result = self._function()
+                self._graph = graph
+            self._graph.replay()
+            return self._result
+
+    def _pool(self) -> Any:
+        return None if self._fellow is None or self._fellow._graph is None else self._fellow._graph.pool()
 
     def _aside(self) -> T:
         """On a stream of its own, as a capture asks of the calls before it."""

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.hooks import ServerNodes
+from fgl_bench.engine.hooks import ServerAnswers, ServerNodes
 from fgl_bench.engine.training import Trainer
+from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import Trips
 
 
 class ServedTrainer(Trainer):
-    """Scores models on the servers' graphs, once a seed; all clients of a seed share the score.
+    """Scores models on the servers' graphs, once per seed; all clients of a seed share the score.
 
     * *received* is the server's model: the mean of what its clients receive, weighted by their sizes (their common model where
       they receive the same).
@@ -25,17 +26,18 @@ class ServedTrainer(Trainer):
     Args:
         server: the graphs of the S servers.
         weights: ``[S, C]`` sizes of the clients.
+        scored: how many clients the scores of a seed are kept for; C unless their nodes are pooled.
     """
 
-    def __init__(self, server: Batch, weights: Tensor, *args: Any, **settings: Any):
+    def __init__(self, server: Batch, weights: Tensor, scored: int, *args: Any, **settings: Any):
         super().__init__(*args, **settings)
-        self.server, self.seeds = server, len(weights)
+        self.server, self.seeds, self.scored = server, len(weights), scored
         self.shares = (weights / weights.sum(1, keepdim=True)).to(server.dtype)
         self._round = 0
 
     @property
     def validation_nodes(self) -> int:
-        return int(self.server.val.sum()) * self.shares.shape[1]
+        return int(self.server.val.sum()) * self.scored
 
     def served(self, models: Tensor) -> Tensor:
         """The servers' models ``[S, P]`` from what all clients receive, ``[B, P]``."""
@@ -52,15 +54,18 @@ class ServedTrainer(Trainer):
 
     @torch.no_grad()
     def logits(self, models: Tensor) -> Tensor:
-        """Answers ``[S, N, Y]`` of ``models [S, P]`` for the servers' nodes."""
+        """Logits ``[S, N, Y]`` of ``models [S, P]`` for the servers' nodes."""
         parameters = self.layout.views(models)
+        answers = self.algorithm.answer(parameters) if isinstance(self.algorithm, ServerAnswers) else None
+        if answers is not None:
+            return answers
         return self.algorithm.predict(self.model, parameters, self.server, self.model.first(parameters, self.server))
 
     def _expand(self, scores: Tensor, rows: Sequence[int]) -> Tensor:
         """``[S, 2]`` to ``[k, 2]``."""
         if rows == self.everyone:
             return scores.repeat_interleave(self.shares.shape[1], 0)
-        index = torch.tensor([row // self.shares.shape[1] for row in rows], device=scores.device)
+        index = put([row // self.shares.shape[1] for row in rows], scores.device)
         return scores.index_select(0, index)
 
     def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True, losses: bool | None = None) -> Trips:

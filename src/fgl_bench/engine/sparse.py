@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,8 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from fgl_bench.engine.transfer import put
 
 # Said by every release at the first such matrix; only a product that has been there for years is used.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
@@ -45,14 +47,20 @@ class _Bags:
         )
 
     def select(self, rows: Sequence[int]) -> _Bags:
-        pieces = [slice(self.bounds[i], self.bounds[i + 1]) for i in rows]
-        sizes = np.array([p.stop - p.start for p in pieces], dtype=np.int64)
+        sizes, of = np.diff(self.bounds)[list(rows)], runs(rows)
         return _Bags(
-            torch.cat([self.columns[p] for p in pieces]),
-            torch.cat([self.values[p] for p in pieces]),
-            self.counts[torch.as_tensor(rows, device=self.counts.device)],
+            torch.cat([self.columns[self.bounds[low] : self.bounds[high]] for low, high in of]),
+            torch.cat([self.values[self.bounds[low] : self.bounds[high]] for low, high in of]),
+            torch.cat([self.counts[low:high] for low, high in of]),
             np.concatenate([[0], np.cumsum(sizes)]),
         )
+
+    def to(self, device: torch.device) -> _Bags:
+        return _Bags(self.columns.to(device), self.values.to(device), self.counts.to(device), self.bounds)
+
+    def same(self, other: _Bags) -> bool:
+        """Whether the other has the same entries in the same order."""
+        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("counts", "columns", "values"))
 
     def reduce(self, source: Tensor, stride: int, lead: int, pad: int) -> Tensor:
         """Sum of ``value * source[block * stride + column]`` over every bag.
@@ -65,13 +73,12 @@ class _Bags:
         Returns:
             ``[k * (lead + r + pad), h]``.
         """
-        key = (stride, lead, pad)
+        key, k = (stride, lead, pad), len(self.counts)
         if key not in self._ready:
-            k, _ = self.counts.shape
             # The narrow type halves the traffic of the indices; both must be of one type.
             narrow = torch.int32 if max(k * stride, self.values.numel()) < 2**31 else torch.int64
-            starts = (np.arange(k) * stride).astype(np.int32 if narrow == torch.int32 else np.int64)
-            blocks = torch.from_numpy(np.repeat(starts, np.diff(self.bounds))).to(self.columns.device)
+            starts, sizes = torch.arange(k, dtype=narrow, device=source.device) * stride, put(np.diff(self.bounds), source.device)
+            blocks = torch.repeat_interleave(starts, sizes, output_size=self.values.numel())
             counts = F.pad(self.counts, (lead, pad)).flatten()
             offsets = F.pad(counts.cumsum(0), (1, 0))
             self._ready[key] = ((self.columns + blocks).to(narrow), offsets.to(narrow))
@@ -79,6 +86,12 @@ class _Bags:
         if not columns.numel():
             return source.new_zeros(offsets.numel() - 1, source.shape[1])
         return F.embedding_bag(columns, source, offsets, mode="sum", per_sample_weights=self.values, include_last_offset=True)
+
+
+def runs(rows: Sequence[int]) -> list[tuple[int, int]]:
+    """``rows`` as ranges [low, high) of successive numbers, in their order."""
+    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+    return [(int(rows[low]), int(rows[high - 1]) + 1) for low, high in zip([0, *breaks], [*breaks, len(rows)], strict=True)]
 
 
 def _as_rows(x: Tensor) -> tuple[Tensor, int]:
@@ -219,15 +232,22 @@ class Edges:
 class BlockSparse:
     """k sparse blocks that act on stacked dense blocks: ``y[i] = A_i x[i]``.
 
-    Both directions keep their own bags, so backward is one more reduction and never a conversion. Sums run in a fixed
-    order on every device.
+    Both directions keep their own bags, so backward is one more reduction and never a conversion; those of a symmetric matrix are
+    the same. Sums run in a fixed order on every device.
 
     Attributes:
         shape: (k, r, c): number of blocks, rows and columns of each (padded with empty ones).
     """
 
-    def __init__(self, bags: _Bags, transposed: _Bags, shape: tuple[int, int, int]):
-        self.bags, self.transposed, self.shape = bags, transposed, shape
+    def __init__(self, bags: _Bags, transposed: _Bags | Callable[[], _Bags], shape: tuple[int, int, int]):
+        self.bags, self._transposed, self.shape = bags, transposed, shape
+
+    @property
+    def transposed(self) -> _Bags:
+        """The bags of the other direction; of a selection made at the first use."""
+        if not isinstance(self._transposed, _Bags):
+            self._transposed = self._transposed()
+        return self._transposed
 
     @classmethod
     def stack(
@@ -236,11 +256,16 @@ class BlockSparse:
         """From scipy blocks no larger than ``rows`` x ``columns`` each."""
         device = torch.device(device)
         transposed = [block.T.tocsr() for block in blocks]
-        return cls(_Bags.of(blocks, rows, dtype, device), _Bags.of(transposed, columns, dtype, device), (len(blocks), rows, columns))
+        # Compared on the host: it would wait for a GPU.
+        bags, other = (_Bags.of(side, width, dtype, torch.device("cpu")) for side, width in ((blocks, rows), (transposed, columns)))
+        symmetric = rows == columns and bags.same(other)
+        bags = bags.to(device)
+        return cls(bags, bags if symmetric else other.to(device), (len(blocks), rows, columns))
 
     def select(self, rows: Sequence[int]) -> BlockSparse:
         """The blocks ``rows`` (host integers), in that order."""
-        return BlockSparse(self.bags.select(rows), self.transposed.select(rows), (len(rows), *self.shape[1:]))
+        bags, shape = self.bags.select(rows), (len(rows), *self.shape[1:])
+        return BlockSparse(bags, bags if self.transposed is self.bags else lambda: self.transposed.select(rows), shape)
 
     @property
     def T(self) -> BlockSparse:
@@ -254,9 +279,8 @@ class BlockSparse:
     @cached_property
     def edges(self) -> Edges:
         """Where the entries lie, for what their values do not decide (see ``engine.attention``); indices are int64."""
-        k, r, c = self.shape
-        counts, device = self.bags.counts.flatten(), self.bags.counts.device
-        target = torch.repeat_interleave(torch.arange(k * r, device=device), counts)
+        (k, r, c), counts = self.shape, self.bags.counts.flatten()
+        target = torch.repeat_interleave(torch.arange(k * r, device=counts.device), counts, output_size=self.nnz)
         source = self.bags.columns + target // r * c
         starts = [F.pad(bags.counts.flatten().cumsum(0), (1, 0)) for bags in (self.bags, self.transposed)]
         return Edges(source, target, starts[0], source.argsort(stable=True), starts[1], self.bags.bounds)
@@ -269,32 +293,3 @@ class BlockSparse:
     def __matmul__(self, x: Tensor) -> Tensor:
         """``[k, c, h]`` to ``[k, r, h]``, differentiable in ``x``."""
         return _Product.apply(x, self) if x.requires_grad and torch.is_grad_enabled() else self.multiply(x)
-
-
-class SparseRows(BlockSparse):
-    """Blocks made of loose entries, for what is used once or twice; the transposed operand is made when a gradient needs it.
-
-    Args:
-        row: ``[nnz]`` host, positions in the flattened ``[k * r]`` rows, ascending.
-        column, value: ``[nnz]`` host.
-    """
-
-    def __init__(
-        self, row: np.ndarray, column: np.ndarray, value: np.ndarray, shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device
-    ):
-        self.shape, self._entries, self._made = shape, (row, column, value), (dtype, torch.device(device))
-        self.bags = self._bags(row, column, value, shape[1])
-
-    def _bags(self, row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> _Bags:
-        counts = np.bincount(row, minlength=self.shape[0] * rows).reshape(self.shape[0], rows)
-        bounds = np.concatenate([[0], np.cumsum(counts.sum(1))])
-        dtype, device = self._made
-        columns, values = torch.from_numpy(column.astype(np.int32)), torch.from_numpy(np.ascontiguousarray(value))
-        return _Bags(columns.to(device), values.to(device, dtype), torch.from_numpy(counts).to(device), bounds)
-
-    @cached_property
-    def transposed(self) -> _Bags:  # type: ignore[override]  # an attribute of other blocks
-        (row, column, value), (_, rows, columns) = self._entries, self.shape
-        into = row // max(rows, 1) * columns + column
-        order = np.argsort(into, kind="stable")
-        return self._bags(into[order], row[order] % max(rows, 1), value[order], columns)

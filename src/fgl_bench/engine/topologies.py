@@ -1,16 +1,15 @@
-"""Communication graphs of clients without a server: who hears whom at a time, ``heard[i, j]`` where i receives from j."""
+"""Communication graphs of clients without a server: ``heard[i, j]`` is true if i receives from j."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
 
 
 class Links(NamedTuple):
-    """What a graph is drawn from.
+    """The arguments of a random or time-varying graph.
 
     Attributes:
         clients: C.
@@ -96,6 +95,8 @@ def random_regular(links: Links) -> np.ndarray:
     """Raises ValueError where there is no such graph."""
     if links.degree >= links.clients or links.degree * links.clients % 2:
         raise ValueError(f"no regular graph of {links.clients} clients; allowed: below num_clients, and even where num_clients is odd")
+    import networkx as nx
+
     return nx.to_numpy_array(nx.random_regular_graph(links.degree, links.clients, seed=links.rng)) > 0
 
 

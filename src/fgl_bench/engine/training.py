@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.answers import check_reports, check_shape
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
+from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, no_dropout, step_key
 from fgl_bench.engine.hooks import Hooks, JointTraining, TrainedScore
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.minibatch import Epochs, order_key, part_key
+from fgl_bench.engine.minibatch import Epochs, Part, order_key, part_key
 from fgl_bench.engine.network import Network
+from fgl_bench.engine.parameter_groups import grouped
 from fgl_bench.engine.replay import Replay
-from fgl_bench.engine.trips import LocalStep, Score, Trips
+from fgl_bench.engine.trips import LocalStep, Score, Trips, joined
 
 
 class Trainer:
-    """Runs trips of any set of replicas; owns what a client keeps between trips besides its model.
+    """Trains trips of any set of replicas; owns the state of clients between trips, except their models.
 
     Args:
         batch, evaluation: the graphs of all B replicas as observed in training and as evaluated (often the same object).
         streams: ``[B]`` int64, the replicas' random streams.
         chunk: most replicas in one program; None means all. Results do not depend on it.
         batch_nodes: training nodes per gradient step; None means all of a client's.
+        optimizer: starts the clients' optimizer, unless the method has its own (:meth:`Algorithm.optimizer`).
         replay: whether steps of all replicas are replayed as CUDA graphs; for methods whose steps allow it.
     """
 
@@ -50,40 +54,47 @@ class Trainer:
         reset_optimizer: bool = False,
         chunk: int | None = None,
         batch_nodes: int | None = None,
+        optimizer: Callable[[int, int, float, float, torch.dtype, torch.device], Any] = Adam,
         replay: bool = False,
     ):
         self.replay = replay
-        self._replays: dict[tuple[int, bool, int], Replay] = {}
-        self.batch_nodes, self._epochs = batch_nodes, WeakKeyDictionary()
+        self._replays: dict[tuple[int, bool, bool, int], Replay] = {}
+        self.batch_nodes = batch_nodes
+        self._epochs: WeakKeyDictionary[Batch, Epochs] = WeakKeyDictionary()
         self.algorithm, self.model, self.layout = algorithm, model, layout
         self.batch, self.evaluation, self.score = batch, evaluation, score
         self.streams, self.local_epochs = streams, local_epochs
         self.reset_optimizer, self.chunk = reset_optimizer or algorithm.reset_optimizer, chunk or batch.size
-        self.joint = isinstance(algorithm, JointTraining)
-        if self.joint:
+        self.joint = algorithm if isinstance(algorithm, JointTraining) else None
+        if self.joint is not None:
             self.chunk = batch.size
         self.lr, self.weight_decay = lr, weight_decay
-        self.adam = self._optimizer()
+        self._start = optimizer
+        self.optimizer = self._optimizer()
         self.trip = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
+        self._done, self._keys = np.zeros(batch.size, dtype=np.int64), StepKeys(streams, local_epochs)  # the same on the host
         self.everyone = tuple(range(batch.size))
         self._parts: dict[tuple[int, tuple[int, ...]], Batch] = {}
 
     def _optimizer(self) -> Any:
-        # A method that trains nothing keeps no moments.
-        count = self.batch.size if self.algorithm.trains else 0
-        adam = (count, self.layout.size, self.lr, self.weight_decay, self.batch.dtype, self.batch.device)
-        return self.algorithm.optimizer(*adam) or Adam(*adam)
+        count = self.batch.size if self.algorithm.trains else 0  # a method that trains nothing needs no moments
+
+        def make(size: int, lr: float, weight_decay: float) -> Any:
+            rows = (count, size, lr, weight_decay, self.batch.dtype, self.batch.device)
+            return self.algorithm.optimizer(*rows) or self._start(*rows)
+
+        return grouped(make, self.layout, self.lr, self.weight_decay, self.model.rates)
 
     def remodel(self, model: Network, layout: ParameterLayout) -> None:
-        """From here on train this network, with fresh optimizers."""
+        """Train this network from now on, with new optimizers."""
         self.model, self.layout = model, layout
-        self.adam = self._optimizer()
+        self.optimizer = self._optimizer()
         self._replays.clear()
 
     def part(self, batch: Batch, rows: tuple[int, ...]) -> Batch:
-        """``batch`` restricted to ``rows``. The latest are kept, up to two copies of the graphs: chunks come again every round.
+        """``batch`` restricted to ``rows``. The latest parts are cached, up to two copies of the graphs, because chunks repeat every round.
 
-        Of graphs on disk only the last part is kept.
+        Of graphs on disk only the last part is cached.
         """
         if rows == self.everyone:
             return batch
@@ -98,7 +109,7 @@ class Trainer:
         return self._parts[key]
 
     def regraph(self, batch: Batch, evaluation: Batch) -> None:
-        """From here on train and evaluate on these graphs."""
+        """Train and evaluate on these graphs from now on."""
         self.batch, self.evaluation = batch, evaluation
         self._parts.clear()
         self._replays.clear()
@@ -158,14 +169,7 @@ class Trainer:
             span = slice(done, done + len(chunk))
             parts.append(self._chunk(chunk, received[span], out[span], score, losses))
             done += len(chunk)
-        if len(parts) == 1:
-            return parts[0]
-        join = {name: torch.cat([getattr(p, name) for p in parts]) for name in ("received_score", "trained_score") if score}
-        if all(p.train_loss is not None for p in parts):
-            join["train_loss"] = torch.cat([p.train_loss for p in parts])
-        reports = {name: torch.cat([p.reports[name] for p in parts]) for name in parts[0].reports}
-        steps = parts[0].steps if isinstance(parts[0].steps, int) else torch.cat([p.steps for p in parts])
-        return Trips(rows, None, self.model, self.layout, received, out, reports=reports, steps=steps, **join)
+        return parts[0] if len(parts) == 1 else joined(parts, rows, received, out)
 
     def _chunk(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, score: bool, losses: bool) -> Trips:
         batch = self.part(self.batch, rows)
@@ -174,35 +178,40 @@ class Trainer:
         trained.copy_(received)
         trips = Trips(rows, batch, self.model, self.layout, received, trained)
         if self.reset_optimizer and self.algorithm.trains:
-            self.adam.reset(rows)
+            self.optimizer.reset(rows)
         trips.steps = self.local_epochs
         if losses and self.algorithm.trains:
-            # Now: a small tensor made between large ones that come and go would leave a hole in the memory.
-            trips.train_loss = torch.zeros(len(rows), dtype=torch.float64, device=trained.device)
-        if self.joint:
-            self.algorithm.train(self, trips)
-        for epoch in range(self.local_epochs if self.algorithm.trains and not self.joint else 0):
+            # Now: a small tensor allocated between large temporary ones would fragment the memory.
+            made = torch.zeros if self.batch_nodes is not None or self.joint is not None else torch.empty
+            trips.train_loss = made(len(rows), dtype=torch.float64, device=trained.device)
+        if self.joint is not None:
+            self.joint.train(self, trips)
+        for epoch in range(self.local_epochs if self.algorithm.trains and self.joint is None else 0):
             first = score and epoch == 0 and evaluation is batch
             loss = trips.train_loss if epoch + 1 == self.local_epochs else None
             if self.replay and rows == self.everyone and self.batch_nodes is None:
                 scored = self._replayed(trips, epoch, first, loss)
             else:
-                key = step_key(self.streams[index], self.trip[index], epoch)
+                key, layers = self._key(rows, index, epoch)
                 if self.batch_nodes is not None:
                     self._epoch(trips, key, epoch, loss)
                     continue
-                scored = self._step(trips, batch, key, epoch, first, loss)
+                scored = self._step(trips, batch, key, epoch, first, loss, layers)
             trips.received_score = scored if epoch == 0 else trips.received_score
-        self.trip[index] += 1
+        if rows == self.everyone:
+            self.trip += 1
+        else:
+            self.trip[index] += 1
+        self._done[list(rows)] += 1
         if score:
             if trips.received_score is None:
                 trips.received_score = self._score(received, evaluation)
             if evaluation is batch and self.algorithm.trains:
                 # The same forward pass serves the score and the report.
-                own = isinstance(self.algorithm, TrainedScore)
-                trips.trained_score = (
-                    self.algorithm.score_trained(self.score, trips) if own else self.score(trips.output.logits, trips.batch)
-                )
+                if isinstance(self.algorithm, TrainedScore):
+                    trips.trained_score = self.algorithm.score_trained(self.score, trips)
+                else:
+                    trips.trained_score = self.score(trips.output.logits, trips.batch)
             else:
                 trips.trained_score = self._score(trained, evaluation)
         trips.reports = self.algorithm.report(trips)
@@ -210,15 +219,27 @@ class Trainer:
         trips.__dict__.pop("output", None)
         return trips
 
+    def _key(self, rows: tuple[int, ...], index: Tensor | slice, epoch: int) -> tuple[Tensor, Layers | None]:
+        """The keys ``[k]`` of a step, and what its dropouts need where all replicas train in every round."""
+        trip = int(self._done.min())
+        if self._done.max() > trip + 1 or (self._done[list(rows)] != trip).any():
+            return step_key(self.streams[index], self.trip[index], epoch), None
+        key, layers = self._keys.of(trip, epoch)
+        mask = partial(self._keys.mask, trip, epoch) if rows == self.everyone else None
+        return key[index], Layers(layers[:, index], mask)
+
     def _replayed(self, trips: Trips, epoch: int, score: bool, loss: Tensor | None) -> Tensor | None:
         """:meth:`_step` on the tensors that it was captured on: models are trained in the same place every round."""
         known = (epoch, score, loss is not None, trips.trained.data_ptr())
         if known not in self._replays:
             same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; no plain step reads it
             own = None if loss is None else torch.zeros_like(loss)
-            self._replays[known] = Replay(
-                lambda: (self._step(same, same.batch, step_key(self.streams, self.trip, epoch), epoch, score, own), own)
-            )
+            trainer, fellow = proxy(self), next(iter(self._replays.values()), None)  # by no cycle that would keep the trainer's memory
+
+            def step() -> tuple[Tensor | None, Tensor | None]:
+                return trainer._step(same, same.batch, step_key(trainer.streams, trainer.trip, epoch), epoch, score, own), own
+
+            self._replays[known] = Replay(step, self.batch.device, fellow)
         scored, lost = self._replays[known]()
         if loss is not None:
             loss.copy_(lost)
@@ -227,6 +248,7 @@ class Trainer:
     def _epoch(self, trips: Trips, key: Tensor, epoch: int, loss: Tensor | None) -> None:
         """One pass over every client's training nodes in mini-batches; their mean loss goes to ``loss [k]``."""
         batch = trips.batch
+        assert self.batch_nodes is not None
         if batch not in self._epochs:
             self._epochs[batch] = Epochs(batch, self.batch_nodes)
         epochs = self._epochs[batch]
@@ -236,23 +258,25 @@ class Trainer:
         for number in range(epochs.steps):
             part = epochs.part(batch, order, number)
             self._step(trips, part, part_key(key, number), epoch * epochs.steps + number, False, mean)
-            if loss is not None:
+            if loss is not None and mean is not None:
                 loss += mean * epochs.counts[number]
         if loss is not None:
             loss /= epochs.counts.sum(0).clamp(min=1)
 
-    def _step(self, trips: Trips, batch: Batch, key: Tensor, number: int, score: bool, loss: Tensor | None) -> Tensor | None:
+    def _step(
+        self, trips: Trips, batch: Batch, key: Tensor, number: int, score: bool, loss: Tensor | None, layers: Layers | None = None
+    ) -> Tensor | None:
         """One gradient step on ``batch``, the trips' own or a mini-batch of it; returns the received models' scores.
 
         The training losses go to ``loss [k]``, where they are wanted.
         """
         theta, scored = trips.trained, None
         parameters = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
-        first = (self.model.first if batch is trips.batch else self.model.first_of)(parameters, batch)
+        first = self.model.first_of(parameters, batch) if isinstance(batch, Part) else self.model.first(parameters, batch)
         if score:
             with torch.no_grad():
                 scored = self.score(self.algorithm.predict(self.model, parameters, batch, first.detach()), batch)
-        dropout = Dropout(self.model.dropout, key) if self.model.drops else no_dropout
+        dropout = Dropout(self.model.dropout, key, layers) if self.model.drops else no_dropout
         output = self.model.forward(parameters, batch, first, dropout)
         step = LocalStep(trips.rows, batch, self.layout, number, parameters, theta, trips.received, output, first)
         objective = self.algorithm.local_loss(step)
@@ -266,5 +290,5 @@ class Trainer:
             check_shape("correct_gradient()", flat, dict(zip("kP", theta.shape, strict=True)), "k P")
             # A client without training nodes has no loss: it returns what it received.
             able = None if batch.num_train.all() else [i for i, count in enumerate(batch.num_train) if count > 0]
-            self.adam.step(theta, flat, trips.rows, able)
+            self.optimizer.step(theta, flat, trips.rows, able)
         return scored

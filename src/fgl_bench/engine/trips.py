@@ -1,10 +1,11 @@
-"""What client trips and their local steps hold, as the hooks of a method see them."""
+"""Client trips and their local steps, as the hooks of a method see them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ class Trips:
 
     Attributes:
         rows: replica numbers (seed * C + client).
-        batch: their graphs, as observed in training; None where chunks have been put together.
+        batch: their graphs, as observed in training; of trips that several chunks have put together there is none.
         received, trained: ``[k, P]`` models before and after the local epochs.
         received_score, trained_score: ``[k, 2]`` summed validation and test scores, where they were asked for.
         reports: what the clients upload besides the model, by name, ``[k, ...]``.
@@ -70,7 +71,7 @@ class Trips:
     """
 
     rows: tuple[int, ...]
-    batch: Batch | None
+    batch: Batch
     model: Network
     layout: ParameterLayout
     received: Float[Tensor, "k P"]
@@ -84,7 +85,29 @@ class Trips:
     @cached_property
     def output(self) -> Output:
         """The trained models' forward pass in evaluation mode on the observed graphs."""
-        assert self.batch is not None
         with torch.no_grad():
             parameters = self.layout.views(self.trained)
             return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)
+
+
+def joined(parts: Sequence[Trips], rows: tuple[int, ...], received: Float[Tensor, "k P"], trained: Float[Tensor, "k P"]) -> Trips:
+    """The trips of several chunks as one, without a batch; ``received`` and ``trained`` hold the models of all of them."""
+
+    def all_of(name: str) -> Tensor | None:
+        each = [value for part in parts if (value := getattr(part, name)) is not None]
+        return torch.cat(each) if len(each) == len(parts) else None
+
+    first = parts[0]
+    return Trips(
+        rows,
+        cast(Batch, None),
+        first.model,
+        first.layout,
+        received,
+        trained,
+        all_of("received_score"),
+        all_of("trained_score"),
+        {name: torch.cat([part.reports[name] for part in parts]) for name in first.reports},
+        torch.cat([part.steps for part in parts]) if isinstance(first.steps, Tensor) else first.steps,  # type: ignore[misc]
+        all_of("train_loss"),
+    )

@@ -1,4 +1,4 @@
-"""What a run measured, per seed and evaluation point."""
+"""The measurements of a run, by seed and evaluation point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fgl_bench.engine.shapes import Bool, Float, Int
 class ScoreLog:
     """Scores of batches of models, kept on the device until the end so that the hot loop never waits for them.
 
-    They go into one tensor that doubles: many small ones, made between large ones that come and go, would leave holes in the memory.
+    They are stored in one tensor that doubles: many small tensors, allocated between large temporary ones, would fragment the memory.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class ScoreLog:
         self.size = 0
 
     def reserve(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Make room at once, before anything large comes and goes."""
+        """Allocate now, before large temporary tensors."""
         self._scores = torch.empty(4096, width, dtype=dtype, device=device)
 
     def add(self, scores: Tensor) -> int:
@@ -81,9 +81,9 @@ class History:
         scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores; NaN where a model is not finite.
         sizes: ``[C, 2]`` validation and test nodes.
         busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
-        others: metrics reported besides, by name: the same scores and sizes.
-        prelude: versions (rounds) before federation of the model begins; their points are recorded and not selected.
-        spent: ``[T]`` by name, what the method has cost so far besides bytes (``Spending.cost_history``).
+        others: scores and sizes of the additional metrics, by name.
+        warmup_rounds: versions (rounds) before federation of the model begins; their points are recorded and not selected.
+        spent: ``[T]`` by name, costs of the method so far besides bytes (``Spending.cost_history``).
         losses: ``[T, C]`` training loss of the last trip that each client has ended (``Trips.train_loss``); infinite where it is not
             finite, NaN for a client without a trip or without training nodes. None where nothing is trained.
         train_nodes: ``[C]`` training nodes.
@@ -99,7 +99,7 @@ class History:
     scores: dict[str, Float[np.ndarray, "T C 2"]]
     sizes: Int[np.ndarray, "C 2"]
     busiest: Int[np.ndarray, " T"] | None = None
-    prelude: int = 0
+    warmup_rounds: int = 0
     others: dict[str, tuple[dict[str, np.ndarray], np.ndarray]] = field(default_factory=dict)
     spent: dict[str, np.ndarray] = field(default_factory=dict)
     losses: Float[np.ndarray, "T C"] | None = None
@@ -112,9 +112,9 @@ class History:
         points: list[Point],
         scores: np.ndarray,
         sizes: np.ndarray,
-        prelude: int = 0,
+        warmup_rounds: int = 0,
         others: dict[str, np.ndarray] | None = None,
-        course: Mapping[str, np.ndarray] | None = None,
+        cost_history: Mapping[str, np.ndarray] | None = None,
         losses: np.ndarray | None = None,
         train_nodes: np.ndarray | None = None,
     ) -> History:
@@ -124,12 +124,12 @@ class History:
             scores: the log, whose rows hold the scores of one client or of several side by side, each client's metrics in turn.
             sizes: ``[C, 2]`` of the first metric.
             others: ``[C, 2]`` of the other metrics, by name.
-            course: ``[rounds]`` by name, what had been spent after each version.
+            cost_history: ``[rounds]`` by name, costs after each version.
             losses: ``[size, 1]``, the log of training losses.
             train_nodes: ``[C]``.
         """
-        others, course = others or {}, course or {}
-        found = {
+        others, cost_history = others or {}, cost_history or {}
+        by_model = {
             name: scores[np.stack([getattr(p, name) for p in points])].reshape(len(points), -1, 1 + len(others), 2)
             for name in ("received", "trained")
         }
@@ -139,15 +139,15 @@ class History:
             seed,
             **counts,
             staleness=np.array([none if p.staleness is None else p.staleness for p in points]),
-            scores={name: each[:, :, 0] for name, each in found.items()},
+            scores={name: summed[:, :, 0] for name, summed in by_model.items()},
             sizes=sizes,
             busiest=None if points[-1].busiest is None else np.array([p.busiest for p in points]),
-            prelude=prelude,
+            warmup_rounds=warmup_rounds,
             others={
-                metric: ({name: each[:, :, i] for name, each in found.items()}, counted)
+                metric: ({name: summed[:, :, i] for name, summed in by_model.items()}, counted)
                 for i, (metric, counted) in enumerate(others.items(), 1)
             },
-            spent={name: np.concatenate([[0], each])[[p.version for p in points]] for name, each in course.items()},
+            spent={name: np.concatenate([[0], costs])[[p.version for p in points]] for name, costs in cost_history.items()},
             losses=None if losses is None or train_nodes is None or points[-1].loss is None else _losses(points, losses[:, 0], train_nodes),
             train_nodes=train_nodes,
         )
@@ -158,10 +158,19 @@ class History:
         return replace(self, scores=scores, sizes=sizes, others={})
 
     def selectable(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, " T"]:
-        """Pooled validation scores ``[T]``; -inf at undefined points and at those of the prelude (unless the run has no others)."""
-        pooled, late = self.pooled(model, weights), (self.version > self.prelude) | (self.prelude == 0)
-        scores = np.where(np.isnan(pooled).any(1), -np.inf, pooled[:, 0])
-        return np.where(late, scores, -np.inf) if late.any() else scores
+        """Pooled validation scores ``[T]``; -inf at undefined points and at those of the warm-up rounds (unless the run has no others)."""
+        pooled = self.pooled(model, weights)
+        return self._late(np.where(np.isnan(pooled).any(1), -np.inf, pooled[:, 0]))
+
+    def selectable_by_client(self, model: str) -> Float[np.ndarray, "T C"]:
+        """Every client's own validation scores ``[T, C]``; -inf as in :meth:`selectable`, and for clients without validation nodes."""
+        own = self.each(model)[..., 0]
+        return self._late(np.where(np.isnan(own) | self.diverged(model), -np.inf, own))
+
+    def _late(self, scores: np.ndarray) -> np.ndarray:
+        """``scores [T, ...]`` with -inf at the points of the warm-up rounds, unless the run has no others."""
+        late = (self.version > self.warmup_rounds) | (self.warmup_rounds == 0)
+        return np.where(late.reshape(-1, *[1] * (scores.ndim - 1)), scores, -np.inf) if late.any() else scores
 
     def pooled(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, "T 2"]:
         """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``.
@@ -173,7 +182,7 @@ class History:
         return np.where(used, self.each(model) * by, 0).sum(1) / np.maximum(by.sum(0), 1e-12)
 
     def diverged(self, model: str) -> Bool[np.ndarray, "T C"]:
-        """Where a client's model is not finite, ``[T, C]`` bool; what it answers for nodes that are scored tells."""
+        """Where a client's model is not finite, ``[T, C]`` bool; judged by its predictions for scored nodes."""
         return np.isnan(self.scores[model]).any(2)
 
     def train_loss(self) -> Float[np.ndarray, " T"]:
@@ -194,16 +203,16 @@ class History:
 def _losses(points: list[Point], log: np.ndarray, train_nodes: np.ndarray) -> np.ndarray:
     """``History.losses`` from the log ``[size]``."""
     at = np.stack([np.asarray(p.loss) for p in points])
-    found = np.where(at >= 0, log[np.maximum(at, 0)], np.nan) if log.size else np.full(at.shape, np.nan)
-    return np.where(train_nodes > 0, np.where((at >= 0) & ~np.isfinite(found), np.inf, found), np.nan)
+    losses = np.where(at >= 0, log[np.maximum(at, 0)], np.nan) if log.size else np.full(at.shape, np.nan)
+    return np.where(train_nodes > 0, np.where((at >= 0) & ~np.isfinite(losses), np.inf, losses), np.nan)
 
 
 @dataclass
 class Outcome:
-    """What simulating all seeds gave: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count.
+    """The result of a simulation: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count.
 
-    Besides, for methods that say so: costs by name, for every seed, bytes between clients ``[S, C, C]``, and what is kept of the
-    clients by name, ``[S, C, ...]``.
+    Some methods also have costs by name, for every seed, bytes between clients ``[S, C, C]``, and a final state of the clients
+    by name, ``[S, C, ...]``.
     """
 
     histories: list[History]
@@ -211,4 +220,4 @@ class Outcome:
     similarity: dict[int, Float[np.ndarray, "S C C"]]
     costs: dict[str, list[float]] = field(default_factory=dict)
     exchanged: Int[np.ndarray, "S C C"] | None = None
-    portrait: dict[str, Float[np.ndarray, "S C ..."]] = field(default_factory=dict)
+    final_state: dict[str, Float[np.ndarray, "S C ..."]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Scores of a pooled federation, client by client."""
+"""Scores of a pooled federation, client by client, or of its server."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.federation import Federation
-from fgl_bench.data.pooling import Pooled
-from fgl_bench.engine.batch import Batch
+from fgl_bench.data.pooling import Pooled, PooledServed
+from fgl_bench.engine.batch import Batch, ScoredNodes
 from fgl_bench.engine.shapes import Float
 from fgl_bench.engine.trips import Score
 
 
 class _Nodes(NamedTuple):
-    """What a score reads of the members' nodes: ``[k * C, n]`` (labels of several kinds a node: ``[k * C, n, Y]``)."""
+    """The masks and labels that a score reads of the members' nodes: ``[k * C, n]`` (labels of several kinds a node: ``[k * C, n, Y]``)."""
 
     labels: Tensor
     val: Tensor
     test: Tensor
+
+    @property
+    def scored(self) -> ScoredNodes:
+        return ScoredNodes.of(self.val, self.test, torch.get_default_dtype())
 
 
 class ByMember:
@@ -52,6 +56,9 @@ class ByMember:
 
 
 def scoring(score: Score, federations: Sequence[Federation], device: torch.device) -> Score:
-    """``score``, member by member where the federations are pooled."""
+    """``score``, member by member where the federations are pooled; with a server every member has the server's."""
+    if isinstance(federations[0], PooledServed):
+        count = len(federations[0].members)
+        return lambda logits, batch: score(logits, batch).repeat(1, count)
     pooled = [federation for federation in federations if isinstance(federation, Pooled)]
     return ByMember(score, pooled, device) if pooled else score

@@ -1,8 +1,8 @@
-"""Scores of predictions, computed where the logits are.
+"""Scores of predictions, computed on the device of the logits.
 
 A score is summed over a client's validation or test nodes, so that division by their number gives the client's value and sums
 over clients the node-weighted mean. Both scores of a model are undefined (NaN) where a logit of a validation or test node is not
-finite: an answer or a rank that is taken from such logits says nothing.
+finite: predictions and ranks from such logits mean nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,18 @@ from fgl_bench.engine.shapes import Bool, Float, Int
 from fgl_bench.engine.trips import Score
 
 
+def _defects(logits: Float[Tensor, "k n Y"]) -> Float[Tensor, "k n"]:
+    """NaN where a logit of a node is not finite, else 0."""
+    # 0 times a number that is not finite is NaN; on a CPU a product with ones sums that in a quarter of the time of isfinite.
+    nothing = logits * 0
+    if logits.is_cuda:
+        return nothing.sum(-1)
+    return (nothing.reshape(-1, logits.shape[-1]) @ logits.new_ones(logits.shape[-1])).view(logits.shape[:2])
+
+
 def diverged(logits: Float[Tensor, "k n Y"], batch: Batch) -> Bool[Tensor, "k 1"]:
     """Whether a logit of a model's validation or test nodes is not finite, ``[k, n, Y]`` to ``[k, 1]`` bool."""
-    # 0 times what is not finite is NaN, and a product with ones sums it: on a CPU a quarter of the time of isfinite.
-    sums = (logits * 0).reshape(-1, logits.shape[-1]) @ logits.new_ones(logits.shape[-1])
-    return (sums.view(logits.shape[:2]).isnan() & (batch.val | batch.test)).any(1, keepdim=True)
+    return (_defects(logits).isnan() & batch.scored.either).any(1, keepdim=True)
 
 
 def _defined(score: Score) -> Score:
@@ -38,18 +45,19 @@ def _defined(score: Score) -> Score:
     return defined
 
 
-@_defined
 def accuracy(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """Correct predictions on validation and test nodes, ``[k, n, Y]`` to ``[k, 2]`` (whole numbers).
 
-    With several labels a node the answer with the highest score is correct if it is among them (FedAAS's code).
+    With several labels a node, the class with the highest score is correct if it is among them (FedAAS's code).
     """
     answer = torch.argmax(logits, -1)
     if batch.labels.ndim == answer.ndim:
         correct = answer == batch.labels
     else:
         correct = batch.labels.gather(-1, answer[..., None])[..., 0] > 0
-    return torch.stack([(correct & mask).sum(1) for mask in (batch.val, batch.test)], 1).to(logits.dtype)
+    # One product counts both kinds of nodes, and 0 times NaN makes both scores of a model NaN.
+    counted = torch.where(batch.scored.either, _defects(logits) + correct, 0)
+    return torch.bmm(counted[:, None], batch.scored.each.to(counted.dtype))[:, 0]
 
 
 @_defined
@@ -100,9 +108,8 @@ def auc_ovr(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"
 def macro_f1(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """Mean over classes of 2 TP / (2 TP + FP + FN), ``[k, n, Y]`` to ``[k, 2]``.
 
-    Over the classes that occur among a client's nodes or answers: a class that a client does not have says nothing about it (where
-    all occur, as on a server's test nodes, this is the mean over all). With several labels a node: over all labels, an answer
-    being every label with a logit above 0.
+    The mean is over the classes that occur among a client's nodes or predictions (over all classes, if all occur, as on a
+    server's test nodes). With several labels a node it is over all labels; every label with a logit above 0 is predicted.
     """
     several = batch.labels.ndim == logits.ndim
 

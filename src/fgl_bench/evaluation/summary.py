@@ -1,17 +1,20 @@
-"""From histories to the numbers that a table shows."""
+"""The numbers of a table, computed from histories."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from fgl_bench.engine.shapes import Float
-from fgl_bench.evaluation.history import History
+
+if TYPE_CHECKING:
+    from fgl_bench.evaluation.history import History
 
 MODELS = ("received", "trained")
+SELECTIONS = ("federation", "client")
+AVERAGES = ("weighted", "macro")
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:
@@ -23,6 +26,8 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     x = x[~np.isnan(x)]
     if x.size < 2:
         return {"mean": float(x.mean()) if x.size else None, "std": None, "ci95": None}
+    from scipy import stats  # a second that planning and reading results can do without
+
     std = float(x.std(ddof=1))
     return {"mean": float(x.mean()), "std": std, "ci95": float(stats.t.ppf(0.975, x.size - 1) * std / np.sqrt(x.size))}
 
@@ -63,20 +68,63 @@ def test_scores(histories: Sequence[History], model: str, weights: Sequence[Floa
         "selected_trips": [None if t is None else int(h.trips[t]) for h, t in zip(histories, points, strict=True)],
         "val": spread([at(p[:, 0], t) for p, t in zip(pooled, points, strict=True)]),
         "last": {**spread(last), "per_seed": or_none(last)},
+        "selected": selected_scores(histories, histories, model, each),
         "macro": spread([_over_clients(np.mean, c) for c in clients]),
         "worst_client": spread([_over_clients(np.min, c) for c in clients]),
         "per_client": [or_none(c) for c in clients],
     }
 
 
+def selected_scores(
+    histories: Sequence[History], scored: Sequence[History], model: str, weights: Sequence[Float[np.ndarray, " C"] | None]
+) -> dict[str, dict[str, dict]]:
+    """Test scores by how the evaluation point is selected and how clients are averaged, whatever the tables show.
+
+    ``federation`` selects the point with the best validation score of the whole federation, ``client`` for every client the point
+    with its own best (the earliest of equals), as code in the line of FED-PUB does; a client without validation nodes stays at the
+    federation's. ``weighted`` is the mean by test nodes (or ``weights``), ``macro`` the unweighted one, over clients with test nodes.
+    A seed has no score where one of these clients has none.
+
+    Args:
+        histories: what points are selected by.
+        scored: the same points with the scores to report.
+    """
+    found: dict[str, dict[str, dict]] = {selection: {} for selection in SELECTIONS}
+    points = [_points(h, model, w) for h, w in zip(histories, weights, strict=True)]
+    for number, selection in enumerate(SELECTIONS):
+        means: dict[str, list[float]] = {average: [] for average in AVERAGES}
+        for history, w, of_seed in zip(scored, weights, points, strict=True):
+            chosen, clients, counts = of_seed[number], np.arange(len(history.sizes)), history.sizes[:, 1] > 0
+            test = np.where(chosen >= 0, history.each(model)[chosen, clients, 1], np.nan)
+            sizes = history.sizes[:, 1] if w is None else np.where(counts, w, 0)
+            means["weighted"].append(_mean(test, sizes))
+            means["macro"].append(_mean(test, counts))
+        found[selection] = {average: {**spread(each), "per_seed": or_none(each)} for average, each in means.items()}
+    return found
+
+
+def _points(history: History, model: str, weights: Float[np.ndarray, " C"] | None) -> tuple[np.ndarray, np.ndarray]:
+    """The evaluation point of every client ``[C]`` by each of :data:`SELECTIONS`; -1 where it has none."""
+    common, own = best(history, model, weights), history.selectable_by_client(model)
+    together = np.full(own.shape[1], -1 if common is None else common)
+    alone = np.where(np.isfinite(own).any(0), own.argmax(0), -1)
+    return together, np.where(history.sizes[:, 0] == 0, together, alone)
+
+
+def _mean(scores: np.ndarray, sizes: np.ndarray) -> float:
+    """Mean of the clients' ``scores [C]`` by ``sizes [C]``; NaN where one of those that count has none, or none counts."""
+    used = sizes > 0
+    return float((scores[used] * sizes[used]).sum() / sizes[used].sum()) if used.any() else float("nan")
+
+
 def at(values: np.ndarray, point: int | None) -> Any:
-    """``values[point]``, a float where that is one number; NaN in its place where there is no such point."""
+    """``values[point]``, as a float if it is one number; NaN if there is no such point."""
     found = np.full(values.shape[1:], np.nan) if point is None else values[point]
     return float(found) if np.ndim(found) == 0 else found
 
 
 def or_none(values: Sequence[float]) -> list[float | None]:
-    """For json: None in the place of NaN."""
+    """For json: None instead of NaN."""
     return [None if np.isnan(value) else float(value) for value in values]
 
 
@@ -87,9 +135,11 @@ def other_scores(histories: Sequence[History], weights: Sequence[Float[np.ndarra
     for name in histories[0].others:
         found[name] = {}
         for model in MODELS:
-            pooled = [h.of_metric(name).pooled(model, w)[:, 1] for h, w in zip(histories, each, strict=True)]
+            scored = [h.of_metric(name) for h in histories]
+            pooled = [h.pooled(model, w)[:, 1] for h, w in zip(scored, each, strict=True)]
             chosen = [at(p, best(h, model, w)) for p, h, w in zip(pooled, histories, each, strict=True)]
             found[name][model] = {**spread(chosen), "per_seed": or_none(chosen), "last": spread([float(p[-1]) for p in pooled])}
+            found[name][model]["selected"] = selected_scores(histories, scored, model, each)
     return found
 
 
@@ -137,7 +187,7 @@ def trips_to_target(
 ) -> dict:
     """Trips to a validation score, for both models: mean over the seeds that reached it, their number, and the censored mean.
 
-    The censored mean counts a seed that never got there with the whole budget.
+    The censored mean counts a seed that never reached the score with the whole budget.
     """
     each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
     out = {}

@@ -1,4 +1,4 @@
-"""What backbones share whose propagation has no trainable part, and the perceptron that follows it."""
+"""The shared parts of backbones whose propagation has no parameters, and the perceptron that follows it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fgl_bench.models.base import Backbone
 
 
 class Columns(NamedTuple):
-    """How wide the products of one forward pass are.
+    """Widths of the products in one forward pass.
 
     Attributes:
         inputs: columns that the features are multiplied with, propagating afterwards.
         propagated: columns that are then propagated one hop, over all hops.
-        made: columns that the matrices made beforehand are multiplied with, over all of them.
+        made: columns that the precomputed matrices are multiplied with, over all of them.
     """
 
     inputs: int
@@ -41,26 +41,26 @@ class Decoupled(Backbone):
 
     ``S^k (X W) = (S^k X) W``: either the hops are made beforehand (``precomputed``: dense matrices, one product a step), or the
     narrow product is propagated at every step (``lazy``: no memory, sparse features stay sparse). Logits and gradients are
-    equal up to rounding. ``auto`` counts multiplications and takes what is cheaper among what fits the budget of memory.
+    equal up to rounding. ``auto`` counts multiplications and takes the cheaper one that fits the memory budget.
 
     Attributes:
         propagation: as above.
     """
 
-    needs_neighbours: ClassVar[bool] = False
+    needs_neighbors: ClassVar[bool] = False
 
     propagation: Literal["auto", "precomputed", "lazy"]
 
     def hops_made(self) -> Hops:
-        """The matrices made beforehand."""
+        """The precomputed matrices."""
         raise NotImplementedError  # abstract
 
     def columns(self, num_classes: int) -> Columns:
-        """The widths of the products, which decide what is cheaper."""
+        """The widths of the products, which decide which way is cheaper."""
         raise NotImplementedError  # abstract
 
     def made(self, batch: Batch) -> bool:
-        """Whether this batch is multiplied with matrices made beforehand.
+        """Whether this batch is multiplied with precomputed matrices.
 
         Features that a method has put in place of the clients' own may carry gradients, and are multiplied first.
         """
@@ -75,7 +75,7 @@ class Decoupled(Backbone):
         x, total = batch.features @ weight, None
         operator = batch.operator(hops.operator) if len(row) > 1 else None
         for hop, coefficient in enumerate(row):
-            x = operator @ x if hop else x
+            x = operator @ x if hop and operator is not None else x
             if coefficient:
                 term = x if coefficient == 1 else coefficient * x
                 total = term if total is None else total + term
@@ -84,9 +84,6 @@ class Decoupled(Backbone):
     def first_of(self, parameters: Parameters, part: Part) -> Tensor:
         return self.first(parameters, part) if self.made(part) else super().first_of(parameters, part)
 
-    def copies(self) -> int:
-        return self.hops_made().copies if self.propagation == "precomputed" else 0
-
     def settle(
         self,
         clients: Sequence[ClientGraph],
@@ -94,25 +91,25 @@ class Decoupled(Backbone):
         device: torch.device,
         steps: int,
         batch_nodes: int | None,
-        fits: Callable[[Backbone], bool],
+        fits: Callable[[int], bool],
     ) -> Backbone:
-        """Decides between ``precomputed`` and ``lazy`` where the configuration leaves it open.
+        """Decides between ``precomputed`` and ``lazy`` for ``auto``.
 
         Raises:
             UserError: ``precomputed`` is asked for and does not fit.
         """
         if self.propagation == "lazy":
             return self
-        eager = replace(self, propagation="precomputed")
+        copies = self.hops_made().copies
         if self.propagation == "precomputed":
-            if not fits(eager):
+            if not fits(copies):
                 raise UserError(
-                    f"model.propagation=precomputed: {self.copies()} dense copies of the features do not fit memory_budget_gb; "
+                    f"model.propagation=precomputed: {copies} dense copies of the features do not fit memory_budget_gb; "
                     "raise it, or use model.propagation=lazy"
                 )
             return self
         made, lazy = work(self, clients, num_classes, device, steps, batch_nodes)
-        return eager if made < lazy and fits(eager) else replace(self, propagation="lazy")
+        return replace(self, propagation="precomputed" if made < lazy and fits(copies) else "lazy")
 
 
 def work(
@@ -153,7 +150,7 @@ class Perceptron(NamedTuple):
         return {**found, "slope": (1,)} if self.first or len(self.widths) > 2 else found
 
     def __call__(self, parameters: Parameters, x: Tensor, dropout: Callable[[Tensor], Tensor], since: int) -> Output:
-        """The layers from number ``since`` on; ``x`` is what the one before gave, not yet activated."""
+        """The layers from number ``since`` on; ``x`` is the output of the one before, not yet activated."""
         hidden = x
         for i in range(since, self.first + len(self.widths) - 1):
             hidden = dropout(prelu(x, parameters["slope"]))

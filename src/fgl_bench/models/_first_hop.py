@@ -23,7 +23,7 @@ class FirstHop(Decoupled):
         hop: A.
     """
 
-    needs_neighbours: ClassVar[bool] = True
+    needs_neighbors: ClassVar[bool] = True
     hop: ClassVar[Operator]
 
     propagation: Literal["auto", "precomputed", "lazy"] = field(default="auto", kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -85,9 +87,9 @@ class _Part:
                 totals[i] += moved
                 totals[i] += self.out_of(moved, weights)
                 each.append(self.edges.dots(moved, self.z[i]))
-            each = torch.cat(each)
-            each = p * (each - (p * each).sum(0)) / self.temperature
-            for i, weights in enumerate(each.split(size)):
+            slopes = torch.cat(each)
+            slopes = p * (slopes - (p * slopes).sum(0)) / self.temperature
+            for i, weights in enumerate(slopes.split(size)):
                 totals[i] += self.out_of(before[i], weights)
                 gradient[i] = self.into(self.z[i], weights)
         return [total.add_(last) for total, last in zip(totals, gradient, strict=True)]
@@ -102,7 +104,7 @@ def _sums(rows: Tensor, weights: Tensor, index: Tensor, starts: Tensor) -> Tenso
 
 class _Route(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, z: Tensor, edges: Edges, iterations: int, temperature: float) -> Tensor:
+    def forward(ctx: Any, z: Tensor, edges: Edges, iterations: int, temperature: float) -> Tensor:
         (k, nodes, factors, width), z, out = z.shape, z.detach(), torch.empty_like(z)
         device = z.device.type
         most = max(1, PART.get(device, k * nodes * width) // max(nodes * width, 1))
@@ -115,7 +117,7 @@ class _Route(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         out = torch.empty_like(gradient)
         for clients, part in ctx.parts:
             here = gradient[clients].flatten(0, 1).transpose(0, 1).contiguous().split(len(part.z[0]))

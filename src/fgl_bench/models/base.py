@@ -1,60 +1,69 @@
-"""What a backbone on stacked layers is."""
+"""The base of all backbones, on stacked parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import DropoutFunction
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.minibatch import Part
 from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.engine.parameter_groups import Rates
 
 
 @dataclass
 class Backbone:
-    """A graph neural network for all replicas at once; a subclass's fields are its hyper-parameters.
+    """A graph neural network for all replicas at once; a subclass's fields are its hyperparameters.
 
-    Parameters come as ``[k, *shape]`` stacks; the graph of replica i only ever meets the parameters of replica i.
+    Parameters are stacks ``[k, *shape]``; the graph of replica i is used with the parameters of replica i only.
 
     Class attributes:
-        needs_neighbours: whether a node's logits need its neighbours at run time, so that ``batch_nodes`` makes no sense.
-        beside: layers that are not of the chain from the features to the logits, such as those that weigh hops.
-        held: scalars that a training step keeps of a hidden unit: what is activated, its activation, the mask, their product.
+        needs_neighbors: whether a node's logits need its neighbors at run time, so that ``batch_nodes`` makes no sense.
+        beside: layers outside the chain from the features to the logits, such as those that weight hops.
     """
 
-    needs_neighbours: ClassVar[bool] = True
+    needs_neighbors: ClassVar[bool] = True
     beside: ClassVar[tuple[str, ...]] = ()
-    held: ClassVar[int] = 4
+
+    if TYPE_CHECKING:  # a field of most backbones; a class attribute would become that field's default
+
+        @property
+        def dropout(self) -> float: ...
 
     @property
     def drops(self) -> bool:
         """Whether training mode draws dropout masks at all."""
         return bool(self.dropout)
 
+    @property
+    def rates(self) -> Mapping[str, Rates]:
+        """Parameters with a learning rate or a weight decay of their own, by name. A method's own learning rate takes their place too."""
+        return {}
+
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         """Names and shapes of the parameters."""
         raise NotImplementedError  # abstract
 
     def chain(self, layout: ParameterLayout) -> list[tuple[str, ...]]:
-        """Names of the parameters of every layer, from the features to the logits (for methods that treat the last ones apart).
+        """Names of the parameters of every layer, from the features to the logits (for methods that treat the last ones differently).
 
-        ``conv0.weight`` is of the layer ``conv0``. What is of no layer (slopes, a filter's coefficients), or of one of :attr:`beside`,
-        counts to the first.
+        ``conv0.weight`` is of the layer ``conv0``. Parameters of no layer (slopes, a filter's coefficients), or of one in :attr:`beside`,
+        belong to the first.
         """
         layer = {name: name.rpartition(".")[0] for name in layout.shapes}
         _, *rest = dict.fromkeys(found for found in layer.values() if found and found not in self.beside)
         late = [tuple(name for name in layer if layer[name] == found) for found in rest]
         return [tuple(name for name in layer if layer[name] not in rest), *late]
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Unstacked initial parameters (float64): Glorot-uniform matrices, zero biases, as PyG's convolutions have them."""
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        """Unstacked initial parameters (float64): Glorot-uniform matrices, zero biases, as in PyG's convolutions."""
         return {
             name: glorot(shape, generator) if len(shape) > 1 else torch.zeros(shape, dtype=torch.float64)
             for name, shape in layout.shapes.items()
@@ -68,28 +77,16 @@ class Backbone:
         raise NotImplementedError  # abstract
 
     def first_of(self, parameters: Parameters, part: Part) -> Tensor:
-        """:meth:`first` of a mini-batch of nodes: that of the whole batch, and rows of it; where less will do, a backbone says so."""
+        """:meth:`first` of a mini-batch of nodes: rows of the result for the whole batch, unless a backbone overrides it."""
         return part.take(self.first(parameters, part.whole))
 
-    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
         """The rest of the forward pass, from what :meth:`first` returned."""
         raise NotImplementedError  # abstract
 
-    # ---- memory
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        """What one training step holds of every node, for the estimate of memory; here from the widths of the matrices."""
-        widths = [shape[-1] for shape in self.layout(num_features, num_classes).shapes.values() if len(shape) > 1]
-        return Activations((self.held if self.drops else self.held - 2) * sum(widths), max(widths))
-
-    @property
-    def operators(self) -> int:
-        """How many sparse n x n matrices its edges take the memory of (likewise)."""
-        return 1
-
-    def copies(self) -> int:
-        """Dense ``[n, F]`` matrices that every client keeps besides its features (likewise)."""
-        return 0
+    def widest(self, num_features: int, num_classes: int) -> int:
+        """Columns of the widest ``[n, columns]`` that a step makes: where programs are large, an operation has several threads."""
+        return max((shape[-1] for shape in self.layout(num_features, num_classes).shapes.values() if len(shape) > 1), default=1)
 
     def settle(
         self,
@@ -98,27 +95,27 @@ class Backbone:
         device: torch.device,
         steps: int,
         batch_nodes: int | None,
-        fits: Callable[[Backbone], bool],
+        fits: Callable[[int], bool],
     ) -> Backbone:
-        """This backbone with what the data decides settled; called once, before anything is laid out.
+        """This backbone with all choices made that depend on the data; called once, before the parameters are laid out.
 
         Args:
             steps: local epochs that every client will train.
             batch_nodes: training nodes per gradient step; None means all.
-            fits: whether a backbone's smallest program stays within the budget of memory.
+            fits: whether so many dense matrices ``[n, F]`` of every client stay within the budget of memory.
         """
         return self
 
 
 @dataclass
 class Spectral(Backbone):
-    """A backbone that filters with ``sum_j w_j B_j``, one scalar for each of J bases: what methods that align filters look at."""
+    """A backbone that filters with ``sum_j w_j B_j``, one scalar for each of J bases; methods that align filters compare these scalars."""
 
     coefficients: ClassVar[str] = "filter"  # the parameter [J] behind w
 
     @property
     def scalar(self) -> bool:
-        """Whether there is one scalar an order indeed."""
+        """Whether the filter has one scalar per order."""
         return True
 
     def weights(self, parameters: Parameters) -> Tensor:
@@ -126,7 +123,7 @@ class Spectral(Backbone):
         return parameters[self.coefficients]
 
     def label_basis(self, batch: Batch, labels: Tensor) -> Tensor:
-        """``B_j labels`` with ``labels [k, n, Y]`` in the place of the features, ``[k, J, n, Y]``."""
+        """``B_j labels`` with ``labels [k, n, Y]`` instead of the features, ``[k, J, n, Y]``."""
         raise NotImplementedError  # abstract
 
     def mean_responses(self, batch: Batch) -> Tensor:
@@ -135,7 +132,7 @@ class Spectral(Backbone):
 
 
 class Around(Backbone):
-    """A network around another one, for a method with parameters or inputs of its own; this base is the other one unchanged."""
+    """A network around another one, for a method with parameters or inputs of its own; this base does not change it."""
 
     def __init__(self, inner: Backbone):
         self.inner = inner
@@ -149,30 +146,27 @@ class Around(Backbone):
         return self.inner.drops
 
     @property
-    def needs_neighbours(self) -> bool:
-        return self.inner.needs_neighbours
+    def rates(self) -> Mapping[str, Rates]:
+        return self.inner.rates
+
+    @property
+    def needs_neighbors(self) -> bool:  # type: ignore[override]  # the inner network decides
+        return self.inner.needs_neighbors
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         return self.inner.layout(num_features, num_classes)
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        return self.inner.initialise(layout, generator)
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        return self.inner.init_parameters(layout, generator)
+
+    def widest(self, num_features: int, num_classes: int) -> int:
+        return self.inner.widest(num_features, num_classes)
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         return self.inner.first(parameters, batch)
 
-    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
         return self.inner.forward(parameters, batch, first, dropout)
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        return self.inner.activations(num_features, num_classes)
-
-    def copies(self) -> int:
-        return self.inner.copies()
-
-    @property
-    def operators(self) -> int:
-        return self.inner.operators
 
 
 def hidden_widths(hidden: int | list[int], layers: int, head: str) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, plain_operator
+from fgl_bench.engine.dropout import DropoutFunction
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine
 from fgl_bench.engine.network import Output, Parameters
@@ -70,7 +70,7 @@ class BernNet(Spectral):
         }  # fmt: skip
         return ParameterLayout(shapes, inputs=("lin0.weight",))
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Linear layers as PyTorch's, coefficients 1."""
         parameters = {self.coefficients: torch.ones(self.orders + 1, dtype=torch.float64)}
         for name in layout.shapes:
@@ -84,7 +84,7 @@ class BernNet(Spectral):
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         return batch.features @ parameters["lin0.weight"] + parameters["lin0.bias"][:, None]
 
-    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
         hidden = dropout(torch.relu(first))
         scores = affine(hidden, parameters, "lin1")
         if self.filter_dropout:

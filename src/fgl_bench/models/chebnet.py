@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.linear import linear
@@ -52,19 +51,15 @@ class ChebNet(Spectral):
         return self.form == "filter"
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
-        widths, times, shapes = [num_features, *[self.hidden] * (self.layers - 1), num_classes], 1 if self.scalar else self.orders, {}
+        widths, times = [num_features, *[self.hidden] * (self.layers - 1), num_classes], 1 if self.scalar else self.orders
+        shapes: dict[str, tuple[int, ...]] = {}
         for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
             shapes[f"conv{i}.weight"], shapes[f"conv{i}.bias"] = (wide, times * narrow), (narrow,)
         if self.scalar:
             shapes[self.coefficients] = (self.orders,)
         return ParameterLayout(shapes, inputs=("conv0.weight",))
 
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        times = 1 if self.scalar else self.orders
-        return Activations(kept // times, passing // times * (times + 1) // 2)  # the recurrence sums as it goes
-
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Every W_k Glorot-uniform as PyG draws them, zero biases, equal coefficients."""
         parameters = {}
         for name, shape in layout.shapes.items():

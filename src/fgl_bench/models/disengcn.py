@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import affine
@@ -56,7 +55,7 @@ class DisenGCN(Backbone):
         shapes |= {"classifier.weight": (hidden, num_classes), "classifier.bias": (num_classes,)}
         return ParameterLayout(shapes, inputs=("projection.weight",))
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Everything uniform within 1/sqrt(K d)."""
         return {name: uniform(shape, self.factors * self.width, generator) for name, shape in layout.shapes.items()}
 
@@ -73,12 +72,3 @@ class DisenGCN(Backbone):
         """One routing layer without its nonlinearity, ``[k, n, K * d]`` to the same."""
         slices = unit(hidden.unflatten(2, (self.factors, self.width)))
         return route(batch.operator(adjacency), slices, self.iterations, self.temperature).flatten(2)
-
-    @property
-    def operators(self) -> int:
-        return 1 + self.factors
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        hidden = self.factors * self.width
-        routed = self.layers * self.iterations  # of an iteration its result is kept
-        return Activations((self.held * (1 + self.layers) + routed) * hidden, hidden)

@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Output, Parameters
@@ -36,7 +35,6 @@ class GAMLP(Decoupled):
     """
 
     beside: ClassVar[tuple[str, ...]] = ("attention",)
-    held: ClassVar[int] = 6  # a slope of its own keeps both signs
 
     hops: int
     hidden: int
@@ -61,12 +59,7 @@ class GAMLP(Decoupled):
         shapes = {**self.perceptron(num_features, num_classes).shapes(), **attention}
         return ParameterLayout(shapes, inputs=("linear0.weight",))
 
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, _ = super().activations(num_features, num_classes)
-        hop = self._width(num_classes) + 2
-        return Activations(kept + 2 * (self.hops + 1) * hop, hop)  # every hop's product and what is weighed of it
-
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         features, columns = layout.shapes["attention.weight"]
         return xavier(layout, generator, {"attention.weight": (features * columns, 1)})
 
@@ -89,6 +82,7 @@ class GAMLP(Decoupled):
         products, scores = [x], [own]
         operator = batch.operator(loops_operator(0.5)) if self.hops else None
         for reference in reversed(near):
+            assert operator is not None
             x, own, last = (operator @ torch.cat([x, own, last], 2)).split((x.shape[2], 1, 1), 2)
             products.append(x)
             scores.append(own)
@@ -104,6 +98,6 @@ def attention(own: Tensor, reference: Tensor) -> Tensor:
     weights = torch.softmax(torch.sigmoid(own + reference), -1)
     if weights.requires_grad:
         # The softmax passes on no common part of its gradient. Taken out beforehand, it leaves an exact zero where all hops are alike
-        # (a node without neighbours), not a rounding that Adam would turn into a step.
+        # (a node without neighbors), not a rounding that Adam would turn into a step.
         weights.register_hook(lambda gradient: gradient - gradient[..., :1])
     return weights

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores, per_edge
 from fgl_bench.engine.batch import Batch, looped_operator
 from fgl_bench.engine.dropout import no_dropout
@@ -68,16 +67,6 @@ class GAT(Backbone):
     def drops(self) -> bool:
         return bool(self.dropout or self.attn_dropout)
 
-    @property
-    def operators(self) -> int:
-        # The edges' three indices, and per head what scores, softmax and dropout keep of every edge, with gradients.
-        return 2 + 2 * max(self.heads, self.output_heads)
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        # What is attended to is kept besides, in v2 also what attends.
-        widths, sides = [*self._widths, self.output_heads * num_classes], 1 if self.version == "v1" else 2
-        return Activations((4 + sides) * sum(widths), sides * max(widths))
-
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         conv = [(self.heads, width // self.heads, width) for width in self._widths]
         if self.head == "conv":
@@ -92,9 +81,9 @@ class GAT(Backbone):
             shapes |= {"head.weight": (wide, num_classes), "head.bias": (num_classes,)}
         return ParameterLayout(shapes, inputs=("conv0.weight",))
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Glorot-uniform matrices and attention vectors, zero biases; v2's inner biases and a linear head as PyTorch's linear layers."""
-        parameters = super().initialise(layout, generator)
+        parameters = super().init_parameters(layout, generator)
         for name, shape in layout.shapes.items():
             if name.endswith(".shift"):
                 wide, double = layout.shapes[name.replace("shift", "weight")]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Output, Parameters
@@ -34,8 +32,6 @@ class GBP(Decoupled):
         layers: number of linear layers.
         dropout: probability of zeroing a hidden unit.
     """
-
-    held: ClassVar[int] = 6  # a slope of its own keeps both signs
 
     hops: int
     beta: float
@@ -62,11 +58,7 @@ class GBP(Decoupled):
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         return ParameterLayout(self.perceptron(num_features, num_classes).shapes(), inputs=("linear0.weight",))
 
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(kept, 2 * passing)  # a hop beside the sum so far
-
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         return xavier(layout, generator, {})
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:

@@ -50,10 +50,10 @@ class GCN(FirstHop):
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         return stacked([num_features, *self._widths, num_classes], self.layers)
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Glorot-uniform convolutions with zero biases; a linear head within 1/sqrt(in), as PyTorch draws it."""
         head = [name for name in layout.shapes if name.startswith("head.")]
-        return {**super().initialise(layout, generator), **{name: like_linear(layout, name, generator) for name in head}}
+        return {**super().init_parameters(layout, generator), **{name: like_linear(layout, name, generator) for name in head}}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         return self.series(batch, parameters["conv0.weight"]) + parameters["conv0.bias"][:, None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,11 +27,11 @@ class GIN(FirstHop):
     The MLP is Linear(in, 2h), BN, ReLU, Linear(2h, h); eps is trained and starts at 0. After the last convolution comes
     the classifier that OpenFGL has after pooling: Linear(h, h), BN, ReLU, dropout, Linear(h, Y) (``head=mlp``), or one linear layer.
 
-    Batch normalisation: every forward pass, in training and in evaluation, takes mean and variance over the client's nodes in the
+    Batch normalization: every forward pass, in training and in evaluation, takes mean and variance over the client's nodes in the
     graph at hand. Running statistics would be state beside the parameters that every aggregation rule had to have an opinion on
     (averaging them across clients of different labels is known to harm, leaving them out breaks received models); a full-batch
     client has all its nodes at hand anyway. Scale and shift are parameters and are aggregated like any other. A client of one
-    node is normalised to its shift. ``norm=none`` leaves normalisation and its parameters out.
+    node is normalized to its shift. ``norm=none`` leaves normalization and its parameters out.
 
     Attributes:
         hidden: width h of the hidden layers, or the widths one by one.
@@ -39,11 +39,10 @@ class GIN(FirstHop):
         dropout: probability of zeroing a hidden unit.
         norm: ``batch`` or ``none``.
         head: ``mlp`` or ``linear``.
-        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their neighbours' sums made beforehand.
+        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their neighbors' sums made beforehand.
     """
 
     hop = adjacency
-    held: ClassVar[int] = 6  # centred and normalised besides
 
     hidden: int | list[int]
     layers: int
@@ -73,7 +72,7 @@ class GIN(FirstHop):
     def _norm(self, name: str, width: int) -> dict[str, tuple[int, ...]]:
         return {f"{name}_scale": (width,), f"{name}_shift": (width,)} if self.norm == "batch" else {}
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Linear layers uniform within 1/sqrt(in), scales 1, shifts and eps 0: PyTorch's defaults."""
         found = {}
         for name, shape in layout.shapes.items():
@@ -99,22 +98,22 @@ class GIN(FirstHop):
             hidden = dropout(self._rest(i, linear(near, parameters[f"conv{i}.weight"]), parameters, batch))
         if self.head == "mlp":
             middle = linear(hidden, parameters["middle.weight"]) + self._bias("middle.bias", parameters)
-            hidden = dropout(torch.relu(_normalise(middle, "middle.out", parameters, batch)))
+            hidden = dropout(torch.relu(_normalize(middle, "middle.out", parameters, batch)))
         return Output(hidden, affine(hidden, parameters, "head"))
 
     def _rest(self, layer: int, x: Tensor, parameters: Parameters, batch: Batch) -> Tensor:
         """The layer after its first product."""
-        x = torch.relu(_normalise(x + self._bias(f"conv{layer}.bias", parameters), f"conv{layer}.inner", parameters, batch))
+        x = torch.relu(_normalize(x + self._bias(f"conv{layer}.bias", parameters), f"conv{layer}.inner", parameters, batch))
         x = linear(x, parameters[f"conv{layer}.out_weight"]) + self._bias(f"conv{layer}.out_bias", parameters)
-        return torch.relu(_normalise(x, f"conv{layer}.out", parameters, batch))
+        return torch.relu(_normalize(x, f"conv{layer}.out", parameters, batch))
 
     def _bias(self, name: str, parameters: Parameters) -> Tensor:
-        """A bias ahead of a normalisation, ``[k, 1, h]``: the mean takes it out again, so that it has no influence."""
+        """A bias ahead of a normalization, ``[k, 1, h]``: the mean takes it out again, so that it has no influence."""
         bias = parameters[name][:, None]
         return without_gradient(bias) if self.norm == "batch" else bias
 
 
-def _normalise(x: Tensor, name: str, parameters: Parameters, batch: Batch) -> Tensor:
+def _normalize(x: Tensor, name: str, parameters: Parameters, batch: Batch) -> Tensor:
     """``x [k, n, h]`` with mean 0 and variance 1 over every client's own nodes, scaled and shifted; as it is without parameters."""
     if f"{name}_scale" not in parameters:
         return x

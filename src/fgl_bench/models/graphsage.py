@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, mean_operator
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine, linear
@@ -23,7 +22,7 @@ from fgl_bench.models.base import hidden_widths
 class GraphSAGE(FirstHop):
     """Hamilton et al., NeurIPS 2017, as PyG's ``SAGEConv``: ``H' = dropout(ReLU(mean_N(v) H W_l + H W_r + b))``, the last layer plain.
 
-    Full batch, no sampling and no L2 normalisation; the mean over no neighbours is 0. The two weights of a layer lie side
+    Full batch, no sampling and no L2 normalization; the mean over no neighbors is 0. The two weights of a layer lie side
     by side in one matrix ``[in, 2 out]``, W_l first, so that the features are multiplied once.
 
     Attributes:
@@ -31,7 +30,7 @@ class GraphSAGE(FirstHop):
         layers: number of convolutions.
         dropout: probability of zeroing a hidden unit.
         head: the last convolution gives the logits (``conv``), or a ``linear`` layer after all of them.
-        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their neighbours' means made beforehand.
+        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their neighbors' means made beforehand.
     """
 
     hop = mean_operator
@@ -51,13 +50,9 @@ class GraphSAGE(FirstHop):
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         return stacked([num_features, *self._widths, num_classes], self.layers, sides=2)
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Weights and biases uniform within 1/sqrt(in), as PyG's linear layers inside ``SAGEConv`` draw them."""
         return {name: like_linear(layout, name, generator) for name in layout.shapes}
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(kept // 2, passing * 3 // 4)  # the two products of a layer become one
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         weight, bias = parameters["conv0.weight"], parameters["conv0.bias"]
@@ -78,6 +73,6 @@ class GraphSAGE(FirstHop):
 
 
 def _gather(product: Tensor, batch: Batch, bias: Tensor) -> Tensor:
-    """``[k, n, 2h]`` to ``[k, n, h]``: the neighbours' mean of the first half, the node's own second half, the bias."""
+    """``[k, n, 2h]`` to ``[k, n, h]``: the neighbors' mean of the first half, the node's own second half, the bias."""
     near, own = product.chunk(2, -1)
     return batch.operator(mean_operator) @ near + own + bias[:, None]

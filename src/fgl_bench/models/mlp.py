@@ -27,7 +27,7 @@ class MLP(Backbone):
         dropout: probability of zeroing a hidden unit.
     """
 
-    needs_neighbours: ClassVar[bool] = False
+    needs_neighbors: ClassVar[bool] = False
 
     hidden: int
     layers: int
@@ -35,7 +35,7 @@ class MLP(Backbone):
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         widths = [num_features, *[self.hidden] * (self.layers - 1), num_classes]
-        shapes = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
             shapes[f"linear{i}.weight"], shapes[f"linear{i}.bias"] = (wide, narrow), (narrow,)
         return ParameterLayout(shapes, inputs=("linear0.weight",))

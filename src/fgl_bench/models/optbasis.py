@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine
@@ -23,7 +22,7 @@ class OptBasis(Backbone):
     """Guo & Wei, ICML 2023: ``Z = sum_k alpha_k * h_k`` with the orthonormal Krylov basis of every hidden channel, then a linear layer.
 
     ``H = dropout(ReLU(X W_0 + b_0))``, ``h_0 = H / |H|`` column by column over the client's nodes, ``h_k`` what is left of ``P h_{k-1}``
-    beside h_{k-1} and h_{k-2}, normalised; alpha has a coefficient for every order and channel. Gradients flow through norms and inner
+    beside h_{k-1} and h_{k-2}, normalized; alpha has a coefficient for every order and channel. Gradients flow through norms and inner
     products. Scales depend on the number of nodes, as columns have length one.
 
     Resolutions: no dropout on the input features; a channel that is zero everywhere, or whose Krylov space is exhausted, gets
@@ -50,11 +49,7 @@ class OptBasis(Backbone):
         }  # fmt: skip
         return ParameterLayout(shapes, inputs=("lin0.weight",))
 
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(kept + 10 * self.orders * self.hidden, passing)  # of every order its vectors and how they were made orthogonal
-
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Linear layers as PyTorch's; of the coefficients those of order 0 are 1, the others 0."""
         parameters = {"filter": torch.zeros(layout.shapes["filter"], dtype=torch.float64)}
         parameters["filter"][0] = 1

@@ -40,7 +40,7 @@ class SGC(Decoupled):
         shapes = {"linear0.weight": (num_features, num_classes), "linear0.bias": (num_classes,)}
         return ParameterLayout(shapes, inputs=("linear0.weight",))
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         return {name: like_linear(layout, name, generator) for name in layout.shapes}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,8 +30,6 @@ class SIGN(Decoupled):
         dropout: probability of zeroing a hidden unit.
     """
 
-    held: ClassVar[int] = 6  # a slope of its own keeps both signs
-
     hops: int
     hidden: int
     layers: int
@@ -56,7 +53,7 @@ class SIGN(Decoupled):
         shapes = {"hops.weight": (num_features, width), "hops.bias": (width,), **self.perceptron(num_classes).shapes()}
         return ParameterLayout(shapes, inputs=("hops.weight",))
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         return xavier(layout, generator, {"hops.weight": (layout.shapes["hops.weight"][0], self.hidden)})
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
@@ -67,7 +64,7 @@ class SIGN(Decoupled):
         rest, found = batch.features @ weight, []
         operator = batch.operator(loops_operator(0.5)) if self.hops else None
         for hop in range(self.hops + 1):
-            rest = operator @ rest if hop else rest
+            rest = operator @ rest if hop and operator is not None else rest
             found.append(rest[..., : self.hidden])
             rest = rest[..., self.hidden :]
         return torch.cat(found, -1) + bias

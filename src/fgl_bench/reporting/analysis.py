@@ -101,7 +101,7 @@ def scorer(measure: str) -> Scorer | None:
     return SCORES[measure] if measure in SCORES else partial(of_metric, measure)
 
 
-def analyse(paper: Paper, table: Table, planned: Planned, stored: Stored, published: Printed, model: str) -> Statistics:
+def analyze(paper: Paper, table: Table, planned: Planned, stored: Stored, published: Printed, model: str) -> Statistics:
     """The statistics of one kind of model (``received``, ``trained``); empty for a measure without.
 
     Args:
@@ -214,7 +214,7 @@ def shared(whole: Block, cells: Mapping[tuple[str, str], Mapping], model: str) -
 
 ABOUT = (
     "*Worse than the best*: two-sided paired t-tests across the seeds against the best mean of the column, corrected by Holm for the "
-    "comparisons of the column, at 5 %. Seeds that share a partition differ by initialisation, dropout and stragglers only, so a test "
+    "comparisons of the column, at 5 %. Seeds that share a partition differ by initialization, dropout and stragglers only, so a test "
     "says what is true of *this* partition. *Rank*: mean rank over the columns that all ranked methods were run on; two ranks that are "
     "closer than the critical difference (Nemenyi, 5 %) are not told apart. *tau*: Kendall's tau-b of our order of the methods and the "
     "printed one; of several readings of a printed row the first counts. *Verdict*: `within` where our 95 % interval and the printed one "
@@ -267,7 +267,7 @@ def write_statistics(folder: Path, paper: Paper, table: Table, planned: Planned,
     """Write ``<folder>/table<key>_statistics.md``; None for a table whose measure has none."""
     if scorer(table.measure) is None:
         return None
-    found = [analyse(paper, table, planned, stored, published, model) for model in MODELS]
+    found = [analyze(paper, table, planned, stored, published, model) for model in MODELS]
     path = folder / f"table{table.key}_statistics.md"
     write_whole(path, markdown(paper, table, found))
     return path

@@ -1,4 +1,4 @@
-"""The compact results that tables are made from: one small file a run, kept where the raw runs are not."""
+"""The compact results from which tables are made: one small file per run, in git, unlike the runs themselves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from fgl_bench.config.identity import BEFORE
 from fgl_bench.reporting.plan import Cell
 from fgl_bench.reporting.plots.pictures import curve, matrices, records
+from fgl_bench.reporting.results import value_of
 from fgl_bench.reporting.shapes import PICTURES
 from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
@@ -21,8 +23,9 @@ _said: set[str] = set()  # warnings of this process
 ANYTHING = object()
 
 
+
 def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
-    """``summary.json`` with how evenly clients fare in the place of their own scores, and the command that made it.
+    """``summary.json`` with fairness statistics instead of the clients' scores, and the command of the run.
 
     Args:
         run: the run's directory, for its curves, costs and matrices (``plots/pictures.py``).
@@ -38,7 +41,7 @@ def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
 
 
 def pictures(run: Path) -> dict:
-    """The thinned curve, cost records and matrices of a run; nothing of what cannot be read, which costs a picture and no score."""
+    """The thinned curve, cost records and matrices of a run; without the parts that cannot be read, which affects pictures but no score."""
     found: dict = {}
     for name, read, file in (("curve", curve, "history.csv"), ("records", records, "history.csv"), ("matrices", matrices, "mixing.npz")):
         try:
@@ -49,7 +52,7 @@ def pictures(run: Path) -> dict:
 
 
 def warn(path: Path | str, reason: str) -> None:
-    """Say on stderr that a file, or a place in one, is not used; once, however often it is read."""
+    """Warn on stderr that a file, or a part of one, is not used; once per file."""
     line = f"warning: {path} is not used: {' '.join(reason.split())[:200]}"
     if line not in _said:
         _said.add(line)
@@ -63,7 +66,7 @@ def cell_path(folder: Path, cell: Mapping) -> Path:
 
 
 def write_cell(folder: Path, cell: Mapping) -> Path:
-    """Write one cell, whole or not at all."""
+    """Write one cell atomically."""
     path = cell_path(folder, cell)
     write_whole(path, dumped(cell))
     return path
@@ -79,7 +82,7 @@ def dumped(cell: Mapping) -> str:
 def read_cells(folder: Path, problem: Callable[[Path, str], None] = warn) -> dict[str, dict]:
     """All cells in ``folder`` by configuration hash; what is none of this version is passed over, and ``problem`` told why.
 
-    A curve, a record or a matrix that is damaged is left out of its cell, whose scores count.
+    A damaged curve, record or matrix is left out of its cell; the scores are still used.
     """
     cells = {}
     for path in sorted(folder.glob("*.json")):
@@ -98,15 +101,18 @@ def read_cells(folder: Path, problem: Callable[[Path, str], None] = warn) -> dic
     return cells
 
 
-def covers(planned: object, stored: object) -> bool:
+def covers(planned: object, stored: object, group: str = "") -> bool:
     """Whether a stored configuration is the planned one, but for keys that did not exist when it was run.
 
-    A key that is added later must default to what was done before, so that results outlive it.
+    The default of a key that is added later must keep the old behavior, so that stored results stay valid; or the key is in
+    ``config.identity.BEFORE`` with the value that does.
     """
     if planned is ANYTHING:
         return True
     if isinstance(planned, Mapping) and isinstance(stored, Mapping):
-        return all(key in planned and covers(planned[key], value) for key, value in stored.items())
+        if any(planned.get(key, value) != value for key, value in BEFORE.get(group, {}).items() if key not in stored):
+            return False
+        return all(key in planned and covers(planned[key], value, key) for key, value in stored.items())
     return planned == stored
 
 
@@ -114,7 +120,7 @@ def find(cells: Mapping[str, dict], digest: str, config: Mapping) -> dict | None
     """The stored cell of this configuration: by its hash, else one that :func:`covers` it."""
     if digest in cells:
         return cells[digest]
-    # Where raw files are absent, the plan does not know their sums; what was stored of them is taken as it is.
+    # If raw files are absent, the plan does not know their sums; it accepts the stored ones.
     wanted = config if "data" in config else {**config, "data": ANYTHING}
     same = (cell for cell in cells.values() if cell.get("config") and covers(wanted, cell["config"]))
     return next(same, None)
@@ -122,9 +128,17 @@ def find(cells: Mapping[str, dict], digest: str, config: Mapping) -> dict | None
 
 def stored_of(planned: Iterable[Cell], folder: Path) -> dict[str, dict]:
     """What ``folder`` holds of the planned cells, by the hash of their planned configuration."""
-    stored = read_cells(folder)
-    found = {cell.digest: find(stored, cell.digest, cell.config) for cell in planned if cell.digest}
+    alike: dict[str, dict[str, dict]] = {}
+    for digest, cell in read_cells(folder).items():
+        alike.setdefault(setting(cell.get("config")), {})[digest] = cell
+    wanted = {cell.digest: cell.config for cell in planned if cell.digest}
+    found = {digest: find(alike.get(setting(config), {}), digest, config) for digest, config in wanted.items()}
     return {digest: cell for digest, cell in found.items() if cell is not None}
+
+
+def setting(config: object) -> str:
+    """What every configuration has, and what is the same in one that it :func:`covers`, so that few are compared."""
+    return str([value_of(config, key) for key in ("dataset._target_", "dataset.name", "algorithm._target_", "num_clients")])
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -133,7 +147,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file to a temporary sibling and rename it, so that nobody ever sees half of it."""
+    """Write a file to a temporary sibling and rename it, so that it is never seen half-written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 from tabulate import tabulate
 
 from fgl_bench.reporting.divergence import scored_seeds, shares, warning
+from fgl_bench.reporting.selection import COMMON, selected
+
+NARROW = 80
+
+
+def line_width() -> int:
+    """Characters in a line: the terminal's, at least 80; 80 for a file or a pipe."""
+    return max(shutil.get_terminal_size((NARROW, 24)).columns, NARROW) if sys.stdout.isatty() else NARROW
 
 
 def percent(stats: dict) -> str:
@@ -34,15 +43,27 @@ def reach(stats: dict, seeds: int) -> str:
     return f"{stats['mean']:.0f} ({stats['reached']}/{seeds})" if stats["reached"] else f"- (0/{seeds})"
 
 
-def table(summary: dict) -> str:
-    """The run's table: test score of both models, trips to each target, bytes, seconds."""
+OTHERS = "all other columns: best point of the whole federation; last point and trips by the weighted mean;"
+POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
+MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
+
+
+def table(summary: dict, selection: str = "federation", average: str = "weighted") -> str:
+    """The run's table: test score of both models, trips to each target, bytes, seconds.
+
+    Args:
+        selection, average: which test score, see :func:`fgl_bench.evaluation.summary.selected_scores`.
+    """
     seeds = len(summary["seeds"])
     rows, diverged = [], summary.get("diverged")
     for model in ("received", "trained"):
         test = summary["test"][model]
+        shown = selected(test, selection, average)
         targets = [reach(by[model], seeds) for by in summary["client_trips"]["to_target"].values()]
         lost = [f"{len(diverged.get(model, {}))} of {seeds} seeds"] if diverged else []
-        rows.append([f"{model} model", percent(test), percent(test["last"]), percent(test["worst_client"]), *lost, *targets])
+        score = "not recorded" if shown is None else percent(shown)
+        rows.append([f"{model} model", score, percent(test["last"]), percent(test["worst_client"]), *lost, *targets])
+    absent = any(selected(summary["test"][model], selection, average) is None for model in ("received", "trained"))
     names = [f"trips to {100 * float(t):g} %" for t in summary["client_trips"]["to_target"]]
     body = tabulate(
         rows,
@@ -62,7 +83,9 @@ def table(summary: dict) -> str:
         head,
         body,
         *([f"{shares(summary)}; (n/m): over the n of m seeds that have a score;"] if diverged else []),
-        f"test {summary['metric']} in % at the best validation point, mean over seeds ± 95 % t-interval;",
+        f"test {summary['metric']} in % at {POINTS[selection]}, {MEANS[average]}mean over seeds ± 95 % t-interval;",
+        *([OTHERS] if (selection, average) != COMMON else []),
+        *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
         f"{trips} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed{busiest};",
@@ -71,10 +94,10 @@ def table(summary: dict) -> str:
     return "\n".join(lines)
 
 
-def show(summary: dict, folder: Path, again: bool) -> None:
-    """Print the table and where the run is kept; warn where a seed has diverged."""
+def show(summary: dict, folder: Path, again: bool, selection: str = "federation", average: str = "weighted") -> None:
+    """Print the :func:`table` and where the run is kept; warn where a seed has diverged."""
     said = warning(summary)
     if said is not None:
         print(said, file=sys.stderr, flush=True)
-    print(table(summary))
+    print(table(summary, selection, average))
     print(f"{'complete already (overwrite=true repeats it)' if again else 'written'}: {folder}", flush=True)

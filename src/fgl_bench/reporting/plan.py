@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
-from fgl_bench.config.groups import build, label
+from fgl_bench.config.groups import build
+from fgl_bench.config.parts import Configured, Parts, whole
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
@@ -77,8 +76,8 @@ class Table:
     Attributes:
         key: the paper's number, or the figure's name; ``2_f1`` for what the paper's table 2 shows besides.
         experiment: the preset.
-        measure: ``accuracy``, ``trips`` (to the printed target), ``seconds`` (a round), ``costs`` (at equal accuracy), another metric
-            of the summaries, or ``curves``, whose runs are made but fill no table.
+        measure: ``accuracy`` (or one of ``measures.SELECTED``), ``trips`` (to the printed target), ``seconds`` (a round),
+            ``costs`` (at equal accuracy), another metric of the summaries, or ``curves``, whose runs are made but fill no table.
         where: what tells its printed cells from others; ``table`` is the key unless it says otherwise.
         with_bytes: show what a client sends in a round.
         compared: keys of the rows that set the level at which costs are compared.
@@ -114,7 +113,6 @@ class Paper:
     Attributes:
         tables: in the order in which their runs are made.
         first: keys of the most telling rows, which are run first.
-        dataset_overrides: keys that go with a dataset.
         sizes: nodes and edges by dataset.
         late: datasets that are run after all others.
     """
@@ -123,7 +121,6 @@ class Paper:
     title: str
     tables: tuple[Table, ...]
     first: tuple[str, ...]
-    dataset_overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SIZES)
     late: tuple[str, ...] = ()
 
@@ -189,7 +186,9 @@ def available(algorithm: str) -> bool:
     return (config_folder() / "algorithm" / f"{algorithm}.yaml").is_file()
 
 
-def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = (), data_dir: str | None = None) -> list[Cell]:
+def plan(
+    paper: Paper, tables: Sequence[Table], extra: Sequence[str] = (), data_dir: str | None = None, parts: Parts | None = None
+) -> list[Cell]:
     """Every cell of the tables, table by table, row by row.
 
     A synchronous method of a table of trips is evaluated once a round whatever ``eval_every`` says, so its run is the one of the
@@ -198,39 +197,43 @@ def plan(paper: Paper, tables: Sequence[Table], extra: Sequence[str] = (), data_
     Args:
         extra: overrides of every cell, such as ``seeds=[0]``.
         data_dir: folder of raw files; None takes the configuration's.
+        parts: composes; what it has composed for other papers is not composed again.
     """
+    if parts is None:
+        with Composer() as composer:
+            return plan(paper, tables, extra, data_dir, Parts(composer))
+    places = [(table, row, column) for table in tables for row in table.rows for column in table.columns]
+    commands = [
+        (
+            *(f"experiment={table.experiment}", f"dataset={column.dataset}", f"algorithm={row.algorithm}"),
+            *(*row.overrides, *column.overrides, *row.by_column(column)),
+            *extra,
+        )
+        for table, row, column in places
+    ]
+    there = {name for _, row, _ in places if available(name := row.algorithm)}
+    parts.expect(overrides for (_, row, _), overrides in zip(places, commands, strict=True) if row.algorithm in there)
+    datasets = dict.fromkeys(name for table in tables for name in table.datasets)
+    content = {name: raw_sums(name, extra, data_dir, parts) for name in datasets}
     cells = []
-    of_rest = [text for text in extra if not text.startswith("dataset.")]
-    given = {text.split("=")[0] for text in of_rest}
-    groups = {path.name for path in config_folder().iterdir() if path.is_dir()}
-    with Composer() as composed:
-        data, content = {}, {}  # composing takes a tenth of a second, and a dataset is the same in every cell
-        for name in dict.fromkeys(name for table in tables for name in table.datasets):
-            of_data = [text for text in extra if text.startswith("dataset.")]
-            cfg = composed((f"dataset={name}", *paper.dataset_overrides.get(name, ()), *of_data))
-            data[name], content[name] = cfg.dataset, fingerprint(build(cfg.dataset), data_dir or cfg.data_dir, cfg.cache_dir)
-        for table in tables:
-            for row in table.rows:
-                made: dict[tuple[str, ...], DictConfig] = {}
-                for column in table.columns:
-                    start = (f"experiment={table.experiment}", f"dataset={column.dataset}", f"algorithm={row.algorithm}")
-                    of_column = (*column.overrides, *row.by_column(column))
-                    overrides = (*start, *row.overrides, *of_column, *paper.dataset_overrides.get(column.dataset, ()), *extra)
-                    if not available(row.algorithm):
-                        cells.append(Cell(table.key, row, column, overrides, "", Path()))
-                        continue
-                    # What chooses from a group has to be composed anew, a plain value has not.
-                    choices = tuple(text for text in of_column if re.split("[@/=]", text)[0] in groups)
-                    if choices not in made:
-                        made[choices] = composed((start[0], start[2], *row.overrides, *choices, *of_rest))
-                    plain = [text for text in of_column if text not in choices and text.split("=")[0] not in given]
-                    cfg = cast(DictConfig, OmegaConf.merge(made[choices], OmegaConf.from_dotlist(plain)))
-                    once = table.measure == "trips" and label(cfg, "scenario") == "sync"
-                    cfg.eval_every = None if once else cfg.eval_every
-                    cfg.dataset = data[column.dataset]
-                    overrides += ("eval_every=null",) if once else ()
-                    cells.append(Cell(table.key, row, column, overrides, *located(cfg, content[column.dataset])))
+    for (table, row, column), overrides in zip(places, commands, strict=True):
+        if row.algorithm not in there:
+            cells.append(Cell(table.key, row, column, overrides, "", Path()))
+            continue
+        cfg = parts(overrides)
+        if table.measure == "trips" and cfg.names["scenario"] == "sync":
+            overrides += ("eval_every=null",)
+            cfg = parts(overrides)
+        cells.append(Cell(table.key, row, column, overrides, *placed(cfg, content[column.dataset])))
     return cells
+
+
+def raw_sums(dataset: str, extra: Sequence[str], data_dir: str | None, parts: Parts) -> dict[str, str] | None:
+    """Sums of the dataset's raw files that the package does not know; None where one is absent."""
+    of_data = [text for text in extra if text.startswith("dataset.")]
+    cfg = parts((f"dataset={dataset}", *of_data))
+    where = cfg.plain if data_dir is None else {**cfg.plain, "data_dir": data_dir}
+    return fingerprint(build(OmegaConf.create(where["dataset"])), where["data_dir"], where["cache_dir"])
 
 
 def located(cfg: DictConfig, content: Mapping[str, str] | None = None) -> tuple[str, Path, dict]:
@@ -239,11 +242,15 @@ def located(cfg: DictConfig, content: Mapping[str, str] | None = None) -> tuple[
     Args:
         content: sums of raw files that the package does not know.
     """
-    what = identity(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)), *resolve_budget(cfg), content)
+    return placed(whole(cfg), content)
+
+
+def placed(cfg: Configured, content: Mapping[str, str] | None = None) -> tuple[str, Path, dict]:
+    """:func:`located` of what :class:`Parts` has composed."""
+    what = identity(cfg.plain, *resolve_budget(cfg.settings), content)
     digest = config_hash(what)
-    names = (label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm"))
-    dataset, split, scenario, algorithm = names
-    return digest, run_folder(Path(), dataset, split, cfg.num_clients, scenario, algorithm, digest), what
+    dataset, split, scenario, algorithm = (cfg.names[group] for group in ("dataset", "split", "scenario", "algorithm"))
+    return digest, run_folder(Path(), dataset, split, cfg.settings.num_clients, scenario, algorithm, digest), what
 
 
 def in_order(paper: Paper, cells: Sequence[Cell]) -> list[Cell]:

@@ -22,7 +22,7 @@ class RunProgress(AbstractContextManager):
     pause = 0.05
 
     def __init__(self, title: str, total: int, shown: bool):
-        self.title, self.total, self.cancelled = title, total, False
+        self.title, self.total, self.canceled = title, total, False
         self.counts: dict[int, int] = {}
         self.live = shown and sys.stderr.isatty()
         self.every = BAR_EVERY if self.live else LINE_EVERY
@@ -45,15 +45,15 @@ class RunProgress(AbstractContextManager):
 
     def cancel(self) -> None:
         """Make every running program stop at its next report."""
-        self.cancelled = True
+        self.canceled = True
 
     def __call__(self, program: int, trips: int, accuracy: Callable[[], float]) -> None:
         """Report ``trips`` done by one of the programs that train side by side.
 
         Raises:
-            KeyboardInterrupt: the run was cancelled.
+            KeyboardInterrupt: the run was canceled.
         """
-        if self.cancelled:
+        if self.canceled:
             raise KeyboardInterrupt
         self.counts[program] = trips
         now = time.monotonic()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fgl_bench.config.parts import Parts
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import analysis
 from fgl_bench.reporting.cells import stored_of
@@ -35,9 +36,9 @@ class Source:
     published: Printed
 
 
-def gather(paper: Paper, results: Path, published: Path) -> Source:
+def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = None) -> Source:
     """A paper's plan, the cells in ``results/cells/<paper>`` and the printed numbers in the folder ``published``."""
-    cells = plan(paper, paper.tables)
+    cells = plan(paper, paper.tables, parts=parts)
     stored = stored_of(cells, results / "cells" / paper.name)
     return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"))
 
@@ -80,7 +81,7 @@ def table_data(source: Source, table: Table) -> dict:
     measure = measure_of(table)
     targets = levels(table, planned, source.stored, source.published)
     found = {
-        model: analysis.analyse(source.paper, table, planned, source.stored, source.published, model)
+        model: analysis.analyze(source.paper, table, planned, source.stored, source.published, model)
         for model in MODELS
         if model in measure.kinds
     }
@@ -156,5 +157,5 @@ def run_data(cell: Mapping) -> dict:
     ]
     curve = {name: kept for name, kept in (cell.get("curve") or {}).items() if name.removesuffix("_half") in ("trips", *MODELS)}
     pictures = {"curve": curve, "matrices": cell.get("matrices"), "labels": cell.get("label_counts")}
-    decentralised = cell.get("scenario") == "decentralized"
-    return {"facts": facts, "decentralised": decentralised, **{name: value for name, value in pictures.items() if value}}
+    decentralized = cell.get("scenario") == "decentralized"
+    return {"facts": facts, "decentralized": decentralized, **{name: value for name, value in pictures.items() if value}}

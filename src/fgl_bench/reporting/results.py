@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.console import table
+from fgl_bench.reporting.selection import selected
 from fgl_bench.reporting.store import Untrusted, read_summary
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+OTHERWISE = {
+    "macro_score": ("federation", "macro"), "client_score": ("client", "weighted"), "client_macro_score": ("client", "macro"),
+}  # fmt: skip
 OF_RUN = ("dataset", "split", "num_clients", "sparsity", "scenario", "algorithm", "model", "metric")
 
 
@@ -24,7 +28,7 @@ class Result:
     """A finished run.
 
     Attributes:
-        folder: where its files are.
+        folder: the run's folder.
         summary: ``summary.json``.
     """
 
@@ -37,8 +41,10 @@ class Result:
     def scores(self) -> DataFrame:
         """A row for every seed and kind of model (``received`` from the server, ``trained`` by the client).
 
-        ``score`` is the test score where the validation score of the whole federation is best, ``trip`` when that is; both are missing
-        where the seed diverged before. ``last_score`` is the test score at the end. Scores are in [0, 1].
+        ``score`` is the test score at the point ``trip`` with the best validation score of the whole federation; both are missing
+        if the seed diverged before. ``macro_score`` is the unweighted mean over clients at this point, ``client_score`` and
+        ``client_macro_score`` are the means where every client is at its own best validation point (missing in older runs).
+        ``last_score`` is the test score at the end. Scores are in [0, 1].
         """
         import pandas as pd
 
@@ -48,7 +54,11 @@ class Result:
             columns = (summary["seeds"], test["per_seed"], test["selected_trips"], test["last"]["per_seed"])
             for seed, score, trip, last in zip(*columns, strict=True):
                 rows.append({"seed": seed, "evaluated": model, "score": score, "trip": trip, "last_score": last})
-        found = pd.DataFrame(rows).astype({"score": float, "last_score": float, "trip": "Int64"})
+            for name, choice in OTHERWISE.items():
+                each = selected(test, *choice)
+                for number, row in enumerate(rows[-len(summary["seeds"]) :]):
+                    row[name] = each["per_seed"][number] if each else None
+        found = pd.DataFrame(rows).astype({"score": float, "last_score": float, "trip": "Int64", **dict.fromkeys(OTHERWISE, float)})
         for position, name in enumerate(OF_RUN):
             found.insert(position, name, summary[name])
         return found.assign(
@@ -82,7 +92,7 @@ class Result:
 def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
     """Every complete run below ``folder``: :meth:`Result.scores` of all, one below the other.
 
-    What is damaged or belongs to another version is left out, with a line on stderr.
+    Runs that are damaged or of another version are left out, with a warning on stderr.
 
     Args:
         keys: keys of the configuration that become columns, such as ``lr`` or ``algorithm.mu``; missing where a run has no such key.

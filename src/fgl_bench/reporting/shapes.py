@@ -48,6 +48,7 @@ SCORE = Maybe(NUMBER)
 
 # A key that ends with ? may be absent: results outlive the version that added it.
 SPREAD = {"mean": SCORE, "ci95": SCORE, "std?": SCORE}
+SELECTED = Each(Each({**SPREAD, "per_seed": [SCORE]}))
 SCORES = {
     **SPREAD,
     "per_seed": [SCORE],
@@ -55,11 +56,12 @@ SCORES = {
     "val?": SPREAD,
     "last?": SPREAD,
     "macro?": SPREAD,
+    "selected?": SELECTED,
     "worst_client?": SPREAD,
     "per_client?": [[SCORE]],
     "fairness?": {name: SCORE for name in ("worst", "tenth", "median", "best", "std")},
 }
-OTHER = {**SPREAD, "per_seed": [SCORE], "last?": SPREAD}
+OTHER = {**SPREAD, "per_seed": [SCORE], "last?": SPREAD, "selected?": SELECTED}
 REACHED = {**SPREAD, "reached": COUNT, "censored_mean": NUMBER, "per_seed": [SCORE]}
 
 

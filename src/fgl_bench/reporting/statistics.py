@@ -1,4 +1,4 @@
-"""What the papers' tables lack: tests, ranks with a critical difference, agreement with the printed numbers, fairness over clients.
+"""Statistics that the papers' tables lack: tests, ranks with a critical difference, agreement with the print, fairness over clients.
 
 Plain numbers in, plain numbers out; ``analysis.py`` takes them from cells. Larger scores are better throughout.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 LEVEL = 0.05
 Verdict = Literal["within", "higher", "lower"]
@@ -77,6 +76,8 @@ def holm(p: Sequence[float]) -> list[float]:
 
 def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     """Mean of a - b and its two-sided p-value; 1 where all pairs are equal, 0 where all differ by the same, NaN for one pair."""
+    from scipy import stats
+
     difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
     mean, count = float(difference.mean()), difference.size
     if count < 2:
@@ -94,15 +95,22 @@ def against_best(scores: Mapping[str, Sequence[float]]) -> tuple[str, list[Compa
         scores: by method, one value per seed, the same seeds in the same order.
     """
     best = max(scores, key=lambda name: float(np.mean(scores[name])))
-    others = [name for name in scores if name != best]
-    tested = [paired_t(scores[best], scores[name]) for name in others]
+    return best, against(best, scores)
+
+
+def against(one: str, scores: Mapping[str, Sequence[float]]) -> list[Comparison]:
+    """Every other method against ``one``, with Holm's correction over these comparisons; see :func:`against_best`."""
+    others = [name for name in scores if name != one]
+    tested = [paired_t(scores[one], scores[name]) for name in others]
     known = [i for i, (_, p) in enumerate(tested) if not math.isnan(p)]
     adjusted = dict(zip(known, holm([tested[i][1] for i in known]), strict=True))
-    return best, [Comparison(name, *tested[i], adjusted.get(i, math.nan)) for i, name in enumerate(others)]
+    return [Comparison(name, *tested[i], adjusted.get(i, math.nan)) for i, name in enumerate(others)]
 
 
 def critical_difference(methods: int, columns: int) -> float:
-    """Nemenyi's: q sqrt(k (k + 1) / (6 N)), q the studentised range at 5 % over sqrt(2)."""
+    """Nemenyi's: q sqrt(k (k + 1) / (6 N)), q the studentized range at 5 % over sqrt(2)."""
+    from scipy import stats
+
     q = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf) / math.sqrt(2)
     return float(q * math.sqrt(methods * (methods + 1) / (6 * columns)))
 
@@ -113,6 +121,8 @@ def average_ranks(scores: Mapping[str, Sequence[float]]) -> Ranks | None:
     Args:
         scores: by method, one value per column.
     """
+    from scipy import stats
+
     names = list(scores)
     table = np.array([scores[name] for name in names], dtype=np.float64)  # [methods, columns]
     if table.ndim < 2 or min(table.shape) < 2:
@@ -144,6 +154,8 @@ def alike(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
 
 def agreement(ours: Sequence[float], theirs: Sequence[float]) -> Agreement | None:
     """Whether two lists of scores rank the same methods alike; None for fewer than three methods or where one list is constant."""
+    from scipy import stats
+
     if len(ours) < 3 or len(set(ours)) < 2 or len(set(theirs)) < 2:
         return None
     result = stats.kendalltau(ours, theirs)
@@ -155,6 +167,8 @@ def half_width(spread: float, kind: str, runs: int) -> float:
 
     ``ci95`` is one already; all others (``std``, ``var``, ``unstated``) are taken for standard deviations of ``runs`` runs.
     """
+    from scipy import stats
+
     return spread if kind == "ci95" else float(stats.t.ppf(0.975, runs - 1)) * spread / math.sqrt(runs)
 
 

@@ -1,4 +1,4 @@
-"""Run directories: named by what was configured, written last and atomically."""
+"""Run directories: named by the configuration, written last and atomically."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgl_bench.config.schema import canonical_names
+from fgl_bench.config.identity import canonical_names, without_younger_keys
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.history import History
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
 from fgl_bench.utils.scratch import leftovers
 from fgl_bench.utils.scratch import scratch as scratch_folder
 from fgl_bench.utils.sources import code_sums
 
+if TYPE_CHECKING:
+    from fgl_bench.evaluation.history import History
+
 SCHEMA_VERSION = 1
-# What says where and how, not what: two runs that differ in these only are the same run.
+# Keys about where and how a run is made: runs that differ only in these are the same run.
 PRESENTATION = (
     "device", "threads", "memory_budget_gb", "seeds_per_chunk", "out_of_core", "data_dir", "results_dir", "cache_dir", "overwrite",
-    "progress", "tracker",
+    "progress", "selection", "average", "tracker",
 )  # fmt: skip
 PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 
 
 def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What decides the numbers: the resolved configuration without presentation keys, the budget worked out, and the content of files.
+    """All that decides the numbers: the resolved configuration without presentation keys, the computed budget, and the content of files.
 
-    Sums of the source of classes from outside the package stand under ``code``, those of raw files under ``data``. A run with neither
-    has neither key.
+    Sums of the source of classes from outside the package stand under ``code``, those of raw files under ``data``, where there are such.
 
     Args:
         config: the resolved configuration.
         data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
     """
-    chosen = {key: canonical_names(value) for key, value in config.items() if key not in PRESENTATION}
+    named = {key: without_younger_keys(key, canonical_names(value)) for key, value in config.items() if key not in PRESENTATION}
+    chosen = {key: value for key, value in named.items() if value != {}}
     content = {"code": code_sums(chosen), "data": dict(data or {})}
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 
@@ -65,10 +67,10 @@ class Untrusted(Exception):
 
 
 def checked(text: str, name: str | None = None) -> dict:
-    """The summary of a run or a cell, once it is known to be one and to belong to the configuration that it claims.
+    """The summary of a run or a cell, after checks that it is valid and belongs to its configuration.
 
     Args:
-        name: the hash that its place names; None where the place says nothing.
+        name: the hash in its folder's or file's name; None if it has none.
 
     Raises:
         Untrusted: it is damaged, of another version, or of another configuration.
@@ -100,7 +102,7 @@ def read_summary(folder: Path) -> dict | None:
     """The summary of the run in ``folder``; None where there is nothing.
 
     Raises:
-        Untrusted: there is something, and it is no complete run of the configuration that the folder is named by.
+        Untrusted: the folder is not a complete run of the configuration in its name.
     """
     try:
         text = (folder / "summary.json").read_text(encoding="utf-8")
@@ -115,7 +117,7 @@ def read_summary(folder: Path) -> dict | None:
         if not (folder / name).is_file():
             raise Untrusted(f"no {name} in it")
     flaws = (flaw(summary, RUN), history_flaw(folder / "history.csv", summary["seeds"]))
-    for wrong in (*flaws, *(archive_flaw(folder / f"{name}.npz") for name in ("mixing", "portrait"))):
+    for wrong in (*flaws, *(archive_flaw(folder / f"{name}.npz") for name in ("mixing", "final_state", "portrait"))):  # portrait: old
         if wrong is not None:
             raise Untrusted(wrong)
     return summary
@@ -130,7 +132,7 @@ def is_complete(folder: Path) -> bool:
 
 
 def untrusted(runs: Path) -> dict[Path, str]:
-    """What lies in the place of a run below ``runs`` without being one, and why; hidden folders are runs under way."""
+    """Folders below ``runs`` that are not valid runs, with the reason; hidden folders are unfinished runs."""
     found = {}
     for folder in sorted(runs.glob("*/*/*/*/*")):
         if not any(part.startswith(".") for part in folder.relative_to(runs).parts):
@@ -205,11 +207,11 @@ def write_run(
     summary: dict,
     rows: list[dict],
     arrays: dict[str, np.ndarray],
-    portrait: dict[str, np.ndarray] | None = None,
+    final_state: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Write a complete run directory, or none: everything goes to a temporary sibling that is then renamed.
 
-    An earlier complete run is replaced. Whatever else is in the place is kept beside it under another name.
+    An earlier complete run is replaced. Anything else in its place is renamed and kept.
 
     Raises:
         UserError: the results directory cannot be written.
@@ -219,9 +221,9 @@ def write_run(
     with _under_way(folder) as scratch:
         (scratch / "config.yaml").write_text(config, encoding="utf-8")
         pd.DataFrame(rows).to_csv(scratch / "history.csv", index=False)
-        for name, kept in (("mixing.npz", arrays), ("portrait.npz", portrait)):
-            if kept:
-                np.savez_compressed(scratch / name, **kept)  # type: ignore[arg-type]  # none is called allow_pickle
+        for name, named in (("mixing.npz", arrays), ("final_state.npz", final_state)):
+            if named:
+                np.savez_compressed(scratch / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         scratch.chmod(0o777 & ~_umask())
         _put(scratch, folder)
@@ -240,7 +242,7 @@ def _under_way(folder: Path) -> Iterator[Path]:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what processes that were killed while they wrote the run ``folder`` have left beside it; a run among it is kept."""
+    """Remove temporary folders of killed processes that were writing the run ``folder``; a complete run among them is kept."""
     with leftovers(f".{folder.name}-", folder.parent) as found:
         for path in found:
             replaced = path / folder.name  # by which :func:`_put` makes room
@@ -256,7 +258,7 @@ def _put(scratch: Path, folder: Path) -> None:
     for _ in range(10):
         if _renamed(scratch, folder):
             return
-        # Out of the way first and looked at then: what lies there may change between a look and a rename.
+        # Rename first, then check: the content may change between a check and a rename.
         with scratch_folder(f".{folder.name}-replaced-", folder.parent) as aside:
             found = aside / folder.name
             try:

@@ -1,4 +1,4 @@
-"""A paper's tables as Markdown, LaTeX and tidy csv, with what is said below them."""
+"""A paper's tables as Markdown, LaTeX and tidy csv, with their notes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fgl_bench.reporting.measures import MEASURES, reading
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
 
-# ---- what is said below a table
+# ---- notes below a table
 
 SENT = "*MB* is what a client uploads (without a server: sends to its neighbours) in a trip, in megabytes, on average."
 
@@ -44,7 +44,7 @@ def provenance(cells: Sequence[Mapping]) -> list[str]:
 
 
 def missing(table: Table, planned: Planned, stored: Stored, costs: Costs) -> list[str]:
-    """The cells that were not run, a line for every row that has some, with what they would cost."""
+    """The cells that were not run, a line for every row that has some, with their estimated cost."""
     lines = []
     for row in table.rows:
         cells = [planned[row.key, column.key] for column in table.columns]
@@ -155,10 +155,12 @@ def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, tar
     measure = MEASURES[table.measure]
     for row in table.rows:
         for column in table.columns:
-            cell, their = stored.get(planned[row.key, column.key].digest), look_up(published, table, row, column)
+            run = planned[row.key, column.key]
+            cell, their = stored.get(run.digest), look_up(published, table, row, column)
             for model in measure.kinds if measure.values else MODELS:
                 line: dict[str, Any] = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key}
                 line |= {"title": row.title, "model": model, "target": targets.get(column.key)}
+                line["num_clients"] = run.config.get("num_clients")
                 if their is not None:
                     line |= {"published_mean": their.mean, "published_spread": their.spread, "published_reached": their.reached}
                 if cell is not None:
@@ -174,7 +176,6 @@ def values(table: Table, cell: Mapping, model: str, target: float | None) -> dic
     return {
         **(own(cell, model, target) if own else of_trips if table.measure == "trips" else cell["test"][model]),
         "seeds": " ".join(map(str, cell["seeds"])),
-        "num_clients": cell.get("num_clients"),
         "trips": cell["client_trips"]["total"],
         "busiest_bytes": cell["bytes"].get("busiest"),
         "upload_bytes": cell["bytes"]["upload"],
@@ -201,7 +202,7 @@ def write_table(
     """Write ``<folder>/table<key>.{md,csv,tex}``.
 
     Args:
-        cells: the plan; those of other tables are passed over.
+        cells: the plan; cells of other tables are ignored.
         changed: overrides by which the runs differ from the paper's setting.
     """
     planned = {(cell.row.key, cell.column.key): cell for cell in cells if cell.table == table.key}

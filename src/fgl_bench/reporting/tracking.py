@@ -1,7 +1,7 @@
-"""Sending a finished run to an experiment tracker. A tracker that fails costs a warning, never a run.
+"""Sends finished runs to experiment trackers. If a tracker fails, the run still succeeds, with a warning.
 
-Trackers read the run directory, so that what they show is what the files say: one tracker run per seed (a mean over
-seeds hides them), grouped by the hash of the configuration, with the curve, the seed's scores and the whole configuration.
+Trackers read the run directory, so they show the content of its files: one tracker run per seed (a mean would hide
+the seeds), grouped by the hash of the configuration, with the curve, the seed's scores and the whole configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXTRAS = {"wandb": "wandb", "tensorboard": "tensorboard", "mlflow": "mlflow", "s
 
 @dataclass(frozen=True)
 class SeedRun:
-    """What a tracker is told of one seed.
+    """The data of one seed that a tracker logs.
 
     Attributes:
         group: the hash of the configuration.

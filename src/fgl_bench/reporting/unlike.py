@@ -10,10 +10,13 @@ GROUPS = {
     "dataset": "dataset",
     "split": "split",
     "model": "model",
+    "optimizer": "optimizer",
     "scenario.sparsity": "sparsity",
     "scenario": "scenario",
 }
 """Groups of the configuration and the keys of ``summary.json`` that name their choices, the inner group first."""
+BEFORE = {"optimizer": "adam"}
+"""What the choice of a group was before summaries named it."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
 """Keys that follow from each other."""
 
@@ -40,7 +43,7 @@ def differences(summaries: Sequence[Mapping[str, Any]], swept: set[str]) -> list
             continue
         values = [config.get(key) for config in flat]
         if any(value != values[0] for value in values):
-            choices = [summary[GROUPS[group]] for summary in summaries] if group else []
+            choices = [summary.get(GROUPS[group], BEFORE.get(group)) for summary in summaries] if group else []
             named = group if group and len(set(choices)) > 1 else None
             differing.setdefault(named or key, choices if named else values)
     for package in dict.fromkeys(name for summary in summaries for name in summary.get("versions", {})):

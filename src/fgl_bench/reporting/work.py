@@ -1,29 +1,31 @@
-"""What is to be done for one paper: its chosen tables, the runs that they need, and what is stored of them."""
+"""The work for one paper: its chosen tables, the runs that they need, and the stored results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.analysis import analyse, overview_line, write_statistics
-from fgl_bench.reporting.cells import compact, stored_of, write_cell
+from fgl_bench.reporting.analysis import analyze, overview_line, write_statistics
+from fgl_bench.reporting.cells import compact, stored_of, write_cell, write_whole
 from fgl_bench.reporting.estimates import Costs
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
+from fgl_bench.reporting.settlements import Settled, Settlement, counts, markdown, settle
 from fgl_bench.reporting.store import is_complete, read_summary
 from fgl_bench.reporting.tables import write_table
 
 
 @dataclass
 class Work:
-    """One paper: its chosen tables, the cells they need, and what is stored of them by configuration hash.
+    """One paper: its chosen tables, the cells they need, and stored results by configuration hash.
 
     Attributes:
         changed: overrides by which the runs differ from the paper's setting.
         results: holds runs/, cells/ and tables/.
-        known: what is stored of all papers, which estimates are made from.
+        known: stored results of all papers, for estimates.
+        settlements: what the paper's printed rows are compared with.
     """
 
     paper: Paper
@@ -35,6 +37,7 @@ class Work:
     stored: dict[str, dict] = field(default_factory=dict)
     known: dict[str, dict] = field(default_factory=dict)
     costs: Costs | None = None
+    settlements: Sequence[Settlement] = ()
 
     @property
     def store(self) -> Path:
@@ -57,7 +60,7 @@ class Work:
         return self.costs.of(cell)
 
     def learn(self, stored: Mapping[str, dict]) -> None:
-        """Make estimates from these results too, whichever paper they are of."""
+        """Use these results for estimates too, whichever paper they belong to."""
         self.known.update(stored)
         self.costs = None
 
@@ -93,7 +96,20 @@ class Work:
             paths += write_table(folder, self.paper, table, self.cells, self.stored, self.published, self.changed)
             path = write_statistics(folder, self.paper, table, planned, self.stored, self.published)
             paths += [path] if path else []
+        if len(self.tables) == len(self.paper.tables) and not self.changed:
+            paths.append(folder / "settlement.md")
+            write_whole(paths[-1], markdown(self.paper, self.settled()))
         return paths
+
+    def settled(self) -> dict[str, list[Settled]]:
+        """The findings on the printed cells, by table."""
+        what = (self.stored, self.published, self.settlements)
+        return {table.key: settle(self.paper, table, self.planned(table), *what) for table in self.tables}
+
+    def settled_line(self) -> str:
+        """Findings of all tables, counted."""
+        number = counts(each for cells in self.settled().values() for each in cells)
+        return f"| {self.paper.title} | {' | '.join(str(count) for count in number.values())} |"
 
     def overview(self) -> list[str]:
         """How far the tables agree with the paper, a line each."""
@@ -102,8 +118,8 @@ class Work:
             if table.measure == "curves":
                 continue
             planned = self.planned(table)
-            found = [analyse(self.paper, table, planned, self.stored, self.published, model) for model in MODELS]
+            by_model = [analyze(self.paper, table, planned, self.stored, self.published, model) for model in MODELS]
             digests = {cell.digest or str(cell.overrides) for cell in planned.values()}
             run = f"{len(digests & set(self.stored))} of {len(digests)}"
-            lines.append(overview_line(self.paper.title, table.key, run, found))
+            lines.append(overview_line(self.paper.title, table.key, run, by_model))
         return lines

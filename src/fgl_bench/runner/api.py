@@ -18,6 +18,7 @@ from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
+from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.reporting.results import Result
 from fgl_bench.runner.one import run_one
 from fgl_bench.scenarios.hooks import supported
@@ -30,6 +31,7 @@ def run(
     *,
     split: str | Split | None = None,
     model: str | Backbone | None = None,
+    optimizer: str | Optimizer | None = None,
     scenario: str | None = None,
     experiment: str | None = None,
     config_dir: str | Path | None = None,
@@ -64,7 +66,7 @@ def run(
     Raises:
         UserError: something cannot be run; the message names the key and what is allowed.
     """
-    choices = {"algorithm": algorithm, "dataset": dataset, "split": split, "model": model}
+    choices = {"algorithm": algorithm, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
     objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}
     if scenario is None and isinstance(algorithm, Algorithm):
         scenario = next(iter(supported(type(algorithm))), None)

@@ -7,29 +7,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.config.settings import expand_paths
+from fgl_bench.config.groups import build, check_role
+from fgl_bench.config.pairing import overrides_of
+from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
-from fgl_bench.runner.validation import validate
+from fgl_bench.runner.validation import check_configuration, validate
 
 if TYPE_CHECKING:
-    from fgl_bench.runner.run import Finished
+    from fgl_bench.runner.finished import Finished
+
+NATURAL = "fgl_bench.data.splits.natural.Natural"
 
 
 def run_one(cfg: DictConfig) -> Finished:
     """Check one configuration and make its run, unless it is there already."""
     expand_paths(cfg)
+    take_owners(cfg)
+    check_configuration(cfg)
+    from fgl_bench.runner.finished import finished
+
+    earlier = finished(cfg)
+    if earlier is not None:
+        check_role("tracker", cfg.tracker)
+        tracking.publish(build(cfg.tracker), earlier.folder)
+        return earlier
     spec = validate(cfg)
     from fgl_bench.runner.run import run
 
     try:
-        finished = run(spec)
+        new = run(spec)
     except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
         where = raised_by_user(error)
         if where is None:
             raise
         raise UserError(where) from error
-    tracking.publish(spec.tracker, finished.folder)
-    return finished
+    tracking.publish(spec.tracker, new.folder)
+    return new
+
+
+def take_owners(cfg: DictConfig) -> None:
+    """Where clients are the owners that the data names (``split=natural``), set ``num_clients`` to their number unless it was given."""
+    target = OmegaConf.select(cfg, "split._target_")
+    given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
+    if target != NATURAL or given:
+        return
+    from fgl_bench.data.splits.natural import natural_clients
+
+    check_role("dataset", cfg.dataset)
+    cfg.num_clients = natural_clients(build(cfg.dataset).load(cfg.data_dir))

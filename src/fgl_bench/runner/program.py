@@ -21,10 +21,13 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.members import scoring
 from fgl_bench.evaluation.metrics import scores
 from fgl_bench.models.base import Backbone
-from fgl_bench.runner.planning import DTYPES
+from fgl_bench.optimizers.adam import DEFAULT
+from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.base import participants
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.seeding import derive_seed
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
 def simulation(
@@ -37,12 +40,14 @@ def simulation(
     trips: int,
     chunk: int | None = None,
     drops_uploads: bool = False,
+    optimizer: Optimizer = DEFAULT,
 ) -> Simulation:
     """Everything a scenario needs to run these federations (seeds) together.
 
     Args:
         chunk: most replicas trained in one program; None means all.
         drops_uploads: the scenario's property of this name.
+        optimizer: of the clients.
     """
     dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
     stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
@@ -52,12 +57,12 @@ def simulation(
     evaluation = batch if same else stacked([client for f in federations for client in f.clients])
     batch.per_federation = evaluation.per_federation = clients
     model = algorithm.backbone(model)
-    if settings.batch_nodes is not None and model.needs_neighbours:  # what the method has put around the backbone does
-        raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbours; use batch_nodes=null")
+    if settings.batch_nodes is not None and model.needs_neighbors:  # what the method has put around the backbone does
+        raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     sizes = batch.num_train if settings.agg_weight == "train" else batch.num_nodes
     weights = torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), clients)
-    server = stacked([f.server for f in federations]) if isinstance(federations[0], Served) else None
+    server = stacked([f.server for f in federations if isinstance(f, Served)]) if isinstance(federations[0], Served) else None
     setting = Setting(
         seeds=seeds,
         num_clients=clients,
@@ -68,6 +73,7 @@ def simulation(
         weights=weights,
         local_epochs=settings.local_epochs,
         lr=settings.lr,
+        optimizer=optimizer,
         full_participation=settings.participation == 1 and not drops_uploads,
         cross_edges=tuple(f.cross_edges for f in federations),
         server=server,
@@ -77,7 +83,8 @@ def simulation(
     initial = algorithm.initialize(initial_models(model, layout, seeds, clients, dtype).to(device))
     check_shape("initialize()", initial, {"B": batch.size, "P": layout.size}, "B P")
     streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
-    trainer = (Trainer if server is None else partial(ServedTrainer, server, weights))(
+    members = len(federations[0].scored)
+    trainer = (Trainer if server is None else partial(ServedTrainer, server, weights, members))(
         algorithm,
         model,
         layout,
@@ -91,9 +98,9 @@ def simulation(
         reset_optimizer=settings.opt_state == "reset",
         chunk=chunk,
         batch_nodes=settings.batch_nodes,
+        optimizer=optimizer.start,
         replay=settings.cuda_graphs and plain_steps(algorithm),
     )
-    members = len(federations[0].scored)
     pooled = members != clients
     return Simulation(
         algorithm,
@@ -115,7 +122,7 @@ def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int
     rows = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(derive_seed(seed, "initial"))
-        rows.append(layout.pack(model.initialise(layout, generator)).to(dtype).expand(clients, -1))
+        rows.append(layout.pack(model.init_parameters(layout, generator)).to(dtype).expand(clients, -1))
     return torch.cat(rows)
 
 

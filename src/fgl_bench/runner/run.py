@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,28 +17,22 @@ from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.data.raw import data_root
 from fgl_bench.data.sums import fingerprint
+from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History, Outcome, Point
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.reporting.store import Untrusted, clear_leftovers, history_rows, read_summary, write_run
+from fgl_bench.reporting.store import clear_leftovers, history_rows, write_run
 from fgl_bench.reporting.superseded import superseded
-from fgl_bench.runner.memory import Plan, available_bytes
+from fgl_bench.runner.finished import Finished, stored
+from fgl_bench.runner.memory import Plan, available_bytes, halving
 from fgl_bench.runner.planning import chunks, network
 from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve
-from fgl_bench.runner.summary import summarise
+from fgl_bench.runner.summary import summarize
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
-
-
-class Finished(NamedTuple):
-    """A complete run: its directory, its summary, and whether it was there already."""
-
-    folder: Path
-    summary: dict[str, Any]
-    again: bool
 
 
 def run(spec: RunSpec) -> Finished:
@@ -75,27 +68,18 @@ def run(spec: RunSpec) -> Finished:
 
     weights = None if settings.eval_weight == "test" else [np.array([c.num_nodes for c in f.clients]) for f in federations]
     seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
-    summary = summarise(spec, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
+    summary = summarize(spec, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
     arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
     arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
     arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
     try:
-        write_run(folder, masked_yaml(spec.config), summary, history_rows(outcome.histories, weights), arrays, outcome.portrait)
+        write_run(folder, masked_yaml(spec.config), summary, history_rows(outcome.histories, weights), arrays, outcome.final_state)
     except OSError as error:
         raise UserError(
             f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
             "choose another folder, and give the same command again"
         ) from error
     return Finished(folder, summary, False)
-
-
-def stored(folder: Path) -> dict | None:
-    """The summary of the complete run in ``folder``; None, and a warning where there is something else, if there is none."""
-    try:
-        return read_summary(folder)
-    except Untrusted as reason:
-        print(f"warning: {folder} is not used: {reason}; what is there will be kept under another name", file=sys.stderr)
-        return None
 
 
 def pick_device(name: str) -> torch.device:
@@ -146,31 +130,34 @@ def simulate(
     parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
 
     def job(part: Sequence[Federation]) -> Job[Outcome]:
-        def simulate_part(report: Report) -> Outcome:
+        def simulate_part(report: Report, chunk: int | None) -> Outcome:
             made = spec.fresh_algorithm()
-            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunking.replicas, scenario.drops_uploads)
+            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunk, scenario.drops_uploads, spec.optimizer)
             sim.progress = report
-            scenario.run(sim)  # type: ignore[attr-defined]  # of the scenarios, not of the keys that they share
-            logs, course = (sim.log.read(), sim.losses.read()), sim.cost_history
+            scenario.run(sim)
+            logs, cost_history = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
-                history(settings, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in course.items()})
+                history(settings, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in cost_history.items()})
                 for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
             ]
             mixing = {trips: kept.cpu().numpy() for trips, kept in sim.mixing.items()}
             similarity = {trips: kept.cpu().numpy() for trips, kept in sim.similarity.items()}
-            portrait = {name: kept.cpu().numpy() for name, kept in sim.portrait.items()}
-            return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, portrait)
+            final_state = {name: kept.cpu().numpy() for name, kept in sim.final_state.items()}
+            return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, final_state)
 
-        return simulate_part
+        replicas = 1 if isinstance(method, JointTraining) else sum(federation.num_clients for federation in part)  # that can take turns
+        return lambda report: halving(partial(simulate_part, report), chunking.replicas, replicas)
 
     outcomes = side_by_side([job(part) for part in parts], chunking.programs, chunking.threads, progress)
+    if torch.cuda.is_initialized():  # other processes that share the GPU plan with what is free
+        torch.cuda.empty_cache()
     return Outcome(
         [history for outcome in outcomes for history in outcome.histories],
         {at: np.concatenate([outcome.mixing[at] for outcome in outcomes]) for at in outcomes[0].mixing},
         {at: np.concatenate([outcome.similarity[at] for outcome in outcomes]) for at in outcomes[0].similarity},
         {name: [value for outcome in outcomes for value in outcome.costs[name]] for name in outcomes[0].costs},
         None if outcomes[0].exchanged is None else np.concatenate([outcome.exchanged for outcome in outcomes]),
-        {name: np.concatenate([outcome.portrait[name] for outcome in outcomes]) for name in outcomes[0].portrait},
+        {name: np.concatenate([outcome.final_state[name] for outcome in outcomes]) for name in outcomes[0].final_state},
     )
 
 
@@ -179,10 +166,10 @@ def history(
     federation: Federation,
     points: list[Point],
     logs: tuple[np.ndarray, np.ndarray],
-    prelude: int,
-    course: dict[str, np.ndarray],
+    warmup_rounds: int,
+    cost_history: dict[str, np.ndarray],
 ) -> History:
     """The evaluation points of one seed with all metrics and training losses; ``logs`` hold the scores and the losses."""
     first, *others = ((name, scored_nodes(federation.scored, name)) for name in reported(settings, federation))
     train_nodes = np.array([client.train.sum() for client in federation.observed])
-    return History.of(federation.seed, points, logs[0], first[1], prelude, dict(others), course, logs[1], train_nodes)
+    return History.of(federation.seed, points, logs[0], first[1], warmup_rounds, dict(others), cost_history, logs[1], train_nodes)

@@ -18,10 +18,11 @@ from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.models.base import Backbone
+from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.reporting.store import config_hash, identity, run_folder
 from fgl_bench.scenarios.schedule import Stragglers
 
-NAMED = ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")
+NAMED = ("dataset", "split", "scenario", "algorithm", "model", "optimizer", "scenario/sparsity")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class RunSpec:
     split: Split
     model: Backbone
     algorithm: Algorithm
+    optimizer: Optimizer
     scenario: Stragglers
     sparsity: Sparsity
     tracker: Any
@@ -82,6 +84,7 @@ def resolve(cfg: DictConfig) -> RunSpec:
         split=build(cfg.split),
         model=build(cfg.model),
         algorithm=build(cfg.algorithm),
+        optimizer=build(cfg.optimizer),
         scenario=build(cfg.scenario),
         sparsity=build(cfg.scenario.sparsity),
         tracker=build(cfg.tracker),

@@ -18,7 +18,7 @@ from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, config_hash, v
 from fgl_bench.runner.spec import RunSpec
 
 
-def summarise(
+def summarize(
     spec: RunSpec,
     what: dict[str, Any],
     federations: Sequence[Federation],
@@ -38,6 +38,7 @@ def summarise(
         "split": names["split"],
         "num_clients": settings.num_clients,
         "model": names["model"],
+        "optimizer": names["optimizer"],
         "scenario": names["scenario"],
         "sparsity": names["scenario/sparsity"],
         "seeds": list(settings.seeds),

@@ -1,4 +1,4 @@
-"""Whether a configuration can be run: its keys against each other, the chosen classes and the machine."""
+"""Validation of a configuration: its keys, the chosen classes and the machine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from fgl_bench.utils.processes import import_torch
 if TYPE_CHECKING:
     from fgl_bench.runner.spec import RunSpec
 
-GROUPS = ("dataset", "split", "model", "algorithm", "scenario", "scenario.sparsity", "tracker")
+GROUPS = ("dataset", "split", "model", "optimizer", "algorithm", "scenario", "scenario.sparsity", "tracker")
 CHOICES = {
     "opt_state": ("persist", "reset"),
     "agg_weight": ("train", "nodes"),
     "eval_weight": ("test", "nodes"),
+    "selection": ("federation", "client"),
+    "average": ("weighted", "macro"),
     "dtype": ("float32", "float64"),
     "feature_dtype": (None, "bfloat16"),
     "out_of_core": ("auto", True, False),
@@ -31,16 +33,8 @@ CHOICES = {
 LEAST = {"layers": 1, "hops": 0, "hidden": 1}
 
 
-def validate(cfg: DictConfig) -> RunSpec:
-    """The run that a configuration describes, once it is known to be sound.
-
-    Checks the rules that types cannot express: ranges, keys against each other, the method against the scenario.
-
-    Cheap checks come first; only the last import torch and the chosen classes.
-
-    Raises:
-        UserError: naming the first key that is wrong and what it may be.
-    """
+def check_configuration(cfg: DictConfig) -> None:
+    """Validate everything that needs neither torch nor the chosen classes; raises UserError, see :func:`validate`."""
     for group in GROUPS:
         if OmegaConf.select(cfg, group) is None:
             raise UserError(f"{group} is not chosen; write {group.replace('.', '/')}=..., see fgl-bench --help")
@@ -57,12 +51,32 @@ def validate(cfg: DictConfig) -> RunSpec:
     resolve_budget(cfg)
     check_metrics(cfg)
     check_ratios(cfg)
-    import_torch()  # what follows needs it
-    check_device(cfg.device)
+    require(re.fullmatch(r"auto|cpu|cuda(:\d+)?", cfg.device) is not None, "device", cfg.device, "one of auto, cpu, cuda, cuda:N")
     require(not cfg.cuda_graphs or cfg.device.startswith("cuda"), "cuda_graphs", cfg.cuda_graphs, "false unless device=cuda")
+
+
+def checked_names(cfg: DictConfig) -> dict[str, str]:
+    """What each group's choice is called in results; raises UserError where that is no name for a folder."""
     names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
     for group, name in names.items():
         check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
+    return names
+
+
+def validate(cfg: DictConfig) -> RunSpec:
+    """The validated run of a configuration.
+
+    Checks the rules that types cannot express: ranges, keys against each other, the method against the scenario.
+
+    Cheap checks come first; only the last import torch and the chosen classes.
+
+    Raises:
+        UserError: naming the first key that is wrong and what it may be.
+    """
+    check_configuration(cfg)
+    import_torch()  # what follows needs it
+    check_device(cfg.device)
+    names = checked_names(cfg)
     check_writable(cfg.results_dir, Path(names["dataset"], f"{names['split']}-{cfg.num_clients}", names["scenario"], names["algorithm"]))
     classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in GROUPS}
     check_model(cfg.model)
@@ -71,10 +85,11 @@ def validate(cfg: DictConfig) -> RunSpec:
     check_batch_nodes(cfg, classes["model"], classes["algorithm"])
     from fgl_bench.runner.spec import resolve
 
-    spec = resolve(cfg)  # what the classes themselves refuse, before anything is read
+    spec = resolve(cfg)  # the classes' own checks, before any file is read
     with suited(names["algorithm"], spec.algorithm.pairing, spec.overrides):
         spec.algorithm.check_choices(spec.model, spec.split)
     check_buffer(cfg)
+    check_optimizer(spec)
     return spec
 
 
@@ -97,8 +112,7 @@ def check_ratios(cfg: DictConfig) -> None:
 
 
 def check_device(device: str) -> None:
-    """``auto``, ``cpu``, or a CUDA device that this machine has; raises UserError."""
-    require(re.fullmatch(r"auto|cpu|cuda(:\d+)?", device) is not None, "device", device, "one of auto, cpu, cuda, cuda:N")
+    """A CUDA device must be one that this machine has; raises UserError."""
     if device.startswith("cuda"):
         import torch
 
@@ -111,7 +125,7 @@ def check_scenario(cfg: DictConfig, method: Any) -> None:
     """The method's class must derive from the base that the chosen scenario names, and have its hooks; raises UserError."""
     from fgl_bench.scenarios.hooks import check_hooks, supported
 
-    if not isinstance(method, type):  # a function that makes a method says nothing
+    if not isinstance(method, type):  # a function that creates a method cannot be checked
         return
     check_hooks(method)
     contract = getattr(check_role("scenario", cfg.scenario), "contract", method)
@@ -125,6 +139,16 @@ def check_buffer(cfg: DictConfig) -> None:
     size = cfg.algorithm.get("buffer")
     if isinstance(size, int) and size > cfg.num_clients:
         raise UserError(f"algorithm.buffer={size} does not fit num_clients={cfg.num_clients}; allowed: 1 to {cfg.num_clients}")
+
+
+def check_optimizer(spec: RunSpec) -> None:
+    """A method with an optimizer of its own takes no other; raises UserError."""
+    from fgl_bench.optimizers.adam import DEFAULT
+
+    own = spec.algorithm.own_optimizer
+    if own is not None and spec.optimizer != DEFAULT:
+        names = spec.names
+        raise UserError(f"optimizer={names['optimizer']}: algorithm={names['algorithm']} has its own, {own}; leave optimizer=adam")
 
 
 def check_served(cfg: DictConfig, scenario: Any) -> None:
@@ -150,9 +174,9 @@ def check_batch_nodes(cfg: DictConfig, backbone: Any, method: Any) -> None:
     """batch_nodes needs a backbone and a method that treat nodes one by one; raises UserError."""
     if cfg.batch_nodes is None:
         return
-    if getattr(backbone, "needs_neighbours", True):
+    if getattr(backbone, "needs_neighbors", True):
         raise UserError(
-            f"batch_nodes={cfg.batch_nodes}: model={label(cfg, 'model')} needs a node's neighbours at run time; "
+            f"batch_nodes={cfg.batch_nodes}: model={label(cfg, 'model')} needs a node's neighbors at run time; "
             "use batch_nodes=null, or a model without propagation between its layers (mlp, sgc, s2gc, sign, gbp, gamlp)"
         )
     if not getattr(method, "node_batches", True):

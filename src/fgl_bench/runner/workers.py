@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
@@ -91,6 +92,19 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
     return results
 
 
+class Died(UserError):
+    """A process ended before its job did."""
+
+
+def apart(job: Callable[[], T]) -> T:
+    """The result of ``job``, called in a forked process where there may be one: what it does to memory ends with it.
+
+    Raises:
+        whatever the job raised; Died where its process was killed.
+    """
+    return _forked([lambda report: job()], 0, SimpleNamespace(pause=0.0))[0] if forks() else job()
+
+
 def forks() -> bool:
     """Whether jobs may be forked processes; children of a pool's process may not have any."""
     return sys.platform == "linux" and not torch.cuda.is_available() and not multiprocessing.current_process().daemon
@@ -145,7 +159,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
                     message = pipe.recv()
                 except EOFError:
                     workers[number].join()
-                    raise UserError(_death(workers[number].exitcode)) from None
+                    raise Died(_death(workers[number].exitcode)) from None
                 if isinstance(message, _Done):
                     results[number] = message.result
                     del waiting[pipe]

@@ -13,14 +13,15 @@ from torch import Tensor
 
 from fgl_bench.algorithms.powers import Comparing, FinalState, Regraphing, Staging
 from fgl_bench.engine.answers import check_shape
+from fgl_bench.engine.transfer import put
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.seeding import generator
 
 
-class Moved(NamedTuple):
-    """Bytes that have travelled: sent and received by all clients, and by the busiest one (None where a server is at one end)."""
+class Transferred(NamedTuple):
+    """Bytes sent and received so far: by all clients, and by the busiest one (None in scenarios with a server)."""
 
     upload: int
     download: int
@@ -48,26 +49,26 @@ class Trained(NamedTuple):
 
 @dataclass
 class Rounds(Stragglers):
-    """Rounds of local training followed by an aggregation; a scenario says what the aggregation is and what it costs.
+    """Rounds of local training followed by an aggregation; subclasses define the aggregation and its cost.
 
-    A fraction ``participation`` of the clients, drawn anew every round, takes part. On the virtual clock a round lasts as long as
-    its slowest trip: stragglers cost time, not accuracy, unless a scenario does not wait for them.
+    In every round a random fraction ``participation`` of the clients takes part. On the virtual clock a round lasts as long as
+    its slowest trip: stragglers cost time, not accuracy, unless the scenario does not wait for them.
     """
 
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
-        """What clients receive after a round, ``[S, C, P]``, and a function that gives the mixing matrices ``[S, C, C]``."""
+        """The models that clients receive after a round, ``[S, C, P]``, and a function that returns the mixing matrices ``[S, C, C]``."""
         raise NotImplementedError  # abstract
 
-    def moved(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Moved]]:
-        """What has travelled after each of these numbers of rounds of ``count`` clients, by seed."""
+    def transferred(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Transferred]]:
+        """Bytes transferred after each of these numbers of rounds with ``count`` clients, by seed."""
         raise NotImplementedError  # abstract
 
     def late(self, duration: float) -> bool:
-        """Whether the round does not wait for a trip of so many cycles."""
+        """Whether the round ends without waiting for a trip of ``duration`` cycles."""
         return False
 
     def longest(self, slowest: float) -> float:
-        """How long a round lasts whose slowest trip lasts ``slowest`` cycles."""
+        """Duration of a round whose slowest trip lasts ``slowest`` cycles."""
         return slowest
 
     def run(self, sim: Simulation) -> None:
@@ -83,19 +84,20 @@ class Rounds(Stragglers):
 
         received, trained = sim.initial.clone(), sim.initial.clone()
         stack = (seeds, clients, received.shape[1])
-        reports: dict[str, torch.Tensor] = {}  # by replica, the last that the server heard
-        uploads: torch.Tensor | None = None  # likewise; None where clients upload their trained models
+        reports: dict[str, torch.Tensor] = {}  # by replica, the last ones that reached the server
+        uploads: torch.Tensor | None = None  # the last ones; None where clients upload their trained models
         chosen = np.ones((seeds, clients), dtype=bool)
         everybody = torch.ones(seeds, clients, dtype=torch.bool, device=received.device)
-        rows, index = None, slice(None)
+        rows: list[int] | None = None
+        index: Tensor | None = None  # the same on the device; None if all clients take part
         last = np.zeros_like(grid)  # log positions of the models that clients trained last
         lost = np.full_like(grid, -1) if method.trains else None  # of the losses of these trips
-        # By round; where the models were not scored, not used.
+        # By round; unused in rounds without an evaluation point.
         received_at, trained_at = (np.zeros((sim.rounds + 1, seeds, clients), dtype=np.int64) for _ in range(2))
         loss_at = {0: lost}
         numbers = [0]
 
-        for number in range(sim.rounds):
+        for number in sim.numbers:
             graphs = method.regraph(number, trainer.batch, trainer.evaluation) if isinstance(method, Regraphing) else None
             if graphs is not None:
                 trainer.regraph(*graphs)
@@ -111,29 +113,29 @@ class Rounds(Stragglers):
             if not full:
                 chosen = self._draw(setting.seeds, number, count, clients)
                 rows = np.flatnonzero(chosen).tolist()
-                index = torch.as_tensor(rows, device=received.device)
+                index = put(rows, received.device)
             in_time = self._wait(schedules, clock, chosen, number)
-            # Copying a mask to a GPU waits for it: where everybody arrives, one mask serves all rounds.
-            arrived = everybody if in_time.all() else torch.from_numpy(in_time).to(received.device)
+            # Copying a mask to a GPU synchronizes: if all clients arrive, one mask serves all rounds.
+            arrived = everybody if in_time.all() else put(in_time, received.device)
             sent, out = received, trained
-            if not full:  # whole rows: indexing takes a CPU five times as long
+            if index is not None:  # whole rows: on a CPU indexing takes five times as long
                 sent = received.index_select(0, index)
                 out = torch.empty_like(sent)
-            # With everybody taking part, the received models are scored by the first forward pass of the next trip.
+            # With full participation, the first forward pass of the next trip scores the received models.
             trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
-            if full and now and stage is None:
+            if full and now and stage is None and trips.received_score is not None:
                 received_at[number] = log.add(trips.received_score) + grid
             if trips.trained_score is not None:
                 last = last.copy()
                 last.ravel()[list(trips.rows)] = log.add(trips.trained_score) + np.arange(len(trips.rows))
-            if trips.train_loss is not None:
+            if trips.train_loss is not None and lost is not None:
                 lost = lost.copy()
                 lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))
             upload = method.upload(trips.rows, sent, out)
             check_shape("upload()", upload, {"k": len(sent), "P": stack[2]}, "k P")
-            if not full:
+            if index is not None:
                 trained.index_copy_(0, index, out)
-            heard = None if (in_time == chosen).all() else arrived.flatten()[index]  # who is late is not heard
+            heard = None if (in_time == chosen).all() else _of(index, arrived.flatten())  # late messages do not count
             for name, value in trips.reports.items():
                 reports[name] = _latest(reports.get(name), value, len(grid.ravel()), index, heard)
             if upload is not out or uploads is not None:
@@ -156,9 +158,9 @@ class Rounds(Stragglers):
 
         received_at[sim.rounds] = log.add(trainer.evaluate(received)) + grid
         kept = method.final_state(trainer.finished(trained)) if isinstance(method, FinalState) else {}
-        sim.portrait = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
+        sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
         trained_at[0] = received_at[0]
-        moved = self.moved(sim, numbers, count)
+        transferred = self.transferred(sim, numbers, count)
         for s in range(seeds):
             sim.points.append(
                 [
@@ -171,9 +173,9 @@ class Rounds(Stragglers):
                         sent.upload,
                         sent.download,
                         busiest=sent.busiest,
-                        loss=None if lost is None else loss_at[n][s],
+                        loss=None if (positions := loss_at[n]) is None else positions[s],
                     )
-                    for n, sent in zip(numbers, moved[s], strict=True)
+                    for n, sent in zip(numbers, transferred[s], strict=True)
                 ]
             )
 
@@ -185,7 +187,7 @@ class Rounds(Stragglers):
         return chosen
 
     def _wait(self, schedules: Sequence[Schedule], clock: list[list[float]], chosen: np.ndarray, number: int) -> np.ndarray:
-        """Move every seed's clock by the round; returns who arrived in time, ``[S, C]`` bool."""
+        """Advance every seed's clock by the round; returns the clients that arrived in time, ``[S, C]`` bool."""
         arrived = chosen.copy()
         for s, schedule in enumerate(schedules):
             lasts = {int(i): schedule.duration(int(i), number) for i in np.flatnonzero(chosen[s])}
@@ -195,17 +197,22 @@ class Rounds(Stragglers):
         return arrived
 
 
-def _latest(known: Tensor | None, fresh: Tensor, count: int, index: Tensor | slice, heard: Tensor | None) -> Tensor:
-    """What the server has heard last of each of ``count`` replicas, with ``fresh [k, ...]`` of the replicas ``index``; at first zeros.
+def _of(index: Tensor | None, values: Tensor) -> Tensor:
+    return values if index is None else values[index]
+
+
+def _latest(known: Tensor | None, fresh: Tensor, count: int, index: Tensor | None, heard: Tensor | None) -> Tensor:
+    """The last message of each of ``count`` replicas (zeros before the first), updated by ``fresh [k, ...]`` of the replicas ``index``.
 
     Args:
-        heard: ``[k]`` bool, whose message has arrived; None means all.
+        index: None means all.
+        heard: ``[k]`` bool, the messages that have arrived; None means all.
     """
     if known is None:
         known = fresh.new_zeros(count, *fresh.shape[1:])
     if heard is not None:
-        fresh = torch.where(heard.view(-1, *[1] * (fresh.ndim - 1)), fresh, known[index])
-    known[index] = fresh
+        fresh = torch.where(heard.view(-1, *[1] * (fresh.ndim - 1)), fresh, _of(index, known))
+    known[slice(None) if index is None else index] = fresh
     return known
 
 

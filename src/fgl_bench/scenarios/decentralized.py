@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
+from fgl_bench.engine.transfer import put
 from fgl_bench.errors import SHARE, Range, UserError, at_least
-from fgl_bench.scenarios.base import Moved, Rounds, Trained
+from fgl_bench.scenarios.base import Rounds, Trained, Transferred
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.seeding import generator
 
 
 @dataclass
 class Decentralized(Rounds):
-    """Every round each client trains, exchanges messages along a directed graph, and mixes what it has heard.
+    """In every round each client trains, exchanges messages along a directed graph, and mixes what it has received.
 
-    The graph is a function of (seed, time) alone, so all methods meet the same one. A method that chooses its partners itself
-    (``adaptive``) chooses them among the graph's links, by default all. A round ends when its slowest trip does.
+    The graph depends on (seed, time) only, so it is the same for all methods. A method that chooses its partners
+    (``adaptive``) chooses among the graph's links, by default all. A round ends with its slowest trip.
 
     Attributes:
         topology: the graph; ``auto`` takes the method's own.
-        dynamic: draw a random graph anew every time rather than once.
-        degree: neighbours k of the graphs that have a degree; null takes the method's own, or else 30 % of the clients.
+        dynamic: whether a random graph is drawn in every round rather than once.
+        degree: neighbors k of the graphs that have a degree; null takes the method's own, or else 30 % of the clients.
         edge_chance: probability of an edge of ``erdos_renyi``.
-        link_failure: probability that a pair of clients cannot talk at a time, both ways; nothing travels then.
+        link_failure: probability that a pair of clients cannot communicate in a round, in both directions.
     """
 
     name: ClassVar[str] = "decentralized"
@@ -48,10 +48,6 @@ class Decentralized(Rounds):
     degree: int | None
     edge_chance: float
     link_failure: float
-
-    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
-        rows, copies = super().keeps(participation, method)
-        return rows + 2, copies  # what an exchange makes, and the hole that what it replaces leaves
 
     def run(self, sim: Simulation) -> None:
         """As :meth:`Rounds.run`.
@@ -69,16 +65,16 @@ class Decentralized(Rounds):
         super().run(sim)
 
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
-        setting, trainer, trained = sim.setting, sim.trainer, done.trained
+        setting, trainer, trained, method = sim.setting, sim.trainer, done.trained, cast(Peers, sim.algorithm)
 
         def graph(time: int) -> Tensor:
-            return torch.from_numpy(np.stack([self.heard(sim, seed, time) for seed in setting.seeds])).to(trained.device)
+            return put(np.stack([self.heard(sim, seed, time) for seed in setting.seeds]), trained.device)
 
         def losses(models: Tensor) -> Tensor:
             return trainer.losses(models.flatten(0, 1)).view(len(setting.seeds), setting.num_clients)
 
-        moments = tuple(state.view_as(trained) for state in trainer.adam.moments) if sim.algorithm.trains else ()
-        exchange = sim.algorithm.exchange(
+        moments = tuple(state.view_as(trained) for state in trainer.optimizer.moments) if sim.algorithm.trains else ()
+        exchange = method.exchange(
             Meeting(done.number, sim.rounds, graph, done.received, trained, done.uploaded, done.reports, losses, moments)
         )
         check_kind("exchange()", exchange, Exchange, "an Exchange")
@@ -89,9 +85,10 @@ class Decentralized(Rounds):
         return exchange.models, lambda: exchange.matrix
 
     def heard(self, sim: Simulation, seed: int, time: int) -> np.ndarray:
-        """Whom each client can hear at this time, ``[C, C]`` bool."""
+        """The clients from which each client can receive at this time, ``[C, C]`` bool."""
         clients = sim.setting.num_clients
-        name, degree = sim.algorithm.topology()
+        method = cast(Peers, sim.algorithm)
+        name, degree = method.topology()
         name = name if self.topology == "auto" else self.topology
         degree = self.degree or degree or max(1, min(-(-3 * clients // 10), clients - 1))
         moment = time if self.dynamic or name not in RANDOM else 0
@@ -104,9 +101,9 @@ class Decentralized(Rounds):
             heard = heard & ~(down | down.T)
         return heard
 
-    def moved(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Moved]]:
+    def transferred(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Transferred]]:
         total = torch.stack([torch.zeros_like(sim.sent[0]), *sim.sent]).cumsum(0)[list(rounds)].cpu().numpy()  # [T, S, C, 2]
         return [
-            [Moved(int(each[:, 0].sum()), int(each[:, 1].sum()), int(each.sum(1).max())) for each in total[:, s]]
+            [Transferred(int(each[:, 0].sum()), int(each[:, 1].sum()), int(each.sum(1).max())) for each in total[:, s]]
             for s in range(total.shape[1])
         ]

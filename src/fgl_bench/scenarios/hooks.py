@@ -1,4 +1,4 @@
-"""Whether a method has the hooks that its scenarios call, and no others."""
+"""Checks that a method has the hooks that its scenarios call, and no others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.sync import Sync
 
 SCENARIOS = {scenario.contract: scenario.name for scenario in (Sync, Decentralized, SemiAsync)}
-# Whoever has hooks that are not every method's.
+# The bases with hooks that not every method has.
 OWNERS: tuple[type, ...] = (*SCENARIOS, MixingPeers, *POWERS)
 
 
 def hooks(base: type) -> list[str]:
-    """Public methods and properties that a base itself has, in order."""
+    """Public methods and properties that a base defines itself, in order."""
     return [name for name, own in vars(base).items() if not name.startswith("_") and (inspect.isfunction(own) or isinstance(own, property))]
 
 
@@ -29,9 +29,9 @@ def supported(method: type) -> list[str]:
 
 
 def check_hooks(method: type[Algorithm]) -> None:
-    """Refuse a method without a hook that its scenarios need, or whose own class overrides one that nobody calls.
+    """Refuse a method that lacks a required hook, or whose own class overrides a hook that no scenario calls.
 
-    Hooks that it inherits are not looked at: a base may serve several scenarios.
+    Inherited hooks are not checked: a base may serve several scenarios.
 
     Raises:
         UserError: naming the hook and the base that has it, or the arguments that it is called with.
@@ -52,7 +52,7 @@ def check_hooks(method: type[Algorithm]) -> None:
 
 
 def told(bases: Sequence[type], joined: str = "or") -> str:
-    """Bases with the scenarios that they belong to, for messages."""
+    """The names of bases and their scenarios, for messages."""
     return f" {joined} ".join(f"{base.__name__} (scenario={SCENARIOS[base]})" if base in SCENARIOS else base.__name__ for base in bases)
 
 

@@ -1,4 +1,4 @@
-"""Who is slow, by how much, and how long each trip takes."""
+"""Stragglers: which clients are slow, and how long each trip takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.utils.seeding import derive_seed, generator
 
 if TYPE_CHECKING:
-    from fgl_bench.algorithms.base import Algorithm
+    from fgl_bench.scenarios.simulation import Simulation
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Schedule:
         priority: breaks ties between simultaneous arrivals.
         seed: of the durations' jitter.
         jitter: trips last ``lag * (1 + jitter * (2u - 1))`` cycles, u uniform per (client, trip).
-        redraw: the range of lags that slow clients draw from anew at each trip; None keeps ``lag`` for the run.
+        redraw: the range from which slow clients draw a new lag for each trip; None keeps ``lag`` for the run.
     """
 
     slow: tuple[int, ...]
@@ -49,7 +49,7 @@ class Schedule:
         return low + derive_seed(self.seed, "lag", client, trip) % (high - low + 1)
 
     def duration(self, client: int, trip: int) -> float:
-        """How long the trip takes on the virtual clock, in cycles."""
+        """Duration of the trip on the virtual clock, in cycles."""
         if not self.jitter:
             return float(self.cycles(client, trip))
         uniform = derive_seed(self.seed, client, trip) / 2**63
@@ -58,7 +58,7 @@ class Schedule:
 
 @dataclass
 class Stragglers:
-    """The keys that scenarios share: who is slow and by how much (FedSA-GCL: 30 % of the clients, 2 to 5 cycles).
+    """The keys that all scenarios share, about stragglers (FedSA-GCL: 30 % of the clients are slow, by 2 to 5 cycles).
 
     Attributes:
         slow_fraction: share of slow clients.
@@ -67,8 +67,8 @@ class Stragglers:
         jitter: relative half-width of a trip's duration.
 
     Class attributes:
-        name: what the scenario is called on the command line.
-        contract: the base that a method must derive from to run under the scenario; its hooks are those that the scenario calls.
+        name: the scenario's name on the command line.
+        contract: the base from which a method must derive to run under the scenario; the scenario calls its hooks.
     """
 
     name: ClassVar[str]
@@ -82,18 +82,15 @@ class Stragglers:
 
     @property
     def drops_uploads(self) -> bool:
-        """Whether some uploads of a round may be left out although their clients took part."""
+        """Whether uploads of participating clients may be dropped."""
         return False
 
-    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
-        """What the scenario holds for every replica, for the estimate of memory: flat rows ``[P]``, and further copies of its graph.
-
-        By default the initial, received and trained models; where subsets train, also what they start from, end with and mix to.
-        """
-        return (3, 0) if participation == 1 else (6, 2)
+    def run(self, sim: Simulation) -> None:
+        """Train to the end of the budget and fill ``sim.points``, with one evaluation point every ``sim.eval_every`` trips."""
+        raise NotImplementedError  # abstract
 
     def schedule(self, seed: int, clients: int) -> Schedule:
-        """The stragglers of one repetition; methods with the same seed meet the same ones.
+        """The stragglers of one seed; they are the same for all methods.
 
         Raises:
             UserError: a key is out of range.
@@ -104,4 +101,5 @@ class Stragglers:
             raise UserError(f"scenario.lag={list(self.lag)} is no range; allowed: [smallest, largest] with 1 <= smallest <= largest")
         if not 0 <= self.jitter < 1:
             raise UserError(f"scenario.jitter={self.jitter} is out of range; allowed: 0 to below 1")
-        return Schedule.draw(seed, clients, self.slow_fraction, tuple(self.lag), self.jitter, self.lag_draw == "per_trip")
+        low, high = self.lag
+        return Schedule.draw(seed, clients, self.slow_fraction, (low, high), self.jitter, self.lag_draw == "per_trip")

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -16,42 +16,49 @@ from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Message, Server, Upload
 from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.answers import check_kind, check_shape
+from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.trip_models import Start, TripModels, overrides, shares_memory
 
 
 @dataclass
 class SemiAsync(Stragglers):
-    """Clients train at their own pace; the server steps when K uploads have arrived.
+    """Clients train at their own pace; the server takes a step when K uploads have arrived.
 
-    The event loop is the one of FedSA-GCL's setting: 30 % of the clients lag by 2 to 5 cycles, a cycle being C trips. It stays
-    batched by being lazy: a trip depends only on the model that it started from and on its own random stream, so nothing is
-    trained until some seed needs an upload that has not been computed; then every trip under way, of every client and seed, is
+    The event loop follows FedSA-GCL's setting: 30 % of the clients lag by 2 to 5 cycles, where a cycle is C trips. Training is
+    lazy, and therefore batched: a trip depends only on the model that it started from and on its own random stream. Nothing is
+    trained until some seed needs an upload that has not been computed; then all trips in progress, of all clients and seeds, are
     trained in one program.
 
     Attributes:
         lag_unit: ``trips``, a slow upload is released when the server has counted ``lag * C`` further trips (the literal
             reading), or ``time``, the trip lasts ``lag`` on the virtual clock.
+        fast_trips: ``concurrent``, a fast client trains from what it received when its trip began; or ``atomic``, since only slow
+            ones lag, from its newest message when it uploads, or from the server's model where the reply was that.
+            Its trips after the first are then trained one at a time, which takes longer.
+        staleness_from: what staleness counts server steps from: the version that a trip started from (``base``), or the step that took
+            the client's last upload in (``upload``), so that arrivals are fresh; for methods that mix older uploads too.
     """
 
     name: ClassVar[str] = "semi_async"
     contract: ClassVar[type] = SemiAsyncServer
 
     lag_unit: Literal["trips", "time"]
-
-    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
-        """The initial models, :class:`_Models`' three and its scratch of two, what is queued, the last uploads; graphs of subsets."""
-        return 7 + method.keeps_uploads, 2
+    fast_trips: Literal["concurrent", "atomic"]
+    staleness_from: Literal["base", "upload"]
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips, and at the ends."""
-        clients, by_trips = sim.setting.num_clients, self.lag_unit == "trips"
-        models = _Models(sim)
-        loops = [_Loop(sim, models, s, self.schedule(seed, clients), by_trips) for s, seed in enumerate(sim.setting.seeds)]
+        clients = sim.setting.num_clients
+        if self.staleness_from == "upload" and not cast(SemiAsyncServer, sim.algorithm).keeps_uploads:
+            raise UserError("scenario.staleness_from=upload: this method mixes new uploads only, which would all be fresh; use base")
+        models = TripModels(sim)
+        loops = [_Loop(sim, models, s, self.schedule(seed, clients), self) for s, seed in enumerate(sim.setting.seeds)]
         running = {s: loop.events() for s, loop in enumerate(loops)}
         while running:
-            # Advance every seed to the first upload that it lacks, then train everything that is under way.
+            # Advance every seed to its first missing upload, then train all trips in progress.
             for s in list(running):
                 if next(running[s], True):
                     del running[s]
@@ -65,76 +72,20 @@ class SemiAsync(Stragglers):
             sim.similarity[at] = torch.stack([loop.pictures[at] for loop in loops])
 
 
-class _Models:
-    """The models of all replicas and what training them reported.
-
-    Attributes:
-        base: ``[B, P]``, what the trip under way (or the last one) started from.
-        trained: ``[B, P]``, the outcome of that trip once computed.
-        inbox: ``[B, P]``, the newest unread message.
-        pending: ``[S, C]``, trips that have begun and are not computed.
-        received_at, trained_at: ``[s][c]``, log positions of the models that each trip started from and ended with.
-        loss_at: likewise, positions of the trips' training losses; empty where there are none.
-    """
-
-    def __init__(self, sim: Simulation):
-        self.sim = sim
-        self.base, self.trained, self.inbox = sim.initial.clone(), sim.initial.clone(), sim.initial.clone()
-        # Room for the models of some trips: tensors of ever new sizes would leave holes in the memory.
-        self.scratch = self.base.new_empty(2, *self.base.shape)
-        seeds, clients = len(sim.setting.seeds), sim.setting.num_clients
-        self.pending = np.zeros((seeds, clients), dtype=bool)
-        self.received_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
-        self.trained_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
-        self.loss_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
-        self.reports: dict[str, np.ndarray] = {}
-
-    def train(self, rows: list[int]) -> None:
-        """Compute the pending trips ``rows``."""
-        sim, everyone = self.sim, len(rows) == len(self.base)
-        index = torch.as_tensor(rows, device=self.base.device)
-        received, out = self.base, self.trained
-        if not everyone:
-            received, out = self.scratch[:, : len(rows)]
-            torch.index_select(self.base, 0, index, out=received)
-        trips = sim.trainer.trips(None if everyone else rows, received, out)
-        if not everyone:
-            self.trained.index_copy_(0, index, out)
-        self._note(self.received_at, rows, sim.log.add(trips.received_score))
-        self._note(self.trained_at, rows, sim.log.add(trips.trained_score))
-        if trips.train_loss is not None:
-            self._note(self.loss_at, rows, sim.losses.add(trips.train_loss[:, None]))
-        self.pending.ravel()[rows] = False
-        for name, value in trips.reports.items():
-            host = value.cpu().numpy()
-            if name not in self.reports:
-                self.reports[name] = np.zeros((len(self.base), *host.shape[1:]), host.dtype)
-            self.reports[name][rows] = host
-
-    def finish(self) -> None:
-        """Score what the trips still under way started from."""
-        rows = np.flatnonzero(self.pending).tolist()
-        if rows:
-            scores = self.sim.trainer.evaluate(self.base[torch.as_tensor(rows, device=self.base.device)], rows)
-            self._note(self.received_at, rows, self.sim.log.add(scores))
-
-    def _note(self, at: list[list[list[int]]], rows: list[int], start: int) -> None:
-        clients = self.pending.shape[1]
-        for position, row in enumerate(rows, start):
-            at[row // clients][row % clients].append(position)
-
-
 class _Loop:
-    """The event loop of one seed, host-side but for the models."""
+    """The event loop of one seed; only the models are on the device."""
 
-    def __init__(self, sim: Simulation, models: _Models, s: int, schedule: Schedule, by_trips: bool):
-        setting, clients = sim.setting, sim.setting.num_clients
-        self.sim, self.models, self.s, self.schedule, self.by_trips = sim, models, s, schedule, by_trips
+    def __init__(self, sim: Simulation, models: TripModels, s: int, schedule: Schedule, keys: SemiAsync):
+        setting, clients, self.algorithm = sim.setting, sim.setting.num_clients, cast(SemiAsyncServer, sim.algorithm)
+        self.sim, self.models, self.s, self.schedule, self.by_trips = sim, models, s, schedule, keys.lag_unit == "trips"
+        self.atomic, self.from_upload = keys.fast_trips == "atomic", keys.staleness_from == "upload"
         self.clients, self.first = clients, s * clients
-        self.buffer = sim.algorithm.buffer_size()
-        self.up, self.down, self.pushed = sim.algorithm.traffic().bytes
-        initial = models.base[self.first]
-        remembered = clients if sim.algorithm.keeps_uploads else 0
+        self.buffer = self.algorithm.buffer_size()
+        self.up, self.down, self.pushed = self.algorithm.traffic().bytes
+        self.plain_uploads = not overrides(self.algorithm.upload, Algorithm.upload)
+        self.plain_starts = not overrides(self.algorithm.begin, SemiAsyncServer.begin)
+        initial = sim.initial[self.first]
+        remembered = clients if self.algorithm.keeps_uploads else 0
         self.server = Server(
             model=initial.clone(),
             uploads=initial.repeat(remembered, 1),
@@ -147,6 +98,7 @@ class _Loop:
         self.begun, self.ended = np.zeros(clients, dtype=int), np.zeros(clients, dtype=int)
         self.version, self.waiting = np.zeros(clients, dtype=int), np.zeros(clients, dtype=bool)
         self.inbox: list[tuple[Message, int] | None] = [None] * clients
+        self.newest: list[tuple[Message, bool] | None] = [None] * clients  # of atomic trips
         self.heap: list[tuple[float, int, int]] = []
         self.held: list[tuple[int, int, int]] = []
         self.queue: list[Upload] = []
@@ -157,32 +109,60 @@ class _Loop:
         self.trace: list[tuple[float, int]] = []
         self.pictures: dict[int, torch.Tensor] = {}
 
-    def _start(self, client: int) -> None:
-        """Begin a trip from ``models.base``."""
+    def _start(self, client: int, ends: bool = False) -> None:
+        """Begin a trip from ``models.starts``; one that ``ends`` as it begins needs no event."""
         self.waiting[client] = False
         self.models.pending[self.s, client] = True
         trip = int(self.begun[client])
         self.begun[client] += 1
         priority = self.schedule.priority[client]
+        if ends:
+            return
         if self.by_trips and client in self.schedule.slow:
             heapq.heappush(self.held, (self.trips + self.schedule.cycles(client, trip) * self.clients, priority, client))
         else:
             heapq.heappush(self.heap, (self.time + self.schedule.duration(client, trip), priority, client))
 
-    def _open(self, client: int, message: Message, version: int, reports: dict[str, float]) -> None:
+    def _take(self, client: int, message: Message, version: int, reports: dict[str, float]) -> None:
+        """Begin a trip from a message; a fast client's atomic trip at its end."""
+        if not self.atomic or client in self.schedule.slow:
+            self._open(client, message, version, reports)
+            return
+        if self.newest[client] is None:
+            self.waiting[client] = False
+            due = self.time + self.schedule.duration(client, int(self.begun[client]))
+            heapq.heappush(self.heap, (due, self.schedule.priority[client], client))
+        global_model = message.model is self.server.model
+        kept = message if global_model else message._replace(model=message.model.clone())
+        self.newest[client] = (kept, global_model)
+
+    def _download(self, client: int) -> None:
+        """Begin the atomic trip that is due."""
+        if (found := self.newest[client]) is not None:
+            message, global_model = found
+            last = {name: values[self.first + client] for name, values in self.models.reports.items()}
+            own = {name: float(value) for name, value in last.items() if value.ndim == 0}
+            self.newest[client] = None
+            message = message._replace(model=self.server.model) if global_model else message
+            self._open(client, message, self.server.version, own, ends=True)
+
+    def _open(self, client: int, message: Message, version: int, reports: dict[str, float], ends: bool = False) -> None:
         """Begin a trip from a message."""
-        row = self.first + client
-        model = self.sim.algorithm.begin(message, self.models.trained[row], reports)
-        check_shape("begin()", model, {"P": self.models.base.shape[1]}, "P")
-        self.models.base[row] = model
+        row, models, method = self.first + client, self.models, self.algorithm
+        if self.plain_starts and message.blocks is None:
+            models.starts[row] = Start(self._own(message.model), method.message_share(message, reports))
+        else:
+            model = method.begin(message, models.rows[row], reports)
+            check_shape("begin()", model, {"P": models.trained.shape[1]}, "P")
+            models.starts[row] = Start(self._own(model))
         self.version[client] = version
-        self._start(client)
+        self._start(client, ends)
 
     def _next(self) -> int:
         """The client whose upload arrives next; moves the clock."""
-        due = []
+        due: list[tuple[int, int, int]] = []
         while self.held and (self.held[0][0] <= self.trips or not (self.heap or due)):
-            # Everyone else waits for the buffer to fill: the earliest slow upload is released before its time.
+            # All other clients wait for the buffer to fill: release the earliest slow upload early.
             self.forced += self.held[0][0] > self.trips
             due.append(heapq.heappop(self.held))
         for _, priority, client in due:
@@ -191,7 +171,7 @@ class _Loop:
         return client
 
     def events(self) -> Iterator[bool]:
-        """Run to the end of the budget; yields False whenever an upload is needed that has not been computed."""
+        """Run to the end of the budget; yields False whenever it needs an upload that has not been computed."""
         sim, models = self.sim, self.models
         for client in range(self.clients):
             self.download += self.down
@@ -199,6 +179,7 @@ class _Loop:
         self._record()
         while self.trips < sim.trips:
             client = self._next()
+            self._download(client)
             if models.pending[self.s, client]:
                 yield False
             self._arrive(client)
@@ -210,8 +191,8 @@ class _Loop:
                 self._record()
 
     def _arrive(self, client: int) -> None:
-        """Take one upload into the buffer; the client goes on with what is in its inbox, or waits."""
-        method, models, row = self.sim.algorithm, self.models, self.first + client
+        """Add one upload to the buffer; the client continues with the message in its inbox, or waits."""
+        method, models, row = self.algorithm, self.models, self.first + client
         self.trace.append((self.time, client))
         self.trips += 1
         self.ended[client] += 1
@@ -221,55 +202,74 @@ class _Loop:
         own = {name: float(value) for name, value in reports.items() if value.ndim == 0}
         waiting_push = self.inbox[client]
         if waiting_push is not None and method.merges_before_upload:
-            models.trained[row] = method.begin(waiting_push[0], models.trained[row], own)
+            models.flush()
+            models.trained[row] = method.begin(waiting_push[0], models.rows[row], own)
             self.inbox[client] = waiting_push = None
-        received, trained = models.base[row : row + 1], models.trained[row : row + 1]
-        upload = method.upload((row,), received, trained)
-        check_shape("upload()", upload, {"k": 1, "P": received.shape[1]}, "k P")
-        if upload.untyped_storage().data_ptr() in (models.base.data_ptr(), models.trained.data_ptr()):
-            upload = upload.clone()  # the next trip overwrites it while it waits in the buffer
-        self.queue.append(Upload(client, upload[0], int(self.version[client]), 0, reports, blocks))
+        self.queue.append(Upload(client, self._payload(client, blocks), int(self.version[client]), 0, reports, blocks))
         self.waiting[client] = True
         if waiting_push is not None:
             self.inbox[client] = None
-            self._open(client, *waiting_push, own)
+            self._take(client, *waiting_push, own)
         elif not method.waits:
             self.download += self.down
-            self._open(client, Message(client, self.server.model), self.server.version, own)
+            self._take(client, Message(client, self.server.model), self.server.version, own)
+
+    def _payload(self, client: int, blocks: tuple[str, ...] | None) -> torch.Tensor:
+        """What the client sends, ``[P]``; where whole models are kept, at its place among them."""
+        method, models, row = self.algorithm, self.models, self.first + client
+        if self.plain_uploads:
+            again = [number for number, upload in enumerate(self.queue) if upload.client == client]
+            for number in again:  # the server keeps one upload of a client, the buffer may hold two
+                models.flush()
+                self.queue[number] = self.queue[number]._replace(payload=self.queue[number].payload.clone())
+            if method.keeps_uploads and blocks is None and not again:
+                models.keep(self.server.uploads[client], row)
+                return self.server.uploads[client]
+            return models.rows[row].clone()  # the next trip overwrites it while it waits in the buffer
+        received = cast(torch.Tensor, models.received)
+        upload = method.upload((row,), received[row : row + 1], models.trained[row : row + 1])
+        check_shape("upload()", upload, {"k": 1, "P": received.shape[1]}, "k P")
+        return upload[0].clone() if shares_memory(upload, received, models.trained) else upload[0]
+
+    def _own(self, model: torch.Tensor) -> torch.Tensor:
+        """``model [P]``, a copy where it lies in memory that is written to: later steps and trips must not change what was sent."""
+        inbox = self.models.inbox[self.first : self.first + self.clients]
+        return model.clone() if shares_memory(model, self.server.model, self.server.uploads, self.models.trained, *inbox) else model
 
     def _serve(self) -> None:
-        """One server step over the buffered uploads; replies start waiting clients, the rest goes to inboxes."""
-        server, method = self.server, self.sim.algorithm
+        """One server step over the buffered uploads; replies start waiting clients, other messages go to inboxes."""
+        server, method = self.server, self.algorithm
         server.version += 1
-        arrivals = [upload._replace(staleness=server.version - 1 - upload.base_version) for upload in self.queue]
+        fresh = server.version - 1
+        self.staleness += [fresh - upload.base_version for upload in self.queue]
+        arrivals = [upload._replace(staleness=0 if self.from_upload else fresh - upload.base_version) for upload in self.queue]
         self.queue = []
+        self.models.flush()
         for upload in arrivals:
             client = upload.client
-            server.known[client], server.base_version[client] = True, upload.base_version
-            if method.keeps_uploads:
+            server.known[client], server.base_version[client] = True, fresh - upload.staleness
+            if method.keeps_uploads and not shares_memory(upload.payload, server.uploads):
                 self.sim.setting.layout.overwrite(server.uploads[client], upload.payload, upload.blocks)
             for name, value in upload.reports.items():
                 server.reports.setdefault(name, np.zeros((self.clients, *value.shape), value.dtype))[client] = value
-            self.staleness.append(upload.staleness)
         messages = method.serve(server, arrivals)
         check_kind("serve()", messages, Iterable, "a list of messages, [] where nobody is answered")
         for message in messages:
             client = message.client
-            check_shape("serve()'s message", message.model, {"P": self.models.base.shape[1]}, "P")
+            check_shape("serve()'s message", message.model, {"P": self.models.trained.shape[1]}, "P")
             if not method.waits and message.confidence is None:
                 continue
             self.download += self._size(self.down if message.confidence is None else self.pushed, message.blocks)
-            if self.waiting[client]:
-                self._open(client, message, server.version, {})
+            if self.waiting[client] or self.newest[client] is not None:
+                self._take(client, message, server.version, {})
             else:
-                row = self.first + client
-                self.models.inbox[row] = message.model
-                self.inbox[client] = (message._replace(model=self.models.inbox[row]), server.version)
+                kept = self.models.inbox[self.first + client].copy_(message.model)
+                self.inbox[client] = (message._replace(model=kept), server.version)
 
     def _picture(self) -> None:
-        """Keep how alike the server takes those clients to be that it has heard of."""
+        """Store the similarities between the clients that have reported."""
         reports = {name: torch.as_tensor(value)[None] for name, value in self.server.reports.items()}
-        method = self.sim.algorithm
+        method = self.algorithm
         similarity = method.similarity(reports) if isinstance(method, Comparing) and self.server.version else None
         if similarity is not None:
             known = torch.as_tensor(self.server.known)
@@ -281,7 +281,7 @@ class _Loop:
         return whole if blocks is None else whole - 4 * (layout.count - sum(layout.numel(name) for name in blocks))
 
     def _record(self) -> None:
-        """Note an evaluation point; positions of models that are not computed yet are looked up at the end."""
+        """Record an evaluation point; positions of models that are not computed yet are resolved at the end."""
         stale = (float(np.mean(self.staleness)), float(max(self.staleness))) if self.staleness else None
         self.staleness = []
         trained = np.array([at[n - 1] if n else -1 for at, n in zip(self.models.trained_at[self.s], self.ended, strict=True)])

@@ -1,8 +1,8 @@
-"""One run of S seeds that are trained together, as a scenario drives it."""
+"""The state of a run of S seeds that are trained together; a scenario drives it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,21 +22,22 @@ def _silent(trips: int, accuracy: Callable[[], float]) -> None:
 
 @dataclass
 class Simulation:
-    """Everything that a scenario needs, and what it leaves behind.
+    """The input of a scenario, and its results.
 
     Attributes:
         initial: ``[B, P]``, the common initial model of every replica of a seed.
         rounds, trips: the budget of every seed.
+        numbers: the rounds that are run; a rehearsal leaves out those in the middle.
         eval_every: trips between evaluation points.
         progress: called with the trips done (of all seeds) and a function that reads the current pooled validation accuracy.
         log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.
-        losses: the log of training losses ``[., 1]``, likewise.
+        losses: the log of training losses ``[., 1]``, filled by the scenario.
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
         similarity: trip count to ``[S, C, C]``, :meth:`Comparing.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
-        portrait: what :meth:`FinalState.final_state` keeps of the clients, ``[S, C, ...]`` by name.
+        final_state: the result of :meth:`FinalState.final_state`, ``[S, C, ...]`` by name.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
 
@@ -57,10 +58,12 @@ class Simulation:
     points: list[list[Point]] = field(default_factory=list)
     mixing: dict[int, Tensor] = field(default_factory=dict)
     similarity: dict[int, Tensor] = field(default_factory=dict)
-    portrait: dict[str, Tensor] = field(default_factory=dict)
+    final_state: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
+    numbers: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.numbers = range(self.rounds)
         self.losses.reserve(1, torch.float64, self.initial.device)
 
     @property
@@ -70,7 +73,7 @@ class Simulation:
 
     @property
     def costs(self) -> dict[str, list[float]]:
-        """What the finished run has cost besides bytes, by name, for every seed."""
+        """Costs of the finished run besides bytes, by name, for every seed."""
         return self.algorithm.costs() if isinstance(self.algorithm, Spending) else {}
 
     @property

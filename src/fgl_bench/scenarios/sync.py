@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
-from fgl_bench.scenarios.base import Moved, Rounds, Trained
+from fgl_bench.scenarios.base import Rounds, Trained, Transferred
 from fgl_bench.scenarios.simulation import Simulation
 
 
@@ -22,11 +21,11 @@ from fgl_bench.scenarios.simulation import Simulation
 class Sync(Rounds):
     """Rounds of download, local epochs, upload and aggregation by a server.
 
-    A method with one global model sends it to everybody; a personalised method replaces the models of the participants only.
+    A method with one global model sends it to everybody; a personalized method replaces the models of the participants only.
 
     Attributes:
-        deadline: cycles after which the server aggregates without the late uploads; their trips count and they start again
-            from the newest model. null waits for everybody.
+        deadline: cycles after which the server aggregates without the late uploads. Late trips count, and late clients start again
+            from the newest model. null waits for all clients.
     """
 
     name: ClassVar[str] = "sync"
@@ -39,10 +38,6 @@ class Sync(Rounds):
     def drops_uploads(self) -> bool:
         return self.deadline is not None
 
-    def keeps(self, participation: float, method: Algorithm) -> tuple[int, int]:
-        rows, copies = super().keeps(participation, method)
-        return rows + (method.refines or self.drops_uploads), copies  # what clients had received before
-
     def late(self, duration: float) -> bool:
         return self.deadline is not None and duration > self.deadline
 
@@ -50,18 +45,19 @@ class Sync(Rounds):
         return slowest if self.deadline is None else min(slowest, self.deadline)
 
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
-        method, received, arrived = sim.algorithm, done.received, done.arrived
+        method, received, arrived = cast(ServerRounds, sim.algorithm), done.received, done.arrived
         mixing = checked(method.mix(done.reports, arrived), arrived)
-        # Mixing may write to what clients had received.
+        # Mixing may overwrite the received models.
         previous = received.clone() if self.drops_uploads or method.refines else received
         received = mixing.apply(done.uploaded, received, sim.trainer.layout, done.trained)
         if method.refines:
             received = method.refine(previous, received, done.uploaded, arrived)
             check_shape("refine()", received, dict(zip("SCP", done.trained.shape, strict=True)), "S C P")
-        if self.drops_uploads:  # a seed of which nobody was in time keeps what it had
+        if self.drops_uploads:  # a seed without arrivals keeps its models
             received = torch.where(arrived.any(1)[:, None, None], received, previous)
         return received, mixing.matrix
 
-    def moved(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Moved]]:
-        each = [sim.algorithm.bytes_after(number, number * count) for number in rounds]
-        return [[Moved(*bytes_) for bytes_ in seed] for seed in zip(*each, strict=True)]
+    def transferred(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Transferred]]:
+        method = cast(ServerRounds, sim.algorithm)
+        each = [method.bytes_after(number, number * count) for number in rounds]
+        return [[Transferred(*bytes_) for bytes_ in seed] for seed in zip(*each, strict=True)]

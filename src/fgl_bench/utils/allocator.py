@@ -1,4 +1,4 @@
-"""The C library's allocator, told what arrays need. Only glibc's is; elsewhere nothing here does anything."""
+"""Settings of the C library's allocator for large arrays. They have an effect with glibc only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
 
 
 def restart() -> None:
-    """Begin this process anew in :func:`environment`, which glibc reads once; where it is in it or cannot, go on."""
+    """Restart this process in :func:`environment`, which glibc reads once; continue if it is set already or cannot be set."""
     wanted = environment()
     if wanted == dict(os.environ) or not sys.executable:
         return
@@ -42,7 +42,7 @@ def restart() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Keep what is freed.
+    """Keep freed memory in the process.
 
     By default every large gradient is returned to the system and the same pages are faulted in again at the next step, which costs a
     quarter of a step at Physics' size.
@@ -57,7 +57,7 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Give what :func:`keep_freed_memory` kept back to the system.
+    """Return the memory that :func:`keep_freed_memory` kept to the system.
 
     Every thread keeps its own, so that what ended programs have freed is out of reach of those that follow in other threads.
     """

@@ -1,4 +1,4 @@
-"""Runs as child processes: their arguments, and their end with the process that began them; the end of this one by a signal."""
+"""Runs as child processes: their arguments, their end with the parent process, and the end of this process by a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def quoted(value: object) -> str:
 
 
 def end_with(parent: int) -> Callable[[], None]:
-    """What a child calls before it begins, so that Linux ends it when this process dies, however that comes about."""
+    """A function that a child calls at its start, so that Linux ends it when this process dies for any reason."""
     library = ctypes.CDLL(None)
 
     def prepare() -> None:
@@ -45,7 +45,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def import_torch() -> None:
-    """Import torch with signals held back until it is there: an exception in the midst of its initialisation ends the process."""
+    """Import torch with signals held back until it is there: an exception in the midst of its initialization ends the process."""
     held = {number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:

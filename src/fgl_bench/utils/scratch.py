@@ -1,7 +1,7 @@
-"""Folders for what is being written: gone at the end, and known to be left over when the process that made one was killed.
+"""Temporary folders for files that are being written. They are removed at the end; those of killed processes are recognized.
 
-A process holds a lock on its folder as long as it lives, wherever it runs. What nobody holds is nobody's. Where a file system
-has no such locks, nothing counts as left over.
+A process holds a lock on its folder as long as it lives. A folder without a lock is left over. On a file system without such
+locks no folder counts as left over.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _locked(prefix: str, folder: Path) -> tuple[Path, int | None]:
 
 
 def lock(path: Path) -> int | None:
-    """Hold a folder; None where that cannot be done, or somebody else does."""
+    """Lock a folder; None if that fails, or if another process holds the lock."""
     if fcntl is None:
         return None
     try:

@@ -10,7 +10,7 @@ import numpy as np
 def derive_seed(seed: int, *axis: str | int) -> int:
     """A 63-bit seed for the stream called ``axis`` of the repetition ``seed``.
 
-    Hashing keeps neighbouring main seeds apart (METIS, for one, treats its seeds 0 and 1 alike) and makes streams
+    Hashing keeps neighboring main seeds apart (METIS, for one, treats its seeds 0 and 1 alike) and makes streams
     independent of how many draws another one has made.
     """
     text = "/".join(str(part) for part in (int(seed), *axis))

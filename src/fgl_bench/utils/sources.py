@@ -1,4 +1,4 @@
-"""The source of classes that come from outside the package, which decides a run's numbers as much as its keys do."""
+"""The source code of classes from outside the package, which is part of a run's identity."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def files_of(module: str) -> list[Path]:
             continue
         files.append(path)
         if path.suffix == ".py" and not installed:
-            waiting += [file for name in sorted(neighbours(path, package)) for file in in_folder(start.parent, name)]
+            waiting += [file for name in sorted(neighbors(path, package)) for file in in_folder(start.parent, name)]
     return files
 
 
@@ -77,7 +77,7 @@ def origin_of(module: str) -> str | None:
     return spec.origin if spec is not None and spec.has_location else None
 
 
-def neighbours(path: Path, package: str) -> set[str]:
+def neighbors(path: Path, package: str) -> set[str]:
     """Names of modules that the file imports and that may lie in its folder, ``package`` (empty outside of packages)."""
     names = []
     for node in ast.walk(ast.parse(path.read_bytes())):

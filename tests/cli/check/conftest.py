@@ -6,18 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import fgl_bench.config.compose
 from fgl_bench.cli.main import main
 
 Spoken = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def composing_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Schemas are registered once: for each composition anew they would take a third of these tests' time."""
-    with fgl_bench.config.compose.Composer():
-        pass
-    monkeypatch.setattr(fgl_bench.config.compose, "register_all", lambda store: None)
 
 
 @pytest.fixture

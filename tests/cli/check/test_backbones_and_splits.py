@@ -45,11 +45,11 @@ class Own(Backbone):
 """
 PLAIN = "logits = hidden @ parameters['last.weight']"
 OTHER_SHAPES = """
-    def initialise(self, layout, generator):
+    def init_parameters(self, layout, generator):
         return {name: torch.ones(shape[::-1], dtype=torch.float64) for name, shape in layout.shapes.items()}
 """
 INFINITE = """
-    def initialise(self, layout, generator):
+    def init_parameters(self, layout, generator):
         return {name: torch.full(shape, torch.inf, dtype=torch.float64) for name, shape in layout.shapes.items()}
 """
 CHAINS = """
@@ -90,9 +90,9 @@ BACKBONES = {
     "initialises_other_shapes": (
         PLAIN,
         OTHER_SHAPES,
-        "parameters are as layout() says: initialise() gives first.weight of shape [8, 16]; layout() has [16, 8]",
+        "parameters are as layout() says: init_parameters() gives first.weight of shape [8, 16]; layout() has [16, 8]",
     ),
-    "initialises_infinity": (PLAIN, INFINITE, "parameters are as layout() says: initialise() gives numbers that are not finite"),
+    "initialises_infinity": (PLAIN, INFINITE, "parameters are as layout() says: init_parameters() gives numbers that are not finite"),
     "chains_a_part": (PLAIN, CHAINS, "parameters are as layout() says: chain() names first.weight"),
     "uses_another_s_model": (
         f"{PLAIN}; mean = parameters['last.weight'].mean(); logits = logits + mean - mean.detach()",
@@ -103,7 +103,7 @@ BACKBONES = {
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_a_faulty_backbone_is_refused(name, tmp_path, capsys, composing_once):
+def test_a_faulty_backbone_is_refused(name, tmp_path, capsys):
     line, more, words = BACKBONES[name]
     path = tmp_path / f"own_net_{name}.py"
     path.write_text(BACKBONE.format(line=line, more=more), encoding="utf-8")
@@ -116,7 +116,7 @@ def test_a_faulty_backbone_is_refused(name, tmp_path, capsys, composing_once):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_package_s_backbones_keep_all_promises(name, capsys, composing_once):
+def test_the_package_s_backbones_keep_all_promises(name, capsys):
     assert examine(f"model/{name}", []) == 0, capsys.readouterr().out
 
 
@@ -159,7 +159,7 @@ OWN_SPLITS = {
 
 
 @pytest.mark.parametrize("name", OWN_SPLITS)
-def test_a_faulty_split_is_refused(name, tmp_path, capsys, composing_once):
+def test_a_faulty_split_is_refused(name, tmp_path, capsys):
     line, words = OWN_SPLITS[name]
     path = tmp_path / f"own_split_{name}.py"
     path.write_text(SPLIT.format(line=line), encoding="utf-8")
@@ -172,7 +172,7 @@ def test_a_faulty_split_is_refused(name, tmp_path, capsys, composing_once):
 
 
 @pytest.mark.parametrize("name", SPLITS)
-def test_the_package_s_splits_keep_all_promises(name, capsys, composing_once):
+def test_the_package_s_splits_keep_all_promises(name, capsys):
     assert examine(f"split/{name}", []) == 0
     said = capsys.readouterr().out
     assert ("nodes have no client" in said) == (name == "metis_overlap")

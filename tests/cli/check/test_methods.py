@@ -11,7 +11,7 @@ from fgl_bench.config.choices import config_folder
 from tests.test_commands import GOOD, MIX, written
 
 ALGORITHMS = sorted(path.stem for path in (config_folder() / "algorithm").glob("[!_]*.yaml"))
-EVERYBODY = "normalise(self.setting.weights)[:, None]"
+EVERYBODY = "normalize(self.setting.weights)[:, None]"
 LOSS = """
     def local_loss(self, step):
         known = step.batch.train{others}
@@ -33,7 +33,7 @@ FAULTY = {
     ),
     "reads_labels_of_absent_clients": (
         MIX.format(
-            weights="normalise(self.setting.weights ** (self.setting.batch.labels * self.setting.batch.train).view(len(arrived), -1)"
+            weights="normalize(self.setting.weights ** (self.setting.batch.labels * self.setting.batch.train).view(len(arrived), -1)"
             ".double().mean(1, True), arrived)[:, None]"
         ),
         "absent clients change nothing",
@@ -50,7 +50,7 @@ FAULTY = {
 
     def mix(self, reports, arrived):
         there, self.here = torch.isin(torch.arange(arrived.numel()), torch.tensor(self.here)).view_as(arrived), []
-        return Mixing(normalise(self.setting.weights, there)[:, None])
+        return Mixing(normalize(self.setting.weights, there)[:, None])
 """,
         "absent clients change nothing",
     ),
@@ -59,7 +59,7 @@ FAULTY = {
         r"bytes are counted: clients upload 6,\d\d\d bytes a trip .* declares 652",
     ),
     "subtracts": (
-        MIX.format(weights="(3 * normalise(arrived.double()) - 2 * torch.eye(arrived.shape[1])[arrived.int().argmax(1)])[:, None]"),
+        MIX.format(weights="(3 * normalize(arrived.double()) - 2 * torch.eye(arrived.shape[1])[arrived.int().argmax(1)])[:, None]"),
         "rows of averages sum to one, none is negative: an average has the negative weight -1.25",
     ),
     "answers_nonsense": (
@@ -97,7 +97,7 @@ PERMITTED = {
 
     def mix(self, reports, arrived):
         self.sizes = reports["size"]
-        return Mixing(normalise(self.setting.weights, arrived)[:, None])
+        return Mixing(normalize(self.setting.weights, arrived)[:, None])
 
     def report(self, trips):
         return {"size": trips.trained.norm(dim=1)}
@@ -113,7 +113,7 @@ PERMITTED = {
     "a_report_that_is_not_sent": f"unsent = ('model',)\n{GOOD}\n    def report(self, trips):\n        return {{'model': trips.trained}}",
     "clients_with_parts_of_their_own": """
     def mix(self, reports, arrived):
-        here = normalise(self.setting.weights, arrived)[:, None].expand(-1, arrived.shape[1], -1)
+        here = normalize(self.setting.weights, arrived)[:, None].expand(-1, arrived.shape[1], -1)
         return Mixing(here, shared=tuple(self.setting.layout.shapes)[:1])
 """,
 }
@@ -164,7 +164,7 @@ KINDS = ("fedavg", "fedprox", "fedsa_gcl", "dfed_sst", "fedaas", "fed_pub", "loc
 
 
 @pytest.mark.parametrize("name", [name if name in KINDS else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS])
-def test_the_package_s_methods_keep_all_promises(name, capsys, composing_once):
+def test_the_package_s_methods_keep_all_promises(name, capsys):
     status = examine(name, ["rounds=3", *CHEAP.get(name, [])])
     assert status == 0, capsys.readouterr().out
 

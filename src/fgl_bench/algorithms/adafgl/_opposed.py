@@ -11,7 +11,7 @@ from torch import Tensor
 TILE = {"cpu": 2**17, "cuda": 2**25}
 
 
-def attend(unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor) -> tuple[Tensor, Tensor]:
+def attend(unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor, itself: bool = True) -> tuple[Tensor, Tensor]:
     """``max(R, 0) values`` and ``min(R, 0) values``, differentiable in ``unit`` and ``values``.
 
     With ``R0 = beta B + (1 - beta) U U^T`` and m its mean over all pairs of a client's nodes: ``R = (R0 - m) / (max R0 - m)`` where R0 is
@@ -23,11 +23,12 @@ def attend(unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, co
         values: ``[k, n, h]``, zero in padding.
         similar: B, ``[k, n, n]`` bool, symmetric, False in padding; None where beta is 0.
         count: ``[k]`` real nodes.
+        itself: whether R0 holds a node's similarity to itself; else its diagonal is zero. The mean is over n x n numbers in both cases.
 
     Returns:
         Two ``[k, n, h]``; rows of padding have no meaning.
     """
-    return _Attend.apply(unit, values, similar, beta, count)
+    return _Attend.apply(unit, values, similar, beta, count, itself)
 
 
 def tiles(clients: int, nodes: int, most: int) -> Iterator[tuple[slice, slice]]:
@@ -41,15 +42,19 @@ def tiles(clients: int, nodes: int, most: int) -> Iterator[tuple[slice, slice]]:
 class _Pairs:
     """Tiles of R0 and of R."""
 
-    def __init__(self, unit: Tensor, similar: Tensor | None, beta: float):
-        self.unit, self.similar, self.beta = unit, similar, beta
+    def __init__(self, unit: Tensor, similar: Tensor | None, beta: float, itself: bool):
+        self.unit, self.similar, self.beta, self.itself = unit, similar, beta, itself
         self.tiles = list(tiles(*unit.shape[:2], TILE.get(unit.device.type, 2**25)))
 
     def raw(self, clients: slice, rows: slice) -> Tensor:
         left, right = self.unit[clients, rows], self.unit[clients].mT
         if not self.beta:
-            return torch.bmm(left, right)
-        return torch.baddbmm(self.similar[clients, rows].to(left.dtype), left, right, beta=self.beta, alpha=1 - self.beta)
+            found = torch.bmm(left, right)
+        else:
+            found = torch.baddbmm(self.similar[clients, rows].to(left.dtype), left, right, beta=self.beta, alpha=1 - self.beta)
+        if not self.itself:
+            found[:, :, rows].diagonal(dim1=1, dim2=2).zero_()
+        return found
 
     def scaled(self, raw: Tensor, clients: slice, rows: slice, scales: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Where R0 is above its mean (1, else 0), what R0 is multiplied with there or elsewhere, and R."""
@@ -66,13 +71,18 @@ class _Attend(torch.autograd.Function):
     # R is symmetric: a tile of rows also serves as one of columns, and narrow products from that side are several times faster.
 
     @staticmethod
-    def forward(ctx, unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = _Pairs(unit, similar, beta)
+    def forward(
+        ctx, unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor, itself: bool
+    ) -> tuple[Tensor, Tensor]:
+        pairs = _Pairs(unit, similar, beta, itself)
         largest = unit.new_empty(unit.shape[:2])
         for clients, rows in pairs.tiles:
             largest[clients, rows] = pairs.raw(clients, rows).amax(2)
         each = count.to(unit.dtype).square().clamp(min=1)
-        mean = (1 - beta) * unit.sum(1).square().sum(1) / each
+        total = unit.sum(1).square().sum(1)
+        if not itself:
+            total = total - unit.square().sum((1, 2))
+        mean = (1 - beta) * total / each
         if beta:
             mean = mean + beta * similar.sum((1, 2), dtype=mean.dtype) / each
         scales = (mean, _reciprocal(largest.amax(1) - mean), _reciprocal(mean))
@@ -83,13 +93,13 @@ class _Attend(torch.autograd.Function):
             above[clients].baddbmm_(here, found.clamp(min=0))
             below[clients].baddbmm_(here, found.clamp_(max=0))
         ctx.save_for_backward(unit, values, similar, each, largest, *scales)
-        ctx.beta = beta
+        ctx.beta, ctx.itself = beta, itself
         return above.mT.contiguous(), below.mT.contiguous()
 
     @staticmethod
     def backward(ctx, to_above: Tensor, to_below: Tensor) -> tuple[Tensor | None, ...]:
         unit, values, similar, each, largest, *scales = ctx.saved_tensors
-        (mean, above, below), share, pairs = scales, 1 - ctx.beta, _Pairs(unit, similar, ctx.beta)
+        (mean, above, below), share, pairs = scales, 1 - ctx.beta, _Pairs(unit, similar, ctx.beta, ctx.itself)
         to_unit, to_values = (each.new_zeros(each.mT.shape) for each in (unit, values))
         high_sum, high_raw, all_raw = (torch.zeros_like(mean) for _ in range(3))
         # Both of what reaches R_uv and R_vu in one product.
@@ -106,21 +116,29 @@ class _Attend(torch.autograd.Function):
             all_raw[clients] += raw.mul_(gradient).sum((1, 2)) / 2
             high_raw[clients] += raw.mul_(high).sum((1, 2)) / 2
             high_sum[clients] += high.mul_(gradient).sum((1, 2)) / 2
-            to_unit[clients].baddbmm_(unit[clients, rows].mT, gradient.mul_(slope))
+            gradient.mul_(slope)
+            if not ctx.itself:
+                gradient[:, :, rows].diagonal(dim1=1, dim2=2).zero_()
+            to_unit[clients].baddbmm_(unit[clients, rows].mT, gradient)
         # R's scales are 1 / (max - m) above the mean and 1 / m below it.
         to_largest = -above.square() * (high_raw - mean * high_sum)
         to_mean = -above * high_sum - to_largest + below.square() * (all_raw - high_raw)
         to_unit, to_values = to_unit.mT.contiguous(), to_values.mT.contiguous()
-        to_unit += (2 * to_mean / each)[:, None, None] * unit.sum(1, keepdim=True)
+        summed = unit.sum(1, keepdim=True)
+        to_unit += (2 * to_mean / each)[:, None, None] * (summed if ctx.itself else summed - unit)
         everyone, row = torch.arange(len(unit), device=unit.device), largest.argmax(1)
         one = unit[everyone, row]
         reached = share * torch.bmm(unit, one[:, :, None])[..., 0]
         if ctx.beta:
             reached = reached + ctx.beta * similar[everyone, row].to(reached.dtype)
+        if not ctx.itself:
+            reached[everyone, row] = 0
         column = reached.argmax(1)
+        if not ctx.itself:  # the largest may be the diagonal's zero
+            to_largest = to_largest * (column != row)
         to_unit.index_put_((everyone, row), to_largest[:, None] * unit[everyone, column], accumulate=True)
         to_unit.index_put_((everyone, column), to_largest[:, None] * one, accumulate=True)
-        return to_unit.mul_(share), to_values, None, None, None
+        return to_unit.mul_(share), to_values, None, None, None, None
 
 
 def _reciprocal(x: Tensor) -> Tensor:

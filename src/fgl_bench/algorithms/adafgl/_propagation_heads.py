@@ -41,6 +41,7 @@ class Options(NamedTuple):
     beta: float
     width: int
     softmaxes: Literal["double", "single"]
+    attention: Literal["softmax", "raw"]
     fusion: Literal["soft", "hard"]
 
 
@@ -66,8 +67,9 @@ class Heads(Backbone):
     """The personal heads; only their parameters are trained.
 
     ``Z_h`` is an MLP of two layers on Xs, ``Z_1`` and ``Z_2`` of three on X and Xs, with PReLUs and dropout between. With H a further MLP
-    of three layers on Xs, ``R = beta B + (1 - beta) cos(H)``, m its mean over all pairs of the client, scaled to
-    ``(R - m) / (max R - m)`` above m and ``-R / m`` below, plus I: ``Z_3 = [softmax(PReLU(R) H) - softmax(PReLU(-R) H) + H] / 2``.
+    of three layers on Xs, ``R = beta B + (1 - beta) cos(softmax H)`` with a diagonal of zeros, m its mean over all pairs of the client,
+    scaled to ``(R - m) / (max R - m)`` above m and ``-R / m`` below, plus I:
+    ``Z_3 = [softmax(PReLU(R) H) - softmax(PReLU(-R) H) + H] / 2``. With ``attention=raw`` the cosines are of H, and the diagonal is theirs.
 
     The first layers of all heads lie side by side in one input weight. Where a client has fewer nodes than features, Xs is never made:
     ``Xs W = sum_k S^k (X W_k)`` costs narrow products with S. Elsewhere Xs is made once, and S is not kept.
@@ -86,7 +88,7 @@ class Heads(Backbone):
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         return head_layout(self.options.hops, self.options.width, num_features, num_classes)
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Layers as PyTorch's linear ones, by their number of inputs; slopes 0.25."""
         (features, _), h, copies = layout.shapes["input.weight"], self.options.width, self.options.hops + 1
         made = {}
@@ -147,9 +149,11 @@ class Heads(Backbone):
         known, starts = self.knowledge(batch), dict(zip(("raw", "homo", "smooth", "message"), first.chunk(4, -1), strict=True))
         z = {name: self._layers(parameters, name, starts[name], dropout) for name in HEADS}
         slope = parameters["pairs.slope"][:, None]
-        message = z["message"] * batch.valid[..., None]
-        unit, count = F.normalize(message, dim=-1, eps=1e-12), batch.valid.sum(1)
-        above, below = attend(unit, message, known.similar, self.options.beta, count)
+        raw, real = self.options.attention == "raw", batch.valid[..., None]
+        message = z["message"] * real
+        compared = message if raw else torch.softmax(message, -1) * real
+        unit, count = F.normalize(compared, dim=-1, eps=1e-12), batch.valid.sum(1)
+        above, below = attend(unit, message, known.similar, self.options.beta, count, itself=raw)
         towards, away = torch.softmax(above + slope * below, -1), torch.softmax(-below - slope * above, -1)
         z["message"] = (towards - away + z["message"]) / 2
 

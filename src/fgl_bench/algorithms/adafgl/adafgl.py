@@ -10,20 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.adafgl._propagation_heads import DEPTH, Heads, Network, Options, head_layout, smooths
+from fgl_bench.algorithms.adafgl._propagation_heads import Heads, Network, Options
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.powers import Staging
 from fgl_bench.algorithms.records import Stage
 from fgl_bench.algorithms.topology import propagate
-from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.utils.seeding import derive_seed, generator
-
-HEAD_ROWS = 4  # heads received and trained, moments
 
 
 @dataclass
@@ -42,7 +39,8 @@ class AdaFGL(FedAvg, Staging):
 
     Points of both stages are selected from, as in OpenFGL; the point after the last federated round scores the model that was
     received. Resolutions: OpenFGL's a, beta and number of rounds; w weighs (``fusion=hard``: the official code's switch at 0.9); P is
-    soft-maxed again before its cosines, as in both codes (``softmaxes=single``: not); P is downloaded with the model once more when the
+    soft-maxed again before its cosines, as in both codes (``softmaxes=single``: not); Z_3's attention compares softmax H, and no node with
+    itself, as in both codes (``attention=raw``: H, and a node with itself too); P is downloaded with the model once more when the
     personal stage begins; linear layers with biases, drawn as PyTorch's.
 
     Attributes:
@@ -53,6 +51,7 @@ class AdaFGL(FedAvg, Staging):
         beta: weight of that similarity in Z_3's attention, against the cosine of its representations.
         width, head_dropout: hidden width of the heads and their dropout.
         softmaxes: ``double`` or ``single``, of P before its cosines.
+        attention: ``softmax`` or ``raw``, what is compared in Z_3's attention.
         fusion: ``soft`` or ``hard``.
         max_nodes: most nodes of a client; its propagation, n x n, is dense while it is made, and longer where features outnumber nodes.
     """
@@ -73,18 +72,9 @@ class AdaFGL(FedAvg, Staging):
     width: int
     head_dropout: float
     softmaxes: Literal["double", "single"]
+    attention: Literal["softmax", "raw"]
     fusion: Literal["soft", "hard"]
     max_nodes: int
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        layout, smoothed = head_layout(self.hops, self.width, num_features, num_classes), smooths(self.hops, nodes, num_features)
-        kept = HEAD_ROWS * layout.size + nodes * ((self.hops + 1) * num_features if smoothed else nodes)
-        # Four first layers and those of the heads, with PReLU and dropout; what products with S are made of and its gradient.
-        factors = 0 if smoothed else 1 + 3 * (self.hops + 1)
-        units = (6 * (4 + sum(DEPTH.values())) + 2 * factors) * self.width
-        step = itemsize * layout.size + activation_bytes(nodes, Activations(units, self.width), itemsize)
-        pairs = 3 * itemsize * nodes**2  # while the propagation is made
-        return itemsize * kept + (nodes**2 if self.beta else 0), max(step, pairs)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -96,18 +86,18 @@ class AdaFGL(FedAvg, Staging):
         self.personal = False
 
     def stage(self, number: int, received: Tensor) -> Stage | None:
-        if number != self.federated_rounds:
+        if self.personal or number < self.federated_rounds:
             return None
         setting, self.personal = self.setting, True
         batch = setting.batch
         network = Network(setting.model, setting.layout, received.clone())
-        options = Options(self.hops, self.blend, self.beta, self.width, self.softmaxes, self.fusion)
+        options = Options(self.hops, self.blend, self.beta, self.width, self.softmaxes, self.attention, self.fusion)
         self.heads = heads = Heads(network, self.confidence(), options, self.head_dropout)
         layout = heads.layout(batch.features.shape[2], setting.num_classes)
         rows = []
         for seed in setting.seeds:
             draw = torch.Generator().manual_seed(derive_seed(seed, "adafgl", "heads"))
-            rows.append(layout.pack(heads.initialise(layout, draw)).expand(setting.num_clients, -1))
+            rows.append(layout.pack(heads.init_parameters(layout, draw)).expand(setting.num_clients, -1))
         return Stage(heads, layout, torch.cat(rows).to(batch.device, batch.dtype).contiguous())
 
     def confidence(self) -> Tensor:

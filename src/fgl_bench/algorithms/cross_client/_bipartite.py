@@ -8,12 +8,15 @@ in every :class:`~fgl_bench.algorithms.cross_client._halo.Level`; attention uses
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.cross_client._halo import Level, Plan
+from fgl_bench.algorithms.cross_client._features import Rows
+from fgl_bench.algorithms.cross_client._plan import First, Level, Plan
+from fgl_bench.algorithms.cross_client._sides import sides
+from fgl_bench.algorithms.cross_client._touched import Made
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Parameters
@@ -22,8 +25,8 @@ from fgl_bench.models.base import Backbone
 from fgl_bench.models.gat import ACTS, GAT, SLOPE
 from fgl_bench.models.graphsage import GraphSAGE
 
-Product = Callable[[Tensor], Tensor]
-Keep = Callable[[int, Level, "Messages"], Tensor]
+Features = Rows | Made
+Keep = Callable[[int, Level, "Messages"], Tensor | None]
 
 
 class Messages(NamedTuple):
@@ -47,20 +50,32 @@ class Convolutions:
         depth: number of convolutions.
         widths: of the representations between them (the rows that clients may exchange).
         attends: whether edges have scores.
+        parts: matrices that lie side by side in a convolution's weight.
+        part: the only one that the first convolution of a node without neighbours needs.
     """
 
-    attends = False
+    attends: ClassVar[bool] = False
+    parts: ClassVar[int] = 1
+    part: ClassVar[int] = 0
 
     def __init__(self, model: Backbone):
         self.model, self.depth = model, model.layers
         self.widths = list(model._widths)[: model.layers - 1] if model.head == "conv" else list(model._widths)[:-1]
 
-    def messages(self, number: int, parameters: Parameters, product: Product, mine: Product | None, level: Level) -> Messages:
+    def alone(self, parameters: Parameters, product: Tensor) -> Tensor:
+        """The first convolution ``[k, r, h]`` of nodes without neighbours in it, from their product with its ``part``."""
+        raise NotImplementedError  # abstract
+
+    def shift(self, number: int, parameters: Parameters) -> Tensor | None:
+        """What convolution ``number`` adds to its products, ``[k, parts * b]``, if anything."""
+        return None
+
+    def messages(self, number: int, parameters: Parameters, near: Tensor, own: Tensor | None, level: Level) -> Messages:
         """What convolution ``number`` sends.
 
         Args:
-            product, mine: a weight ``[k, a, b]`` to the products of the sources ``[k, c, b]`` and of the targets ``[k, r, b]``; the
-                first convolution has the former only.
+            near: the sources times the first part of its weight, shifted, ``[k, c, b]``.
+            own: the targets times the second part, where there are two, ``[k, r, b]``.
         """
         raise NotImplementedError  # abstract
 
@@ -81,39 +96,73 @@ class Convolutions:
         self,
         plan: Plan,
         parameters: Parameters,
-        stored: Callable[[int, Level], Tensor],
+        stored: Callable[[int], Tensor],
         keep: Keep,
         dropout: Callable[[Tensor], Tensor],
-        features: Any = None,
+        features: Features | None = None,
     ) -> Tensor:
         """The last convolution of ``plan``'s result ``[k, r, h]``, without activation.
 
         Args:
-            stored: level number to the store's rows ``[k, c - own, h]`` that it takes.
-            keep: the edges ``[E]`` bool of a level that take part, which always include the loops.
-            features: what the first convolution's weight is multiplied with, if not ``plan.features``.
+            stored: level number to the store ``[R, h]`` whose rows it takes.
+            keep: the edges ``[E]`` bool of a level that take part, which always include the loops; None ends here, without a result.
+            features: what the first convolution's weight is multiplied with, if not ``plan.first.features``.
         """
-        hidden = None
-        for number, level in enumerate(plan.levels):
-            if number == 0:
-                product, mine = (plan.features if features is None else features).__matmul__, None
-            else:
-                hidden = dropout(self.activate(hidden))
-                targets = take(hidden, level.targets)
-                sources = hidden if level.shape[2] == level.own else torch.cat([hidden, stored(number, level)], 1)
-                product = lambda weight, sources=sources: linear(sources, weight)  # noqa: E731
-                mine = lambda weight, targets=targets: linear(targets, weight)  # noqa: E731
-            sent = self.messages(number, parameters, product, mine, level)
-            hidden = self.combine(number, parameters, sent, keep(number, level, sent), level)
+        hidden = self.first(plan.first, parameters, keep, plan.first.features if features is None else features)
+        for number, level in enumerate(plan.levels, 1):
+            hidden = dropout(self.activate(hidden))
+            store = None if level.shape[2] == level.own else stored(number)
+            near, own = self._products(number, parameters, hidden, store, level)
+            sent = self.messages(number, parameters, near, own, level)
+            kept = keep(number, level, sent)
+            if kept is None:
+                return hidden
+            hidden = self.combine(number, parameters, sent, kept, level)
         return hidden
+
+    def first(self, first: First, parameters: Parameters, keep: Keep, features: Features) -> Tensor:
+        """The first convolution's result ``[k, r, h]``, without activation."""
+        alone, *near = features.products(parameters["conv0.weight"])
+        alone = self.alone(parameters, alone)
+        if first.level is None:
+            return alone
+        level, own = first.level, take(near[1], first.level.targets) if self.parts > 1 else None
+        sent = self.messages(0, parameters, *self._shifted(0, parameters, near[0], own), level)
+        joined = self.combine(0, parameters, sent, keep(0, level, sent), level)
+        return torch.cat([alone.flatten(0, 1), joined.flatten(0, 1)]).index_select(0, first.pick).unflatten(0, first.shape)
+
+    def _products(
+        self, number: int, parameters: Parameters, hidden: Tensor, store: Tensor | None, level: Level
+    ) -> tuple[Tensor, Tensor | None]:
+        """Sources ``[k, c, b]`` and targets ``[k, r, b]`` times their parts of the weight, shifted."""
+        weight = parameters[f"conv{number}.weight"]
+        if hidden.device.type == "cpu":
+            return sides(hidden, store, weight, self.shift(number, parameters), level, self.parts)
+        weights = weight.chunk(self.parts, -1)  # cut once: the gradients of the parts are put together once
+        own = linear(take(hidden, level.targets), weights[1]) if self.parts > 1 else None
+        near = linear(hidden, weights[0])
+        if store is not None:  # a product of their own: these rows need no gradient
+            remote = store.index_select(0, level.entries.flatten()).unflatten(0, level.entries.shape)
+            near = torch.cat([near, linear(remote, weights[0])], 1)
+        return self._shifted(number, parameters, near, own)
+
+    def _shifted(self, number: int, parameters: Parameters, near: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        shift = self.shift(number, parameters)
+        if shift is None:
+            return near, own
+        parts = shift[:, None].chunk(self.parts, -1)
+        return near + parts[0], None if own is None else own + parts[1]
 
 
 class SageConvolutions(Convolutions):
     """``mean over kept neighbours of W_l h + W_r h_v + b``."""
 
-    def messages(self, number: int, parameters: Parameters, product: Product, mine: Product | None, level: Level) -> Messages:
-        weight = parameters[f"conv{number}.weight"]
-        near, own = _halves(number, weight, product, mine, level)
+    parts, part = 2, 1
+
+    def alone(self, parameters: Parameters, product: Tensor) -> Tensor:
+        return product + parameters["conv0.bias"][:, None]
+
+    def messages(self, number: int, parameters: Parameters, near: Tensor, own: Tensor | None, level: Level) -> Messages:
         return Messages(near, own, None)
 
     def combine(self, number: int, parameters: Parameters, sent: Messages, keep: Tensor, level: Level) -> Tensor:
@@ -134,18 +183,25 @@ class GatConvolutions(Convolutions):
 
     attends = True
 
+    def __init__(self, model: GAT):
+        super().__init__(model)
+        self.parts = 2 if model.version == "v2" else 1
+
+    def alone(self, parameters: Parameters, product: Tensor) -> Tensor:
+        if self.model.version == "v2":
+            product = product + parameters["conv0.shift"][:, None].chunk(2, -1)[0]
+        return self._finish(0, product, parameters)
+
     def activate(self, x: Tensor) -> Tensor:
         return ACTS[self.model.act](x)
 
-    def messages(self, number: int, parameters: Parameters, product: Product, mine: Product | None, level: Level) -> Messages:
+    def shift(self, number: int, parameters: Parameters) -> Tensor | None:
+        return parameters.get(f"conv{number}.shift")
+
+    def messages(self, number: int, parameters: Parameters, near: Tensor, own: Tensor | None, level: Level) -> Messages:
         name = f"conv{number}."
-        weight = parameters[name + "weight"]
-        if self.model.version == "v2":
-            near, own = _halves(number, weight, product, mine, level)
-            shift = parameters[name + "shift"][:, None].chunk(2, -1)
-            near, own = near + shift[0], own + shift[1]
+        if own is not None:  # version v2
             return Messages(near, None, dynamic_scores(level, near, own, parameters[name + "attention"], SLOPE))
-        near = product(weight)
         vectors = [parameters[name + side] for side in ("source", "target")]
         heads = vectors[0].shape[1]
         source, target = (torch.einsum("knhd,khd->knh", near.unflatten(2, (heads, -1)), vector) for vector in vectors)
@@ -153,22 +209,13 @@ class GatConvolutions(Convolutions):
 
     def combine(self, number: int, parameters: Parameters, sent: Messages, keep: Tensor, level: Level) -> Tensor:
         out = attend(level, sent.values, torch.where(keep | level.loop, sent.scores, -torch.inf))
-        heads = len(sent.scores)
-        if self.model.head == "conv" and number == self.depth - 1 and heads > 1:
-            out = out.unflatten(2, (heads, -1)).mean(2)
+        return self._finish(number, out, parameters)
+
+    def _finish(self, number: int, out: Tensor, parameters: Parameters) -> Tensor:
+        """The heads of logits averaged, and the bias."""
+        if self.model.head == "conv" and number == self.depth - 1 and self.model.output_heads > 1:
+            out = out.unflatten(2, (self.model.output_heads, -1)).mean(2)
         return out + parameters[f"conv{number}.bias"][:, None]
-
-
-def _halves(number: int, weight: Tensor, product: Product, mine: Product | None, level: Level) -> tuple[Tensor, Tensor]:
-    """The sources' product with the first half of a weight's columns and the targets' with the second.
-
-    The input features are multiplied with both halves at once: a sparse product wants the weight as it lies in memory.
-    """
-    if number == 0:
-        near, own = product(weight).chunk(2, -1)
-        return near.contiguous(), take(own, level.targets)
-    near, own = weight.chunk(2, -1)
-    return product(near), mine(own)
 
 
 def take(rows: Tensor, index: Tensor) -> Tensor:

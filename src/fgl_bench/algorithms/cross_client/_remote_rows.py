@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages
-from fgl_bench.algorithms.cross_client._halo import Halo, Level, Plan
+from fgl_bench.algorithms.cross_client._features import places
+from fgl_bench.algorithms.cross_client._halo import Halo
 from fgl_bench.algorithms.cross_client._moved import Moved
+from fgl_bench.algorithms.cross_client._plan import Level, Plan
+from fgl_bench.algorithms.cross_client._touched import Made
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.powers import Spending
 from fgl_bench.engine.dropout import no_dropout
+
+# Slots (ascending) and what the first convolution makes of them, activated, ``[k, r, h]``.
+MadeRows = tuple[np.ndarray, Tensor]
+# A plan to the models as they are, and products of its input features if they are made already.
+Current = Callable[[Plan], tuple[dict[str, Tensor], Made | None]]
 
 
 class RemoteRows(FedAvg, Spending):
@@ -42,22 +52,52 @@ class RemoteRows(FedAvg, Spending):
         self.seconds = 0.0
 
     @torch.no_grad()
-    def _fetch(self, views: dict[str, Tensor], plan: Plan, step: int) -> None:
-        """Owners answer with their models as they are; only rows that were asked for are written and counted."""
-        for number, level in enumerate(plan.levels[1:], 1):
+    def _fetch(self, current: Current, plan: Plan, step: int, made: MadeRows | None = None) -> None:
+        """Owners answer with their models as they are; only rows that were asked for are written and counted.
+
+        Args:
+            made: rows that the models as they are have computed already.
+        """
+        for number, level in enumerate(plan.levels, 1):
             every = self._asked(number, level)
             entries = level.held[every.numpy()[level.held]] if self._narrow else level.held
             if not entries.size:
                 continue
             held, (owners, inverse) = self.halo.put(entries), np.unique(self.halo.owner[entries], return_inverse=True)
-            asked, answer = every[held], self.halo.plan(owners, number)
-            rows = self.layers.activate(self.layers.forward(answer, views, self._stored, self._known, no_dropout)).flatten(0, 1)
-            kept = self.store[number - 1].index_select(0, held)
-            self.store[number - 1][held] = torch.where(asked[:, None], rows.index_select(0, self.halo.put(answer.place[inverse])), kept)
-            self.stamp[number - 1][held] = torch.where(asked, step, self.stamp[number - 1][held])
+            asked = every[held]
+            rows = self._answers(current, number, owners, made)
+            self._write(number, held, rows.index_select(0, self.halo.put(inverse)), asked, step)
             sent = torch.zeros(owners.size, dtype=torch.int64, device=held.device)
             sent.scatter_reduce_(0, self.halo.put(inverse), asked.long(), "amax")
             self.moved.count(entries, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
+
+    def _answers(self, current: Current, number: int, owners: np.ndarray, made: MadeRows | None) -> Tensor:
+        """The rows ``[A, h]`` of ``owners`` (ascending) after ``number`` convolutions, activated."""
+        halo, width = self.halo, self.layers.widths[number - 1]
+        slots, known = (owners[:0], self.store[0]) if made is None or number > 1 else made
+        there = np.isin(owners, slots, assume_unique=True)
+        rows = torch.empty(owners.size, width, dtype=halo.dtype, device=halo.device)
+        if there.any():
+            place, _ = places(slots, halo.size, halo.nodes)
+            found = halo.put(place[np.searchsorted(slots, owners[there])])
+            rows.index_copy_(0, halo.put(np.flatnonzero(there)), known.view(-1, width).index_select(0, found))
+        if not there.all():
+            answer = halo.plan(owners[~there], number)
+            views, features = current(answer)
+            new = self.layers.forward(answer, views, self._stored, self._known, no_dropout, features)
+            new = self.layers.activate(new).flatten(0, 1).index_select(0, halo.put(answer.place))
+            rows.index_copy_(0, halo.put(np.flatnonzero(~there)), new)
+        return rows
+
+    def _write(self, number: int, held: Tensor, rows: Tensor, asked: Tensor, step: int) -> None:
+        """Keep the ``rows`` of the entries ``held`` that were ``asked`` for."""
+        store, stamp = self.store[number - 1], self.stamp[number - 1]
+        if self._narrow:  # there are no others
+            store.index_copy_(0, held, rows)
+            stamp[held] = step
+            return
+        store[held] = torch.where(asked[:, None], rows, store.index_select(0, held))
+        stamp[held] = torch.where(asked, step, stamp[held])
 
     def _asked(self, number: int, level: Level) -> Tensor:
         """``[R]`` bool, the entries behind the chosen edges of ``level``."""
@@ -71,9 +111,13 @@ class RemoteRows(FedAvg, Spending):
             return torch.ones_like(level.loop)
         return ~level.remote | (self.stamp[number - 1][level.entry] >= 0)
 
-    def _stored(self, number: int, level: Level) -> Tensor:
-        entries = level.entries  # selected by rows: indexing takes a CPU five times as long
-        return self.store[number - 1].index_select(0, entries.flatten()).unflatten(0, entries.shape)
+    def _taken(self, number: int, edges: np.ndarray) -> np.ndarray:
+        """Which edges convolution ``number`` uses, read on the host."""
+        known = (self.halo.kind[edges] < 2) | (self.stamp[number - 1].numpy()[self.halo.entry[edges]] >= 0)
+        return (self.halo.kind[edges] == 0) | (self.chosen[number - 1].numpy()[edges] & known)
+
+    def _stored(self, number: int) -> Tensor:
+        return self.store[number - 1]
 
     # ---- costs
 

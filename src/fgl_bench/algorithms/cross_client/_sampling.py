@@ -1,7 +1,11 @@
-"""Which of a node's neighbours take part: drawn without replacement, in proportion to the exponentials of their scores."""
+"""Which mini-batch a node is in, and which of its neighbours take part.
+
+They are drawn without replacement, in proportion to the exponentials of their scores.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,14 +19,23 @@ def gumbel(key: Tensor, number: Tensor, dtype: torch.dtype) -> Tensor:
     return -torch.log(-torch.log(uniform)).to(dtype)
 
 
-def largest(keys: Tensor, group: Tensor, limit: Tensor | int) -> Tensor:
+def largest(keys: Tensor, group: Tensor, limit: Tensor | int, among: Tensor | None = None) -> Tensor:
     """Whether each of E items is among the ``limit`` (a number, or ``[E]``) largest ``keys`` of its group, ``[E]`` bool.
 
     The largest of scores plus Gumbel noise are a draw without replacement with probabilities softmax(scores) (Kool et al., ICML 2019).
+
+    Args:
+        among: ``[E]`` bool, the only items that are looked at; the others are not chosen.
     """
+    if among is None:
+        among = torch.ones_like(group, dtype=torch.bool)
     if not keys.numel():
-        return torch.zeros_like(group, dtype=torch.bool)
+        return among
+    if keys.device.type == "cpu":
+        limits = limit.numpy() if isinstance(limit, Tensor) else np.broadcast_to(limit, keys.shape)
+        return torch.from_numpy(_largest(keys.numpy(), group.numpy(), limits, np.flatnonzero(among.numpy())))
     order = torch.argsort(keys, descending=True, stable=True)
+    group = group * 2 + ~among  # the others form groups of their own
     order = order[torch.argsort(group[order], stable=True)]
     sorted_group = group[order]
     place = torch.arange(keys.numel(), device=keys.device)
@@ -30,4 +43,55 @@ def largest(keys: Tensor, group: Tensor, limit: Tensor | int) -> Tensor:
     begins[1:] = sorted_group[1:] != sorted_group[:-1]
     first = torch.cummax(torch.where(begins, place, 0), 0).values
     rank = torch.empty_like(place).scatter_(0, order, place - first)
-    return rank < limit
+    return among & (rank < limit)
+
+
+def _largest(keys: np.ndarray, group: np.ndarray, limit: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """:func:`largest` on the host, of the items numbered ``among``; groups within the limit are not sorted."""
+    chosen = np.zeros(keys.size, dtype=bool)
+    chosen[among] = True
+    over = among[np.bincount(group[among])[group[among]] > limit[among]]
+    found = _within(keys[over], group[over], limit[over])
+    if found is not None:
+        chosen[over] = found
+        return chosen
+    ordered = over[np.lexsort((-keys[over], group[over]))]
+    sorted_group, place = group[ordered], np.arange(ordered.size)
+    begins = np.ones(ordered.size, dtype=bool)
+    begins[1:] = sorted_group[1:] != sorted_group[:-1]
+    first = np.maximum.accumulate(np.where(begins, place, 0))
+    chosen[ordered] = place - first < limit[ordered]
+    return chosen
+
+
+def _within(keys: np.ndarray, group: np.ndarray, limit: np.ndarray) -> np.ndarray | None:
+    """Which items of groups larger than their limit are chosen; None where that takes more than one sort of 64-bit numbers.
+
+    An item's number has its group above and, below, the bits of its key in an order that falls with the key. Sorting values is
+    many times faster than finding the order that sorts them by two keys.
+    """
+    if keys.dtype != np.float32 or not keys.size or np.isnan(keys).any() or limit.min() < 1:
+        return None
+    bits = (keys + np.float32(0)).view(np.int32).astype(np.int64)  # -0 becomes 0
+    rising = np.where(bits < 0, -(2**31) - 1 - bits, bits)
+    numbers = (group.astype(np.int64) << 32) + (2**31 - 1 - rising)
+    ordered, size, most = np.sort(numbers), np.bincount(group), np.zeros(int(group.max()) + 1, dtype=np.int64)
+    most[group] = limit
+    last = (np.cumsum(size) - size + most - 1).clip(0)
+    within = numbers <= ordered[last][group]
+    # Equal keys at the limit: which of them come first has to be asked.
+    return within if np.count_nonzero(within) == most.sum() else None
+
+
+def cut(draws: np.ndarray, training: np.ndarray, replica: np.ndarray, sizes: np.ndarray, batches: int) -> np.ndarray:
+    """The mini-batch ``[T]`` of every node, a replica's training nodes in order of their draws and cut evenly; -1 for other nodes.
+
+    Args:
+        draws, training, replica: ``[T]``, replica after replica.
+        sizes: training nodes of every replica.
+    """
+    order = np.lexsort((draws, ~training, replica))
+    first = np.searchsorted(replica, np.arange(sizes.size))
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size) - first[replica[order]]
+    return np.where(training, rank * batches // np.maximum(sizes, 1)[replica], -1)

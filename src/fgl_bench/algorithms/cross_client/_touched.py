@@ -7,28 +7,79 @@ costs what it moves, that is most of the step for clients of few nodes and many 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.optim.adam import adam
 
+from fgl_bench.algorithms.cross_client._features import Rows
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.sparse import SparseRows
+from fgl_bench.engine.sparse import _Bags
+from fgl_bench.engine.sparse_rows import SparseRows
+
+PIECE = 1024  # rows of a step; a few hundred kilobytes each of rows, moments and gradient
 
 
 @dataclass(frozen=True)
 class TouchedFeatures:
-    """Input features of ``shape`` (k, c), as entries over the rows that a :class:`TouchedAdam` holds."""
+    """Input features as entries over the rows that a :class:`TouchedAdam` holds.
+
+    Attributes:
+        sparse: all rows of all replicas in one block.
+        shape: (k, c).
+        sizes: of every group its rows a replica.
+    """
 
     sparse: SparseRows
     shape: tuple[int, int]
+    sizes: list[int]
 
-    def __matmul__(self, rows: Tensor) -> Tensor:
-        """``[n, h]``, the rows, to ``[k, c, h]``."""
-        return (self.sparse @ rows[None]).view(*self.shape, -1)
+    @classmethod
+    def of(cls, rows: Rows, adam: TouchedAdam, theta: Tensor) -> TouchedFeatures:
+        """``rows`` where ``adam`` has got what they are multiplied with, from ``theta [k, P]`` if need be."""
+        (k, c, _), (starts, column, value) = rows.shape, rows.entries
+        place = adam.take(theta, rows.replica, column)
+        return cls(SparseRows(starts, place, value, (1, k * c, adam.touched), rows.dtype, rows.device), (k, c), rows.sizes)
+
+    def multiply(self, rows: Tensor) -> Tensor:
+        """``[n, h]``, the rows, to the products ``[k, c, h]`` of all groups, outside autograd."""
+        return self.sparse.multiply(rows[None]).view(*self.shape, -1)
+
+    def gradient(self, products: Tensor, span: slice) -> Tensor:
+        """Of the rows in ``span``, from the gradient ``[k, c, h]`` of the products."""
+        bags, offsets = self._by_row
+        first, last = int(self._starts[span.start]), int(self._starts[span.stop])
+        here = slice(first, last)
+        if first == last:
+            return products.new_zeros(span.stop - span.start, products.shape[2])
+        starts = offsets[span.start : span.stop + 1] - offsets[span.start]
+        rows, weights = products.reshape(-1, products.shape[2]), bags.values[here]
+        return F.embedding_bag(bags.columns[here], rows, starts, mode="sum", per_sample_weights=weights, include_last_offset=True)
+
+    @cached_property
+    def _by_row(self) -> tuple[_Bags, Tensor]:
+        bags = self.sparse.transposed
+        return bags, F.pad(bags.counts.flatten().cumsum(0), (1, 0)).to(bags.columns.dtype)
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return self._by_row[1].numpy()
+
+
+@dataclass(frozen=True)
+class Made:
+    """Products of input features that have been made already, ``[k, c, h]``, as the first convolution asks for them."""
+
+    all: Tensor
+    sizes: list[int]
+
+    def products(self, weight: Tensor) -> Sequence[Tensor]:
+        return self.all.split(self.sizes, 1)
 
 
 class TouchedAdam:
@@ -38,19 +89,22 @@ class TouchedAdam:
     over as much memory as there are; :meth:`settle` writes them back.
 
     Args:
-        layout: with one input weight ``[F, h]``.
+        layout: with one input weight ``[F, parts * h]``. Its ``parts`` matrices ``[F, h]`` lie side by side; each has rows of its own.
         capacity: how many rows, over all replicas, can ever be touched.
     """
 
-    def __init__(self, count: int, layout: ParameterLayout, lr: float, capacity: int, dtype: torch.dtype, device: torch.device):
+    def __init__(
+        self, count: int, layout: ParameterLayout, lr: float, capacity: int, dtype: torch.dtype, device: torch.device, parts: int = 1
+    ):
         (self.name,) = layout.inputs
-        (self.width, h), self.layout, self.lr = layout.shapes[self.name], layout, lr
+        (width, h), self.layout, self.lr = layout.shapes[self.name], layout, lr
+        self.width, h = width * parts, h // parts
         # Rows, their moments; pages are taken as rows are touched.
         self._rows = [torch.empty(capacity, h, dtype=dtype, device=device) for _ in range(3)]
         self._end = layout.numel(self.name)
         self._rest = [torch.zeros(count, layout.size - self._end, dtype=dtype, device=device) for _ in range(3)]
-        self._steps = [torch.zeros((), dtype=torch.float32, device=device) for _ in range(2)]
-        self._place = np.full(count * self.width, -1)
+        self._steps = torch.zeros((), dtype=torch.float32, device=device)
+        self._place = np.full(count * self.width, -1, dtype=np.int32)
         self._stride = layout.size // h
         self._where = torch.empty(capacity, dtype=torch.int64, device=device)
         self._opened, self.touched = False, 0
@@ -58,13 +112,20 @@ class TouchedAdam:
     def reset(self, rows: object = None) -> None:
         """Forget all moments; what was not written back is lost."""
         self._place.fill(-1)
-        for state in (*self._rest[1:], *self._steps):
+        for state in (*self._rest[1:], self._steps):
             state.zero_()
         self._opened, self.touched = False, 0
 
     def take(self, theta: Tensor, replica: np.ndarray, column: np.ndarray) -> np.ndarray:
-        """Where the weight's rows ``column [E]`` of ``replica [E]`` lie among those held; new ones come from ``theta [k, P]``."""
-        key, wanted = replica * self.width + column, np.zeros(self._place.size, dtype=bool)
+        """Where the weight's rows ``column [E]`` of ``replica [E]`` lie among those held; new ones come from ``theta [k, P]``.
+
+        Rows of all parts are numbered as they lie in memory: feature * parts + part.
+        """
+        key = replica * self.width + column
+        place = self._place[key]
+        if self._opened and (place >= 0).all():
+            return place
+        wanted = np.zeros(self._place.size, dtype=bool)
         wanted[key] = True
         new = np.flatnonzero(wanted & (self._place < 0))
         first, self.touched = self.touched, self.touched + new.size
@@ -89,17 +150,25 @@ class TouchedAdam:
         }
         return {self.name: self._rows[0][: self.touched], **rest}
 
-    def step(self, gradients: Mapping[str, Tensor]) -> None:
-        """One step from the gradients of :meth:`views`, in place."""
+    def step(self, gradients: Mapping[str, Tensor], features: TouchedFeatures, products: Tensor) -> None:
+        """One step in place, from the gradients of :meth:`views` and, for touched rows, of the products ``[k, c, h]`` with ``features``.
+
+        Rows are stepped a piece at a time: their gradient is used while it is in the cache, and is never held whole.
+        """
         rest = torch.zeros_like(self._rest[0])
         for name, gradient in gradients.items():
-            if name != self.name:
-                start = self.layout.offsets[name] - self._end
-                rest[:, start : start + self.layout.numel(name)] = gradient.flatten(1)
-        held = [state[: self.touched] for state in self._rows]
-        theta, first, second = zip(held, self._rest, strict=True)
+            start = self.layout.offsets[name] - self._end
+            rest[:, start : start + self.layout.numel(name)] = gradient.flatten(1)
+        self._adam(self._rest, rest)
+        for start in range(0, self.touched, PIECE):
+            span = slice(start, min(start + PIECE, self.touched))
+            self._adam([state[span] for state in self._rows], features.gradient(products, span))
+        self._steps += 1
+
+    def _adam(self, states: Sequence[Tensor], gradient: Tensor) -> None:
+        theta, first, second = states
         adam(
-            list(theta), [gradients[self.name], rest], list(first), list(second), [], self._steps,
+            [theta], [gradient], [first], [second], [], [self._steps.clone()],
             foreach=False, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.lr, weight_decay=0.0, eps=1e-8, maximize=False,
         )  # fmt: skip
 

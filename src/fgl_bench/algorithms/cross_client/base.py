@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,29 +13,31 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages, convolutions
-from fgl_bench.algorithms.cross_client._estimate import halo_bytes
-from fgl_bench.algorithms.cross_client._halo import Halo, Level, Plan
-from fgl_bench.algorithms.cross_client._remote_rows import RemoteRows
-from fgl_bench.algorithms.cross_client._sampling import gumbel, largest
-from fgl_bench.algorithms.cross_client._touched import TouchedAdam, TouchedFeatures
-from fgl_bench.algorithms.powers import JointTraining
-from fgl_bench.data.federation import Federation
+from fgl_bench.algorithms.cross_client._first_hop import OwnEdges
+from fgl_bench.algorithms.cross_client._halo import Halo
+from fgl_bench.algorithms.cross_client._plan import Level, Plan
+from fgl_bench.algorithms.cross_client._remote_rows import Current, MadeRows, RemoteRows
+from fgl_bench.algorithms.cross_client._sampling import cut, gumbel, largest
+from fgl_bench.algorithms.cross_client._touched import Made, TouchedAdam, TouchedFeatures
+from fgl_bench.algorithms.powers import JointTraining, ServerAnswers
 from fgl_bench.data.splits.base import Split
+from fgl_bench.engine.clock import clock
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout
 from fgl_bench.engine.losses import node_losses
+from fgl_bench.engine.network import Parameters
 from fgl_bench.engine.noise import uniform
-from fgl_bench.engine.sparse import SparseRows
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, Unsuited, UserError, above, at_least, check_ranges
 from fgl_bench.models.base import Backbone
+from fgl_bench.optimizers.adam import DEFAULT
 
 # Share of the pairs of a client and a feature that occur up to which it pays to hold the touched ones apart.
 TOUCHED_BELOW = 0.8
 
 
 @dataclass
-class CrossClient(RemoteRows, JointTraining):
+class CrossClient(RemoteRows, JointTraining, ServerAnswers):
     """FedAvg over mini-batches whose message passing takes in other clients' nodes (Li et al., SIGMOD 2024, sections 3 and 5).
 
     A client's training nodes are shuffled every epoch and cut into ``batches``; all clients process batch b at the same time.
@@ -63,6 +65,8 @@ class CrossClient(RemoteRows, JointTraining):
         fetch: for which nodes a synchronisation fetches rows: those of all batches until the next (``interval``), or the ``batch``.
         between: what is used of other clients between synchronisations: ``history``, or nothing (``drop``).
         link_mbps, link_seconds: bandwidth of a client's link, in megabits a second, and its latency.
+        first_hop: which edges the first convolution takes when the server scores and observes a model: those inside clients (``own``),
+            which it was trained with, or all (``full``). The other convolutions take all.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"split": "iid_server", "model": "gat"}
@@ -80,6 +84,7 @@ class CrossClient(RemoteRows, JointTraining):
     between: Literal["history", "drop"]
     link_mbps: float
     link_seconds: float
+    first_hop: Literal["own", "full"]
 
     def __post_init__(self) -> None:
         check_ranges(self, "algorithm")
@@ -106,17 +111,9 @@ class CrossClient(RemoteRows, JointTraining):
         if self.fanout is None:
             return allowed
         keys = noise if scores is None else scores + noise
-        # What must not be chosen forms groups of its own.
-        return allowed & largest(keys, level.edges.target * 2 + ~allowed, self.fanout)
+        return largest(keys, level.edges.target, self.fanout, allowed)
 
     # ---- set-up
-
-    @property
-    def divides(self) -> int:
-        return self.batches
-
-    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        return halo_bytes(federation.observed, federation.cross_edges, convolutions(model).widths, itemsize)
 
     def check_choices(self, model: Backbone, split: Split) -> None:
         needs = [] if split.test == "server" else ["split.test=server"]
@@ -138,8 +135,9 @@ class CrossClient(RemoteRows, JointTraining):
         self.layers: Convolutions = convolutions(setting.model)
         if self.sampling == "attention" and not self.layers.attends:
             raise Unsuited("needs an attention backbone (or algorithm.sampling=uniform)")
-        self.halo = Halo(batch.clients, setting.cross_edges, batch.dtype, device)
+        self.halo = Halo(batch.clients, setting.cross_edges, batch.dtype, device, self.layers.parts, self.layers.part)
         self._open()
+        self._own = OwnEdges(setting, self.layers) if self.first_hop == "own" else None
         self._orders, self._draws = setting.streams("batches").cpu(), setting.streams("neighbours")
         replica = self.halo.target // self.halo.nodes
         first = np.searchsorted(replica, np.arange(self.halo.size))
@@ -152,17 +150,22 @@ class CrossClient(RemoteRows, JointTraining):
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
         """On a CPU, one that leaves alone the rows of features that no mini-batch has had, if there are enough of them."""
         layout, batches = self.setting.layout, int(self.setting.batch.num_train.min()) >= self.batches
-        if device.type != "cpu" or self.halo.dense or weight_decay or not batches or len(layout.inputs) != 1:
+        if self.setting.optimizer != DEFAULT:
             return None
-        rows = self.halo.occurring()
-        if rows > TOUCHED_BELOW * count * self.halo.width:
+        if device.type != "cpu" or self.halo.features.dense or weight_decay or not batches or len(layout.inputs) != 1:
             return None
-        return TouchedAdam(count, layout, lr, rows, dtype, device)
+        rows, parts = self.halo.occurring(), self.layers.parts
+        if rows > TOUCHED_BELOW * count * self.halo.features.width * parts:
+            return None
+        return TouchedAdam(count, layout, lr, rows, dtype, device, parts)
+
+    def answer(self, parameters: Parameters) -> Tensor | None:
+        return None if self._own is None else self._own(parameters)
 
     # ---- training
 
     def train(self, trainer: Trainer, trips: Trips) -> None:
-        begin, halo = time.perf_counter(), self.halo
+        begin, halo = clock(self.halo.device), self.halo
         self.moved.open()
         # By slot of its seed: how far it is to the next synchronisation.
         interval = np.repeat(np.array(self.intervals()), halo.nodes * self.setting.num_clients)[halo.slots]
@@ -171,44 +174,36 @@ class CrossClient(RemoteRows, JointTraining):
             for b in range(self.batches):
                 self._batch(trainer, trips, number, b, interval)
             self.epochs += 1
-        self._current(trainer, trips)
+        if isinstance(trainer.optimizer, TouchedAdam):
+            trainer.optimizer.settle(trips.trained)
         trips.train_loss = self._lost / trips.batch.train.sum(1).clamp(min=1)
-        self.seconds += time.perf_counter() - begin
+        self.seconds += clock(halo.device) - begin
 
     def _cut(self) -> np.ndarray:
         """The mini-batch of each of ``halo.slots`` in this epoch, training nodes shuffled and cut evenly; -1 for other nodes."""
-        halo, sizes = self.halo, self.setting.batch.num_train
-        draws = uniform(mix(mix(self._orders) + self.epochs), halo.nodes, 1)[..., 0].numpy().ravel()[halo.slots]
-        replica = halo.slots // halo.nodes
-        order = np.lexsort((draws, ~self._training, replica))
-        first = np.searchsorted(replica, np.arange(halo.size))
-        rank = np.empty(order.size, dtype=np.int64)
-        rank[order] = np.arange(order.size) - first[replica[order]]
-        return np.where(self._training, rank * self.batches // np.maximum(sizes, 1)[replica], -1)
+        draws = uniform(mix(mix(self._orders) + self.epochs), self.halo.nodes, 1)[..., 0].numpy().ravel()[self.halo.slots]
+        return cut(draws, self._training, self.halo.slots // self.halo.nodes, self.setting.batch.num_train, self.batches)
 
     def _batch(self, trainer: Trainer, trips: Trips, number: np.ndarray, b: int, interval: np.ndarray) -> None:
-        seeds = self.halo.slots[number == b]
-        plan = self.halo.plan(seeds, self.layers.depth) if seeds.size else None
-        step = self.epochs * self.batches + b
-        self._exchange(trainer, trips, plan, number, b, interval, step)
-        if plan is not None:
-            self._step(trainer, trips, self.halo.plan(seeds, self.layers.depth, self._taken) if self._narrow else plan, step)
+        seeds, step = self.halo.slots[number == b], self.epochs * self.batches + b
+        plan = self._exchange(trainer, trips, seeds, number, b, interval, step)
+        if seeds.size:
+            if self._narrow or plan is None:
+                plan = self.halo.plan(seeds, self.layers.depth, self._taken if self._narrow else None)
+            self._step(trainer, trips, plan, step)
 
-    def _taken(self, number: int, edges: np.ndarray) -> np.ndarray:
-        """Which edges convolution ``number`` uses, read on the host."""
-        known = (self.halo.kind[edges] < 2) | (self.stamp[number - 1].numpy()[self.halo.entry[edges]] >= 0)
-        return (self.halo.kind[edges] == 0) | (self.chosen[number - 1].numpy()[edges] & known)
-
-    def _current(self, trainer: Trainer, trips: Trips) -> dict[str, Tensor]:
-        """The models as they are."""
-        if isinstance(trainer.adam, TouchedAdam):
-            trainer.adam.settle(trips.trained)
-        return trainer.layout.views(trips.trained)
+    def _current(self, trainer: Trainer, trips: Trips, plan: Plan) -> tuple[dict[str, Tensor], Made | None]:
+        """The models as they are, and the products of ``plan``'s input features where the optimizer holds the rows that they take."""
+        if not isinstance(trainer.optimizer, TouchedAdam):
+            return trainer.layout.views(trips.trained), None
+        touched, name = TouchedFeatures.of(plan.first.features, trainer.optimizer, trips.trained), trainer.optimizer.name
+        views = trainer.optimizer.views()
+        return views, Made(touched.multiply(views[name]), touched.sizes)
 
     def _exchange(
-        self, trainer: Trainer, trips: Trips, plan: Plan | None, number: np.ndarray, b: int, interval: np.ndarray, step: int
-    ) -> None:
-        """Draw the neighbours of all nodes that are due, fetch what they need."""
+        self, trainer: Trainer, trips: Trips, seeds: np.ndarray, number: np.ndarray, b: int, interval: np.ndarray, step: int
+    ) -> Plan | None:
+        """Draw the neighbours of all nodes that are due, fetch what they need; returns the plan of the batch's ``seeds``, if any."""
         slots, every = self.halo.slots, np.maximum(interval, 1)
         now = (interval > 0) & (b % every == 0)
         ahead = self.between == "history" and self.fetch == "interval"
@@ -219,34 +214,41 @@ class CrossClient(RemoteRows, JointTraining):
         if not ahead:
             draws.append((here & rest, self.between == "history", False))
         draws = [draw for draw in draws if draw[0].any()]
-        views = self._current(trainer, trips) if draws and (self.scored or any(fetch for *_, fetch in draws)) else {}
+        current = partial(self._current, trainer, trips)
+        batch: Plan | None = None
         for mask, remote, fetch in draws:
-            wanted = slots[mask]
-            draw = plan if plan is not None and np.array_equal(wanted, plan.slots) else self.halo.plan(wanted, self.layers.depth)
-            self._draw(views, draw, remote, step)
+            draw = self.halo.plan(slots[mask], self.layers.depth)
+            batch = draw if np.array_equal(draw.slots, seeds) else batch
+            made = self._draw(current, draw, remote, step)
             if fetch:
-                self._fetch(views, draw, step)
+                self._fetch(current, draw, step, made)
         first = np.searchsorted(slots, np.arange(len(self.setting.seeds)) * self.setting.num_clients * self.halo.nodes)
         self.moved.syncs[-1] += now[first]
+        return batch
 
     @torch.no_grad()
-    def _draw(self, views: dict[str, Tensor], plan: Plan, remote: bool, step: int) -> None:
-        """Choose among the edges of every convolution but the first and keep the choice."""
+    def _draw(self, current: Current, plan: Plan, remote: bool, step: int) -> MadeRows | None:
+        """Choose among the edges of every convolution but the first and keep the choice; returns the rows that scores were made of."""
 
-        def keep(number: int, level: Level, sent: Messages | None) -> Tensor:
+        def keep(number: int, level: Level, sent: Messages | None) -> Tensor | None:
             if number == 0:
                 return torch.ones_like(level.loop)
             allowed = ~level.loop if remote else ~(level.loop | level.remote)
             scores = sent.scores.mean(0) if self.scored else None
             kept = self.choose(number, level, allowed, scores, self._noise(level, number, step))
             self.chosen[number - 1][level.number] = kept | level.loop
+            if number == self.layers.depth - 1:
+                return None
             return kept & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
 
         if self.scored:
-            self.layers.forward(plan, views, self._stored, keep, no_dropout)
-        else:
-            for number, level in enumerate(plan.levels[1:], 1):
-                keep(number, level, None)
+            views, features = current(plan)
+            hidden = self.layers.forward(plan, views, self._stored, keep, no_dropout, features)
+            # Before a third convolution, rows are those of the edges drawn; an owner answers with all of its edges.
+            return (plan.first.slots, hidden) if self.layers.depth == 2 else None
+        for number, level in enumerate(plan.levels, 1):
+            keep(number, level, None)
+        return None
 
     def _noise(self, level: Level, number: int, step: int) -> Tensor:
         """``[E]``, a function of the seed, the client, the step, the convolution and the edge."""
@@ -254,10 +256,13 @@ class CrossClient(RemoteRows, JointTraining):
         return gumbel(key, self._number[level.number], self.store[0].dtype)
 
     def _step(self, trainer: Trainer, trips: Trips, plan: Plan, step: int) -> None:
-        apart = trainer.adam if isinstance(trainer.adam, TouchedAdam) else None
-        features = plan.features if apart is None else self._touch(apart, trips.trained, plan)
+        apart = trainer.optimizer if isinstance(trainer.optimizer, TouchedAdam) else None
+        touched = None if apart is None else TouchedFeatures.of(plan.first.features, apart, trips.trained)
         views = trainer.layout.views(trips.trained) if apart is None else apart.views()
-        parameters = {name: view.detach().requires_grad_() for name, view in views.items()}
+        parameters, features = {name: view.detach().requires_grad_() for name, view in views.items()}, None
+        if touched is not None:  # the gradient stops at the products: the optimizer goes on from there
+            parameters[apart.name].requires_grad_(False)
+            features = Made(touched.multiply(parameters[apart.name]).requires_grad_(), touched.sizes)
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
@@ -273,18 +278,16 @@ class CrossClient(RemoteRows, JointTraining):
         sums = each.sum(1)
         self._lost += sums.detach()
         loss = (sums / plan.valid.sum(1).clamp(min=1)).sum()
-        gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
+        # Where no node has a neighbour in the first convolution, its attention is not used.
+        wanted = {name: value for name, value in parameters.items() if value.requires_grad}
+        wanted |= {} if features is None else {"products": features.all}
+        found = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+        gradients = {name: torch.zeros_like(x) if g is None else g for (name, x), g in zip(wanted.items(), found, strict=True)}
         with torch.no_grad():
-            if apart is not None:
-                apart.step(gradients)
+            if touched is not None:
+                apart.step(gradients, touched, gradients.pop("products"))
                 return
             flat = trainer.layout.collect(gradients)
             counts = np.bincount(plan.slots // self.halo.nodes, minlength=self.halo.size)
             able = None if counts.all() else np.flatnonzero(counts).tolist()
-            trainer.adam.step(trips.trained, flat, trips.rows, able)
-
-    def _touch(self, adam: TouchedAdam, trained: Tensor, plan: Plan) -> TouchedFeatures:
-        """The input features of ``plan`` over the rows that ``adam`` holds apart, where it has got theirs."""
-        (row, column, value), (k, _, c) = self.halo.entries(plan.sources), plan.levels[0].shape
-        place = adam.take(trained, row // c, column)
-        return TouchedFeatures(SparseRows(row, place, value, (1, k * c, adam.touched), self.halo.dtype, self.halo.device), (k, c))
+            trainer.optimizer.step(trips.trained, flat, trips.rows, able)

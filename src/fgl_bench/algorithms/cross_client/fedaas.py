@@ -24,8 +24,8 @@ class FedAAS(CrossClient, ServerNodes):
     is the loss of the global model before the round and tau_0 = ``interval``. Neighbours are drawn in proportion to the
     exponentials of the top convolution's attention logits, remote rows as last fetched.
 
-    Its ablations are other values of the keys: ``fedaas1`` (fixed interval 1), ``fedaas2`` (all neighbours), ``fedall`` (both),
-    ``fedlocal`` (no edges between clients). The released code has neither history nor sampling by attention; this is the paper.
+    Its ablations are other values of the keys, in yamls: ``fedaas1`` (fixed interval 1), ``fedaas2`` (all neighbours), ``fedall``
+    (both), ``fedlocal`` (no edges between clients). The released code has neither history nor sampling by attention; this is the paper.
 
     Resolutions: F is the loss on the server's validation nodes (the paper's, on test nodes, leaks; ``loss_source=test``); the
     layer's own attention, with which it aggregates, scores neighbours (eq. 9 mixes two clients' weights); one
@@ -95,3 +95,4 @@ def _authors(method: FedAAS, s: int, before: int) -> int:
 
 
 RULES = {"paper": _paper, "authors": _authors}
+FedAAS1 = FedAAS2 = FedAll = FedLocal = FedAAS  # the ablations, by the names that stored results know, see config/schema.py

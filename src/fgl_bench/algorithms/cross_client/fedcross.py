@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.cross_client._halo import Level
+from fgl_bench.algorithms.cross_client._plan import Level
 from fgl_bench.algorithms.cross_client._sampling import largest
 from fgl_bench.algorithms.cross_client.base import CrossClient
 from fgl_bench.errors import Range, at_least
@@ -39,4 +38,4 @@ class FedCross(CrossClient):
         if self.fanout_remote is None:
             return near | far
         keys = noise if scores is None else scores + noise
-        return near | (far & largest(torch.where(far, keys, -torch.inf), level.edges.target, self.fanout_remote))
+        return near | largest(keys, level.edges.target, self.fanout_remote, far)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.cross_client._ddpg import Agents
-from fgl_bench.algorithms.cross_client._halo import Level
+from fgl_bench.algorithms.cross_client._plan import Level
 from fgl_bench.algorithms.cross_client._sampling import largest
 from fgl_bench.algorithms.cross_client.base import CrossClient
 from fgl_bench.algorithms.powers import ServerNodes
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import SHARE, Range, at_least, check_ranges
@@ -91,11 +91,10 @@ class FedGraph(CrossClient, ServerNodes):
 
     def choose(self, number: int, level: Level, allowed: Tensor, scores: Tensor | None, noise: Tensor) -> Tensor:
         limit = self.fanouts[:, number][level.edges.target // level.shape[1]]
-        keys = torch.where(allowed, noise if scores is None else scores + noise, -torch.inf)
-        return allowed & largest(keys, level.edges.target, limit)
+        return largest(noise if scores is None else scores + noise, level.edges.target, limit, allowed)
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        return Mixing(normalise(arrived.double())[:, None])
+        return Mixing(normalize(arrived.double())[:, None])
 
     def traffic(self) -> Traffic:
         base = super().traffic()

@@ -16,7 +16,7 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.cross_client.fedcross import FedCross
 from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.errors import Range, at_least
 from fgl_bench.utils.seeding import generator
 
@@ -97,14 +97,14 @@ def client_distances(clients: Sequence[ClientGraph], edges: np.ndarray, sources:
 
 def _similarity(distance: Tensor, sizes: Tensor) -> Tensor:
     itself = torch.eye(distance.shape[-1], dtype=torch.bool, device=distance.device)
-    return normalise(torch.where(itself, 1.0, 1 / (1 + distance)) * sizes)
+    return normalize(torch.where(itself, 1.0, 1 / (1 + distance)) * sizes)
 
 
 def _authors(distance: Tensor, sizes: Tensor) -> Tensor:
     far = torch.where(distance.isfinite(), distance, 0.0)
     # A client that no path leads from keeps its model.
     itself = torch.eye(distance.shape[-1], dtype=distance.dtype, device=distance.device)
-    return torch.where(far.sum(-1, keepdim=True) > 0, normalise(far), itself)
+    return torch.where(far.sum(-1, keepdim=True) > 0, normalize(far), itself)
 
 
 WEIGHTINGS = {"similarity": _similarity, "authors": _authors}

@@ -18,9 +18,10 @@ from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import itself, messages, product
-from fgl_bench.engine.mixing import cosine, normalise
+from fgl_bench.engine.mixing import cosine, normalize
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.topologies import Links, random_k_in
+from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, at_least
 from fgl_bench.utils.seeding import derive_seed, generator
@@ -99,10 +100,6 @@ class DFedSST(Peers, Comparing):
         self._kernel = self._similar  # exp(S); uniform until the first refresh
         self._round = 0
 
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        pairs = nodes * min(nodes, self.landmarks)
-        return 2 * pairs, 10 * pairs  # distances; a refresh holds them in single precision too, masked and transposed
-
     def _landmarks(self, nodes: int, seed: int, client: int) -> np.ndarray:
         if nodes <= self.landmarks:
             return np.arange(nodes)
@@ -154,7 +151,7 @@ class DFedSST(Peers, Comparing):
         support = chosen | itself(heard) if self.self_in_aggregation else chosen
         weights = self._kernel * self._wlsd[:, None]
         none = (weights * support).sum(-1, keepdim=True) == 0
-        weights = normalise(torch.where(none, self._kernel, weights), support)
+        weights = normalize(torch.where(none, self._kernel, weights), support)
         matrix = torch.where(chosen.any(-1, keepdim=True), weights, itself(heard).double())
         sent = messages(chosen, self.traffic().bytes[0])
         if meeting.number % self.refresh == 0:
@@ -171,7 +168,7 @@ class DFedSST(Peers, Comparing):
         degree = DEGREES[self.degree](self._wlsd, heard)
         if self.selection == "random":
             draws = [generator(seed, "partners", number).random(heard.shape[1:]) for seed in self.setting.seeds]
-            similar = torch.from_numpy(np.stack(draws)).to(heard.device)
+            similar = put(np.stack(draws), heard.device)
         order = torch.where(heard, similar, -torch.inf).argsort(dim=-1, descending=True, stable=True)
         place = torch.arange(heard.shape[-1], device=heard.device).expand_as(order)
         rank = torch.empty_like(order).scatter_(-1, order, place)

@@ -14,17 +14,26 @@ from fgl_bench.algorithms._limited import Limited
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch, DenseBlocks, Operator, adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.engine.transfer import put
 
 
 class _Interleaved:
-    """Every real node's features and those of its P places, ``[k, n, P, F]``, in turn."""
+    """Every real node's features and those of its P places in turn; of places, and nodes, that have none they are zero.
 
-    def __init__(self, real: BlockSparse | DenseBlocks, generated: Tensor):
-        self.real, self.generated = real, generated
+    Args:
+        generated: ``[k, m, places, F]``.
+        nodes: ``[k, m]``, whose they are; different ones.
+    """
+
+    def __init__(self, real: BlockSparse | DenseBlocks, generated: Tensor, nodes: Tensor, most: int):
+        self.real, self.generated, self.nodes, self.most = real, generated, nodes, most
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        made = torch.bmm(self.generated.flatten(1, 2), weight).unflatten(1, self.generated.shape[1:3])
-        return torch.cat([(self.real @ weight)[:, :, None], made], 2).flatten(1, 2)
+        real, places = self.real @ weight, self.generated.shape[2]
+        made = torch.bmm(self.generated.flatten(1, 2), weight).unflatten(1, (-1, places)).flatten(2)
+        spread = made.new_zeros(*real.shape[:2], made.shape[2]).scatter(1, self.nodes[..., None].expand_as(made), made)
+        none = made.new_zeros(*real.shape[:2], (self.most - places) * real.shape[2])
+        return torch.cat([real, spread, none], 2).unflatten(2, (1 + self.most, -1)).flatten(1, 2)
 
 
 class _Limited(Limited):
@@ -38,13 +47,15 @@ class MendedGraph(_Limited):
     padding); a place is joined with its node, in both directions, where ``slots`` says so.
 
     Args:
-        features: ``[k, n, P, F]``.
+        features: ``[k, m, places, F]``, of the first places of the m nodes of every replica that have some.
         slots: ``[k, n, P]`` bool.
+        nodes: ``[k, m]``, different ones; None: all in order.
     """
 
-    def __init__(self, batch: Batch, features: Tensor, slots: Tensor):
+    def __init__(self, batch: Batch, features: Tensor, slots: Tensor, nodes: Tensor | None = None):
         self.batch, self.slots = batch, slots.to(features.dtype)
-        self.features = _Interleaved(batch.features, features)
+        nodes = torch.arange(batch.nodes, device=batch.device).expand(batch.size, -1) if nodes is None else nodes
+        self.features = _Interleaved(batch.features, features, nodes, slots.shape[2])
         degree = (batch.degree + self.slots.sum(-1))[..., None]
         self.degree = torch.cat([degree, self.slots], 2).flatten(1, 2)
         self.valid = torch.cat([batch.valid[..., None], slots], 2).flatten(1, 2)
@@ -104,11 +115,13 @@ class MendedFeatures:
         self.real, self.generated, self.place, self.shape = real, generated, place, real.shape
 
     def select(self, rows: Sequence[int]) -> MendedFeatures:
-        index = torch.as_tensor(rows, device=self.place.device)
+        index = put(rows, self.place.device)
         return MendedFeatures(self.real.select(rows), self.generated[index], self.place[index])
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         made = torch.bmm(self.generated, weight)
+        if made.is_cuda:  # backward, gather adds with atomics there, and an index sorts
+            return self.real @ weight + made[torch.arange(len(made), device=made.device)[:, None], self.place]
         return self.real @ weight + made.gather(1, self.place[..., None].expand(-1, -1, made.shape[2]))
 
 

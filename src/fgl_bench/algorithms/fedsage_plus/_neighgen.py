@@ -30,7 +30,7 @@ def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Seq
 
 def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
     """One row ``[P]``: matrices and biases uniform within 1/sqrt(in), but for the degree's bias of 1."""
-    parameters = encoder.initialise(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator")))
+    parameters = encoder.init_parameters(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator")))
     # From a negative bias the ReLU would be dead in every node, and nothing would ever be learnt.
     parameters["degree.bias"].fill_(1.0)
     return layout.pack(parameters)
@@ -98,17 +98,51 @@ def generate(
     encoder: GraphSAGE, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor], most: int
 ) -> tuple[Tensor, Tensor]:
     """Degrees ``[k, n]`` and features ``[k, n, P, F]`` of the neighbours of every node, P = ``most``; ``noise [k]`` is a key."""
+    degree, hidden = described(encoder, views, batch, noise, dropout)
+    return degree, features_of(views, hidden, most, most)
+
+
+def described(
+    encoder: GraphSAGE, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Degrees ``[k, n]`` of all nodes, and what the generator's last layer makes features of, ``[k, n, h]``."""
     latent = encoder.forward(views, batch, encoder.first(views, batch), dropout).logits
     degree = torch.relu(torch.baddbmm(views["degree.bias"][:, None], latent, views["degree.weight"]))[..., 0]
     hidden = latent + normal(noise.to(batch.device), batch.nodes, latent.shape[2], batch.dtype)
-    last = sum(name.startswith("feature") and name.endswith(".weight") for name in views) - 1
-    for i in range(last + 1):
-        hidden = torch.baddbmm(views[f"feature{i}.bias"][:, None], hidden, views[f"feature{i}.weight"])
-        hidden = torch.tanh(hidden) if i == last else torch.relu(hidden)
+    last = last_layer(views)
+    for i in range(last):
+        hidden = torch.relu(torch.baddbmm(views[f"feature{i}.bias"][:, None], hidden, views[f"feature{i}.weight"]))
         hidden = dropout(hidden) if i == last - 1 else hidden
-    return degree, hidden.unflatten(-1, (most, -1))
+    return degree, hidden
+
+
+def last_layer(views: dict[str, Tensor]) -> int:
+    """Number of the feature generator's last layer."""
+    return sum(name.startswith("feature") and name.endswith(".weight") for name in views) - 1
+
+
+def features_of(views: dict[str, Tensor], hidden: Tensor, places: int, most: int) -> Tensor:
+    """Features ``[k, m, places, F]`` of the first neighbours of m nodes, of ``most`` that they can have, from ``hidden [k, m, h]``."""
+    weight, bias = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias"))
+    width = places * (weight.shape[2] // most)
+    return torch.tanh(torch.baddbmm(bias[:, None, :width], hidden, weight[..., :width])).unflatten(-1, (places, -1))
 
 
 def used_slots(degree: Tensor, kept: Tensor, most: int) -> Tensor:
     """``[k, n, P]`` bool: the generated neighbours that are used, the first floor(degree) of every kept node; P = ``most``."""
     return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & kept[..., None]
+
+
+def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The generated features that ``slots [k, n, P]`` use, and little else, from ``hidden [k, n, h]``.
+
+    Returns:
+        ``[k, m, places, F]``; ``[k, m]`` different nodes whose they are, among them all that use a place; ``[k, n]``, where each
+        node stands among these (0 for one that is not there).
+    """
+    uses = slots.any(2)
+    m, places = (max(1, int(most)) for most in (uses.sum(1).max(), slots.sum(2).max()))
+    nodes = uses.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :m]
+    features = features_of(views, hidden.gather(1, nodes[..., None].expand(-1, -1, hidden.shape[2])), places, slots.shape[2])
+    order = torch.arange(m, device=nodes.device).expand_as(nodes)
+    return features, nodes, nodes.new_zeros(slots.shape[:2]).scatter(1, nodes, order)

@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Weighted(FedAvg):
     weighting: Literal["uniform", "samples"]
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        return Mixing(normalise(WEIGHTINGS[self.weighting](self, arrived), arrived)[:, None])
+        return Mixing(normalize(WEIGHTINGS[self.weighting](self, arrived), arrived)[:, None])
 
 
 WEIGHTINGS = {"uniform": lambda method, arrived: arrived.double(), "samples": lambda method, arrived: method.setting.weights}

@@ -15,11 +15,9 @@ from fgl_bench.algorithms._composition import Composed
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair, padded
 from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
-from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, generate, generator_layout, initial, used_slots
+from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, described, generate, generator_layout, initial, needed, used_slots
 from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
 from fgl_bench.algorithms.powers import Regraphing
-from fgl_bench.data.federation import Federation
-from fgl_bench.engine.activations import Activations, activation_bytes
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
@@ -28,7 +26,6 @@ from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, UserError, above, at_least
-from fgl_bench.models.base import Backbone
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import generator
 
@@ -103,21 +100,6 @@ class FedSagePlus(Composed, Regraphing):
         """Parameters of a client's generator."""
         encoder = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout)
         return generator_layout(encoder, num_features, self.latent, self.gen_hidden, self.max_neighbours)
-
-    def node_bytes(self, nodes: int, num_features: int, num_classes: int, itemsize: int) -> tuple[int, int]:
-        kept, working = super().node_bytes(nodes, num_features, num_classes, itemsize)
-        return kept + 3 * itemsize * self.generator(num_features).size * (self.max_neighbours > 0), working  # with their moments
-
-    def federation_bytes(self, federation: Federation, model: Backbone, itemsize: int) -> int:
-        if not self.max_neighbours:
-            return 0
-        nodes, features = max(client.num_nodes for client in federation.observed), federation.num_features
-        each = nodes * self.max_neighbours * features
-        kept, passing = GraphSAGE(self.encoder_hidden, 2, self.gen_dropout).activations(features, self.latent)
-        layers = Activations(kept + 4 * sum(self.gen_hidden), max(passing, *self.gen_hidden))
-        # Of the generated features also the hyperbolic tangent's argument and their gradients; of a generator its gradient.
-        generated = (9 * each // 2 + self.generator(features).size) * itemsize
-        return min(federation.num_clients, max(1, GROUP // each)) * (generated + activation_bytes(nodes, layers, itemsize))
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -239,16 +221,17 @@ class FedSagePlus(Composed, Regraphing):
     def objective(self, generators: dict[str, Tensor], classifier: dict[str, Tensor], batch: Batch, rows: Sequence[int]) -> Tensor:
         """The joint objectives of these replicas, summed; ``batch`` holds their impaired graphs."""
         model, device, keys = self.setting.model, batch.device, self._keys(rows)
-        degree, features = self.generate(generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
+        degree, hidden = described(self.encoder, generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
         slots = used_slots(degree, self.kept[rows], self.max_neighbours)
-        graph = MendedGraph(batch, features, slots)
+        features, nodes, rank = needed(generators, hidden, slots)
+        graph = MendedGraph(batch, features, slots, nodes)
         output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
 
-        nodes, missing = batch.training_nodes, self.missing[rows].flatten().to(device)[batch.training_nodes.index]
-        logits = graph.real(output.logits).flatten(0, 1)[nodes.index]
-        classes = torch.dot(F.cross_entropy(logits, nodes.labels, reduction="none"), nodes.weights)
-        degrees = torch.dot(F.smooth_l1_loss(degree.flatten()[nodes.index], missing.to(degree.dtype), reduction="none"), nodes.weights)
-        near = self._feature_loss(features, slots, batch, rows, keys[3:])
+        train, missing = batch.training_nodes, self.missing[rows].flatten().to(device)[batch.training_nodes.index]
+        logits = graph.real(output.logits).flatten(0, 1)[train.index]
+        classes = torch.dot(F.cross_entropy(logits, train.labels, reduction="none"), train.weights)
+        degrees = torch.dot(F.smooth_l1_loss(degree.flatten()[train.index], missing.to(degree.dtype), reduction="none"), train.weights)
+        near = self._feature_loss(features, rank, slots, batch, rows, keys[3:])
         terms = self.degree_weight * degrees + self.feature_weight * near + self.class_weight * classes
         return terms / self.setting.num_clients
 
@@ -260,12 +243,11 @@ class FedSagePlus(Composed, Regraphing):
         """:func:`~fgl_bench.algorithms.fedsage_plus._neighgen.generate` with this method's encoder."""
         return generate(self.encoder, views, batch, noise, dropout, self.max_neighbours)
 
-    def _feature_loss(self, features: Tensor, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
-        """``L_f + sum_j L_f^{ij}`` of these replicas, summed."""
+    def _feature_loss(self, features: Tensor, rank: Tensor, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
+        """``L_f + sum_j L_f^{ij}`` of these replicas, summed; ``features [k, m, places, F]`` are at ``rank [k, n]``."""
         n, clients, p = batch.nodes, self.setting.num_clients, self.max_neighbours
-        train = padded([client.train for client in batch.clients], n, False).numpy()
-        missing = self.missing[rows].numpy()
-        at, v = np.nonzero(train & (missing > 0))
+        train, missing = padded([client.train for client in batch.clients], n, False).numpy(), self.missing[rows].numpy()
+        at, v = np.nonzero(train & (missing > 0) & slots.any(2).cpu().numpy())  # distances of places that are not used do not count
         if not at.size:
             return features.new_zeros(())
         replica = np.asarray(rows)[at]
@@ -276,9 +258,9 @@ class FedSagePlus(Composed, Regraphing):
         own = np.arange(clients) == (replica % clients)[:, None]
         ids = np.where(own[..., None], (self.neighbourhoods.offsets[replica][:, None] + self.targets[replica, v])[:, None], ids)
         valid = valid[:, None] & (exists | own)[..., None]
-        flat = torch.from_numpy(at * n + v).to(batch.device)
-        nearest = self.neighbourhoods.nearest(features.flatten(0, 1)[flat], ids, valid)
-        used = slots.flatten(0, 1)[flat]
+        client, node = (torch.from_numpy(x).to(batch.device) for x in (at, v))
+        nearest = self.neighbourhoods.nearest(features[client, rank[client, node]], ids, valid)
+        used = slots[client, node, : features.shape[2]]
         weight = torch.from_numpy(1.0 / (batch.num_train[at] * p)).to(batch.device, features.dtype)
         return torch.dot(torch.where(used[:, None], nearest, 0.0).sum((1, 2)), weight)
 

@@ -55,13 +55,13 @@ def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Te
         distance = torch.where(total[..., -1:] > 0, distance, torch.inf)
         found.append(distance)
         nearest = torch.minimum(nearest, distance)
-        # Points that coincide up to rounding are no second centre.
+        # Points that coincide up to rounding are no second center.
         chance = torch.where(there & (nearest > 1e-12 * scale) & torch.isfinite(nearest), nearest, 0.0)
     return torch.stack(found, -1)
 
 
 def _nearest(distance: Tensor, there: Tensor) -> Tensor:
-    """``[..., C, K]`` bool: every point's nearest centre, the first of equals."""
+    """``[..., C, K]`` bool: every point's nearest center, the first of equals."""
     index = distance.argmin(-1, keepdim=True)
     return torch.zeros_like(distance, dtype=torch.bool).scatter(-1, index, True) & there[..., None]
 

@@ -36,9 +36,9 @@ def class_gaussians(mean: Tensor, log_variance: Tensor, shares: Tensor) -> Gauss
     Returns:
         ``[k, Y, d]``; zero for an absent class.
     """
-    centre = shares @ mean
-    apart = mean - (shares > 0).to(mean.dtype).mT @ centre
-    return Gaussian(centre, shares @ (log_variance.exp() + apart**2))
+    center = shares @ mean
+    apart = mean - (shares > 0).to(mean.dtype).mT @ center
+    return Gaussian(center, shares @ (log_variance.exp() + apart**2))
 
 
 def matched(weights: Tensor, each: Gaussian) -> Gaussian:

@@ -9,7 +9,7 @@ from torch import Tensor
 def orthonormal(matrix: Tensor, tolerance: float = 1e-5) -> Tensor:
     """An orthonormal basis of every matrix's column space, ``[..., F, J]`` to the same, with zero columns beyond the rank.
 
-    Gram-Schmidt with column pivoting and a second orthogonalisation, which reveals the rank: once the longest remaining column is
+    Gram-Schmidt with column pivoting and a second orthogonalization, which reveals the rank: once the longest remaining column is
     shorter than ``tolerance`` times the longest column, the rest is taken for rounding.
     """
     rest = matrix.clone()

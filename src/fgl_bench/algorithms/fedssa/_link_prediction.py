@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.linear import taken
 from fgl_bench.engine.noise import uniform
 
 
@@ -80,7 +81,7 @@ def reconstruction(z: Tensor, edges: UndirectedEdges, most: int, key: Tensor) ->
     flat, losses = z.flatten(0, 1), []
     for pairs, counts, sign in ((positive, real, -1.0), (negative, unreal, 1.0)):
         u, v = ((pairs[..., end].clamp(max=n - 1) + start).flatten() for end in (0, 1))
-        inner = (flat.index_select(0, u) * flat.index_select(0, v)).sum(-1).view(k, -1)
+        inner = (taken(flat, u) * taken(flat, v)).sum(-1).view(k, -1)
         counts = counts.to(z.dtype)
         losses.append((F.softplus(sign * inner) * counts).sum(1) / counts.sum(1).clamp(min=1))
     return losses[0] + losses[1]

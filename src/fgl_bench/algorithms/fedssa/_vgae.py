@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout, glorot
@@ -18,6 +18,7 @@ from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.models.base import Around, Backbone, Spectral
 
+OWN = ("label.weight", "posterior.weight", "posterior.bias")
 LARGEST = 20.0  # of log variances
 
 
@@ -31,19 +32,19 @@ class Posterior(NamedTuple):
 class Encoded(NamedTuple):
     """A backbone's output, and the way to the posterior, which costs nothing where nobody asks.
 
-    Attributes: hidden ``[k, n, h]``; logits ``[k, n, Y]``; posterior, a function.
+    Attributes: hidden ``[k, n, h]``; logits ``[k, n, Y]``; posterior, a function with the flag ``detached``.
     """
 
     hidden: Tensor
     logits: Tensor
-    posterior: Callable[[], Posterior]
+    posterior: Callable[..., Posterior]
 
 
 class LabelAware(Around):
     """VGAE (Kipf & Welling, 2016) around a backbone: the trunk is shared, classification and the encoder differ in their inputs and heads.
 
     The encoder's input is ``[X | Y]`` with one-hot labels of training nodes and zero rows for all others: the backbone's first layer
-    has Y more input columns (``label.weight``), which go through a spectral backbone's filter, else through GCN's operator. The
+    has Y more input columns (``label.weight``), which go through a backbone's scalar filter, else through GCN's operator. The
     classifier sees those columns as zero, so that no label is an input of a prediction. Mean and log variance are linear in the
     representation before the last layer (of BernNet, before the filter); the encoder draws no dropout.
 
@@ -51,7 +52,7 @@ class LabelAware(Around):
         latent: d.
     """
 
-    needs_neighbours = True  # its decoder predicts edges
+    needs_neighbors = True  # its decoder predicts edges
 
     def __init__(self, inner: Backbone, latent: int):
         super().__init__(inner)
@@ -74,12 +75,11 @@ class LabelAware(Around):
         first = self.inner.first(parameters, batch)
         return first.shape[-1], self.inner.forward(parameters, batch, first, no_dropout).hidden.shape[-1]
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """The backbone's own first, so that it starts as it would alone."""
-        own = ("label.weight", "posterior.weight", "posterior.bias")
-        inner = ParameterLayout({name: shape for name, shape in layout.shapes.items() if name not in own}, layout.inputs)
-        parameters = self.inner.initialise(inner, generator)
-        for name in own:
+        inner = ParameterLayout({name: shape for name, shape in layout.shapes.items() if name not in OWN}, layout.inputs)
+        parameters = self.inner.init_parameters(inner, generator)
+        for name in OWN:
             shape = layout.shapes[name]
             parameters[name] = glorot(shape, generator) if len(shape) > 1 else torch.zeros(shape, dtype=torch.float64)
         return parameters
@@ -87,17 +87,19 @@ class LabelAware(Around):
     def attach(self, batch: Batch, classes: int) -> None:
         """Propagate the training labels of all replicas, once: ``[B, J, n, Y]``."""
         labels = training_labels(batch, classes)
-        spectral = isinstance(self.inner, Spectral)
-        self._labels = self.inner.label_basis(batch, labels) if spectral else (batch.operator(gcn_operator) @ labels)[:, None]
+        self._labels = self.inner.label_basis(batch, labels) if scalar(self.inner) else (batch.operator(gcn_operator) @ labels)[:, None]
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Encoded:
         output: Output = self.inner.forward(parameters, batch, first, dropout)
-        return Encoded(output.hidden, output.logits, lambda: self.posterior(parameters, batch, first))
+        return Encoded(output.hidden, output.logits, partial(self.posterior, parameters, batch, first))
 
-    def posterior(self, parameters: Parameters, batch: Batch, first: Tensor) -> Posterior:
-        """q(z | X, Y) of every node; ``first`` is :meth:`first`'s."""
+    def posterior(self, parameters: Parameters, batch: Batch, first: Tensor, detached: bool = False) -> Posterior:
+        """q(z | X, Y) of every node; ``first`` is :meth:`first`'s. ``detached``: without gradients to the backbone's parameters."""
+        if detached:
+            parameters = {name: value if name in OWN else value.detach() for name, value in parameters.items()}
+            first = first.detach()
         basis = self._labels if batch.size == len(self._labels) else self._labels[batch.replicas]
-        if isinstance(self.inner, Spectral):
+        if scalar(self.inner):
             labels = torch.einsum("kj,kjny->kny", self.inner.weights(parameters), basis)
         else:
             labels = basis[:, 0]
@@ -106,9 +108,10 @@ class LabelAware(Around):
         mean, log_variance = affine(hidden, parameters, "posterior").chunk(2, -1)
         return Posterior(mean, log_variance.clamp(max=LARGEST))
 
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(2 * kept + 12 * self.latent, passing)  # the trunk twice
+
+def scalar(network: Backbone) -> TypeGuard[Spectral]:
+    """Whether the network filters with one scalar for every order, which filters labels as well as features."""
+    return isinstance(network, Spectral) and network.scalar
 
 
 def training_labels(batch: Batch, classes: int) -> Tensor:

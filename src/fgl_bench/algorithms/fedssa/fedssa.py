@@ -18,7 +18,7 @@ from fgl_bench.algorithms.fedssa._vgae import LabelAware
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.algorithms.powers import Comparing, FinalState
 from fgl_bench.engine.dropout import mix, step_key
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.noise import normal, uniform
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, above, at_least, check_ranges
@@ -44,15 +44,17 @@ class FedSSA(Alone, Comparing, FinalState):
     Targets come after a round's training and are constants of the next one: the first round has neither SEM nor the alignment.
 
     Resolutions (the paper's text has lost its formulas): everything in the specification; the trunk is shared between classifier and
-    encoder, for otherwise SEM could not touch a prediction; A is decoded, from all edges and as many drawn non-edges, and
-    ``KL(q || N(0, I)) / n`` is added, as VGAE's authors weigh them; -log p(y), a constant, is left out; diagonal covariances; only clients
-    that took part in a round are clustered, and only they get targets. Without both components (``semantic=false
-    structural=false``) clients train CE + ELBO alone; without ELBO too that is ``local``, exactly.
+    encoder, for otherwise SEM could not touch a prediction (``encoder=detached``: the ELBO trains only what the classifier does not use,
+    as FedIIH's code does; SEM still reaches the trunk); A is decoded, from all edges and as many drawn non-edges, and ``KL(q || N(0, I))
+    / n`` is added, as VGAE's authors weigh them; -log p(y), a constant, is left out; diagonal covariances; only clients that took part in
+    a round are clustered, and only they get targets. Without both components (``semantic=false structural=false``) clients train CE +
+    ELBO alone; without ELBO too that is ``local``, exactly.
 
     Attributes:
         semantic, structural: the components.
         node_clusters, structural_clusters: most clusters of clients for a class, and of filters.
         latent: width of the latent variables.
+        encoder: ``shared``, or ``detached``: whether the ELBO's gradient reaches the trunk and the filter.
         elbo_weight, semantic_weight, structural_weight: 1 in the paper.
         l1, l2: of the elastic net.
         points: what is clustered for a class: a point ``drawn`` from every Gaussian, or its ``mean``.
@@ -65,7 +67,6 @@ class FedSSA(Alone, Comparing, FinalState):
     pairing: ClassVar[Mapping[str, str]] = {"model": "unifilter"}
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
-    operators: ClassVar[int] = 1
     ranges: ClassVar[dict[str, Range]] = {
         "node_clusters": at_least(1), "structural_clusters": at_least(1), "latent": at_least(1), "elbo_weight": at_least(0),
         "semantic_weight": at_least(0), "structural_weight": at_least(0), "l1": at_least(0), "l2": at_least(0), "edges": at_least(1),
@@ -77,6 +78,7 @@ class FedSSA(Alone, Comparing, FinalState):
     node_clusters: int
     structural_clusters: int
     latent: int
+    encoder: Literal["shared", "detached"]
     elbo_weight: float
     semantic_weight: float
     structural_weight: float
@@ -138,11 +140,12 @@ class FedSSA(Alone, Comparing, FinalState):
         rows = slice(None) if step.batch.size == self.setting.batch.size else step.batch.replicas
         terms = []
         if self.encodes:
-            mean, log_variance = step.output.posterior()
+            posterior = step.output.posterior() if self.semantic or self.encoder == "shared" else None
             if self.elbo_weight:
-                terms.append(self.elbo_weight * self.elbo(mean, log_variance, step, rows))
+                decoded = step.output.posterior(detached=True) if self.encoder == "detached" else posterior
+                terms.append(self.elbo_weight * self.elbo(*decoded, step, rows))
             if self.semantic:
-                own = class_gaussians(mean, log_variance, self._shares[rows])
+                own = class_gaussians(*posterior, self._shares[rows])
                 terms.append(self.semantic_weight * self.semantic_loss(own, rows))
         if self.structural:
             terms.append(self.structural_weight * self.structural_loss(self._spectral.weights(step.parameters), rows))
@@ -228,7 +231,7 @@ class FedSSA(Alone, Comparing, FinalState):
             points = points + by_class.variance.sqrt() * noise
         member = kmeans(points @ points.mT, there, self._draws(1, classes, self.node_clusters), self.iterations)
         fellows = together(member)
-        targets = matched(normalise(counts[:, :, None].double().expand_as(fellows), fellows), by_class)
+        targets = matched(normalize(counts[:, :, None].double().expand_as(fellows), fellows), by_class)
         new = there.mT[..., None]
         for old, target in zip(self._gaussians, targets, strict=True):
             old.copy_(torch.where(new, target.transpose(1, 2).to(old.dtype), old.view(each.mean.shape)).view_as(old))
@@ -239,7 +242,7 @@ class FedSSA(Alone, Comparing, FinalState):
         inner = overlaps(orthonormal(energy.double().mT))
         member = kmeans(inner, arrived, self._draws(2, 1, self.structural_clusters)[:, 0], self.iterations)
         fellows = together(member)
-        targets = normalise(fellows.double(), fellows) @ coefficients.double()
+        targets = normalize(fellows.double(), fellows) @ coefficients.double()
         old = self._coefficients.view(coefficients.shape)
         self._coefficients.copy_(torch.where(arrived[..., None], targets.to(old.dtype), old).view_as(self._coefficients))
         self._guided.copy_(torch.where(arrived, 1.0, self._guided.view(arrived.shape)).flatten())

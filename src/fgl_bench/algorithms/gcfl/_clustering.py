@@ -14,7 +14,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.gcfl._cuts import minimum_cut
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.mixing import Mixing, normalise
+from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, UserError, at_least
 
@@ -50,7 +50,6 @@ class ClusteredAveraging(ServerRounds):
         shared: ``all`` parameters are averaged and compared, or those of convolutions only (``conv``).
     """
 
-    stacks: ClassVar[int] = 3  # the updates of this round, the last known ones, and what of these is in double precision
     ranges: ClassVar[dict[str, Range]] = {"eps1": at_least(0), "eps2": at_least(0), "warmup": at_least(0)}
     unsent: ClassVar[tuple[str, ...]] = ("update", "size")  # the model less what the server sent, and the norm of that
 
@@ -105,9 +104,9 @@ class ClusteredAveraging(ServerRounds):
         if self.round > self.warmup and any(np.bincount(row).max() > 2 for row in self.clusters):
             self._decide(self.evidence(reports, arrived))
         if self._together is None:
-            return Mixing(normalise(self.setting.weights, arrived)[:, None], shared=self.names)
+            return Mixing(normalize(self.setting.weights, arrived)[:, None], shared=self.names)
         support = self._together & arrived[:, None]
-        weights = normalise(self.setting.weights[:, None].expand_as(support), support)
+        weights = normalize(self.setting.weights[:, None].expand_as(support), support)
         receivers = None if self.setting.full_participation else support.any(-1)
         return Mixing(weights, receivers, self.names)
 

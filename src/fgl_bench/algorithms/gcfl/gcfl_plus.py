@@ -40,6 +40,7 @@ class GCFLPlus(ClusteredAveraging):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
+        self._norm: Tensor  # of every client's last gradient
         # The last d norms, the newest last; NaN where there are fewer.
         shape = (len(setting.seeds), setting.num_clients, self.sequence)
         self.series = torch.full(shape, torch.nan, dtype=torch.float64, device=setting.batch.device)

@@ -1,4 +1,4 @@
-"""What must be true of any method, backbone or split, tried out on a small generated graph: ``fgl-bench check my_method.py``."""
+"""Checks what must hold for any method, backbone or split, on a small generated graph: ``fgl-bench check my_method.py``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ EXAMINE = {"algorithm": methods.examine, "model": backbones.examine, "split": sp
 
 
 def examine(name: str, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
-    """Try every promise on the class in the file ``name`` (``FILE.py`` or ``FILE.py:Class``), or on a choice (``fedavg``, ``model/gat``).
+    """Run every check on the class in the file ``name`` (``FILE.py`` or ``FILE.py:Class``), or on a choice (``fedavg``, ``model/gat``).
 
     Args:
         folders: groups of the user's own, as ``--config-dir`` names them.
 
     Returns:
-        0, or 1 if one is broken; each is told in a line.
+        0, or 1 if a check fails; prints a line for each.
 
     Raises:
         UserError: there is no such class or choice, or a key is wrong.

@@ -1,4 +1,4 @@
-"""Rounds in which what absent clients hold is disturbed, to see whether anybody else notices."""
+"""Rounds in which the state of absent clients is perturbed, to see whether it affects other clients."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Undisturbed(Sync):
 class Disturbed(Sync):
     """The same rounds; while models are aggregated, absent clients but one have other models, other uploads and other labels.
 
-    Absent is who does not take part in the round, or is late. What it uploaded and reported when it last took part stays as it was. What
-    an absent client itself receives may depend on its own model, hence it goes on from what it received undisturbed.
+    Absent clients do not take part in the round, or are late. Their last uploads and reports do not change. What an absent client
+    itself receives may depend on its own model, so it continues with the model that it receives in the unperturbed round.
     """
 
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:

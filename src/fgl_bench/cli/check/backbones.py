@@ -1,4 +1,4 @@
-"""What must be true of any backbone."""
+"""Checks what must hold for any backbone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fgl_bench.cli.check.subject import CLIENTS, Subject, composed
 from fgl_bench.config.groups import build
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import Dropout, no_dropout, step_key
+from fgl_bench.engine.dropout import Dropout, DropoutFunction, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Output
 from fgl_bench.models.base import Backbone
@@ -28,7 +28,7 @@ CLOSE = 1e-9
 
 @dataclass
 class Case:
-    """A backbone under examination, the graphs of some clients of different sizes, and a model for each.
+    """A backbone under test, the graphs of some clients of different sizes, and a model for each.
 
     The first client has isolated nodes, the last one no edges at all.
     """
@@ -46,7 +46,7 @@ class Case:
         batch.per_federation = len(rows)
         return batch
 
-    def answer(self, batch: Batch, theta: Tensor, dropout: Callable[[Tensor], Tensor] = no_dropout) -> Output:
+    def answer(self, batch: Batch, theta: Tensor, dropout: DropoutFunction = no_dropout) -> Output:
         parameters = self.layout.views(theta)
         return self.model.forward(parameters, batch, self.model.first(parameters, batch), dropout)
 
@@ -62,13 +62,13 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     clients = uneven(federation.clients)
     model = build(cfg.model).settle(clients, federation.num_classes, torch.device("cpu"), 1, None, lambda _: True)
     layout = model.layout(federation.num_features, federation.num_classes)
-    initial = model.initialise(layout, torch.Generator().manual_seed(0))
+    initial = model.init_parameters(layout, torch.Generator().manual_seed(0))
     sizes = ", ".join(str(client.num_nodes) for client in clients)
     print(f"{subject.name}: {len(clients)} clients of {sizes} nodes, {layout.count} parameters", flush=True)
     for name, shape in layout.shapes.items():
         if name not in initial or tuple(initial[name].shape) != shape:
             told = f"of shape {list(initial[name].shape)}" if name in initial else "not at all"
-            print(f"  BROKEN  {PROMISES[shaped]}: initialise() gives {name} {told}; layout() has {list(shape)}")
+            print(f"  BROKEN  {PROMISES[shaped]}: init_parameters() gives {name} {told}; layout() has {list(shape)}")
             return 1
     theta, scalars = layout.pack(initial).to(torch.float64).repeat(len(clients), 1), layout.scalars()
     theta[:, scalars] += 0.1 * torch.randn(len(clients), len(scalars), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -91,7 +91,7 @@ def uneven(clients: Sequence[ClientGraph]) -> tuple[ClientGraph, ...]:
 
 def shaped(case: Case) -> None:
     if not all(torch.isfinite(value).all() for value in case.initial.values()):
-        raise Broken("initialise() gives numbers that are not finite")
+        raise Broken("init_parameters() gives numbers that are not finite")
     named = sorted(name for layer in case.model.chain(case.layout) for name in layer)
     if named != sorted(case.layout.shapes):
         raise Broken(f"chain() names {', '.join(named)}; layout() has {', '.join(sorted(case.layout.shapes))}, each of one layer")

@@ -31,7 +31,7 @@ PARTIAL = {"participation": 0.75, "scenario.slow_fraction": 0.5, "scenario.lag":
 
 @dataclass
 class Case:
-    """A method under examination: its small configuration, class, federations, and a simulation of all of them together."""
+    """A method under test: its small configuration, class, federations, and a simulation of all of them together."""
 
     cfg: DictConfig
     method: type[Algorithm]
@@ -40,7 +40,7 @@ class Case:
 
 
 def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
-    """Try every promise on a method; returns 0, or 1 if one is broken."""
+    """Check every promise of a method; returns 0, or 1 if one is broken."""
     cfg = composed(subject, overrides, SMALL, folders)
     scenario, method = cfg.scenario._target_.rpartition(".")[2], check_node(cfg.algorithm)
     print(f"{subject.name}: {cfg.num_clients} clients, {len(cfg.seeds)} seeds, {ROUNDS} rounds, scenario={scenario}", flush=True)
@@ -84,18 +84,18 @@ def chunked(case: Case) -> None:
         differ(run, case.run, CLOSE, f"trained {replicas} client(s) at a time, another model comes out")
 
 
-def unlabelled(case: Case) -> None:
+def unlabeled(case: Case) -> None:
     """Test labels are never read, validation labels only where the method says so."""
     for masks, words in ((("train", "val"), "test nodes"), (("train",), "validation nodes")):
         if masks == ("train",) and case.method.uses_validation:
             return
-        run = simulated(case.cfg, [relabelled(federation, masks) for federation in case.federations])
+        run = simulated(case.cfg, [relabeled(federation, masks) for federation in case.federations])
         hint = "" if masks != ("train",) else "; a method that may read them says uses_validation = True"
         differ(run, case.run, 0.0, f"with other labels of {words} another model comes out{hint}")
 
 
 def absent(case: Case) -> None:
-    """What an absent client holds reaches nobody else."""
+    """The state of an absent client affects no other client."""
     if not issubclass(check_node(case.cfg.scenario), Sync):
         raise Untried("the scenario has no server that averages absent clients")
     cfg = case.cfg.copy()
@@ -143,7 +143,7 @@ def counted(case: Case) -> None:
 
 
 def differ(some: Recorded, others: Recorded, tolerance: float, words: str) -> None:
-    """Raise ``Broken`` where a trip of ``some`` is not that of ``others``."""
+    """Raise ``Broken`` if a trip in ``some`` differs from the one in ``others``."""
     for (seed, client), trips in some.trips.items():
         expected = others.trips.get((seed, client), [])
         if len(expected) != len(trips):
@@ -155,7 +155,7 @@ def differ(some: Recorded, others: Recorded, tolerance: float, words: str) -> No
                     raise Broken(f"{words} (seed {seed}, client {client}, trip {number + 1}, {model}: off by {off:.2g})")
 
 
-def relabelled(federation: Federation, known: Sequence[str]) -> Federation:
+def relabeled(federation: Federation, known: Sequence[str]) -> Federation:
     """The federation in which every node has another label that is not in one of the masks ``known``."""
 
     def other(client: ClientGraph) -> ClientGraph:
@@ -170,8 +170,9 @@ def relabelled(federation: Federation, known: Sequence[str]) -> Federation:
 
     clients = tuple(other(client) for client in federation.clients)
     observed = clients if federation.observed is federation.clients else tuple(other(client) for client in federation.observed)
-    held = {"server": other(federation.server)} if isinstance(federation, Served) and federation.server is not None else {}
-    return replace(federation, clients=clients, observed=observed, **held)
+    if isinstance(federation, Served):
+        return replace(federation, clients=clients, observed=observed, server=other(federation.server))
+    return replace(federation, clients=clients, observed=observed)
 
 
 PROMISES: dict[Callable[[Case], None], str] = {
@@ -180,7 +181,7 @@ PROMISES: dict[Callable[[Case], None], str] = {
     repeatable: "a repeated run gives the same numbers",
     alone: "a seed alone equals the seed among others",
     chunked: "chunks of clients change nothing",
-    unlabelled: "labels outside training change nothing",
+    unlabeled: "labels outside training change nothing",
     absent: "absent clients change nothing",
     stochastic: "rows of averages sum to one, none is negative",
     counted: "bytes are counted",

@@ -1,27 +1,28 @@
-"""Trying promises one after the other and telling the outcome."""
+"""Checks promises one after the other and prints the results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 
 class Broken(AssertionError):
-    """A promise that is not kept, in words."""
+    """A promise is broken; the message says how."""
 
 
 class Unusable(Broken):
-    """One without which no further promise can be tried."""
+    """A broken promise after which no further one can be checked."""
 
 
 class Untried(Exception):
-    """A promise that says nothing about this object, and why."""
+    """A promise does not apply to this object; the message says why."""
 
 
-def tried(name: str, promises: Mapping[Callable[..., str | None], str], *facts: object) -> int:
-    """Call every promise with ``facts`` and print a line for each; what a promise returns is told beside it.
+def tried(name: str, promises: Mapping[Callable[..., Any], str], *facts: object) -> int:
+    """Call every promise with ``facts`` and print a line for each, with what the promise returns as a note.
 
     Returns:
-        0, or 1 where one is broken.
+        0, or 1 if one is broken.
     """
     broken = 0
     for promise, words in promises.items():

@@ -1,9 +1,9 @@
-"""Small simulations of a method that note all that its clients train, report and upload."""
+"""Small simulations of a method that record what its clients train, report and upload."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,13 +12,18 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.algorithms.peers import MixingPeers
+from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Upload
 from fgl_bench.config.groups import check_node
 from fgl_bench.data.graph import Federation
+from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Blockwise, Mixing, checked
+from fgl_bench.engine.network import Parameters
+from fgl_bench.engine.trips import Trips
 from fgl_bench.evaluation.history import Outcome
+from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate
@@ -26,18 +31,18 @@ from fgl_bench.runner.spec import resolve
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.sync import Sync
 
-Watched: Any = Algorithm  # the subclass of the method under examination that takes its place
-SCALAR = 4  # bytes that any number takes on its way, as traffic() counts them; a bool takes a bit
+Watched: Any = Algorithm  # the subclass that replaces the method under test
+SCALAR = 4  # bytes of a transferred number, as traffic() counts them; a bool takes a bit
 
 
 @dataclass
 class Notes:
-    """What is noted while a simulation runs.
+    """The record of a simulation.
 
     Attributes:
         trips: the received and trained models of every client of every seed, in order.
-        rows: the weights of every mixing, of the seeds in which somebody has arrived.
-        uploaded: bytes that all clients must have uploaded: what is mixed of their models, and their reports.
+        rows: the weights of every mixing, for seeds with at least one arrival.
+        uploaded: bytes that all clients must have uploaded: the mixed parts of their models, and their reports.
         answered: whether all predicted logits of nodes are finite.
         method: the method itself.
     """
@@ -57,7 +62,7 @@ class Recorded(Notes):
 
 
 def watch(cfg: DictConfig) -> None:
-    """Put a subclass of the configured method in its place that takes notes."""
+    """Replace the configured method by a subclass that records."""
     module, _, name = cfg.algorithm._target_.rpartition(".")
     method, scenario = getattr(importlib.import_module(module), name), check_node(cfg.scenario)
     with_server, with_events = issubclass(scenario, Sync), issubclass(scenario, SemiAsync)
@@ -65,11 +70,11 @@ def watch(cfg: DictConfig) -> None:
     class Listening(method):  # type: ignore[misc, valid-type]
         notes: ClassVar[Notes]
 
-        def prepare(self, setting):
+        def prepare(self, setting: Setting) -> None:
             super().prepare(setting)
             self.notes.method = self
 
-        def report(self, done):
+        def report(self, done: Trips) -> dict[str, Tensor]:
             reports = super().report(done)
             for row, received, trained in zip(done.rows, done.received, done.trained, strict=True):
                 seed, client = divmod(int(row), self.setting.num_clients)
@@ -78,29 +83,29 @@ def watch(cfg: DictConfig) -> None:
                 self.notes.uploaded += size_of(reports, self.unsent, self.setting.layout)
             return reports
 
-        def mix(self, reports, arrived):
+        def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
             mixing = checked(super().mix(reports, arrived), arrived)
             self.notes.rows.append(mixing.weights.detach()[arrived.any(1)].clone())
             self.model_size = mixed_size(mixing, self.setting.layout)
             self.notes.uploaded += self.model_size * int(arrived.sum()) if with_server else 0
             return mixing
 
-        def exchange(self, meeting):
+        def exchange(self, meeting: Meeting) -> Exchange:
             exchange = super().exchange(meeting)
-            if getattr(method, "exchange", None) is MixingPeers.exchange:  # who makes an exchange of its own counts what is sent
+            if getattr(method, "exchange", None) is MixingPeers.exchange:  # an exchange of the method's own counts its bytes itself
                 clients = meeting.trained.shape[0] * meeting.trained.shape[1]
                 reported = size_of(meeting.reports, self.unsent, self.setting.layout) / clients
                 self.notes.uploaded += links(exchange.matrix) * (self.model_size + reported)
             return exchange
 
-        def serve(self, server, arrivals):
+        def serve(self, server: Server, arrivals: Sequence[Upload]) -> Iterable[Message]:
             for upload in arrivals:
                 names = self.setting.layout.shapes if upload.blocks is None else upload.blocks
                 model = SCALAR * sum(self.setting.layout.numel(name) for name in names)
                 self.notes.uploaded += model + size_of(upload.reports, self.unsent, self.setting.layout) if with_events else 0
             return super().serve(server, arrivals)
 
-        def predict(self, model, parameters, batch, first):
+        def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
             logits = super().predict(model, parameters, batch, first)
             self.notes.answered &= bool(torch.isfinite(logits[batch.valid]).all())
             return logits
@@ -111,7 +116,7 @@ def watch(cfg: DictConfig) -> None:
 
 
 def size_of(reports: Mapping[str, Any], unsent: Sequence[str], layout: ParameterLayout) -> float:
-    """Bytes of the reports ``[k, ...]`` of k trips; of rows as long as a model's, the padding does not travel."""
+    """Bytes of the reports ``[k, ...]`` of k trips; rows as long as a model's are counted without padding."""
     size = 0.0
     for value in (np.asarray(value) for name, value in reports.items() if name not in unsent):
         scalars = value.size // layout.size * layout.count if value.shape[-1:] == (layout.size,) else value.size
@@ -120,7 +125,7 @@ def size_of(reports: Mapping[str, Any], unsent: Sequence[str], layout: Parameter
 
 
 def mixed_size(mixing: Mixing, layout: ParameterLayout) -> int:
-    """Bytes of what a client uploads of its model for ``mixing``; none where nobody receives anything of another."""
+    """Bytes that a client uploads of its model for ``mixing``; 0 if no client receives anything from another."""
     if isinstance(mixing, Blockwise):
         row = torch.zeros(1, layout.size)
         return SCALAR * sum(block(row, layout).numel() for weights, block in mixing.blocks if links(weights))
@@ -129,7 +134,7 @@ def mixed_size(mixing: Mixing, layout: ParameterLayout) -> int:
 
 
 def links(weights: Tensor) -> int:
-    """How many clients receive something of another one, counted once for each other, by ``weights [S, C, C]`` or ``[S, 1, C]``."""
+    """The number of pairs in which a client receives something from another one, by ``weights [S, C, C]`` or ``[S, 1, C]``."""
     clients = weights.shape[-1]
     matrix = weights.expand(len(weights), clients, clients)
     return int(((matrix != 0) & ~torch.eye(clients, dtype=torch.bool, device=matrix.device)).sum())

@@ -1,4 +1,4 @@
-"""What must be true of any split."""
+"""Checks what must hold for any split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = (f"num_clients={CLIENTS}", "rounds=1", "seeds=[0]")
 
 @dataclass
 class Case:
-    """A split under examination and what it gives for a generated graph whose nodes have owners."""
+    """A split under test and its clients on a generated graph whose nodes have owners."""
 
     split: Split
     graph: Graph
@@ -34,7 +34,7 @@ class Case:
 
 
 def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
-    """Try every promise on a split; returns 0, or 1 if one is broken."""
+    """Check every promise of a split; returns 0, or 1 if one is broken."""
     cfg = composed(subject, overrides, SMALL, folders)
     split, graph, clients = build(cfg.split), build(cfg.dataset).load(cfg.data_dir), int(cfg.num_clients)
     graph = replace(graph, owner=np.arange(graph.num_nodes) % clients)
@@ -67,8 +67,8 @@ def valid(case: Case) -> None:
 
 
 def seeded(case: Case) -> None:
-    """Random numbers come from the seed alone, whatever other generators have been used for."""
-    kept = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    """The clients depend on the seed only, not on the state of global random generators."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
         for number in (1, 2):
             random.seed(number)
@@ -80,9 +80,9 @@ def seeded(case: Case) -> None:
                 if len(again) != len(first) or any(not np.array_equal(x, y) for x, y in zip(again, first, strict=True)):
                     raise Broken(f"seed {seed} gives other clients the second time")
     finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])  # noqa: NPY002
-        torch.set_rng_state(kept[2])
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
 
 
 def owned(case: Case) -> str | None:

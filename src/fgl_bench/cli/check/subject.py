@@ -1,4 +1,4 @@
-"""What is checked, a class in a user's file or a choice of a group, and the small run's configuration around it."""
+"""The subject of a check, a class in a user's file or a choice of a group, and the configuration of its small run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL = (
     "progress=false",
 )  # fmt: skip
 HIDDEN = 8
-# What a class of one's own is given of these keys where it has them and no defaults for them.
+# Values for keys of a user's class that have no defaults.
 USUAL = {
     "hidden": HIDDEN, "layers": 2, "dropout": 0.5,
     "ratios": None, "per_seed": ["partition", "masks"], "test": "clients", "inductive": False,
@@ -42,7 +42,7 @@ USUAL = {
 
 @dataclass(frozen=True)
 class Subject:
-    """Attributes: name as told; group of the configuration; the choice, or None for a class of a user's own; that class, or None."""
+    """Attributes: the printed name; the group; the choice, or None for a user's class; that class, or None."""
 
     name: str
     group: str
@@ -76,7 +76,7 @@ def load(name: str) -> type:
     sys.path.insert(0, str(path.parent))
     try:
         module = importlib.import_module(path.stem)
-    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+    except (Exception, SystemExit) as error:  # a user's module can raise anything while it is imported
         raise UserError(f"{file}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
     if Path(str(module.__file__)).resolve() != path:
         raise UserError(f"{file}: another module is called {path.stem} ({module.__file__}); give the file another name")
@@ -95,8 +95,8 @@ def load(name: str) -> type:
 def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = (), folders: Sequence[Path] = ()) -> DictConfig:
     """The small run's configuration with the subject in it.
 
-    A method runs with the scenario that it is made for, and with the split and the backbone that its ``pairing`` names; a user's own
-    class takes the place of a choice whose keys it does not inherit. ``overrides`` win over everything.
+    A method runs with its own scenario, and with the split and the backbone that its ``pairing`` names. A user's class
+    replaces a choice and inherits none of its keys. ``overrides`` take precedence.
     """
     mine, rest = [], list(overrides)
     if subject.own is not None:
@@ -109,8 +109,8 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
     with Composer(folders) as compose:
         if subject.own is not None:
             chosen += paired(subject.own, given, scenario=True)
-        elif subject.group == "algorithm":  # overrides may be of keys that only the paired choices have
-            target = OmegaConf.load(path_of(subject.group, subject.choice, folders)).get("_target_")
+        elif subject.group == "algorithm":  # overrides may set keys that only the paired choices have
+            target = OmegaConf.select(OmegaConf.load(path_of(subject.group, str(subject.choice), folders)), "_target_")
             chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
         cfg = compose([*chosen, *SMALL, *small, *rest])
     if subject.own is not None:
@@ -123,7 +123,7 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
 
 
 def paired(cls: Any, given: Collection[str], scenario: bool = False) -> list[str]:
-    """The choices that a method is made for (``pairing``), and with ``scenario`` its first one; not of ``given`` groups."""
+    """The choices that a method is designed for (``pairing``), and with ``scenario`` its first scenario; without the groups ``given``."""
     pairs, scenarios = dict(getattr(cls, "pairing", {})), supported(cls) if scenario else []
     if scenarios:
         pairs["scenario"] = scenarios[0]
@@ -131,7 +131,7 @@ def paired(cls: Any, given: Collection[str], scenario: bool = False) -> list[str
 
 
 def own_node(cls: type, overrides: Sequence[str], group: str) -> dict[str, Any]:
-    """The node of a user's own class: its keys as given, and the usual ones that it has no default for."""
+    """The node of a user's class: the given keys, and usual values of keys without a default."""
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     bare = [f.name for f in fields if f.init and f.default is f.default_factory is dataclasses.MISSING]
     parsed = OverridesParser.create().parse_overrides(list(overrides))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fgl_bench.data.canonical import canonical_edges, canonical_features, largest_component
+from fgl_bench.data.canonical import canonical_edges, canonical_features, largest_component, row_normalized
 from fgl_bench.data.checks import METRICS, MOST_FEATURES, check_choice, check_graph, check_ratios
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import data_root, present
 from fgl_bench.data.storage import Disk, name_of, update
 from fgl_bench.errors import UserError
 
-NOT_CONTENT = ("name", "ratios", "metric", "largest_component")
+NOT_CONTENT = ("name", "ratios", "metric", "largest_component", "normalize_features")
 
 
 @dataclass
@@ -31,12 +31,14 @@ class Dataset:
         ratios: default [train, val, test]; ``split.ratios`` overrides it.
         metric: ``accuracy`` or ``auc``.
         largest_component: keep only the largest connected component.
+        normalize_features: divide every node's features by their sum, where that is not 0 (PyG's ``NormalizeFeatures``).
     """
 
     name: str
     ratios: list[float]
     metric: str
     largest_component: bool
+    normalize_features: bool = field(default=False, kw_only=True)
 
     def load(self, data_dir: str | None, keep_in: str | Path | None = None) -> Graph:
         """The canonical graph.
@@ -51,13 +53,14 @@ class Dataset:
         check_choice("dataset.metric", self.metric, METRICS)
         check_ratios(self.ratios, "dataset.ratios")
         root, cache = data_root(data_dir), None if keep_in is None else Path(os.path.expanduser(keep_in))
-        if cache is not None and not self.largest_component:
+        if cache is not None and not self.largest_component and not self.normalize_features:
             keys = {key: value for key, value in asdict(self).items() if key not in NOT_CONTENT}
             graph = self.stream(root, Disk(cache / f"graph_{self.name}_{name_of(type(self).__name__, keys, self.source(root))}"))
             if graph is not None:
                 return graph
         graph = check_graph(self.read(root), f"dataset={self.name}")
         graph = largest_component(graph) if self.largest_component else graph
+        graph = replace(graph, features=row_normalized(graph.features)) if self.normalize_features else graph
         return graph if cache is None else stored(graph, cache)
 
     def stream(self, root: Path, disk: Disk) -> Graph | None:

@@ -1,7 +1,7 @@
 """A contextual stochastic block model (after Deshpande et al., NeurIPS 2018): a generated graph that needs no download.
 
 Classes of skewed sizes hold communities, but some nodes live as strangers in a community of another class: they are
-what makes real graphs hard, and without them neighbours alone give the labels away. Nodes carry a sparse bag of words,
+what makes real graphs hard, and without them neighbors alone give the labels away. Nodes carry a sparse bag of words,
 some drawn from their class's topic. METIS and Louvain find the communities, so clients come out with skewed labels, as
 they do on the real citation graphs.
 """
@@ -121,7 +121,7 @@ class CSBM(Dataset):
         weight = rng.lognormal(sigma=self.degree_skew, size=self.num_nodes)
         inner = round(self.homophily * self.num_edges) if self.num_classes > 1 else self.num_edges
         local_inner, local_outer = round(self.locality * inner), inner + round(self.locality * (self.num_edges - inner))
-        neighbours = _Blocks(community, weight)  # of any class
+        neighbors = _Blocks(community, weight)  # of any class
         kin = _Blocks(np.unique(community * self.num_classes + labels, return_inverse=True)[1], weight)
         within_class, anywhere = _Blocks(labels, weight), _Blocks(np.zeros_like(labels), weight)
         # Every node starts one edge first, strangers without kin in the second round, so that few stay isolated.
@@ -132,7 +132,7 @@ class CSBM(Dataset):
         keys = self._distinct(keys, inner, lambda size: within_class.pairs(size, lonely, rng))
         if keys.size < inner:
             raise UserError(f"dataset.homophily={self.homophily}: the classes are too small for {inner} edges inside them; lower num_edges")
-        keys = self._distinct(keys, local_outer, lambda size: _apart(labels, *neighbours.pairs(size, none, rng)))
+        keys = self._distinct(keys, local_outer, lambda size: _apart(labels, *neighbors.pairs(size, none, rng)))
         keys = self._distinct(keys, self.num_edges, lambda size: _apart(labels, *anywhere.pairs(size, none, rng)))
         if keys.size < self.num_edges:
             raise UserError(f"dataset.num_edges={self.num_edges}: too many for {self.num_nodes} nodes with homophily={self.homophily}")

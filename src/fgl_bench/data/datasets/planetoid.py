@@ -25,7 +25,7 @@ def _address(file: str) -> str:
 
 @dataclass
 class Planetoid(Dataset):
-    """The graph of PyG's ``Planetoid``: raw features, no normalisation; the public masks are not used."""
+    """The graph of PyG's ``Planetoid``: raw features, no normalization; the public masks are not used."""
 
     def files(self, root: Path) -> dict[str, Path]:
         return below(root, *(f"{self.choose(FOLDERS)}/raw/ind.{self.name}.{part}" for part in PARTS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from fgl_bench.data.graph import Graph
 from fgl_bench.errors import UserError
 
 AXES = ("partition", "masks")
+MASKS = ("client", "global")
 
 
 @dataclass
@@ -22,10 +23,12 @@ class Split:
     Attributes:
         ratios: [train, val, test]; null means the dataset's.
         per_seed: what varies between repetitions, of ``partition`` and ``masks``; the other is drawn from seed 0.
-        test: who holds validation and test nodes: the ``clients`` (masks are drawn inside each, or once for all where clients
-            share nodes), or a ``server`` with the whole graph, the clients dividing the training nodes (masks are drawn over all
-            nodes).
+        test: who holds validation and test nodes: the ``clients``, or a ``server`` with the whole graph, the clients dividing the
+            training nodes (masks are drawn over all nodes).
         inductive: clients train on their training nodes and the edges among them alone, and are scored on all that they hold.
+        masks: drawn inside every ``client``, or once over the whole graph (``global``: some clients then get more or fewer training
+            nodes than others, or none).
+        stratify: masks are drawn class by class; otherwise regardless of classes.
         overlaps: whether a node may have several clients.
     """
 
@@ -35,12 +38,17 @@ class Split:
     per_seed: list[str]
     test: str
     inductive: bool
+    masks: str = field(default="client", kw_only=True)
+    stratify: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.ratios is not None:
             check_ratios(self.ratios)
         if self.test not in ("clients", "server"):
             raise UserError(f"split.test={self.test}: must be one of clients, server")
+        if self.masks not in MASKS or (self.overlaps and self.masks != "global"):
+            allowed = "global, for clients share nodes" if self.overlaps else "one of client, global"
+            raise UserError(f"split.masks={self.masks}: must be {allowed}")
         if self.inductive and self.test == "server":
             raise UserError("split.inductive=true: with split.test=server clients hold training nodes only anyway; set it to false")
         if not set(self.per_seed) <= set(AXES):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from fgl_bench.data.checks import check_between, check_choice, check_num_clients
+from fgl_bench.data.checks import check_between, check_num_clients
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split, fill_empty, members
 from fgl_bench.data.splits.metis import metis_parts
@@ -22,8 +22,9 @@ class MetisOverlap(Split):
     Attributes:
         samples_per_part: clients of every part; FedSSA has 5 (2, 6 and 10 parts for 10, 30 and 50 clients).
         fraction: share of the part's nodes in each sample.
-        masks: ``global``: drawn once for all clients, because they share nodes. Drawn inside each client, a third of the test nodes
-            would be training nodes of another client. There is no other choice; the key tells results from those made so.
+        masks: ``global`` only, because clients share nodes: drawn inside each client, a third of the test nodes would be training
+            nodes of another client.
+        seeded: METIS gets a seed; otherwise it is called without any option. The samples are drawn with a seed in any case.
     """
 
     overlaps: ClassVar[bool] = True
@@ -31,11 +32,8 @@ class MetisOverlap(Split):
 
     samples_per_part: int
     fraction: float
-    masks: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("split.masks", self.masks, ("global",))
+    masks: str = field(kw_only=True)
+    seeded: bool = field(default=True, kw_only=True)
 
     def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
         num_clients = check_num_clients(num_clients, graph.num_nodes)
@@ -44,7 +42,7 @@ class MetisOverlap(Split):
         if num_clients % self.samples_per_part:
             raise UserError(f"num_clients={num_clients}: must be a multiple of split.samples_per_part={self.samples_per_part}")
         num_parts = num_clients // self.samples_per_part
-        parts = members(fill_empty(metis_parts(graph, num_parts, seed), num_parts), num_parts)
+        parts = members(fill_empty(metis_parts(graph, num_parts, seed if self.seeded else None), num_parts), num_parts)
         rng = generator(seed, "partition", "metis_overlap")
         return [
             np.sort(rng.choice(nodes, size=max(1, int(self.fraction * nodes.size)), replace=False))

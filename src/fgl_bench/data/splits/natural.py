@@ -20,7 +20,7 @@ def natural_clients(graph: Graph) -> int:
 
 @dataclass
 class Natural(Split):
-    """``num_clients`` may be null; another number than the owners' is refused."""
+    """Without ``num_clients`` there are as many clients as owners; another number is refused."""
 
     def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
         owners = natural_clients(graph)

@@ -28,7 +28,7 @@ def agreeing_edges(client: ClientGraph) -> tuple[int, int]:
 def krylov(matrix: sp.csr_matrix, signal: np.ndarray, orders: int) -> np.ndarray:
     """Orthonormal bases of span(x, P x, ..., P^K x), one for every column x: ``[n, f]`` to ``[K + 1, n, f]`` float64.
 
-    Every vector is orthogonalised twice against all earlier ones: the three-term recurrence, exact on paper, loses orthogonality.
+    Every vector is orthogonalized twice against all earlier ones: the three-term recurrence, exact on paper, loses orthogonality.
     Where the space is exhausted (a new direction shorter than 1e-6) and for a zero column the remaining vectors are zero.
     """
     basis = np.zeros((orders + 1, *signal.shape))
@@ -79,24 +79,21 @@ class _Rated(ClientGraph):
     homophily: float = 0.5
 
 
-def _share(same: int, count: int) -> float:
-    return same / count if count else 0.5
-
-
 @dataclass(frozen=True)
 class UniBasis(Derived):
     """UniFilter's basis of every feature column (:func:`unibasis`), turned by the client's homophily.
 
     The angle between heterophily vectors is ``pi / 2 (1 - h)``, h being the share of edges between training nodes of one class
-    among all edges between training nodes (1/2 where there are none); its cosine is at least 0.001.
+    among all edges between training nodes; its cosine is at least 0.001.
 
-    Attributes: as :func:`unibasis`'s; ``together`` takes the edges of all clients of a federation.
+    Attributes: as :func:`unibasis`'s; ``together`` takes the edges of all clients of a federation; ``default`` is h where there are none.
     """
 
     orders: int
     tau: float
     previous: bool
     together: bool = False
+    default: float = 0.5
 
     @property
     def copies(self) -> int:
@@ -115,11 +112,14 @@ class UniBasis(Derived):
             same, count = map(sum, zip(*map(agreeing_edges, group), strict=True))
             for client in group:
                 held = {field.name: getattr(client, field.name) for field in fields(client)}
-                rated.append(_Rated(**held, homophily=_share(same, count)))
+                rated.append(_Rated(**held, homophily=self.share(same, count)))
         return rated
 
+    def share(self, same: int, count: int) -> float:
+        return same / count if count else self.default
+
     def cosine(self, client: ClientGraph) -> float:
-        homophily = client.homophily if isinstance(client, _Rated) else _share(*agreeing_edges(client))
+        homophily = client.homophily if isinstance(client, _Rated) else self.share(*agreeing_edges(client))
         return max(cos(pi / 2 * (1 - homophily)), 1e-3)
 
     def sources(self, client: ClientGraph) -> tuple[object, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
 import torch
 from torch import Tensor
 
@@ -17,7 +20,7 @@ class _Filtered(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, coefficients: Tensor, weight: Tensor, blocks: DerivedBlocks, batch: Batch, build: Derived) -> Tensor:
+    def forward(ctx: Any, coefficients: Tensor, weight: Tensor, blocks: DerivedBlocks, batch: Batch, build: Derived) -> Tensor:
         values, times = _shared(blocks)
         summed = _sum(values, _gather(coefficients, times))
         ctx.save_for_backward(summed, weight)
@@ -25,7 +28,7 @@ class _Filtered(torch.autograd.Function):
         return _scatter(torch.bmm(summed, _gather(weight, times)), times)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (summed, weight), values, times, batch = ctx.saved_tensors, ctx.values, ctx.times, ctx.batch
         if times == 1 and not gradient.is_cuda and not _reaches(gradient, ~batch.train):
             # Most objectives look at training nodes alone: the other rows of B need not be read.
@@ -55,14 +58,23 @@ def filtered(batch: Batch, build: Derived, coefficients: Tensor, weight: Tensor)
     return _Filtered.apply(coefficients.to(held), weight.to(held), blocks, batch, build).to(kind)
 
 
-def combined(batch: Batch, build: Derived, coefficients: Tensor, dropout=None) -> Tensor:
-    """``sum_j c_j dropout(B_j)`` of every replica, ``[k, J]`` to ``[k, n, F]``, by plain automatic differentiation."""
+def combined(batch: Batch, build: Derived, coefficients: Tensor, dropout: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """``sum_j c_j dropout(B_j)`` of every replica, by plain automatic differentiation.
+
+    Args:
+        coefficients: c, ``[k, J]``, or one for every column, ``[k, J, F]``.
+
+    Returns:
+        ``[k, n, F]``.
+    """
     values, kind = batch.derived(build).stacked(), coefficients.dtype
-    if dropout is None:
+    if dropout is None and coefficients.dim() == 2:
         k, copies, nodes, width = values.shape
         summed = torch.bmm(coefficients[:, None].to(values.dtype), values.view(k, copies, nodes * width))
         return summed.view(k, nodes, width).to(kind)
-    return sum(coefficients[:, j, None, None] * dropout(values[:, j].to(kind)) for j in range(values.shape[1]))
+    each = coefficients[..., None, None] if coefficients.dim() == 2 else coefficients[:, :, None]
+    kept = dropout or (lambda b: b)
+    return cast(Tensor, sum(each[:, j] * kept(values[:, j].to(kind)) for j in range(values.shape[1])))
 
 
 def _shared(blocks: DerivedBlocks) -> tuple[Tensor, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -10,12 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.activations import Activations
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.dropout import DropoutFunction, no_dropout
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import linear
 from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.engine.parameter_groups import Rates
 from fgl_bench.models.base import Spectral
 from fgl_bench.models.unifilter._basis import UniBasis, signal_basis
 from fgl_bench.models.unifilter._filtering import combined, filtered
@@ -27,15 +27,16 @@ class UniFilter(Spectral):
 
     The basis is ``b_0 = x, b_k = tau P^k x + (1 - tau) u_k`` for every feature column x, with heterophily vectors u of unit length
     that have the cosine ``cos(pi / 2 (1 - h))`` with one another, h being the homophily of the edges between training nodes. It is made
-    once, in double precision with full orthogonalisation, from the client's own edges and training labels. The MLP has no
+    once, in double precision with full orthogonalization, from the client's own edges and training labels. The MLP has no
     biases, ReLU and dropout between its layers, and adds a layer's input to its output where their widths match.
 
     Without dropout before the first weight, ``(sum_k gamma_k b_k) W`` is one pass over the basis and one product. The first
     weight and the filter are all that meets the basis; nothing is propagated in training.
 
     Resolutions: equal-angle vectors by the formula (``basis=code``: the released code, whose step length uses b_{k-1}); cosines of
-    at least 0.001; h = 1/2 without an edge between training nodes; zero vectors once the Krylov space is exhausted; one learning rate and
-    weight decay for filter and MLP, where the authors tune two of each.
+    at least 0.001; ``default_homophily`` without an edge between training nodes; zero vectors once the Krylov space is exhausted; one
+    coefficient for every order, as printed (``per_feature``: the released code and FedGSP's have one for every order and feature); one
+    learning rate and weight decay for filter and MLP, unless the filter's own are given, as the authors tune them.
 
     Attributes:
         orders: K.
@@ -47,6 +48,9 @@ class UniFilter(Spectral):
         basis_dropout: of zeroing an entry of a b_k.
         basis: ``exact`` or ``code``.
         homophily: h of every ``client``'s own edges, or of all clients' edges together (``global``).
+        default_homophily: h where no edge joins two training nodes.
+        per_feature: coefficients ``[K + 1, F]`` instead of ``[K + 1]``.
+        filter_lr, filter_weight_decay: of the coefficients; null takes the top-level keys, which are the MLP's.
     """
 
     orders: int
@@ -58,42 +62,64 @@ class UniFilter(Spectral):
     basis_dropout: float
     basis: Literal["exact", "code"]
     homophily: Literal["client", "global"]
+    default_homophily: float
+    per_feature: bool
+    filter_lr: float | None
+    filter_weight_decay: float | None
 
     def __post_init__(self) -> None:
         if self.orders < 0 or self.layers < 1 or self.hidden < 1:
             raise ValueError(f"orders={self.orders}, layers={self.layers}, hidden={self.hidden}: at least 0, 1 and 1")
         if not 0 <= self.tau <= 1:
             raise ValueError(f"tau={self.tau}: must be between 0 and 1")
+        if not 0 <= self.default_homophily <= 1:
+            raise ValueError(f"default_homophily={self.default_homophily}: must be between 0 and 1")
+        if self.filter_lr is not None and not self.filter_lr > 0:
+            raise ValueError(f"filter_lr={self.filter_lr}: must be above 0")
+        if self.filter_weight_decay is not None and not self.filter_weight_decay >= 0:
+            raise ValueError(f"filter_weight_decay={self.filter_weight_decay}: must be at least 0")
 
     @cached_property
     def build(self) -> UniBasis:
-        return UniBasis(self.orders, self.tau, self.basis == "code", self.homophily == "global")
+        return UniBasis(self.orders, self.tau, self.basis == "code", self.homophily == "global", self.default_homophily)
+
+    @property
+    def scalar(self) -> bool:
+        return not self.per_feature
+
+    @property
+    def rates(self) -> Mapping[str, Rates]:
+        own = Rates(self.filter_lr, self.filter_weight_decay)
+        return {} if own == Rates() else {self.coefficients: own}
 
     @property
     def drops(self) -> bool:
         return bool(self.dropout or self.input_dropout or self.basis_dropout)
 
-    def copies(self) -> int:
-        return self.build.copies * 5 // 4  # the rows of training nodes lie beside, see ``_filtering``
-
-    def activations(self, num_features: int, num_classes: int) -> Activations:
-        kept, passing = super().activations(num_features, num_classes)
-        return Activations(kept, max(passing, num_features // 2))  # Z, its gradient, what is cut out of them
-
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         widths = [num_features, *[self.hidden] * (self.layers - 1), num_classes]
         shapes = {f"mlp{i}.weight": shape for i, shape in enumerate(zip(widths, widths[1:], strict=False))}
-        return ParameterLayout(shapes | {self.coefficients: (self.orders + 1,)}, inputs=("mlp0.weight",))
+        return ParameterLayout(shapes | {self.coefficients: self._filter_shape(num_features)}, inputs=("mlp0.weight",))
 
-    def initialise(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+    def _filter_shape(self, num_features: int) -> tuple[int, ...]:
+        return (self.orders + 1, num_features) if self.per_feature else (self.orders + 1,)
+
+    def widest(self, num_features: int, num_classes: int) -> int:
+        return max(super().widest(num_features, num_classes), num_features // 2)  # Z, of whose rows only training nodes' come again
+
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Weights uniform within 1/sqrt(out), coefficients 1/(K + 1), as the authors' code has them."""
-        parameters = {name: uniform(shape, shape[-1], generator) for name, shape in layout.shapes.items() if len(shape) > 1}
-        return parameters | {self.coefficients: torch.full((self.orders + 1,), 1 / (self.orders + 1), dtype=torch.float64)}
+        shapes = dict(layout.shapes)
+        equal = torch.full(shapes.pop(self.coefficients), 1 / (self.orders + 1), dtype=torch.float64)
+        return {name: uniform(shape, shape[-1], generator) for name, shape in shapes.items()} | {self.coefficients: equal}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
-        return filtered(batch, self.build, parameters[self.coefficients], _residual(parameters["mlp0.weight"]))
+        weight = _residual(parameters["mlp0.weight"])
+        if self.per_feature:
+            return linear(combined(batch, self.build, parameters[self.coefficients]), weight)
+        return filtered(batch, self.build, parameters[self.coefficients], weight)
 
-    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
         out = first
         if dropout is not no_dropout and (self.input_dropout or self.basis_dropout):
             each = (lambda b: dropout(b, self.basis_dropout)) if self.basis_dropout else None

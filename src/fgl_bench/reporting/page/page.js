@@ -133,7 +133,7 @@ function details(row, column, cell) {
     if (run.curve) parts.push(make("h3", {}, "Curve"), chart(["received", "trained"].map((model, index) => line(model, index, run.curve, model)), "client trips", "test score in %", true));
     for (const [what, found] of Object.entries(run.matrices || {})) {
       parts.push(make("h3", {}, what === "similarity" ? "Similarity of clients (first seed)" : "Weights of the averages (first seed)"));
-      for (const [trip, matrix] of Object.entries(found)) parts.push(heatmap(matrix, `trip ${trip}`), ...(what === "mixing" && run.decentralised ? [network(matrix, `who hears whom, trip ${trip}`)] : []));
+      for (const [trip, matrix] of Object.entries(found)) parts.push(heatmap(matrix, `trip ${trip}`), ...(what === "mixing" && run.decentralized ? [network(matrix, `who hears whom, trip ${trip}`)] : []));
     }
     if (run.labels) parts.push(make("h3", {}, "Labels of every client"), labels(run.labels));
   }

@@ -60,6 +60,6 @@ PAPER = Paper(
             (DFED_SST, *ABLATED),
         ),
     ),
-    first=("local", "majority", "fedavg", "dfed_sst", "dfed_sst_self", "gossip", "d_psgd"),
+    first=("local", "majority", "fedavg", "dfed_sst_self", "dfed_sst", "gossip", "d_psgd"),
     late=("computers", "cs", "physics"),
 )

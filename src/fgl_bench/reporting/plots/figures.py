@@ -5,34 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import write_bytes
+from fgl_bench.reporting.plots.look import COLORS, ENDINGS, RECEIVED, STYLE, TRAINED, legend_below, look, plt
 
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-# Okabe and Ito's colours, which stay apart for colour-blind readers.
-COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999")
-DASHES = ("-", "--", ":", "-.")
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e5e5e5",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "svg.hashsalt": "fgl-bench",
-}
 SMALL = 200_000
 Curve = Mapping[str, Sequence[float]]  # of pictures.curve
 Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, mean, half-width of the 95 % interval, each [T]
@@ -73,12 +56,13 @@ def curves(panels: Mapping[str, Mapping[str, Curve]], title: str, what: str = "t
                 axis: Axes = axes[row][column]
                 for name, curve in lines.items():
                     place = names.index(name)
-                    colour, dash = COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
+                    drawn_as = look(place)
                     drawn = line(curve, "trips", model, (1, 100))
                     assert drawn is not None
                     trips, mean, half = drawn
-                    axis.plot(trips, mean, color=colour, linestyle=dash, linewidth=1.3, label=name)
-                    axis.fill_between(trips, mean - half, np.minimum(mean + half, 100), color=colour, alpha=0.12, linewidth=0)
+                    axis.plot(trips, mean, linewidth=1.3, label=name, **drawn_as)
+                    top = np.minimum(mean + half, 100)
+                    axis.fill_between(trips, mean - half, top, color=drawn_as["color"], alpha=0.12, linewidth=0)
                 axis.set_title(f"{panel}, {model} model", fontsize=9)
                 axis.set_xlim(left=0)
         for axis in grid[-1]:
@@ -113,14 +97,14 @@ def heatmaps(
     with plt.rc_context(STYLE | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
         shape = (len(rows), len(trips))
         figure, axes = plt.subplots(*shape, figsize=(2.3 * shape[1] + 1.2, 2.4 * shape[0] + 0.5), squeeze=False, layout="constrained")
-        colours = matplotlib.colormaps["viridis"].with_extremes(bad="#cccccc")
+        colors = matplotlib.colormaps["viridis"].with_extremes(bad="#cccccc")
         picture = None
         for line, (name, matrices) in zip(axes, rows.items(), strict=True):
             for axis, at in zip(line, trips, strict=True):
                 axis.set_xticks([])
                 axis.set_yticks([])
                 if at in matrices:
-                    picture = axis.imshow(matrices[at], vmin=0, vmax=1, cmap=colours, interpolation="nearest")
+                    picture = axis.imshow(matrices[at], vmin=0, vmax=1, cmap=colors, interpolation="nearest")
                 axis.set_title(f"trip {at}", fontsize=9)
             line[0].set_ylabel(name)
         if picture is not None:
@@ -153,7 +137,7 @@ def label_distributions(counts: Mapping[str, Mapping[str, np.ndarray]], title: s
                 matrix = of_dataset[split]
                 label, client = np.nonzero(matrix)
                 area = matrix[label, client] / max(m.max() for m in of_dataset.values())
-                axis.scatter(client, label, s=110 * area, color=COLOURS[6], linewidths=0)
+                axis.scatter(client, label, s=110 * area, color=COLORS[6], linewidths=0)
                 axis.set_title(f"{dataset}, {split}", fontsize=9)
                 axis.set_xlim(-1, matrix.shape[1])
                 axis.set_ylim(-0.7, len(matrix) - 0.3)
@@ -181,14 +165,13 @@ def bars(tests: Mapping[str, Mapping[str, Mapping]], title: str, what: str = "te
         figure, axes = plt.subplots(1, len(tests), figsize=size, squeeze=False, sharey=True, layout="constrained")
         for axis, (dataset, lines) in zip(axes[0], tests.items(), strict=True):
             place = np.arange(len(lines))[::-1]
-            for model, colour, shift in zip(MODELS, (COLOURS[2], COLOURS[6]), (0.19, -0.19), strict=True):
+            for model, color, shift in zip(MODELS, (RECEIVED, TRAINED), (0.19, -0.19), strict=True):
                 mean = [percent(test[model]["mean"]) for test in lines.values()]
                 half = [100 * (test[model]["ci95"] or 0) for test in lines.values()]
-                axis.barh(place + shift, mean, 0.36, xerr=half, color=colour, label=model, error_kw={"linewidth": 0.8})
+                axis.barh(place + shift, mean, 0.36, xerr=half, color=color, label=model, error_kw={"linewidth": 0.8})
             axis.set(title=dataset, xlabel=f"{what} in %", yticks=place, yticklabels=list(lines))
-            known = [test[model]["mean"] for test in lines.values() for model in MODELS if test[model]["mean"] is not None]
-            axis.set_xlim(left=max(0, 100 * min(known, default=0) - 8))
-        axes[0][0].legend(loc="lower right", fontsize=8)
+            axis.set_xlim(left=0)
+        legend_below(figure, axes[0], len(MODELS))
         figure.suptitle(title)
     return figure
 
@@ -201,19 +184,19 @@ def simple_bars(values: Mapping[str, Mapping[str, float]], what: str, title: str
         figure, axes = plt.subplots(1, len(values), figsize=size, squeeze=False, sharey=True, layout="constrained")
         place = np.arange(len(names))[::-1]
         for axis, (dataset, lines) in zip(axes[0], values.items(), strict=True):
-            axis.barh(place, [lines.get(name, 0) for name in names], 0.7, color=COLOURS[6])
+            axis.barh(place, [lines.get(name, 0) for name in names], 0.7, color=COLORS[6])
             axis.set(title=dataset, xlabel=what, yticks=place, yticklabels=names)
         figure.suptitle(title)
     return figure
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write ``path`` with the ending png, and svg where that is small; closes the figure."""
+    """Write ``path`` with the endings png, svg where that is small, and pdf; closes the figure."""
     written = []
-    for ending, options in (("png", {"dpi": 130}), ("svg", {"metadata": {"Date": None}})):
+    for ending in ("png", "svg", "pdf"):
         target, data = path.with_suffix(f".{ending}"), io.BytesIO()
         with plt.rc_context(STYLE):
-            figure.savefig(data, format=ending, **options)
+            figure.savefig(data, format=ending, **ENDINGS[ending] | ({"dpi": 130} if ending == "png" else {}))
         if ending == "svg" and data.tell() > SMALL:
             target.unlink(missing_ok=True)
             continue

@@ -11,14 +11,15 @@ from matplotlib.patches import FancyArrowPatch
 from scipy.sparse.csgraph import connected_components, shortest_path
 
 from fgl_bench.data.graph import ClientGraph, Federation
-from fgl_bench.reporting.plots.figures import COLOURS, STYLE, label_counts, plt
+from fgl_bench.reporting.plots.figures import label_counts
+from fgl_bench.reporting.plots.look import COLORS, STYLE, plt
 
 
 def homophily(client: ClientGraph, num_classes: int) -> np.ndarray:
-    """Share of equal labels among the neighbours of a class's nodes, ``[Y]``; NaN where a class has no edge."""
+    """Share of equal labels among the neighbors of a class's nodes, ``[Y]``; NaN where a class has no edge."""
     source, target = client.edges
-    labelled = (client.labels[source] >= 0) & (client.labels[target] >= 0)
-    source, target = client.labels[source[labelled]], client.labels[target[labelled]]
+    labeled = (client.labels[source] >= 0) & (client.labels[target] >= 0)
+    source, target = client.labels[source[labeled]], client.labels[target[labeled]]
     edges = np.bincount(source, minlength=num_classes)
     same = np.bincount(source[source == target], minlength=num_classes)
     return np.divide(same, edges, out=np.full(num_classes, np.nan), where=edges > 0)
@@ -39,7 +40,7 @@ def heterogeneity(federation: Federation, title: str) -> Figure:
     classes, clients = federation.num_classes, federation.clients
     maps = {
         "nodes": label_counts(federation),
-        "share of neighbours of the same class": np.stack([homophily(client, classes) for client in clients], 1),
+        "share of neighbors of the same class": np.stack([homophily(client, classes) for client in clients], 1),
     }
     lengths, shares = zip(*map(distances, clients), strict=True)
     with plt.rc_context(STYLE | {"axes.grid": False}):
@@ -49,10 +50,10 @@ def heterogeneity(federation: Federation, title: str) -> Figure:
             axis.set(xlabel="client", ylabel="class", xticks=range(len(clients)), yticks=range(classes))
             figure.colorbar(picture, ax=axis, label=name)
         place = np.arange(len(clients))
-        axes[2].bar(place, lengths, color=COLOURS[2], width=0.7)
+        axes[2].bar(place, lengths, color=COLORS[2], width=0.7)
         axes[2].set(xlabel="client", ylabel="mean shortest path", xticks=place)
         other = axes[2].twinx()
-        other.plot(place, shares, color=COLOURS[5], marker="o", markersize=4, linewidth=1)
+        other.plot(place, shares, color=COLORS[5], marker="o", markersize=4, linewidth=1)
         other.set(ylim=(0, 1.05), ylabel="largest component's share of nodes")
         other.spines["right"].set_visible(True)
         figure.suptitle(title)
@@ -74,10 +75,10 @@ def graphs(matrices: Mapping[str, np.ndarray], title: str) -> Figure:
             for i, j in zip(*np.nonzero(heard), strict=True):
                 arrow = FancyArrowPatch(
                     spots[j], spots[i], arrowstyle="-|>", mutation_scale=7, shrinkA=6, shrinkB=7, linewidth=0.8,
-                    connectionstyle="arc3,rad=0.08", color=COLOURS[6], alpha=0.15 + 0.85 * float(matrix[i, j] / matrix.max()),
+                    connectionstyle="arc3,rad=0.08", color=COLORS[6], alpha=0.15 + 0.85 * float(matrix[i, j] / matrix.max()),
                 )  # fmt: skip
                 axis.add_patch(arrow)
-            axis.scatter(*spots.T, s=60 + 25 * heard.sum(1), color="white", edgecolor=COLOURS[0], zorder=3)
+            axis.scatter(*spots.T, s=60 + 25 * heard.sum(1), color="white", edgecolor=COLORS[0], zorder=3)
             for i, (x, y) in enumerate(spots):
                 axis.text(x, y, str(i), ha="center", va="center", fontsize=7, zorder=4)
             axis.set(title=name, xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal")

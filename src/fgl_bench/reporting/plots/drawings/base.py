@@ -108,7 +108,7 @@ class Sources:
         """The first seed's federation of every dataset that is at hand; the others are named on the way."""
         for dataset in datasets:
             with Composer() as composed:
-                choices = (f"experiment={experiment}", f"dataset={dataset}", *self.paper.dataset_overrides.get(dataset, ()))
+                choices = (f"experiment={experiment}", f"dataset={dataset}")
                 cfg = composed([*choices, *overrides, *self.extra, "seeds=[0]"])
             if self.data_dir:
                 cfg = cast(DictConfig, OmegaConf.merge(cfg, {"data_dir": self.data_dir}))

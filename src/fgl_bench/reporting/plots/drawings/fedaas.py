@@ -23,7 +23,7 @@ from fgl_bench.reporting.papers.fedaas import (
     SWEPT,
 )  # fmt: skip
 from fgl_bench.reporting.plan import Row
-from fgl_bench.reporting.plots.courses import Panel, lines, stacked, swept
+from fgl_bench.reporting.plots.curves import Panel, lines, stacked, swept
 from fgl_bench.reporting.plots.drawings import base
 from fgl_bench.reporting.plots.drawings.base import Place, Sources
 from fgl_bench.reporting.plots.figures import Curve, line
@@ -58,7 +58,7 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     for number, dataset, name, what, shown in (
         ("figure6", DENSE, "concentration of the labels", "test accuracy in %", ("0.1", "1.0")),
         ("figure8", MANY, "clients", "test accuracy in %", ()),
-        ("figure9", DENSE, "sampled neighbours", "test macro F1 in %", ()),
+        ("figure9", DENSE, "sampled neighbors", "test macro F1 in %", ()),
         ("figure10", STUDIED, "share of dropped edges", "test macro F1 in %", ("0.5", "0.7")),
     ):
         yield from sensitivity(cells, number, dataset, name, what, shown)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
-from fgl_bench.reporting.papers.fedsa_gcl import FEDGTA, FEDSA_GCL, FEDSA_GCL_T20, PAPER
+from fgl_bench.reporting.papers.fedsa_gcl import FEDGTA, FEDSA_GCL, FEDSA_GCL_FEDGTA, ONE_EPOCH, PAPER
 from fgl_bench.reporting.plots import figures
 from fgl_bench.reporting.plots.drawings.base import Sources, lines
 
@@ -25,7 +25,7 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     if counts:
         yield "figure3_labels", figures.label_distributions(counts, "Labels of every client")
 
-    for full, suffix, what in ((FEDSA_GCL, "", "LSC as printed"), (FEDSA_GCL_T20, "_t20", "LSC at temperature 20")):
+    for full, suffix, what in ((FEDSA_GCL, "", "LSC as printed"), (FEDSA_GCL_FEDGTA, "_fedgta_lsc", "LSC of FedGTA")):
         name, rows = f"figure4_ablation{suffix}", [row for row in tables["figure4"].rows if row.title.startswith(f"{full.title}, ")]
         parts = {"full": full, **{row.title.removeprefix(f"{full.title}, "): row for row in rows}}
         panels = {dataset: lines(name, {part: ("figure4", row.key, dataset) for part, row in parts.items()}, kept) for dataset in PICTURED}
@@ -41,6 +41,6 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     for key, split in (("2", "louvain"), ("3", "metis")):
         for dataset in sources.datasets:
             name = f"convergence_{dataset}_{split}"
-            found = lines(name, {row.title: (key, row.key, dataset) for row in tables[key].rows}, kept)
+            found = lines(name, {row.title: (key, row.key, dataset) for row in ONE_EPOCH}, kept)
             if found:
                 yield name, figures.curves({dataset: found}, f"{dataset}, {split}, 20 clients")

@@ -75,8 +75,8 @@ def case_study(runs: Runs, dataset: str) -> Iterator[tuple[str, Figure]]:
         panels = {}
         for name, row in ((f"without {part} alignment", WITHOUT[part]), ("both alignments", FEDSSA)):
             run = runs.get(("8", row.key, f"{dataset}, {TEN}"))
-            portrait = alignment.read_portrait(run) if run else {}
-            if needed in portrait:
-                panels[name] = portrait
+            state = alignment.read_final_state(run) if run else {}
+            if needed in state:
+                panels[name] = state
         if len(panels) == 2:
             yield f"figure6_{shown}_{dataset}", drawn(panels, f"{shown.capitalize()} of every client, {dataset}, METIS, {TEN}")

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fgl_bench.reporting.plots.figures import COLOURS, DASHES, STYLE, Line, percent, plt
+from fgl_bench.reporting.plots.figures import Line, percent
+from fgl_bench.reporting.plots.look import COLORS, STYLE, look, plt
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def swept(points: Sequence[tuple[int, Mapping]]) -> Line:
 
 
 def lines(panels: Sequence[Panel], title: str, wide: int = 3) -> Figure:
-    """Panels in rows of ``wide`` with one legend; a line keeps its colour in all of them."""
+    """Panels in rows of ``wide`` with one legend; a line keeps its color in all of them."""
     names = list(dict.fromkeys(name for panel in panels for name in (*panel.lines, *panel.levels)))
     shape = (-(-len(panels) // wide), min(wide, len(panels)))
     with plt.rc_context(STYLE):
@@ -49,7 +50,7 @@ def lines(panels: Sequence[Panel], title: str, wide: int = 3) -> Figure:
         for axis in grid.flat[len(panels) :]:
             axis.set_visible(False)
         for axis, panel in zip(grid.flat, panels, strict=False):
-            _fill(axis, panel, {name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i, name in enumerate(names)})
+            _fill(axis, panel, {name: look(i) for i, name in enumerate(names)})
         figure.suptitle(title)
         figure.tight_layout(rect=(0, legend / size[1], 1, 1))
         handles: dict = {}
@@ -60,18 +61,17 @@ def lines(panels: Sequence[Panel], title: str, wide: int = 3) -> Figure:
     return figure
 
 
-def _fill(axis: plt.Axes, panel: Panel, looks: Mapping[str, tuple[str, str]]) -> None:
-    """Draw one panel; ``looks`` are colours and dashes by name."""
+def _fill(axis: plt.Axes, panel: Panel, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw one panel; ``looks`` are colors and dashes by name."""
     for name, (x, mean, half) in panel.lines.items():
-        colour, dash = looks[name]
         if panel.ticks:
             style: dict[str, Any] = {"marker": "o", "markersize": 3, "capsize": 2, "linewidth": 1.2}
-            axis.errorbar(x, mean, yerr=half, color=colour, linestyle=dash, label=name, **style)
+            axis.errorbar(x, mean, yerr=half, label=name, **looks[name], **style)
         else:
-            axis.plot(x, mean, color=colour, linestyle=dash, linewidth=1.3, label=name)
-            axis.fill_between(x, mean - half, mean + half, color=colour, alpha=0.12, linewidth=0)
+            axis.plot(x, mean, linewidth=1.3, label=name, **looks[name])
+            axis.fill_between(x, mean - half, mean + half, color=looks[name]["color"], alpha=0.12, linewidth=0)
     for name, level in panel.levels.items():
-        axis.axhline(level, color=looks[name][0], linestyle="--", linewidth=1, label=name)
+        axis.axhline(level, color=looks[name]["color"], linestyle="--", linewidth=1, label=name)
     axis.set(xlabel=panel.x, ylabel=panel.y)
     axis.set_title(panel.title, fontsize=9)
     if panel.ticks:
@@ -102,7 +102,7 @@ def stacked(panels: Mapping[str, Mapping[str, Sequence[float]]], parts: Sequence
             begin = np.zeros(len(here))
             for number, part in enumerate(parts):
                 length = np.array([values[number] for values in here.values()])
-                axis.barh(place, length, 0.7, left=begin, color=COLOURS[(6, 1)[number % 2]], label=part)
+                axis.barh(place, length, 0.7, left=begin, color=COLORS[(6, 1)[number % 2]], label=part)
                 begin += length
             axis.xaxis.set_major_locator(MaxNLocator(4))
             axis.set(xlabel=what, yticks=range(len(names)), yticklabels=names[::-1])

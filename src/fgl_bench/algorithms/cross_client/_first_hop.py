@@ -1,0 +1,95 @@
+"""How the servers' models answer for validation and test nodes when the first convolution takes what it takes in training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages
+from fgl_bench.algorithms.cross_client._features import Rows
+from fgl_bench.algorithms.cross_client._halo import Halo
+from fgl_bench.algorithms.cross_client._plan import First, Level, Plan
+from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.network import Parameters
+
+
+@dataclass(frozen=True)
+class ServerFeatures:
+    """The servers' input features, as :meth:`Convolutions.first` multiplies them.
+
+    Attributes:
+        alone: ``[S, ra]`` the nodes without neighbours in the first convolution.
+        sources: ``[S, c]`` the sources of the others; None where there are none.
+        rest: their features for the parts of the weight that the nodes without neighbours do not need.
+    """
+
+    server: Batch
+    part: int
+    parts: int
+    alone: Tensor
+    sources: Tensor | None
+    rest: Rows | None
+
+    @classmethod
+    def of(cls, server: Batch, halo: Halo, first: First) -> ServerFeatures:
+        rest = [(first.sources, part) for part in range(halo.parts) if part != halo.part]
+        some = first.level is not None
+        return cls(
+            server,
+            halo.part,
+            halo.parts,
+            halo.table(first.alone),
+            halo.table(first.sources) if some else None,
+            halo.features.rows(rest, halo.parts) if some and rest else None,
+        )
+
+    def products(self, weight: Tensor) -> Sequence[Tensor]:
+        """Of the nodes without neighbours with their part of the weight ``[S, F, parts * h]``, of the others' sources with every part."""
+        whole = (self.server.features @ weight.chunk(self.parts, -1)[self.part].contiguous()).flatten(0, 1)
+        alone = whole[self.alone]
+        if self.sources is None:
+            return [alone]
+        others = [] if self.rest is None else list(self.rest.products(weight))
+        return [alone, *others[: self.part], whole[self.sources], *others[self.part :]]
+
+
+class OwnEdges:
+    """The servers' models on validation and test nodes: the first convolution over edges inside clients, the others over all.
+
+    A server's node is in no client and has no neighbours in the first convolution, a client's node those that the client observes. What
+    the first convolution has learned from is then what it is asked for.
+    """
+
+    def __init__(self, setting: Setting, layers: Convolutions):
+        server, clients = setting.server, setting.batch.clients
+        self.layers, self.shape = layers, (server.size, server.nodes)
+        each = len(clients) // server.size
+        own = [client.nodes[client.edges] + i // each * server.nodes for i, client in enumerate(clients)]
+        none = [np.zeros((2, 0), dtype=np.int64)] * server.size
+        parts = (layers.parts, layers.part)
+        halo = Halo(server.clients, none, server.dtype, server.device, *parts, own=np.concatenate(own, 1))
+        asked = np.flatnonzero((server.val | server.test).cpu().numpy())
+        self.plan: Plan = halo.plan(asked, layers.depth)
+        self.features = ServerFeatures.of(server, halo, self.plan.first)
+        self.place, self.slots = halo.put(self.plan.place), halo.put(asked)
+
+    def __call__(self, parameters: Parameters) -> Tensor:
+        """Logits ``[S, N, Y]`` of the models ``[S, ...]``, 0 for training nodes."""
+        out = self.layers.forward(self.plan, parameters, _nothing, _all, no_dropout, self.features)
+        logits = self.layers.head(parameters, out).flatten(0, 1).index_select(0, self.place)
+        whole = logits.new_zeros(self.shape[0] * self.shape[1], logits.shape[1])
+        return whole.index_copy_(0, self.slots, logits).unflatten(0, self.shape)
+
+
+def _all(number: int, level: Level, sent: Messages) -> Tensor:
+    return torch.ones_like(level.loop)
+
+
+def _nothing(number: int) -> Tensor:
+    raise AssertionError("a server has no rows of others")

@@ -1,0 +1,51 @@
+"""The names that stored results know classes and keys by: what has moved, and what has come, since they were stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MODULES = {"algorithm": "algorithms", "model": "models", "dataset": "data.datasets", "split": "data.splits", "scenario": "scenarios"}
+VARIANTS = {f"fedaas.{name}": f"{name.lower()}.{name}" for name in ("FedAAS1", "FedAAS2", "FedAll", "FedLocal")}  # modules once
+
+BEFORE: dict[str, dict[str, Any]] = {
+    "algorithm": {"first_hop": "full", "attention": "raw", "inference_activation": "none", "lsc": "paper", "encoder": "shared"},
+    "model": {"default_homophily": 0.5, "per_feature": False, "filter_lr": None, "filter_weight_decay": None},
+    "dataset": {"normalize_features": False},
+    "optimizer": {"_target_": "fgl_bench.optimizers.adam.Adam", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},  # the whole group
+    "scenario": {"fast_trips": "concurrent", "staleness_from": "base"},
+    "split": {"masks": "client", "stratify": True, "seeded": True, "deal": "openfgl", "seed": None},
+}
+"""Keys of a group that are younger than stored results, with the value that does what was done before they came.
+
+A key with this value is no part of a run's identity, nor is a group of nothing else, so that results from before it stay results of the
+same configuration.
+"""
+
+
+def canonical(target: str) -> str:
+    """The name of a class that does not depend on the folder in which its group keeps the module; other names stay as they are.
+
+    ``fgl_bench.algorithms.cross_client.fedaas.FedAAS`` is ``fgl_bench.algorithms.fedaas.FedAAS``.
+    """
+    for folder in MODULES.values():
+        start = f"fgl_bench.{folder}."
+        if target.startswith(start):
+            name = ".".join(target.removeprefix(start).split(".")[-2:])
+            return start + VARIANTS.get(name, name)
+    return target
+
+
+def canonical_names(value: Any) -> Any:
+    """``value`` with every ``_target_`` in it by its :func:`canonical` name."""
+    if isinstance(value, dict):
+        plain = {key: canonical_names(inner) for key, inner in value.items()}
+        return {**plain, "_target_": canonical(plain["_target_"])} if isinstance(plain.get("_target_"), str) else plain
+    return [canonical_names(inner) for inner in value] if isinstance(value, list) else value
+
+
+def without_younger_keys(group: str, value: Any) -> Any:
+    """The configuration of ``group`` without the keys that have their value of :data:`BEFORE`."""
+    before = BEFORE.get(group)
+    if before is None or not isinstance(value, dict):
+        return value
+    return {key: inner for key, inner in value.items() if key not in before or inner != before[key] or type(inner) is not type(before[key])}

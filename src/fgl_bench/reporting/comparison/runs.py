@@ -1,0 +1,207 @@
+"""Runs of a folder: those that a question chooses, refused where they cannot be compared."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fgl_bench.config.choices import suggest
+from fgl_bench.errors import UserError
+from fgl_bench.reporting.cells import read_cells
+from fgl_bench.reporting.comparison.question import ANY, Question, is_number, matches, said, short
+from fgl_bench.reporting.results import OF_RUN, Result, value_of
+from fgl_bench.reporting.store import Untrusted, read_summary
+from fgl_bench.reporting.unlike import BUDGET, GROUPS, leaves
+
+Values = tuple[str, ...]
+SOURCES = ("code", "data")  # of a configuration: sums of a user's own files
+MOST = 400  # characters of what is listed
+UNSCORED = ("targets", "mixing_at", "metrics")  # keys that change no score
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Runs by the values of rows and columns.
+
+    Attributes:
+        rows, columns: values, in order.
+        runs: by (row, column).
+        superseded: runs that are left out because a class or a file of the user's has been edited since.
+    """
+
+    question: Question
+    rows: tuple[Values, ...]
+    columns: tuple[Values, ...]
+    runs: Mapping[tuple[Values, Values], Result]
+    superseded: int = 0
+
+
+def read_runs(folder: str | Path) -> list[Result]:
+    """The complete runs below a folder, or where there is none its stored cells (``results/cells``).
+
+    What is damaged or of another version is left out, with a warning on stderr.
+
+    Raises:
+        UserError: there is no such folder, or nothing in it.
+    """
+    where = Path(folder).expanduser()
+    if "\0" in str(folder) or not where.is_dir():
+        raise UserError(f"{short(str(folder))}: there is no such folder; give the one that results_dir= named (by default results/runs)")
+    found = []
+    for path in sorted(where.rglob("summary.json")):
+        if any(part.startswith(".") for part in path.relative_to(where).parts):  # a run under way
+            continue
+        try:
+            summary = read_summary(path.parent)
+        except Untrusted as reason:
+            print(f"warning: {path.parent} is left out: {reason}", file=sys.stderr)
+            continue
+        if summary is not None and isinstance(summary.get("config"), dict):
+            found.append(Result(path.parent, summary))
+    if not found:
+        folders = sorted({path.parent for path in where.rglob("*.json")})
+        cells = {digest: Result(each, cell) for each in folders for digest, cell in read_cells(each).items()}
+        found = [cell for cell in cells.values() if isinstance(cell.summary.get("config"), dict)]
+    if not found:
+        raise UserError(f"{where}: there is no complete run in it")
+    return found
+
+
+def value(run: Result, key: str) -> Any:
+    """What a run has under a key: the name of a group's choice, or a value of its configuration."""
+    return run.summary[key] if key in OF_RUN else value_of(run.summary["config"], key)
+
+
+def choose(runs: Sequence[Result], question: Question) -> Chosen:
+    """The runs that a question asks for, by row and column.
+
+    Raises:
+        UserError: a key is unknown, nothing is left, or runs differ in something that the question does not name.
+    """
+    check_keys(runs, question)
+    left = list(runs)
+    for key, allowed in question.where.items():
+        kept = [run for run in left if any(matches(value(run, key), text) for text in allowed)]
+        absent = [text for text in allowed if text != ANY and not any(matches(value(run, key), text) for run in left)]
+        if absent:
+            there = sorted({said(value(run, key)) for run in left})
+            raise UserError(f"where={key}={short(absent[0])}: no run has it; there are {short(', '.join(there))}")
+        left = kept
+    current = latest(left)
+    placed: dict[tuple[Values, Values], Result] = {}
+    for run in current:
+        place = (values(run, question.rows), values(run, question.cols))
+        if place in placed:
+            refuse_two(placed[place], run, question, place)
+        placed[place] = run
+    refuse_unlike(current, question)
+    rows, columns = (in_order(place[side] for place in placed) for side in (0, 1))
+    return Chosen(question, rows, columns, placed, len(left) - len(current))
+
+
+def check_keys(runs: Sequence[Result], question: Question) -> None:
+    """Refuse keys that no run has."""
+    known = {key for run in runs for key, _ in leaves(run.summary["config"])} | set(OF_RUN)
+    for name, keys in (("rows", question.rows), ("cols", question.cols), ("where", question.where)):
+        for key in keys:
+            if key not in known:
+                raise UserError(f"{name}={short(key)}: no run has this key{near(key, known)}")
+
+
+def near(key: str, known: Iterable[str]) -> str:
+    """The likely key, and the names of groups; a configuration has too many keys to list."""
+    said_ = suggest(key, known).partition(";")[2].partition("allowed:")[0].strip(" ;")
+    return f"; {said_}" if said_ else f"; allowed: {', '.join(OF_RUN)} and keys of the configuration, such as lr or algorithm.mu"
+
+
+def values(run: Result, keys: Sequence[str]) -> Values:
+    return tuple(said(value(run, key)) for key in keys)
+
+
+def in_order(found: Iterable[Values]) -> tuple[Values, ...]:
+    """Each once; numbers by size, before texts."""
+
+    def key(one: Values) -> list[tuple[bool, float, str]]:
+        return [(False, float(text), "") if is_number(text) else (True, 0.0, text.replace("_", "")) for text in one]
+
+    return tuple(sorted(set(found), key=key))
+
+
+def latest(runs: Sequence[Result]) -> list[Result]:
+    """Of runs that differ only in the source of a user's own class or in the content of a raw file, the last one."""
+    newest: dict[str, Result] = {}
+    for run in runs:
+        what = json.dumps({key: inner for key, inner in run.summary["config"].items() if key not in SOURCES}, sort_keys=True)
+        if what not in newest or newest[what].summary["finished"] <= run.summary["finished"]:
+            newest[what] = run
+    return [run for run in runs if any(run is kept for kept in newest.values())]
+
+
+def refuse_two(one: Result, other: Result, question: Question, place: tuple[Values, Values]) -> None:
+    """Name the keys by which one of two runs in a cell can be chosen."""
+    configs = [one.summary["config"], other.summary["config"]]
+    flat = [dict(leaves(config)) for config in configs]
+    keys = [key for key in dict.fromkeys((*flat[0], *flat[1])) if flat[0].get(key) != flat[1].get(key)]
+    groups = [key for key in OF_RUN if one.summary[key] != other.summary[key]]
+    inside = [key for key in keys if key.partition(".")[0] not in groups and key.split(".")[0] not in SOURCES and key not in question.rows]
+    named = [*groups, *inside] or keys
+    pairs = [f"{key}={said(value(one, key))}, {said(value(other, key))}" for key in named[:4]]
+    more = f" and {len(named) - 4} more" if len(named) > 4 else ""
+    cell = " on ".join(filter(None, (" ".join(place[0]), " ".join(place[1]))))
+    raise UserError(
+        f"two runs are {cell}: they differ in {'; '.join(pairs)}{more}; choose by where={named[0]}={said(value(one, named[0]))}, "
+        f"or add it to rows= or cols="
+    )
+
+
+def refuse_unlike(runs: Sequence[Result], question: Question) -> None:
+    """Refuse runs that differ in a key that the question does not name and that does not follow from those that it does."""
+    found = unlike(runs, {key for key in question.keys if len(question.where.get(key, (ANY, ANY))) > 1 or question.where[key] == (ANY,)})
+    if found:
+        named = [f"{key}={', '.join(dict.fromkeys(map(said, each)))}" for key, each in found.items()]
+        text = "; ".join(named[:4]) + (f"; and {len(named) - 4} more keys" if len(named) > 4 else "")
+        text = text if len(text) <= MOST else f"{text[:MOST]}..."
+        key, first = next((key, said(next((value for value in each if value is not None), None))) for key, each in found.items())
+        raise UserError(
+            f"these {len(runs)} runs differ in what neither rows=, cols= nor where= names: {text}; "
+            f"choose by where={key}={first}, or allow it by where={key}={ANY}"
+        )
+
+
+def unlike(runs: Sequence[Result], varied: set[str]) -> dict[str, list[Any]]:
+    """The values of every key in which runs differ, apart from the varied ones and what follows from them.
+
+    A varied group explains its keys between its choices, not among runs of one choice. A varied algorithm explains the scenario, which
+    a method chooses, where each has one. A varied number of clients or budget explains rounds or trips, where the other one stays.
+    """
+    flat = [dict(leaves(run.summary["config"])) for run in runs]
+    varied = varied | follows(runs, flat, varied)
+    found: dict[str, list[Any]] = {}
+    for key in dict.fromkeys(key for config in flat for key in config):
+        if key in varied or key in UNSCORED or key.partition(".")[0] in SOURCES:
+            continue
+        name = next((name for group, name in GROUPS.items() if key.startswith(f"{group}.")), None)
+        choices = [run.summary[name] if name else None for run in runs]
+        among: dict[Any, list[Any]] = {}
+        for choice, config in zip(choices, flat, strict=True):
+            among.setdefault(choice if name in varied else None, []).append(config.get(key))
+        differing = [each for values in among.values() if any(each != values[0] for each in values) for each in values]
+        if differing:
+            by_choice = name is not None and name not in varied and len(set(choices)) > 1
+            found.setdefault(str(name) if by_choice else key, choices if by_choice else differing)
+    return found
+
+
+def follows(runs: Sequence[Result], flat: Sequence[Mapping[str, Any]], varied: set[str]) -> set[str]:
+    """Keys that the varied ones decide."""
+    found: set[str] = set()
+    pairs = {(run.summary["algorithm"], run.summary["scenario"]) for run in runs}
+    if "algorithm" in varied and len(pairs) == len({algorithm for algorithm, _ in pairs}):
+        found.add("scenario")
+    if varied & set(BUDGET) and min(len({config.get(key) for config in flat}) for key in ("rounds", "trips")) == 1:
+        found |= {"rounds", "trips"}
+    return found

@@ -1,0 +1,153 @@
+"""How figures look, and how they are saved: colors, widths, legends beside the data, labels at the ends of lines."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+
+from fgl_bench.errors import UserError
+from fgl_bench.reporting.cells import write_bytes
+
+# Okabe and Ito's colors, which stay apart for color-blind readers.
+COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999")
+DASHES = ("-", "--", ":", "-.")
+MARKS = "osD^v<>pPX*h"
+RECEIVED, TRAINED = COLORS[2], COLORS[6]
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e5e5e5",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.hashsalt": "fgl-bench",
+    "pdf.fonttype": 42,  # outlines that publishers accept and readers can search
+}
+# At a paper's size: what is drawn is printed as it is.
+PRINTED: dict[Any, Any] = {
+    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
+    "axes.linewidth": 0.6, "lines.linewidth": 1.2, "grid.linewidth": 0.5, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
+}  # fmt: skip
+ENDINGS: dict[str, dict[str, Any]] = {
+    "pdf": {"metadata": {"CreationDate": None}},
+    "svg": {"metadata": {"Date": None}},
+    "png": {},
+}  # fmt: skip
+LETTER = 0.6  # width of a letter on average, in sizes of the font
+
+
+def points(key: str) -> float:
+    """A font size of the style in points, which may be a word there (``large``)."""
+    sizes: Any = plt.rcParams
+    return float(FontProperties(size=sizes[key]).get_size_in_points())
+
+
+def look(number: int) -> dict[str, Any]:
+    """Color and dashes of the line ``number``, which no other of the first 32 has."""
+    return {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[(number // len(COLORS) + number) % len(DASHES)]}
+
+
+@contextmanager
+def styled(style: str = "") -> Iterator[None]:
+    """The look of a printed figure, with a matplotlib style of the user's on top.
+
+    Raises:
+        UserError: there is no such style.
+    """
+    with plt.rc_context(STYLE | PRINTED):
+        if style:
+            path = Path(style).expanduser()
+            if style not in plt.style.available and not path.is_file():
+                raise UserError(f"style={style[:60]}: neither a file nor a style of matplotlib; allowed: {', '.join(plt.style.available)}")
+            try:
+                plt.style.use(style if style in plt.style.available else path)
+            except (OSError, ValueError, UnicodeDecodeError) as error:
+                raise UserError(f"style={style[:60]}: cannot be read ({str(error).splitlines()[0]})") from error
+        yield
+
+
+def legend_below(figure: Figure, axes: Iterable[Axes], ncols: int) -> None:
+    """One legend for all axes, below them, where it covers nothing; the figure's layout is ``constrained``."""
+    handles: dict[str, Any] = {}
+    for axis in axes:
+        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    if handles:
+        legend = {"handlelength": 2.2, "columnspacing": 1.0, "borderaxespad": 0.2}
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=max(min(ncols, len(handles)), 1), **legend)
+
+
+def columns_of_legend(names: Sequence[str], width: float) -> int:
+    """How many names stand side by side in ``width`` inches."""
+    widest = max(map(len, names), default=1) * LETTER * points("legend.fontsize") / 72 + 0.55
+    return max(int(width // widest), 1)
+
+
+def label_ends(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
+    """Names at the right of a panel, each at the height of its line's end or as near as there is room; limits must be final.
+
+    Args:
+        ends: x, y and color of the last point by name.
+    """
+    bottom, top = axis.get_ylim()
+    height = axis.get_figure().get_figheight() * axis.get_position().height  # type: ignore[union-attr]
+    room = 1.15 * points("legend.fontsize") / 72 / height * (top - bottom)
+    names = sorted(ends, key=lambda name: ends[name][1])
+    places = spread_out([ends[name][1] for name in names], room, bottom, top)
+    for name, y in zip(names, places, strict=True):
+        x, end, color = ends[name]
+        line: dict[str, Any] = {"arrowstyle": "-", "color": color, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1}
+        place: dict[str, Any] = {"textcoords": axis.get_yaxis_transform(), "va": "center", "annotation_clip": False}
+        axis.annotate(name, (x, end), (1.03, y), color=color, fontsize=points("legend.fontsize"), arrowprops=line, **place)
+
+
+def spread_out(wanted: Sequence[float], room: float, low: float, high: float) -> list[float]:
+    """Ascending places at least ``room`` apart, near ascending wanted ones, between ``low`` and ``high`` as far as they fit."""
+    found: list[list[float]] = []  # clusters: sum of wished starts, size, and so their middle
+    for place in wanted:
+        found.append([place, 1.0])
+        while len(found) > 1 and bounds(found[-2], room)[1] + room > bounds(found[-1], room)[0]:
+            last = found.pop()
+            found[-1] = [(found[-1][0] * found[-1][1] + last[0] * last[1]) / (found[-1][1] + last[1]), found[-1][1] + last[1]]
+    places = [bounds(cluster, room)[0] + room * i for cluster in found for i in range(int(cluster[1]))]
+    if places:  # into the panel, from above and then from below
+        places[-1] = min(places[-1], high)
+        for i in range(len(places) - 2, -1, -1):
+            places[i] = min(places[i], places[i + 1] - room)
+        places[0] = max(places[0], low) if places[-1] - places[0] <= high - low else places[0]
+        for i in range(1, len(places)):
+            places[i] = max(places[i], places[i - 1] + room)
+    return places
+
+
+def bounds(cluster: Sequence[float], room: float) -> tuple[float, float]:
+    """Lowest and highest place of names that stand one above the other around a middle."""
+    half = room * (cluster[1] - 1) / 2
+    return cluster[0] - half, cluster[0] + half
+
+
+def save_all(figure: Figure, stem: Path, endings: Iterable[str] = tuple(ENDINGS), dpi: int = 300) -> list[Path]:
+    """Write ``stem`` with every ending; closes the figure. The same figure gives the same bytes."""
+    written = []
+    for ending in endings:
+        data = io.BytesIO()
+        with plt.rc_context({"svg.hashsalt": STYLE["svg.hashsalt"], "pdf.fonttype": STYLE["pdf.fonttype"]}):
+            figure.savefig(data, format=ending, **ENDINGS[ending] | ({"dpi": dpi} if ending == "png" else {}))
+        written.append(stem.with_name(f"{stem.name}.{ending}"))
+        write_bytes(written[-1], data.getvalue())
+    plt.close(figure)
+    return written

@@ -1,0 +1,255 @@
+"""What became of every printed cell: it agrees with a run of ours, or why it does not.
+
+``results/settlements/<paper>.yaml`` names, for each printed row, the row and the model of ours that it is compared with. All else
+follows from the stored runs; a reason is typed only where no run of ours is near the printed number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fgl_bench.errors import UserError
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.reporting.analysis import Score, judged, scorer
+from fgl_bench.reporting.grids import Planned, Stored, look_up
+from fgl_bench.reporting.plan import Column, Paper, Row, Table
+from fgl_bench.reporting.published import Printed, Published
+
+NEAR = 1.5  # points
+AGREES, OTHER_MODEL, SETTING, NOT_RUN, OPEN = "agrees", "other model", "another setting", "not run", "open"
+TYPED = {"contradiction": "printed numbers contradict each other", "not reproducible": "not reproducible"}
+SETTLED = (AGREES, OTHER_MODEL, SETTING, *TYPED)
+ABOUT = (
+    "*agrees*: ours is within 1.5 points of the print, or both 95 % intervals overlap (trips: the intervals only), on the row and the "
+    "model that `results/settlements/` names for the printed row. *other model*: the other one of our two models agrees. *another "
+    "setting*: the row that agrees has another setting. *contradiction*, *not reproducible*: nothing that we ran agrees, for the reason "
+    "given. *open*: nobody has said why."
+)
+HEADS = ("row", "model", "column", "printed", "ours", "finding", "shown_by", "reason")
+OVERVIEW = (
+    "",
+    "## Findings",
+    "",
+    "Printed cells that a row of ours stands for, each once, on the row and model that `results/settlements/` names for them. "
+    "`<paper>/settlement.md` has them one by one.",
+    "",
+    f"| paper | {' | '.join((*SETTLED, OPEN, NOT_RUN))} |",
+    "|---" * 8 + "|",
+)
+KEYS = {"printed", "tables", "row", "model", "differs"}
+DIFFERS_KEYS = {"columns", "finding", "reason"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Why columns of a printed row are not reached.
+
+    Attributes:
+        columns: datasets or column keys; empty for all.
+        finding: a key of :data:`TYPED`.
+        reason: one sentence, with the arithmetic or with what was tried.
+    """
+
+    finding: str
+    reason: str
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What a printed row is compared with.
+
+    Attributes:
+        printed: the method's name in the paper's csv.
+        model: ``received`` or ``trained``.
+        row: key of our row; empty for the first one in the table that stands for the printed cell.
+        tables: keys of the tables it speaks of; empty for all.
+    """
+
+    printed: str
+    model: str
+    row: str = ""
+    tables: tuple[str, ...] = ()
+    differs: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The finding on one printed cell.
+
+    Attributes:
+        finding: one of :data:`SETTLED`, ``not run``, or ``open`` (run, apart from the print, and nobody has said why).
+        shown_by: title, model and score of the run that agrees, or of all that were tried.
+        model: of ours.
+    """
+
+    table: str
+    row: str
+    column: str
+    printed: str
+    ours: str
+    finding: str
+    shown_by: str = ""
+    model: str = ""
+    reason: str = ""
+
+
+def read_settlements(path: Path, paper: Paper) -> tuple[Settlement, ...]:
+    """The settlements of a paper; none where there is no such file.
+
+    Raises:
+        UserError: a key, table, row, model or finding does not exist, or a row is settled twice.
+    """
+    if not path.is_file():
+        return ()
+    try:
+        entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UserError(f"{path}: expected a list of rows")
+    found = tuple(_settlement(path, entry) for entry in entries)
+    _check(path, paper, found)
+    return found
+
+
+def _settlement(path: Path, entry: Mapping[str, Any]) -> Settlement:
+    name = f"{path}: {entry.get('printed')}"
+    _known(name, "key", entry, KEYS)
+    if missing := {"printed", "model"} - set(entry):
+        raise UserError(f"{name}: it has no {min(missing)}")
+    differs = []
+    for each in entry.get("differs", ()):
+        _known(name, "key", each, DIFFERS_KEYS)
+        _known(name, "finding", [each.get("finding")], TYPED)
+        if not each.get("reason"):
+            raise UserError(f"{name}: {each['finding']}: it has no reason")
+        differs.append(Difference(each["finding"], " ".join(each["reason"].split()), tuple(map(str, each.get("columns", ())))))
+    return Settlement(entry["printed"], entry["model"], entry.get("row", ""), tuple(map(str, entry.get("tables", ()))), tuple(differs))
+
+
+def _check(path: Path, paper: Paper, found: Sequence[Settlement]) -> None:
+    tables = {table.key: table for table in paper.tables if scorer(table.measure)}
+    seen: set[tuple[str, str, str]] = set()
+    for each in found:
+        name = f"{path}: {each.printed}"
+        _known(name, "table", each.tables, tables)
+        _known(name, "model", [each.model], MODELS)
+        for key in each.tables or tables:
+            rows = {row.key: str(row.where) for row in tables[key].rows if row.published == each.printed}
+            if each.row and (rows or each.tables):
+                _known(f"{name}: table {key}", "row", [each.row], rows)
+            for where in {rows[each.row]} if each.row in rows else set(rows.values()):
+                if (key, each.printed, where) in seen:
+                    raise UserError(f"{name}: table {key}: it is settled twice")
+                seen.add((key, each.printed, where))
+
+
+def _known(name: str, what: str, given: Iterable[Any], allowed: Iterable[str]) -> None:
+    for value in given:
+        if value not in allowed:
+            raise UserError(f"{name}: unknown {what} {value}; allowed: {', '.join(sorted(allowed)) or 'none'}")
+
+
+def settle(
+    paper: Paper, table: Table, planned: Planned, stored: Stored, published: Printed, settlements: Sequence[Settlement]
+) -> list[Settled]:
+    """The finding on every printed cell of a table that a row of ours stands for.
+
+    A cell agrees if, on the row and model that its settlement names, ours is within 1.5 points of the print or both 95 % intervals
+    overlap (trips: the intervals only). Else the first of the other rows and models for the same printed cell that agrees explains it.
+
+    Args:
+        planned: cells by (row key, column key).
+        stored: results by configuration hash.
+    """
+    scored = scorer(table.measure)
+    if scored is None:
+        return []
+    target, found = published.targets(table.key), []
+    for column in table.columns:
+        by_method: dict[str, list[Row]] = {}
+        for row in table.rows:
+            if (their := look_up(published, table, row, column)) is not None:
+                by_method.setdefault(str(their.where), []).append(row)
+        for rows in by_method.values():
+            named = settlement_of(settlements, table, rows)
+            named_row, named_model = (named.row or rows[0].key, named.model) if named else (rows[0].key, MODELS[0])
+            rows = [*(row for row in rows if row.key == named_row), *(row for row in rows if row.key != named_row)]
+            models = [named_model, *(model for model in MODELS if model != named_model)]
+            scores: dict[tuple[Row, str], Score] = {}
+            for row in rows:
+                if (cell := stored.get(planned[row.key, column.key].digest)) is None:
+                    continue
+                for model in models:
+                    if (score := scored(cell, model, target.get(column.dataset))) is not None:
+                        scores[row, model] = score
+            their = look_up(published, table, rows[0], column)
+            assert their is not None
+            near = 0.0 if table.measure == "trips" else NEAR
+            close = [place for place, score in scores.items() if agrees(score, their, paper, near)]
+            found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named))
+    return found
+
+
+def settlement_of(settlements: Sequence[Settlement], table: Table, rows: Sequence[Row]) -> Settlement | None:
+    """What speaks of the printed cell that ``rows`` stand for."""
+    keys, method = {"", *(row.key for row in rows)}, rows[0].published
+    of_table = (each for each in settlements if not each.tables or table.key in each.tables)
+    return next((each for each in of_table if each.printed == method and each.row in keys), None)
+
+
+def agrees(ours: Score, their: Published, paper: Paper, near: float) -> bool:
+    return abs(ours.mean - float(their.mean)) <= near + 1e-9 or judged(ours, their, paper) == "within"
+
+
+def _settled(
+    table: Table,
+    column: Column,
+    their: Published,
+    first: tuple[Row, str],
+    scores: Mapping[tuple[Row, str], Score],
+    close: Sequence[tuple[Row, str]],
+    named: Settlement | None,
+) -> Settled:
+    """One cell; ``first`` is the row and model that it is compared with, ``close`` what agrees."""
+    ours = scores.get(first)
+    text = "" if ours is None else f"{ours.mean:.1f}"
+    cell = (table.key, first[0].title, column.key, their.text, text)
+    if ours is None:
+        return Settled(*cell, NOT_RUN, "", first[1])
+    if close:
+        row, model = close[0]
+        finding = AGREES if close[0] == first else OTHER_MODEL if row is first[0] else SETTING
+        return Settled(*cell, finding, f"{row.title}, {model}: {scores[close[0]].mean:.1f}", first[1])
+    tried = "; ".join(f"{row.title}, {model}: {score.mean:.1f}" for (row, model), score in scores.items())
+    for each in named.differs if named else ():
+        if not each.columns or {column.dataset, column.key} & set(each.columns):
+            return Settled(*cell, each.finding, tried, first[1], each.reason)
+    return Settled(*cell, OPEN, tried, first[1])
+
+
+def counts(found: Iterable[Settled]) -> dict[str, int]:
+    """How often each finding was made, zeros too."""
+    made = Counter(each.finding for each in found)
+    return {name: made[name] for name in (*SETTLED, OPEN, NOT_RUN)}
+
+
+def markdown(paper: Paper, found: Mapping[str, Sequence[Settled]]) -> str:
+    """A page with the findings of every table, those first that are not in agreement."""
+    lines = [f"# {paper.title}: what became of the printed cells", "", ABOUT]
+    for key, cells in found.items():
+        run = [each for each in cells if each.finding != NOT_RUN]
+        if not run:
+            continue
+        said = ", ".join(f"{number} {name}" for name, number in counts(cells).items() if number)
+        lines += ["", f"## Table {key}", "", f"{said}.", "", f"| {' | '.join(HEADS).replace('_', ' ')} |", "|---" * len(HEADS) + "|"]
+        run.sort(key=lambda each: each.finding == AGREES)
+        lines += [f"| {' | '.join(str(getattr(each, name)) for name in HEADS)} |" for each in run]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,57 @@
+"""Runs that are complete already, told from their configuration without torch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.config.groups import build, check_role
+from fgl_bench.config.settings import resolve_budget
+from fgl_bench.data.sums import fingerprint
+from fgl_bench.errors import UserError
+from fgl_bench.reporting.store import Untrusted, clear_leftovers, config_hash, identity, read_summary, run_folder
+from fgl_bench.runner.validation import checked_names
+from fgl_bench.utils.sources import outside_modules
+
+
+class Finished(NamedTuple):
+    """A complete run: its directory, its summary, and whether it was there already."""
+
+    folder: Path
+    summary: dict[str, Any]
+    again: bool
+
+
+def finished(cfg: DictConfig) -> Finished | None:
+    """The complete run of a configuration whose keys are known to be sound; None where there is none, or more has to be looked at.
+
+    What is wrong with the chosen classes is for :func:`fgl_bench.runner.validation.validate` to say, before a run is made.
+    """
+    if cfg.overwrite or cfg.device.startswith("cuda"):  # whether there is such a device, torch knows
+        return None
+    config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
+    if outside_modules(config):  # whatever they import
+        return None
+    try:
+        check_role("dataset", cfg.dataset)
+        what = identity(config, *resolve_budget(cfg), fingerprint(build(cfg.dataset), cfg.data_dir, cfg.cache_dir))
+        names = checked_names(cfg)
+        dataset, split, scenario, algorithm = (names[group] for group in ("dataset", "split", "scenario", "algorithm"))
+        folder = run_folder(Path(cfg.results_dir), dataset, split, cfg.num_clients, scenario, algorithm, config_hash(what))
+        clear_leftovers(folder)
+        summary = read_summary(folder)
+    except (UserError, Untrusted, OSError):
+        return None
+    return None if summary is None else Finished(folder, summary, True)
+
+
+def stored(folder: Path) -> dict | None:
+    """The summary of the complete run in ``folder``; None, and a warning where there is something else, if there is none."""
+    try:
+        return read_summary(folder)
+    except Untrusted as reason:
+        print(f"warning: {folder} is not used: {reason}; what is there will be kept under another name", file=sys.stderr)
+        return None

@@ -1,0 +1,149 @@
+"""What a run takes of memory, measured on a few steps of it before it begins."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+
+import torch
+
+from fgl_bench.data.federation import Federation
+from fgl_bench.data.served import Served
+from fgl_bench.engine.hooks import JointTraining
+from fgl_bench.engine.replay import WARM_UP
+from fgl_bench.models.base import Backbone
+from fgl_bench.runner.memory import Need, largest_client, out_of_memory
+from fgl_bench.runner.program import DTYPES, simulation
+from fgl_bench.runner.spec import RunSpec
+from fgl_bench.runner.workers import Died, apart, forks
+from fgl_bench.scenarios.base import Rounds, participants
+from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.utils.allocator import keep_freed_memory
+from fgl_bench.utils.live_bytes import DeviceBytes, LiveBytes, ResidentBytes
+
+# What a CPU's resident memory rises by for a byte that is alive: freed blocks between others are too small for what comes next. The
+# median over backbones and methods, from 1.0 to 2.2.
+HOLES = 1.2
+# Twice the most that a method was seen to take for a byte of what it trains, and what networks of its own may take of small graphs.
+CEILING, FLOOR = 60, 2**28
+
+
+class _Enough(Exception):
+    """The rehearsal has seen what it has to."""
+
+
+def ceiling(spec: RunSpec, federations: Sequence[Federation], network: Backbone) -> int:
+    """More bytes than one seed takes: many times its models, dense features, widest results and pairs of a client's nodes."""
+    first, nodes = federations[0], largest_client(federations)
+    layout = network.layout(first.num_features, first.num_classes)
+    columns = first.num_features + network.widest(first.num_features, first.num_classes)
+    server = max((f.server.num_nodes for f in federations if isinstance(f, Served)), default=0)
+    scalars = first.num_clients * (layout.size + nodes * (columns + nodes)) + server * columns
+    return FLOOR + CEILING * DTYPES[spec.settings.dtype].itemsize * scalars
+
+
+def measured(spec: RunSpec, federations: Sequence[Federation], model: Backbone, device: torch.device, budget: int) -> Need:
+    """What the seed with the largest client takes: all clients at once where that fits ``budget`` bytes, else also one and two.
+
+    On a CPU the rise of a forked process' resident memory has the holes between blocks in it. It is not the same in every call, so what
+    a second client takes is told by what is alive, times what the rise is of what is alive with one. Where there may be no
+    forks, what is alive is taken :data:`HOLES` times.
+    """
+    federation = max(federations, key=lambda f: (largest_client([f]), sum(client.edges.shape[1] for client in f.clients)))
+    clients, together = federation.num_clients, min(spec.settings.seeds_per_chunk or 1, len(federations))
+    layout = spec.algorithm.backbone(model).layout(federation.num_features, federation.num_classes)
+    row = clients * layout.size * DTYPES[spec.settings.dtype].itemsize
+    at_once = partial(rehearse, spec, federation, model, device)
+
+    def alive(chunk: int) -> int:
+        return apart(lambda: at_once(chunk, DeviceBytes(device) if device.type == "cuda" else LiveBytes()))
+
+    def taken(chunk: int | None, limit: int | None = None) -> int:
+        if device.type == "cuda":  # a fork would break its driver; its limit is what it has
+            return at_once(chunk, DeviceBytes(device))
+        if forks():
+            return apart(lambda: at_once(chunk, ResidentBytes(limit)))
+        return int(HOLES * at_once(chunk, LiveBytes(None if limit is None else int(limit / HOLES))))
+
+    if isinstance(spec.algorithm, JointTraining):  # all clients at once, whatever the chunk
+        whole = taken(None)
+        return Need(clients, whole, whole, 1, row)
+    try:
+        whole = taken(None, budget // together)
+        if together * whole <= budget:
+            return Need(clients, whole, whole, 1, row)
+    except (MemoryError, Died):
+        whole = budget // together + 1
+    single = taken(1)
+    counts = [alive(chunk) for chunk in range(1, min(3, clients) + 1)]
+    # The larger of two steps: a program of one client at a time may need more than one of two, for what it keeps of many small parts.
+    rises = [after - before for before, after in pairwise(counts)]
+    step = max(1, max(rises) * single // counts[0]) if rises else single
+    return Need(clients, max(whole, single + (clients - 1) * step), single, step, row)
+
+
+def rehearse(
+    spec: RunSpec,
+    federation: Federation,
+    model: Backbone,
+    device: torch.device,
+    chunk: int | None,
+    counter: LiveBytes | ResidentBytes | DeviceBytes,
+) -> int:
+    """What ``counter`` counts at most while a program of this seed is built and runs its first and last rounds, with one local step each.
+
+    Args:
+        chunk: replicas trained at once; None means all.
+
+    Raises:
+        MemoryError: it takes more than the counter's limit, or than there is.
+    """
+    try:
+        with counter, torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
+            if device.type == "cpu":
+                keep_freed_memory()
+            _first_and_last(spec, federation, model, device, chunk)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        raise MemoryError(str(error)) from None  # wherever it was
+    return counter.peak
+
+
+def _first_and_last(spec: RunSpec, federation: Federation, model: Backbone, device: torch.device, chunk: int | None) -> None:
+    made, drops = spec.fresh_algorithm(), spec.scenario.drops_uploads
+    sim = simulation(spec.settings, [federation], model, made, device, spec.rounds, spec.trips, chunk, drops, spec.optimizer)
+    if device.type == "cpu":  # on a GPU steps are captured, each with memory of its own
+        sim.trainer.local_epochs = 1
+    sim.progress = _until(_shorten(sim, isinstance(spec.scenario, Rounds)))
+    try:
+        spec.scenario.run(sim)
+    except _Enough:
+        pass
+
+
+def _shorten(sim: Simulation, in_rounds: bool) -> int:
+    """Leave out the rounds in the middle; returns the trips after which nothing new is to be seen.
+
+    Where some clients take part, graphs are cut out for them and kept, up to two copies (``Trainer.part``); that fills up first. A GPU
+    captures a step after its first calls.
+    """
+    clients, first = sim.setting.num_clients, 2 if sim.trainer.batch.device.type == "cpu" else WARM_UP + 2
+    if not in_rounds:
+        return 2 * first * clients
+    if sim.participation < 1:
+        first = max(first, 1 + math.ceil(2 / sim.participation))
+    last = sim.rounds - 1
+    sim.numbers = sorted({*range(min(first, sim.rounds)), max(0, last - 1), last})
+    return sim.rounds * participants(sim.participation, clients) * sim.stands_for
+
+
+def _until(trips: int) -> Callable[[int, Callable[[], float]], None]:
+    def progress(done: int, accuracy: Callable[[], float]) -> None:
+        if done >= trips:
+            raise _Enough
+
+    return progress

@@ -1,0 +1,126 @@
+"""The models of semi-asynchronous trips: what they start from, and what they end with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.engine.transfer import copy_, put, to_host
+from fgl_bench.errors import UserError
+from fgl_bench.scenarios.simulation import Simulation
+
+
+class Start:
+    """What a trip starts from: ``share`` times ``model [P]``, and the rest of the model that the client trained last."""
+
+    def __init__(self, model: torch.Tensor, share: float = 1.0):
+        self.model, self.share, self.version = model, share, model._version
+
+
+def overrides(hook: Callable[..., Any], default: Callable[..., Any]) -> bool:
+    """Whether a method has a hook of its own."""
+    return getattr(hook, "__func__", None) is not default
+
+
+def shares_memory(model: torch.Tensor, *others: torch.Tensor) -> bool:
+    """Whether ``model`` lies in the memory of one of the others."""
+    place = model.untyped_storage().data_ptr()
+    return any(place == other.untyped_storage().data_ptr() for other in others)
+
+
+class TripModels:
+    """The models of all replicas and the reports of their training.
+
+    A trip that is not computed yet has no copy of the model that it starts from, only a reference to the message that brought it.
+
+    Attributes:
+        trained: ``[B, P]``, the result of every replica's last computed trip.
+        received: ``[B, P]``, the models that these started from, where the method makes uploads of them; else None.
+        rows: the rows ``[P]`` of ``trained``.
+        inbox: a model ``[P]`` for every replica's newest unread message. A message is copied there, since it may be a row of a large block.
+        pending: ``[S, C]``, trips that have begun but are not computed yet.
+        received_at, trained_at: ``[s][c]``, log positions of the models that each trip started from and ended with.
+        loss_at: ``[s][c]``, log positions of the trips' training losses; empty if there are none.
+    """
+
+    def __init__(self, sim: Simulation):
+        self.sim = sim
+        self.trained = sim.initial.clone()
+        self.received = sim.initial.clone() if overrides(sim.algorithm.upload, Algorithm.upload) else None
+        self.rows = list(self.trained.unbind())
+        self.inbox = [torch.empty_like(model) for model in self.rows]
+        # A buffer for the models of some trips: tensors of changing sizes would fragment the memory.
+        self.scratch = self.trained.new_empty(2, *self.trained.shape)
+        self.starts = [Start(model) for model in sim.initial.unbind()]
+        self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        seeds, clients = len(sim.setting.seeds), sim.setting.num_clients
+        self.pending = np.zeros((seeds, clients), dtype=bool)
+        self.received_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
+        self.trained_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
+        self.loss_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
+        self.reports: dict[str, np.ndarray] = {}
+
+    def train(self, rows: list[int]) -> None:
+        """Compute the pending trips ``rows``."""
+        sim, everyone = self.sim, len(rows) == len(self.trained)
+        self.flush()
+        received, out = self._received(rows), self.trained if everyone else self.scratch[1, : len(rows)]
+        trips = sim.trainer.trips(None if everyone else rows, received, out)
+        if not everyone:
+            copy_([self.rows[row] for row in rows], out.unbind())
+        if self.received is not None:
+            self.received.index_copy_(0, put(rows, received.device), received)
+        for at, scores in ((self.received_at, trips.received_score), (self.trained_at, trips.trained_score)):
+            self._note(at, rows, sim.log.add(cast(torch.Tensor, scores)))
+        if trips.train_loss is not None:
+            self._note(self.loss_at, rows, sim.losses.add(trips.train_loss[:, None]))
+        self.pending.ravel()[rows] = False
+        for name, host in to_host(trips.reports).items():
+            if name not in self.reports:
+                self.reports[name] = np.zeros((len(self.trained), *host.shape[1:]), host.dtype)
+            self.reports[name][rows] = host
+
+    def keep(self, place: torch.Tensor, row: int) -> None:
+        """Copy a trained model to ``place [P]`` before it is trained further, together with others."""
+        self.copies.append((place, self.rows[row]))
+
+    def flush(self) -> None:
+        """Make the copies that were asked for."""
+        if self.copies:
+            copy_(*zip(*self.copies, strict=True))
+            self.copies = []
+
+    def finish(self) -> None:
+        """Score the models from which the unfinished trips started."""
+        rows = np.flatnonzero(self.pending).tolist()
+        if rows:
+            scores = self.sim.trainer.evaluate(self._received(rows), rows)
+            self._note(self.received_at, rows, self.sim.log.add(scores))
+
+    def _received(self, rows: list[int]) -> torch.Tensor:
+        """The models ``[k, P]`` that trips start from."""
+        out, starts = self.scratch[0, : len(rows)], [self.starts[row] for row in rows]
+        torch.stack([start.model for start in starts], out=out)
+        for row, start in zip(rows, starts, strict=True):
+            if start.model._version != start.version:
+                client = row % self.pending.shape[1]
+                raise UserError(f"serve(): the model sent to client {client} was changed after it was sent; send a copy")
+        merged = [i for i, start in enumerate(starts) if start.share != 1]
+        if merged:
+            shares = [starts[i].share for i in merged]
+            models = [model for i, model in enumerate(out.unbind()) if starts[i].share != 1]
+            own = torch._foreach_mul([self.rows[rows[i]] for i in merged], [1 - share for share in shares])
+            torch._foreach_mul_(models, shares)
+            torch._foreach_add_(models, own)
+        for row in rows:
+            self.starts[row] = Start(self.rows[row])  # lets go of the message
+        return out
+
+    def _note(self, at: list[list[list[int]]], rows: list[int], start: int) -> None:
+        clients = self.pending.shape[1]
+        for position, row in enumerate(rows, start):
+            at[row // clients][row % clients].append(position)

@@ -1,0 +1,31 @@
+"""Work that may take long says what it does, and for how long."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PATIENCE = 2.0
+"""Seconds that nobody minds."""
+
+
+@contextmanager
+def said_when_long(what: str) -> Iterator[None]:
+    """Say on stderr what is being done once it takes longer than :data:`PATIENCE`, and at the end how long it took."""
+
+    def say() -> None:
+        print(f"{what} ...", file=sys.stderr, flush=True)
+
+    begin, timer = time.monotonic(), threading.Timer(PATIENCE, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        seconds = time.monotonic() - begin
+        if seconds > PATIENCE:
+            print(f"{what}: {seconds:.0f} s", file=sys.stderr, flush=True)

@@ -1,0 +1,281 @@
+"""A user's own tables: what is chosen, what is refused, which numbers and marks a cell has."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from scipy import stats
+
+from fgl_bench import UserError, table
+from fgl_bench.reporting.comparison.again import of_sweep
+from fgl_bench.reporting.comparison.question import conditions, matches, parts, question
+from fgl_bench.reporting.comparison.runs import read_runs
+from fgl_bench.reporting.statistics import holm
+from tests.reporting.stored_runs import store
+
+A, B, C = (0.80, 0.82, 0.81, 0.83), (0.79, 0.83, 0.80, 0.82), (0.60, 0.61, 0.59, 0.62)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for dataset, shift in (("cora", 0.0), ("pubmed", 0.05)):
+        for name, scores in (("fedavg", A), ("fedgta", B), ("fedsa_gcl", C)):
+            store(tmp_path, name, dataset, per_seed=[score + shift for score in scores])
+    return tmp_path
+
+
+# ---- the language
+
+
+def test_a_condition_s_values_are_split_at_commas_outside_of_brackets():
+    assert parts("a=1,b=[0,1],c") == ["a=1", "b=[0,1]", "c"]
+    assert conditions("num_clients=10,dataset=cora,citeseer,seeds=[0,1]") == {
+        "num_clients": ("10",), "dataset": ("cora", "citeseer"), "seeds": ("[0,1]",),
+    }  # fmt: skip
+    assert conditions({"lr": 0.1, "dataset": ["cora", "citeseer"], "sparsity": None}) == {
+        "lr": ("0.1",), "dataset": ("cora", "citeseer"), "sparsity": ("null",),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "same"),
+    [(10, "10", True), (0.01, "1e-2", True), ([0, 1], "[0, 1]", True), (True, "true", True), (True, "1", False), (None, "null", True),
+     ("cora", "cora", True), ("cora", "core", False), (5, "*", True), (1, "[", False)],
+)  # fmt: skip
+def test_a_value_is_what_its_text_stands_for(value, text, same):
+    assert matches(value, text) is same
+
+
+def test_a_question_reads_what_it_writes():
+    asked = question("algorithm,lr", "dataset,split", "num_clients=10,dataset=a,b", "trained", "last")
+    words = dict(text.split("=", 1) for text in asked.arguments)
+    assert question(**words) == asked
+
+
+# ---- numbers
+
+
+def test_means_intervals_marks_and_ranks_are_those_worked_out_by_hand(runs):
+    made = table(runs, cols="dataset", model_of="received")
+    [block] = made.blocks
+    score = block.scores[("fedavg",), ("cora",)]
+    assert score.mean == pytest.approx(81.5)
+    assert score.half == pytest.approx(stats.t.ppf(0.975, 3) * stats.tstd([100 * value for value in A]) / 2)
+    adjusted = holm([stats.ttest_rel(A, B).pvalue, stats.ttest_rel(A, C).pvalue])
+    standing = {name: block.tests[(name,), ("cora",)] for name in ("fedavg", "fedgta", "fedsa_gcl")}
+    assert standing["fedavg"].best
+    assert [standing[name].p for name in ("fedgta", "fedsa_gcl")] == pytest.approx(adjusted)
+    assert adjusted[0] > 0.05 > adjusted[1] and standing["fedgta"].alike and not standing["fedsa_gcl"].alike
+    assert block.ranks is not None and dict(block.ranks.ranks) == {"fedavg": 1.0, "fedgta": 2.0, "fedsa_gcl": 3.0}
+    lines = str(made).splitlines()
+    assert "81.5 ± 2.1 *" in lines[3] and "81.0 ± 2.9 ~" in lines[4] and re.search(r"60\.5 ± 2\.1 +65\.5", lines[5])
+    assert "**81.5 ± 2.1**" in made.markdown() and "<u>81.0 ± 2.9</u>" in made.markdown()
+    assert r"\textbf{81.5 $\pm$ 2.1}" in made.latex() and r"\underline{81.0 $\pm$ 2.9}" in made.latex()
+    frame = made.frame()
+    assert len(frame) == 6 and frame["best"].sum() == 2 and frame["not_worse"].sum() == 4
+
+
+def test_a_seed_without_a_score_competes_with_nobody(tmp_path):
+    store(tmp_path, "fedavg", per_seed=(0.5, 0.5))
+    store(tmp_path, "fedgta", per_seed=(0.9, None))
+    made = table(tmp_path, cols="dataset", model_of="received")
+    assert "90.0 (1/2)" in str(made) and "50.0 ± 0.0 *" in str(made)
+
+
+def test_fewest_trips_are_best(tmp_path):
+    for name, trips in (("fedavg", [40, 44]), ("fedgta", [20, 21])):
+        reached = {"mean": 1.0, "ci95": 1.0, "reached": 2, "censored_mean": 1.0, "per_seed": trips}
+        store(tmp_path, name, client_trips={"total": 50, "to_target": {"0.7": {"received": reached, "trained": reached}}})
+    made = table(tmp_path, cols="dataset", model_of="received", metric="trips_to_0.70")
+    assert made.blocks[0].tests[("fedgta",), ("cora",)].best and "20.5" in str(made) and "(fewest)" in str(made)
+    with pytest.raises(UserError, match=r"metric=trips_to_0.9: .*trips_to_0.7"):
+        str(table(tmp_path, metric="trips_to_0.9"))
+
+
+def test_clients_and_the_last_point_are_metrics_too(runs):
+    for metric in ("last", "worst_client", "best_client", "accuracy"):
+        assert "81.5" in str(table(runs, cols="dataset", model_of="received", metric=metric))
+
+
+def test_one_seed_is_not_tested(tmp_path):
+    store(tmp_path, "fedavg", per_seed=(0.5,))
+    store(tmp_path, "fedgta", per_seed=(0.4,))
+    made = str(table(tmp_path, cols="none", model_of="trained"))
+    assert "25.0 *" in made and "~" not in made and "t-test" not in made
+
+
+# ---- refusals
+
+
+def test_what_differs_and_is_not_named_is_refused_with_its_key(runs):
+    store(runs, "fedprox", per_seed=A, config={"lr": 0.1})
+    with pytest.raises(UserError, match=r"neither .*: lr=0.01, 0.1; choose by where=lr=0.01, or allow it by where=lr=\*") as refused:
+        table(runs, cols="dataset")
+    assert "\n" not in str(refused.value)
+    assert len(table(runs, cols="dataset", where="lr=0.01").chosen.rows) == 3
+    assert len(table(runs, cols="dataset", where="lr=*").chosen.rows) == 4
+
+
+def test_keys_of_a_method_may_differ_between_methods_but_not_within_one(tmp_path):
+    store(tmp_path, "fedprox", "cora", config={"algorithm": {"mu": 0.1}})
+    store(tmp_path, "fedavg", "cora")
+    assert table(tmp_path, cols="dataset").chosen.rows == (("fedavg",), ("fedprox",))
+    store(tmp_path, "fedprox", "pubmed", config={"algorithm": {"mu": 0.01}})
+    with pytest.raises(UserError, match="names: algorithm.mu=0.1, 0.01; choose by where=algorithm.mu=0.1"):
+        table(tmp_path, cols="dataset")
+
+
+def test_a_scenario_follows_from_the_method_but_its_keys_do_not(tmp_path):
+    store(tmp_path, "fedavg")
+    store(tmp_path, "fedsa_gcl")
+    assert "semi_async (fedsa_gcl)" in str(table(tmp_path))
+    store(tmp_path, "fedgta", config={"scenario": {"slow_fraction": 0.3}})
+    with pytest.raises(UserError, match="scenario.slow_fraction=null, 0.3"):
+        table(tmp_path)
+
+
+def test_a_budget_that_is_not_named_is_refused_even_where_the_clients_are_chosen(tmp_path):
+    store(tmp_path, "fedavg")
+    store(tmp_path, "fedgta", config={"rounds": 500, "trips": 1000})
+    with pytest.raises(UserError, match="rounds=10, 500"):
+        table(tmp_path, where="num_clients=2")
+
+
+def test_rounds_follow_from_the_number_of_clients(tmp_path):
+    for clients in (2, 4):
+        store(tmp_path, "fedavg", clients=clients)
+    assert table(tmp_path, cols="num_clients").chosen.columns == (("2",), ("4",))
+
+
+def test_two_runs_of_one_cell_are_refused_with_the_way_to_choose(runs):
+    store(runs, "fedavg", "cora", per_seed=A, config={"lr": 0.1})
+    with pytest.raises(UserError, match=r"two runs are fedavg on cora: they differ in lr=.*; choose by where=lr="):
+        table(runs, cols="dataset")
+
+
+def test_of_an_edited_method_the_last_version_counts(tmp_path):
+    store(tmp_path, "fedavg")
+    store(tmp_path, "mine", per_seed=(0.1, 0.1), config={"code": {"mine:mine.py": "a"}})
+    store(tmp_path, "mine", per_seed=(0.9, 0.9), config={"code": {"mine:mine.py": "b"}}, finished="2027-01-02T03:04:05+00:00")
+    made = str(table(tmp_path, model_of="received"))
+    assert "90.0 ± 0.0 *" in made and "10.0" not in made and "1 run(s) of an earlier version" in made
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"rows": "algoritm"}, "rows=algoritm: no run has this key; did you mean algorithm?"),
+        ({"rows": ""}, "rows= must name at least one key"),
+        ({"rows": "dataset"}, "dataset cannot be in rows= and in cols="),
+        ({"cols": "split,split"}, "must be keys, each once"),
+        ({"where": "dataset=corra"}, "where=dataset=corra: no run has it; there are cora, pubmed"),
+        ({"where": "cora"}, "where=cora: must be KEY=VALUE"),
+        ({"where": "nonsense=1"}, "where=nonsense: no run has this key"),
+        ({"model_of": "mine"}, "model_of=mine: must be one of received, trained, both"),
+        ({"digits": 9}, "digits=9: must be an integer from 0 to 6"),
+    ],
+)
+def test_mistakes_are_told_with_the_key(runs, asked, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        table(runs, **asked)
+
+
+def test_a_metric_that_no_run_has_is_told_with_those_that_there_are(runs):
+    with pytest.raises(UserError, match="metric=macro_f1: .* has no such number; allowed: .*accuracy"):
+        str(table(runs, metric="macro_f1"))
+
+
+def test_folders_without_runs_are_told(tmp_path):
+    with pytest.raises(UserError, match="there is no complete run in it"):
+        read_runs(tmp_path)
+    with pytest.raises(UserError, match="there is no such folder"):
+        read_runs(tmp_path / "nope")
+    with pytest.raises(UserError, match="there is no such folder"):
+        read_runs("\0")
+
+
+def test_a_damaged_run_is_left_out_with_a_warning(runs, capsys):
+    run = store(runs, "fedprox")
+    (run / "summary.json").write_text("{", encoding="utf-8")
+    assert len(table(runs, cols="dataset").chosen.rows) == 3
+    assert "is left out: not readable as json" in capsys.readouterr().err
+
+
+# ---- formats
+
+
+def check_latex(text: str) -> None:
+    """Braces and environments are balanced, every row has as many cells as its head has columns, nothing special is bare."""
+    body = re.sub(r"(?m)(?<!\\)%.*$", "", text)
+    assert body.count("{") - body.count(r"\{") == body.count("}") - body.count(r"\}")
+    opened = []
+    for kind, name in re.findall(r"\\(begin|end)\{([\w*]+)\}", body):
+        if kind == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name
+    assert not opened
+    for columns, inner in re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", body, re.S):
+        lines = [line for line in inner.splitlines() if line.endswith(r"\\")]
+        assert len(lines) > 1
+        for line in lines:
+            wide = sum(int(width) - 1 for width in re.findall(r"\\multicolumn\{(\d+)\}", line))
+            assert len(re.findall(r"(?<!\\)&", line)) + 1 + wide == len(columns), line
+        for _, first, last in re.findall(r"\\cmidrule(\(lr\))\{(\d+)-(\d+)\}", inner):
+            assert 2 <= int(first) <= int(last) <= len(columns)
+    assert not re.search(r"(?<!\\)[_#]", re.sub(r"\\label\{.*?\}", "", body))
+
+
+@pytest.fixture
+def many(tmp_path):
+    for clients in (2, 4, 6):
+        for split in ("metis", "louvain"):
+            for dataset in ("cora", "pubmed"):
+                for name, score in (("fed_pub", 0.5), ("local", 0.6)):
+                    store(tmp_path, name, dataset, split, (score, score + 0.01), clients)
+    return tmp_path
+
+
+def test_latex_is_well_formed_in_parts_of_a_page_s_width(runs, many):
+    text = table(many, cols="num_clients,dataset,split", where="algorithm=fed_pub,local").latex()
+    check_latex(text)
+    assert text.count(r"\begin{tabular}") == 4 and r"\begin{table*}" in text
+    assert all(len(columns) <= 10 for columns in re.findall(r"\\begin\{tabular\}\{(\w+)\}", text))
+    for cols in ("none", "dataset"):
+        check_latex(table(runs, cols=cols, where="dataset=cora,num_clients=2,algorithm=fedavg,fedgta").latex())
+
+
+@pytest.mark.skipif(not (shutil.which("pdflatex") or shutil.which("tectonic")), reason="needs pdflatex or tectonic")
+def test_latex_compiles_and_fits_the_page(many, tmp_path):
+    text = table(many, cols="num_clients,dataset,split").latex()
+    page = r"\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx}\begin{document}" + "\n" + text + r"\end{document}"
+    (tmp_path / "page.tex").write_text(page, encoding="utf-8")
+    line = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error"] if shutil.which("pdflatex") else ["tectonic", "--print"]
+    done = subprocess.run([*line, "page.tex"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "page.pdf").is_file() and "Overfull \\hbox" not in done.stdout
+
+
+def test_a_terminal_s_lines_are_at_most_its_width(many):
+    made = table(many, cols="num_clients,dataset,split")
+    assert max(map(len, str(made).splitlines())) <= 80
+    for row in ("fed_pub", "local"):
+        assert str(made).count(f"\n{row} ") == 8  # two models; three parts of four columns and one of the ranks
+
+
+# ---- the end of a sweep
+
+
+def test_a_sweep_s_table_is_made_again_by_the_command_that_it_names(runs):
+    store(runs, "fedprox", config={"lr": 0.5})
+    store(runs, "fedavg", "cora", "louvain", per_seed=A)
+    swept = [run for run in read_runs(runs) if run.summary["config"]["lr"] == 0.01 and run.summary["split"] == "metis"]
+    said = of_sweep(swept, ["algorithm", "dataset"], 80)
+    words = said.rpartition("fgl-bench table ")[2].split()[1:]
+    asked = {key: value.strip("'") for key, value in (word.split("=", 1) for word in words)}
+    again = table(runs, **asked)
+    assert again.chosen.runs.keys() == {((run.summary["algorithm"],), (run.summary["dataset"],)) for run in swept}
+    assert str(again) in said

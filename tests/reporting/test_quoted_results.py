@@ -1,0 +1,60 @@
+"""The numbers that docs/reproduction.md quotes: what a block holds, and that the page is up to date."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    place = importlib.util.spec_from_file_location("quote_results", ROOT / "scripts/quote_results.py")
+    assert place is not None and place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+def tables(folder: Path, cells: list[tuple[str, str, str, str, str, str]]) -> Path:
+    (folder / "paper").mkdir()
+    with (folder / "paper" / "table1.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("dataset", "group", "num_clients", "model", "mean", "published_mean", "row", "title"))
+        writer.writerows((*cell, "fedavg", "FedAvg") for cell in cells)
+    return folder
+
+
+TEN = [("cora", "iid", "10", "received", "0.5", "70"), ("cora", "iid", "10", "trained", "0.6249", "70")]
+TWENTY = [("cora", "Dirichlet(0.5)", "20", "received", "", ""), ("cora", "Dirichlet(0.5)", "20", "trained", "", "")]
+
+
+def test_the_page_is_up_to_date(script: ModuleType) -> None:
+    text = (ROOT / "docs/reproduction.md").read_text(encoding="utf-8")
+    assert script.page(text, ROOT / "results/tables") == text, "run: make numbers"
+    assert text.count("<!-- numbers: ") == text.count("<!-- /numbers -->") > 5
+
+
+def test_a_block_shows_both_models_and_the_printed_value(script: ModuleType, tmp_path: Path) -> None:
+    folder = tables(tmp_path, TEN + TWENTY)
+    text = "a\n<!-- numbers: paper/table1 columns=cora/10,cora/dir rows=fedavg -->\nold\n<!-- /numbers -->\nb\n"
+    page = script.page(text, folder)
+    assert "| FedAvg | 50.0/62.5 (70.0) |  |" in page and "old" not in page and page.startswith("a\n") and page.endswith("b\n")
+    assert script.page(page, folder) == page
+
+
+@pytest.mark.parametrize("asked", ["columns=cora rows=fedavg", "columns=photo rows=fedavg", "columns=cora/10 rows=moon"])
+def test_what_is_ambiguous_or_unknown_is_refused(script: ModuleType, tmp_path: Path, asked: str) -> None:
+    with pytest.raises(SystemExit, match="quote_results"):
+        script.numbers(f"paper/table1 {asked}", tables(tmp_path, TEN + TWENTY))
+
+
+def test_verdicts_of_a_papers_tables_are_added_up(script: ModuleType) -> None:
+    text = "| paper | table | cells run | received | tau | trained | tau |\n|---|---|---|---|---|---|---|\n"
+    text += "| A | 1 | 3 of 4 | 1 / 2 / 0 | 0.5 | 0 / 0 / 3 |  |\n| A | 2 | 1 of 9 | 1 / 0 / 0 |  | 1 / 0 / 0 |  |\n"
+    assert script.agreement(text)[2:] == ["| A | 4 of 13 | 2/2/0 | 1/0/3 |"]

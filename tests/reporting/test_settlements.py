@@ -1,0 +1,125 @@
+"""Findings on printed cells, from runs and numbers made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fgl_bench.errors import UserError
+from fgl_bench.reporting.analysis import scorer
+from fgl_bench.reporting.grids import look_up
+from fgl_bench.reporting.plan import Paper, Row, Table, columns, load_paper, papers
+from fgl_bench.reporting.published import Printed, read_published
+from fgl_bench.reporting.settlements import Difference, Settlement, counts, markdown, read_settlements, settle
+from tests.reporting.test_analysis import cell, planned, printed
+
+ONE, THREE = Row("a", "A", "a", published="a"), Row("a_e3", "A, 3 local epochs", "b", published="a")
+TABLE = Table("3", "p/table3", "accuracy in %", "accuracy", columns(("cora", "pubmed", "photo", "cs")), (ONE, THREE))
+PAPER = Paper("p", "Paper", (TABLE,), first=())
+NAMED = Settlement("a", "received", "a_e3")
+
+
+def findings(means: dict[str, tuple[float, float]], print_of: dict[str, str], settlement: Settlement = NAMED, spread: str = "") -> dict:
+    """Findings by column; ``means`` has the received score of both rows, trained models are ten points below (``test_analysis.cell``)."""
+    cells = [cell(name, dataset, [mean, mean]) for dataset, both in means.items() for name, mean in zip("ab", both, strict=True)]
+    places = {(each["algorithm"], each["dataset"]): each for each in cells}
+    plan = planned(TABLE)
+    stored = {plan[row.key, dataset].digest: places[row.algorithm, dataset] for row in TABLE.rows for dataset in means}
+    published = Printed(printed("3", dataset, "a", mean, spread) for dataset, mean in print_of.items())
+    return {each.column: each for each in settle(PAPER, TABLE, plan, stored, published, (settlement,))}
+
+
+def test_a_cell_agrees_within_a_point_and_a_half_on_the_row_and_model_that_its_settlement_names():
+    found = findings({"cora": (0.60, 0.80), "pubmed": (0.60, 0.80)}, {"cora": "81.5", "pubmed": "78.5"})
+    assert {each.finding for each in found.values()} == {"agrees"}
+    assert found["cora"].shown_by == "A, 3 local epochs, received: 80.0"
+    found = findings({"cora": (0.60, 0.80), "pubmed": (0.60, 0.80)}, {"cora": "81.6", "pubmed": "78.4"})
+    assert {each.finding for each in found.values()} == {"open"}
+
+
+def test_a_cell_agrees_where_both_intervals_overlap():
+    assert findings({"cora": (0.60, 0.80)}, {"cora": "83.0"}, spread="3.0")["cora"].finding == "agrees"
+    assert findings({"cora": (0.60, 0.80)}, {"cora": "83.0"}, spread="2.9")["cora"].finding == "open"
+
+
+def test_the_other_model_explains_before_another_setting_does():
+    means = {"cora": (0.70, 0.80), "pubmed": (0.70, 0.90), "photo": (0.70, 0.90)}
+    found = findings(means, {"cora": "70.0", "pubmed": "70.0", "photo": "60.0"})
+    assert [found[name].finding for name in means] == ["other model", "another setting", "another setting"]
+    assert [found[name].shown_by for name in means] == ["A, 3 local epochs, trained: 70.0", "A, received: 70.0", "A, trained: 60.0"]
+    assert all(each.model == "received" and each.row == THREE.title for each in found.values())
+
+
+def test_what_nothing_explains_has_the_typed_reason_of_its_column_or_is_open():
+    differs = (Difference("contradiction", "x > y", ("cora",)), Difference("not reproducible", "no run is near"))
+    means, print_of = {"cora": (0.70, 0.80), "pubmed": (0.70, 0.80)}, {"cora": "50.0", "pubmed": "50.0"}
+    found = findings(means, print_of, replace(NAMED, differs=differs))
+    assert [(found[name].finding, found[name].reason) for name in means] == [
+        ("contradiction", "x > y"),
+        ("not reproducible", "no run is near"),
+    ]
+    tried = ("A, 3 local epochs, received: 80.0", "A, 3 local epochs, trained: 70.0", "A, received: 70.0", "A, trained: 60.0")
+    assert found["cora"].shown_by == "; ".join(tried)
+    assert findings(means, print_of)["cora"].finding == "open"
+    # A reason does not hide that a run agrees.
+    assert findings(means, {"cora": "80.0"}, replace(NAMED, differs=differs))["cora"].finding == "agrees"
+
+
+def test_a_row_that_was_not_run_is_settled_by_no_other_one():
+    plan, published = planned(TABLE), Printed([printed("3", "cora", "a", "70.0", "")])
+    stored = {plan["a", "cora"].digest: cell("a", "cora", [0.7, 0.7])}
+    (found,) = settle(PAPER, TABLE, plan, stored, published, (NAMED,))
+    assert (found.finding, found.ours) == ("not run", "")
+
+
+def test_a_settlement_without_a_row_takes_the_first_that_stands_for_the_cell():
+    found = findings({"cora": (0.60, 0.80)}, {"cora": "60.0"}, Settlement("a", "received"))
+    assert (found["cora"].row, found["cora"].ours, found["cora"].finding) == ("A", "60.0", "agrees")
+
+
+def test_a_page_counts_every_cell_once_and_shows_what_was_run():
+    plan, published = planned(TABLE), Printed([printed("3", name, "a", "80.0", "") for name in ("cora", "pubmed")])
+    stored = {plan["a_e3", "cora"].digest: cell("b", "cora", [0.8, 0.8])}
+    found = settle(PAPER, TABLE, plan, stored, published, (NAMED,))
+    assert {name: number for name, number in counts(found).items() if number} == {"agrees": 1, "not run": 1}
+    lines = markdown(PAPER, {"3": found}).splitlines()
+    assert "1 agrees, 1 not run." in lines
+    assert [line for line in lines if "cora" in line or "pubmed" in line] == [
+        "| A, 3 local epochs | received | cora | 80.0 | 80.0 | agrees | A, 3 local epochs, received: 80.0 |  |"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {printed: a, row: b, model: received}", "unknown row b; allowed: a, a_e3"),
+        ("- {printed: a, row: a, model: both}", "unknown model both; allowed: received, trained"),
+        ("- {printed: a, row: a, model: received, tables: [4]}", "unknown table 4; allowed: 3"),
+        ("- {printed: a, model: received, why: no}", "unknown key why"),
+        ("- {printed: a, row: a}", "it has no model"),
+        ("- {printed: a, row: a, model: received}\n- {printed: a, row: a, model: trained}", "table 3: it is settled twice"),
+        ("- {printed: a, row: a, model: received, differs: [{finding: odd, reason: x}]}", "unknown finding odd"),
+        ("- {printed: a, row: a, model: received, differs: [{finding: contradiction}]}", "contradiction: it has no reason"),
+        ("a: b", "expected a list of rows"),
+        ("- [", "settlements.yaml: "),
+    ],
+)
+def test_a_damaged_file_is_answered_in_one_line(tmp_path: Path, text: str, said: str):
+    path = tmp_path / "settlements.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as raised:
+        read_settlements(path, PAPER)
+    assert said in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", papers())
+def test_every_printed_row_of_ours_is_settled(name: str):
+    root = Path(__file__).parents[2] / "results"
+    paper, published = load_paper(name), read_published(root / "published" / f"{name}.csv")
+    found = read_settlements(root / "settlements" / f"{name}.yaml", paper)
+    for table in paper.tables:
+        rows = [row for row in table.rows if any(look_up(published, table, row, column) for column in table.columns)]
+        for method in {row.published for row in rows} if scorer(table.measure) else ():
+            assert any(each.printed == method and (not each.tables or table.key in each.tables) for each in found), (table.key, method)

@@ -1,0 +1,121 @@
+"""``fgl-bench place``: a user's method among the stored results and the printed numbers of a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+
+import pytest
+from scipy import stats
+
+from fgl_bench import UserError
+from fgl_bench.cli.place import show
+from fgl_bench.config.compose import as_command
+from fgl_bench.reporting import placement
+from fgl_bench.reporting.cells import compact, read_cells, write_cell
+from fgl_bench.reporting.plan import Paper, Row, Table, columns
+from fgl_bench.reporting.published import WHERE
+from fgl_bench.runner.one import run_one
+from tests.reporting.test_comparison import check_latex
+from tests.warm import ROOT, command
+
+TINY = (
+    "dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "num_clients=3", "trips=6",
+    "seeds=[0,1,2]", "targets=[0.5]",
+)  # fmt: skip
+PAPER = Paper(
+    "toy", "Toy",
+    (Table("3", "fedsa_gcl/table3", "toy scores", "accuracy", columns(["csbm"], "", TINY), (
+        Row("local", "Local", "local"), Row("fedavg", "FedAvg", "fedavg", published="fedavg"))),),
+    (),
+)  # fmt: skip
+METHOD = '''
+from dataclasses import dataclass
+from fgl_bench.algorithms.fedavg import FedAvg
+
+@dataclass
+class Halved(FedAvg):
+    share: float
+
+    def initialize(self, initial):
+        return self.share * initial
+'''
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # where the command puts the method's folder
+    monkeypatch.delitem(sys.modules, "halved_method", raising=False)
+    (tmp_path / "halved_method.py").write_text(METHOD, encoding="utf-8")
+    for name in ("local", "fedavg"):
+        line = ["experiment=fedsa_gcl/table3", "dataset=csbm", f"algorithm={name}", *TINY, "progress=false", "device=cpu"]
+        with as_command(line) as cfg:
+            write_cell(tmp_path / "stored/cells/toy", compact(run_one(cfg).summary, "fgl-bench"))
+    (tmp_path / "stored/published").mkdir(parents=True)
+    with (tmp_path / "stored/published/toy.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, (*WHERE, "mean", "spread", "spread_kind", "note"), restval="")
+        writer.writeheader()
+        place = {"table": "3", "dataset": "csbm", "method": "fedavg", "variant": "default"}
+        writer.writerow({**place, "mean": "0.1", "spread": "0.05", "spread_kind": "std"})
+    monkeypatch.setattr(placement, "load_paper", lambda name: PAPER)
+    yield tmp_path
+    sys.modules.pop("halved_method", None)
+
+
+def test_a_method_gets_its_row_rank_and_tests(toy, capsys):
+    show(["halved_method.py", "paper=toy", "algorithm.share=0.5", "results=stored", "progress=false", "device=cpu", "out=here"])
+    said = capsys.readouterr().out
+    assert "> Halved (yours)" in said and "0.1 ± 0.05" in said and "it would be 1 of 2 among the printed means" in said
+    [own] = [run for run in (toy / "results/runs").rglob("halved/*/summary.json")]
+    summary = json.loads(own.read_text(encoding="utf-8"))
+    cells = {cell["algorithm"]: cell for cell in read_cells(toy / "stored/cells/toy").values()}
+    assert summary["partition_hash"] == cells["fedavg"]["partition_hash"] and summary["seeds"] == cells["fedavg"]["seeds"]
+    placed = placement.placement("toy", "3", [], "Halved (yours)", toy / "stored")
+    placed.add(placed.table.columns[0], summary, "fgl-bench")
+    for model in ("received", "trained"):
+        lines = {line[1].removeprefix("> "): line for line in placement.leaderboard(placed, placed.table.columns[0], model)}
+        mine = summary["test"][model]["per_seed"]
+        ps = [stats.ttest_rel(mine, cells[name]["test"][model]["per_seed"]).pvalue for name in ("local", "fedavg")]
+        holm = [min(1.0, 2 * p) if p == min(ps) else max(p, min(1.0, 2 * min(ps))) for p in ps]
+        assert [float(lines[name][5].rstrip("*")) for name in ("Local", "FedAvg")] == pytest.approx(holm, abs=6e-4)
+        means = {"Halved (yours)": mine, **{title: cells[title.lower()]["test"][model]["per_seed"] for title in ("Local", "FedAvg")}}
+        assert list(lines) == sorted(means, key=lambda title: -sum(means[title])) or len({sum(each) for each in means.values()}) < 3
+    text = (toy / "here/table.md").read_text(encoding="utf-8")
+    assert "| Halved (yours) |" in text and "Made by: fgl-bench experiment=fedsa_gcl/table3" in text
+    check_latex((toy / "here/table.tex").read_text(encoding="utf-8"))
+    assert {path.suffix for path in (toy / "here").glob("ranks_trained.*")} == {".pdf", ".svg", ".png"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ([], "place what?"),
+        (["mine.py"], "mine.py: there is no such file"),
+        (["halved_method.py", "paper=toy", "table=9", "results=stored"], "table=9: toy has no such table of scores"),
+        (["halved_method.py", "paper=toy", "datasets=cora", "results=stored"], "datasets=cora: not in table 3 of toy"),
+        (["halved_method.py", "paper=toy", "results=nowhere"], "results=nowhere: must be a folder with cells/toy/"),
+        (["halved_method.py", "paper=toy", "paper=toy"], "paper= is given twice"),
+        (["halved_method.py", "paper=toy", "results=stored", "device=cpu"], "algorithm.share is missing"),
+        (["halved_method.py", "paper=toy", "results=stored", "algorithm.share=a,b"], "place takes one value of a key"),
+        (["halved_method.py", "paper=toy", "results=stored", "algorithm.share=[[["], "algorithm.share"),
+    ],
+)
+def test_mistakes_are_told_with_what_is_allowed(toy, line, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")) as refused:
+        show(line)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_paper_is_told_on_the_command_line(tmp_path):
+    (tmp_path / "halved_method.py").write_text(METHOD, encoding="utf-8")
+    done = command(tmp_path, "place", "halved_method.py", "paper=nope")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "nope" in done.stderr and "fedsa_gcl" in done.stderr
+
+
+def test_the_package_knows_its_stored_results():
+    from fgl_bench.cli.place import stored_results
+
+    assert stored_results("fedsa_gcl") == ROOT / "results"
