@@ -17,7 +17,7 @@ import pytest
 from fgl_bench.config import settings as config
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import store
-from fgl_bench.reporting.tracking import MLflow
+from fgl_bench.reporting.trackers.mlflow import MLflow
 from fgl_bench.utils.masking import masked, without_secrets
 from fgl_bench.utils.scratch import leftovers, scratch
 from tests.hostile.bed import T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ class MLflow(Tracker):
         return ("mlflow", "sqlalchemy", "alembic") if self.uri.startswith(FILE) else ("mlflow",)
 
     def start(self, seed: SeedRun) -> Log:
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # a server that is not there would hold up the run for minutes
         from mlflow.entities import Param
         from mlflow.tracking import MlflowClient
 
