@@ -165,7 +165,8 @@ class Search:
 
         with self.alive() as alive:
             for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-                if trial.user_attrs.get("worker", worker) not in {*alive, worker}:
+                owner = trial.user_attrs.get("worker")  # not yet known of one that was only just begun
+                if owner not in {*alive, worker} and (owner or alive <= {worker}):
                     taken = optuna.trial.Trial(self.study, trial._trial_id)
                     taken.set_user_attr("worker", worker)
                     return taken
