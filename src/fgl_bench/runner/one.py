@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 NATURAL = "fgl_bench.data.splits.natural.Natural"
 
 
-def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None = None) -> Finished:
+def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
     """Check one configuration and make its run, unless it is there already.
 
     Args:
         watch: called with every evaluation point of a new run, a row of ``history.csv`` without bytes and costs; what it raises ends it.
+        title: stands before the method's name in lines of progress.
     """
     expand_paths(cfg)
     take_owners(cfg)
@@ -45,7 +46,7 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     from fgl_bench.runner.run import run
 
     try:
-        new = run(spec, watch)
+        new = run(spec, watch, title)
     except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
         where = raised_by_user(error)
         if where is None:

@@ -38,8 +38,8 @@ from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
 
 
-def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None) -> Finished:
-    """Make the run, unless it is complete already; ``watch`` is called with every evaluation point."""
+def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
+    """Make the run, unless it is complete already; ``watch`` is called with every evaluation point, ``title`` begins lines of progress."""
     settings, names = spec.settings, spec.names
     data = fingerprint(spec.dataset, settings.data_dir, settings.cache_dir)
     what = spec.identity(data)
@@ -61,7 +61,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None)
         folder = spec.folder(what)
     check_scores(settings, federations[0])
     prepared = time.perf_counter()
-    title = f"{names['algorithm']} on {names['dataset']}/{names['split']}"
+    title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     config = masked_yaml(spec.config)
     with Tracking(spec.tracker, config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking:
         hear = [call for call in (tracking.point if tracking.live else None, watch) if call is not None]
