@@ -7,6 +7,8 @@ PIP    := $(PY) -m pip install --quiet --no-compile
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev
 export OMP_NUM_THREADS ?= 1
+# The tests start hundreds of processes: each would compile torch, SciPy and pandas anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-processors lint bench reproduce-tables figures report numbers audit wheel-check clean
