@@ -28,7 +28,7 @@ from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.cells import write_whole
-from fgl_bench.reporting.estimates import duration
+from fgl_bench.reporting.estimates import duration, read_rates, write_rates
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
 from fgl_bench.reporting.settlements import OVERVIEW as SETTLEMENTS
@@ -96,6 +96,7 @@ class Reproduction:
     def __init__(self, options: argparse.Namespace):
         self.options = options
         self.results: Path = options.results.resolve()
+        self.rates = read_rates(ROOT / "results" / "rates.csv")
         self.extra = [f"seeds=[{','.join(options.seeds)}]"] if options.seeds else []
         self.extra += options.extra
         self.keys = [key.removeprefix("table") for key in flat(options.tables)]
@@ -130,7 +131,7 @@ class Reproduction:
         asked = {str(list(map(int, self.options.seeds)))}
         changed = [text for text in self.extra if not (text.startswith("seeds=") and usual == asked)]
         settlements = read_settlements(ROOT / "results" / "settlements" / f"{paper.name}.yaml", paper)
-        return Work(paper, tables, cells, published, changed, self.results, settlements=settlements)
+        return Work(paper, tables, cells, published, changed, self.results, rates=self.rates, settlements=settlements)
 
     def _with(self, paper: Paper, table: Table, datasets: list[str]) -> Table:
         """``table`` with a column more for a dataset that no table of the paper has, where this paper was asked for by name."""
@@ -169,6 +170,7 @@ class Reproduction:
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
             write_whole(path, "\n".join([*lines, *SETTLEMENTS, *(work.settled_line() for work in self.works)]) + "\n")
             print(f"written: {path.relative_to(self.results)}")
+            write_rates(self.results / "rates.csv", [cell for work in self.works for cell in work.stored.values()])
         for failure in runs.failures:
             print(f"failed: {failure.name}: {failure.reason}\n    {failure.command}", file=sys.stderr)
         if runs.stopping:
