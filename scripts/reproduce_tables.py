@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
+from fgl_bench.config.kept import Kept, default_folder
 from fgl_bench.config.parts import Parts
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
@@ -109,11 +110,12 @@ class Reproduction:
         self._check("DATASETS", flat(options.datasets), sorted(path.stem for path in (config_folder() / "dataset").glob("*.yaml")))
         gc.disable()  # what planning makes stays: looking through it again and again takes a fifth of the time
         with Composer() as composer:
-            parts = Parts(composer)
+            parts = Parts(composer, Kept(default_folder()))
             print(f"planning {', '.join(paper.name for paper in chosen)}", file=sys.stderr, flush=True)
             self.works = [work for paper in chosen if (work := self._work(paper, parts)).tables]
             datasets = dict.fromkeys(name for work in self.works for table in work.tables for name in table.datasets)
             self.datasets = {name: OmegaConf.create(parts([f"dataset={name}"]).plain["dataset"]) for name in datasets}
+            parts.kept.write()
         gc.enable()
         self.absent = self._absent()
 
