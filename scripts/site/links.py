@@ -1,0 +1,34 @@
+"""Links of the documentation on its site, where the checkout's other files are not: to a generated page where one shows the file, else plain text."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>\.\./[^)#]*)(?P<anchor>#[^)]*)?\)")
+ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "README.md": "index.md"}
+CHOICES = re.compile(r"src/fgl_bench/(?P<room>algorithms|models)/(?:.*/)?(?P<name>\w+?)_?\.py")
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Called by mkdocs with the text of every page."""
+    here = posixpath.dirname(page.file.src_uri)
+    pages = {file.src_uri for file in files.documentation_pages()}
+
+    def linked(found: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join("docs", here, found["target"]))
+        target = path.removeprefix("docs/") if path.startswith("docs/") else shown_on(path)
+        if target not in pages:
+            return found[0] if path.startswith("docs/") else found["text"]  # mkdocs reports a page that is missing
+        return f"[{found['text']}]({posixpath.relpath(target, here or '.')}{found['anchor'] or ''})"
+
+    return LINK.sub(linked, markdown)
+
+
+def shown_on(path: str) -> str:
+    """The page of the site that shows a file of the checkout."""
+    if (choice := CHOICES.fullmatch(path)) is not None:
+        return f"reference/{choice['room'].removesuffix('s')}/{choice['name']}.md"
+    room = re.fullmatch(r"src/fgl_bench/(\w+)(/.*)?", path.removesuffix(".py"))
+    return ROOT_PAGES.get(path) or (f"reference/modules/{room[1]}.md" if room else "")
