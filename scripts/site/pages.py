@@ -198,7 +198,7 @@ def kind_of(hint: Any) -> str:
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(f"`{value}`" for value in typing.get_args(hint))
     if typing.get_origin(hint) in (list, tuple):
-        return f"list of {kind_of(typing.get_args(hint)[0])}"
+        return f"list of {kind_of(typing.get_args(hint)[0])}s"
     return {int: "integer", float: "number", bool: "true or false", str: "string", Any: ""}.get(hint, getattr(hint, "__name__", str(hint)))
 
 
