@@ -1,4 +1,7 @@
-"""Docstrings as the site shows them: references become links, and class attributes a list like others. An extension of griffe, which reads them."""
+"""Docstrings as the site shows them: references become links, and class attributes a list like others.
+
+An extension of griffe, which reads the docstrings for mkdocstrings.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Links of the documentation on its site, where the checkout's other files are not: to a generated page where one shows the file, else plain text."""
+"""Links to files of the checkout that are not on the site: to a generated page where one shows the file, else plain text.
+
+A hook of mkdocs.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>\.\./[^)#]*)(?P<anchor>#[^)]*)?\)")
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "README.md": "index.md"}
+BASES = re.compile(r"src/fgl_bench/(algorithms/(base|server_rounds|semi_async_server|peers|powers|records|topology)|.*/base)\.py")
 CHOICES = re.compile(r"src/fgl_bench/(?P<room>algorithms|models)/(?:.*/)?(?P<name>\w+?)_?\.py")
 
 
@@ -28,6 +32,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def shown_on(path: str) -> str:
     """The page of the site that shows a file of the checkout."""
+    if BASES.fullmatch(path):
+        return "reference/hooks.md"
     if (choice := CHOICES.fullmatch(path)) is not None:
         return f"reference/{choice['room'].removesuffix('s')}/{choice['name']}.md"
     room = re.fullmatch(r"src/fgl_bench/(\w+)(/.*)?", path.removesuffix(".py"))

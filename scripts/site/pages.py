@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import logging
 import re
 import tempfile
 import types
@@ -23,7 +24,9 @@ from fgl_bench.cli.main import help_text
 from fgl_bench.config.choices import choices, config_folder, path_of
 from fgl_bench.config.schema import class_source, source_fields
 from fgl_bench.config.settings import Settings
+from fgl_bench.config.values import shown as as_yaml
 from fgl_bench.errors import ranges_of
+from fgl_bench.runner.validation import CHOICES
 from fgl_bench.scenarios.hooks import supported
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +52,7 @@ TITLES = {
     "scenario/sparsity": ("Sparsity", "What is missing from the clients' data while they train."),
     "tracker": ("Trackers", "Where curves and scores are logged besides the run directory."),
 }
+log = logging.getLogger("mkdocs.plugins.pages")
 documented: set[str] = set()  # classes and functions that a page has shown
 
 
@@ -70,7 +74,8 @@ def main() -> None:
     write("reference/dataset.md", datasets())
     for group in ("split", "optimizer", "tracker"):
         write(f"reference/{group}.md", [*headed(group), *sections(group)])
-    write("reference/scenario.md", [*headed("scenario"), *sections("scenario"), *headed("scenario/sparsity", 2), *sections("scenario/sparsity", 3)])
+    sparsity = [*headed("scenario/sparsity", 2), *sections("scenario/sparsity", 3)]
+    write("reference/scenario.md", [*headed("scenario"), *sections("scenario"), *sparsity])
     write("reference/keys.md", keys_page())
     write("reference/experiment.md", presets())
     write("reference/commands.md", ["# Commands", "", "`fgl-bench --help` prints:", "", "```text", help_text([]), "```"])
@@ -164,6 +169,8 @@ def keys_of(group: str, path: Path) -> list[Key]:
     for name, (default, comment) in defaults.items():
         kind = kind_of(hints.get(name, Any)) + (f", {allowed[name]}" if name in allowed else "")
         found.append(Key(name, default, kind.removeprefix(", "), comment or said.get(name, "")))
+        if not found[-1].meaning:
+            log.warning("%s: nothing says what %s means", path.relative_to(config_folder()), name)  # an error, as every warning
     return found
 
 
@@ -202,6 +209,11 @@ def kind_of(hint: Any) -> str:
     return {int: "integer", float: "number", bool: "true or false", str: "string", Any: ""}.get(hint, getattr(hint, "__name__", str(hint)))
 
 
+def listed(values: Sequence[Any]) -> str:
+    """Allowed values, as yaml writes them."""
+    return " or ".join(f"`{as_yaml(value)}`".replace("'", "") for value in values)
+
+
 def key_table(prefix: str, keys: Sequence[Key]) -> list[str]:
     if not keys:
         return ["It has no keys.", ""]
@@ -212,7 +224,8 @@ def key_table(prefix: str, keys: Sequence[Key]) -> list[str]:
 
 def cell(text: str) -> str:
     """Text for a cell of a Markdown table."""
-    return re.sub(r"(?<!\\)\|", r"\\|", text).replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_") if "`" not in text else text.replace("|", r"\|")
+    text = text.replace("|", r"\|")
+    return text if "`" in text else text.replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
 
 
 def keys_page() -> list[str]:
@@ -221,8 +234,9 @@ def keys_page() -> list[str]:
     hints = typing.get_type_hints(Settings)
     values = {name: both for name, both in values_of("", without_groups(path)).items() if name in hints}
     assert values.keys() == hints.keys(), "a key without a line in conf/config.yaml"
-    keys = [Key(name, default, kind_of(hints[name]), comment) for name, (default, comment) in values.items()]
-    return ["# Keys", "", "Top-level keys, `KEY=VALUE` on the command line. Keys of a choice are on the choice's page.", "", *key_table("", keys)]
+    kinds = {**{name: kind_of(hint) for name, hint in hints.items()}, **{name: listed(allowed) for name, allowed in CHOICES.items()}}
+    keys = [Key(name, default, kinds[name], comment) for name, (default, comment) in values.items()]
+    return [*KEYS.splitlines(), *key_table("", keys)]
 
 
 def without_groups(path: Path) -> Path:
@@ -233,9 +247,7 @@ def without_groups(path: Path) -> Path:
 
 
 def presets() -> list[str]:
-    lines = ["# Presets", "", "The settings of the papers' tables and figures: `fgl-bench experiment=fedsa_gcl/table3 dataset=cora`. What a paper sets for one"]
-    lines += ["dataset is added automatically. `fgl-bench show experiment/fedsa_gcl/table3` prints a preset.", "", "| preset | what it is |", "|---|---|"]
-    return [*lines, *(f"| `{name}` | {cell(about(path_of('experiment', name, ())))} |" for name in choices("experiment"))]
+    return [*PRESETS.splitlines(), *(f"| `{name}` | {cell(about(path_of('experiment', name, ())))} |" for name in choices("experiment"))]
 
 
 # ---- Docstrings
@@ -257,10 +269,9 @@ def python_page() -> list[str]:
 
 
 def hooks_page() -> list[str]:
-    lines = ["# Hooks and records", "", "What classes of your own derive from, and what their hooks are given. [Your own method](../guides/own_method.md) shows"]
-    lines += ["how they are used. S is the number of seeds, C of clients, B = S · C of replicas, P of parameters, n of padded nodes, Y of classes.", ""]
+    lines = HOOKS.splitlines()
     for title, modules in BASES.items():
-        lines += [f"## {title}", ""]
+        lines += ["", f"## {title}", ""]
         for module in modules:
             for name in public(module):
                 lines += shown(f"fgl_bench.{module}.{name}", 3)
@@ -269,7 +280,7 @@ def hooks_page() -> list[str]:
 
 def rooms() -> None:
     """A page for every package of src, with all public classes and functions that no other page has shown."""
-    lines = ["# Modules", "", "Everything public that the other pages do not show, by package. [Architecture](../architecture.md) says what each is for.", ""]
+    lines = MODULES.splitlines()
     for room in sorted(path for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()):
         if room.stem in ("__init__", "__main__"):
             continue
@@ -308,14 +319,41 @@ def figures() -> None:
                 file.write(path.read_bytes())
 
 
+KEYS = """\
+# Keys
+
+Top-level keys, `KEY=VALUE` on the command line. Keys of a choice are on the choice's page.
+
+"""
+PRESETS = """\
+# Presets
+
+The settings of the papers' tables and figures: `fgl-bench experiment=fedsa_gcl/table3 dataset=cora`. What a paper sets for
+one dataset is added automatically. `fgl-bench show experiment/fedsa_gcl/table3` prints a preset.
+
+| preset | what it is |
+|---|---|
+"""
+HOOKS = """\
+# Hooks and records
+
+What classes of your own derive from, and what their hooks are given. [Your own method](../guides/own_method.md) shows how they are used.
+S is the number of seeds, C of clients, B = S · C of replicas, P of parameters, n of padded nodes, Y of classes.
+"""
+MODULES = """\
+# Modules
+
+Everything public that the other pages do not show, by package. [Architecture](../architecture.md) says what each is for.
+
+"""
 REFERENCE = """\
 # Reference
 
 Everything here is made from `conf/` and from docstrings when the site is built.
 
 - [Keys](keys.md) that every run has.
-- Choices and their keys: [algorithms](algorithm.md), [models](model.md), [datasets](dataset.md), [splits](split.md), [optimizers](optimizer.md),
-  [scenarios](scenario.md) and sparsity, [trackers](tracker.md), [presets](experiment.md).
+- Choices and their keys: [algorithms](algorithm.md), [models](model.md), [datasets](dataset.md), [splits](split.md),
+  [optimizers](optimizer.md), [scenarios](scenario.md) and sparsity, [trackers](tracker.md), [presets](experiment.md).
 - [Commands](commands.md): `table`, `plot`, `place`, `check`, `tune` and others.
 - [Python](python.md): `fgl_bench.run`, `load_results`, `table`, `plot`.
 - [Hooks and records](hooks.md): what a class of your own overrides and is given.
