@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,7 +17,7 @@ from fgl_bench.cli.check import examine
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.cli.table import target as table_file
 from fgl_bench.cli.tune import read_space
-from fgl_bench.config.choices import GROUPS, choices, file_of
+from fgl_bench.config.choices import GROUPS, file_of
 from fgl_bench.config.compose import Composer
 from fgl_bench.reporting.cells import covers
 from fgl_bench.reporting.comparison.question import KEYS, question, read_words
@@ -132,54 +131,41 @@ def test_the_quoted_runs_are_those_of_the_question():
                 assert covers(OmegaConf.to_container(cfg[group], resolve=True), cell["config"][group], group)
 
 
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory) -> tuple[Path, list[str]]:
-    """The first question of README.md on small graphs: the folder, and what its commands print."""
-    folder = tmp_path_factory.mktemp("asked")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"    \. \.venv/bin/activate\n((?:    fgl-bench .*\n)+)", text)[1]
-    printed = []
-    for line in block.splitlines():
-        words = [STAND_INS.get(word, word) for word in shlex.split(line)[1:]]
-        printed.append(said(command(folder, *words, *(TINY if words[0] == "-m" else ()))))
-    return folder, printed
-
-
-def test_the_first_question_ends_with_a_table_like_the_quoted_one_and_a_figure(asked):
-    folder, (swept, table, figure) = asked
-    assert table == "written: table.tex\n" and (folder / "table.tex").read_text(encoding="utf-8").count(r"\toprule") == 2
+def test_the_first_question_from_the_shell_and_from_python(tmp_path, monkeypatch):
+    """The commands of README.md give a table like the quoted one and a figure; the tutorial's Python finds the same runs."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"    \. \.venv/bin/activate\n((?:    fgl-bench .*\n)+)", readme)[1]
+    lines = [[STAND_INS.get(word, word) for word in shlex.split(line)[1:]] for line in block.splitlines()]
+    swept, table, figure = (said(command(tmp_path, *words, *(TINY if words[0] == "-m" else ()))) for words in lines)
+    assert table == "written: table.tex\n" and (tmp_path / "table.tex").read_text(encoding="utf-8").count(r"\toprule") == 2
     assert figure.split() == ["written:", "figures/accuracy.pdf", "written:", "figures/accuracy.svg", "written:", "figures/accuracy.png"]
-    quoted = re.search(r"```text\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
-    mine = said(command(folder, "table"))
+    mine, quoted = said(command(tmp_path, "table")), re.search(r"```text\n(.*?)```", readme, re.DOTALL)[1]
     assert mine.strip() in swept, "the sweep ends with the same table"
     assert shape(mine.replace("csbm_cora", "citeseer").replace("csbm_pubmed", "pubmed")) == shape(quoted)
+
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len([line for line in block.splitlines() if line]) <= 10
+    found, run = [], fgl_bench.run
+    small = {name.replace(".", "__"): yaml.safe_load(value) for name, value in (text.split("=") for text in TINY) if name != "progress"}
+
+    def smaller(algorithm, dataset, **settings):
+        result = run(algorithm, {"citeseer": "csbm_cora", "pubmed": "csbm_pubmed"}[dataset], **{**settings, **small})
+        found.append(result.folder.resolve())
+        return result
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(fgl_bench, "run", smaller)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")}
+    exec(block, {})  # noqa: S102 (our own page)
+    assert sorted(found) == sorted(path.parent.resolve() for path in before) and len(found) == 16
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")} == before, "they were complete already"
 
 
 def shape(table: str) -> list[list[str]]:
     """The words of a table, without numbers, marks and rules."""
     return [[word for word in line.split() if not re.fullmatch(r"[-\d.±*~]+", word)] for line in table.strip().splitlines()]
-
-
-def test_the_tutorial_s_python_makes_the_same_runs_and_table(asked, monkeypatch):
-    folder, _ = asked
-    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len([line for line in block.splitlines() if line]) <= 10
-    again, run = [], fgl_bench.run
-    small = {name.replace(".", "__"): yaml.safe_load(value) for name, value in (text.split("=") for text in TINY) if name != "progress"}
-
-    def smaller(algorithm, dataset, **settings):
-        result = run(algorithm, {"citeseer": "csbm_cora", "pubmed": "csbm_pubmed"}[dataset], **{**settings, **small})
-        again.append(result.folder)
-        return result
-
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("FGL_BENCH_CACHE", str(folder / "cache"))
-    monkeypatch.setattr(fgl_bench, "run", smaller)
-    before = {path: path.stat().st_mtime_ns for path in (folder / "results").rglob("summary.json")}
-    exec(block, {})  # noqa: S102 (our own page)
-    assert len(again) == len(set(again)) == len(before) == 16
-    assert {path: path.stat().st_mtime_ns for path in (folder / "results").rglob("summary.json")} == before, "they are complete already"
 
 
 # ---- examples
@@ -245,5 +231,5 @@ def test_the_site_s_menu_has_every_page_and_no_other():
     there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".ipynb")}
     assert there <= named
     made = {f"reference/{group}.md" for group in GROUPS if "/" not in group} | {"contributing.md", "changelog.md", "security.md"}
+    made |= {f"results/{name}.md" for name in ("agreement", "bench", "memory")}
     assert named - there == made | {f"reference/{name}.md" for name in ("index", "keys", "commands", "python", "hooks", "modules")}
-    assert all(choices(group) for group in GROUPS)

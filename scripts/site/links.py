@@ -32,6 +32,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def shown_on(path: str) -> str:
     """The page of the site that shows a file of the checkout."""
+    if (stored := re.fullmatch(r"results/(?:bench|tables)/(\w+\.md)", path)) is not None:
+        return f"results/{stored[1]}"
     if BASES.fullmatch(path):
         return "reference/hooks.md"
     if (choice := CHOICES.fullmatch(path)) is not None:

@@ -31,7 +31,8 @@ from fgl_bench.scenarios.hooks import supported
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fgl_bench"
-STORED = ROOT / "results" / "cells" / "first_question"  # the runs of the tutorial's table
+RESULTS = ROOT / "results"
+STORED = RESULTS / "cells" / "first_question"  # the runs of the tutorial's table
 PYTHON = ("run", "Result", "load_results", "table", "ResultTable", "plot", "UserError")
 BASES = {  # what a class of a reader's own derives from, and what its hooks are given
     "Methods": (
@@ -86,6 +87,7 @@ def main() -> None:
     for name in ("CONTRIBUTING", "CHANGELOG", "SECURITY"):
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
         write(f"{name.lower()}.md", re.sub(r"\]\(docs/", "](", text).splitlines())
+    results()
     figures()
 
 
@@ -306,7 +308,23 @@ def public(module: str) -> list[str]:
     return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_") and ast.get_docstring(node)]
 
 
-# ---- Pictures
+# ---- Results and pictures
+
+
+def results() -> None:
+    """What is stored of measurements and of the papers' tables."""
+    for name in ("bench", "memory"):
+        write(f"results/{name}.md", (RESULTS / "bench" / f"{name}.md").read_text(encoding="utf-8").splitlines())
+    with mkdocs_gen_files.open("results/growth.png", "wb") as file:
+        file.write((RESULTS / "bench" / "growth.png").read_bytes())
+    lines = (RESULTS / "tables" / "agreement.md").read_text(encoding="utf-8").splitlines()
+    lines += ["", "## The tables", "", "Our results beside the printed ones:", ""]
+    for folder in sorted(path for path in (RESULTS / "tables").iterdir() if path.is_dir()):
+        tables = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("table*.md")) if not path.stem.endswith("_statistics")]
+        title = tables[0].removeprefix("# ").partition(",")[0]
+        lines.append(f"- [{title}](../results/{folder.name}.md)")
+        write(f"results/{folder.name}.md", [f"# {title}", "", *(re.sub("^# ", "## ", table) for table in tables)])
+    write("results/agreement.md", lines)
 
 
 def figures() -> None:
