@@ -78,7 +78,7 @@ numbers: $(READY) ## write the numbers that README.md and docs/ quote, from resu
 
 # The notebook is executed and every warning is an error. The two variables silence advertisements of mkdocs and its theme.
 docs: $(DOCS) ## build the documentation's site in build/site
-	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(PY) -m mkdocs build --strict
 	@echo "written: build/site/index.html"
 
 audit: $(DEV) ## recompute what the papers say about their tables: docs/audit.md
