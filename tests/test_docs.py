@@ -29,9 +29,16 @@ from tests.warm import ROOT, command
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINE = re.compile(r"^    (fgl-bench .*?)(?:   .*)?$", re.MULTILINE)  # a comment stands behind three spaces
-COMMANDS_SHOWN = sorted(
-    {(path.relative_to(ROOT).as_posix(), line) for path in PAGES for line in LINE.findall(path.read_text(encoding="utf-8"))}
-)
+INLINE = re.compile(r"`(fgl-bench [^`\n]+ [^`\n]+)`")
+PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|[<|]|\.\.\.")
+
+
+def lines_of(path):
+    text = path.read_text(encoding="utf-8")
+    return [*LINE.findall(text), *(line for line in INLINE.findall(text) if not PLACEHOLDER.search(line))]
+
+
+COMMANDS_SHOWN = sorted({(path.relative_to(ROOT).as_posix(), line) for path in PAGES for line in lines_of(path)})
 TINY = (
     "dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "rounds=2", "num_clients=3",
     "progress=false", "threads=1",
@@ -50,6 +57,7 @@ def said(done) -> str:
 @pytest.fixture(scope="module")
 def compose():
     with Composer() as composer:
+        composer.remember_files()
         yield composer
 
 
@@ -76,7 +84,7 @@ def test_a_command_names_what_there_is(where, line, compose):
     elif first == "tune":
         assert rest[0].endswith(".yaml") or read_space(rest[0])
     else:
-        assert first in ("check", "place") and rest[0].endswith(".py")
+        assert first in ("check", "place") and (rest[0].endswith(".py") or file_of(rest[0]))
 
 
 def one_by_one(overrides: list[str]) -> list[list[str]]:
@@ -114,7 +122,7 @@ def test_quoted_tables_are_what_their_commands_print():
         assert filled == text, f"{path.name}: run make numbers"
 
 
-def test_the_quoted_runs_are_those_of_the_question():
+def test_the_quoted_runs_are_those_of_the_question(compose):
     """A reader who gives the command of README.md gets this table, but for the processor's rounding."""
     [line] = [text for where, text in COMMANDS_SHOWN if where == "README.md" and " -m " in text]
     asked = dict(text.split("=") for text in shlex.split(line)[2:])
@@ -122,13 +130,12 @@ def test_the_quoted_runs_are_those_of_the_question():
     found = {(cell["algorithm"], cell["dataset"], cell["split"]) for cell in cells}
     each = [asked[key].split(",") for key in ("algorithm", "dataset", "split")]
     assert found == {(a, b, c) for a in each[0] for b in each[1] for c in each[2]} and len(found) == len(cells)
-    with Composer() as compose:
-        for cell in cells:
-            cfg = compose(shlex.split(cell["command"])[1:])
-            assert (cell["num_clients"], cell["seeds"]) == (int(asked["num_clients"]), json.loads(asked["seeds"]))
-            assert (cfg.num_clients, cfg.seeds) == (cell["num_clients"], cell["seeds"]) and cell["client_trips"]["total"] == 2000
-            for group in ("algorithm", "model", "scenario"):
-                assert covers(OmegaConf.to_container(cfg[group], resolve=True), cell["config"][group], group)
+    for cell in cells:
+        cfg = compose(shlex.split(cell["command"])[1:])
+        assert (cell["num_clients"], cell["seeds"]) == (int(asked["num_clients"]), json.loads(asked["seeds"]))
+        assert (cfg.num_clients, cfg.seeds) == (cell["num_clients"], cell["seeds"]) and cell["client_trips"]["total"] == 2000
+        for group in ("algorithm", "model", "scenario"):
+            assert covers(OmegaConf.to_container(cfg[group], resolve=True), cell["config"][group], group)
 
 
 def test_the_first_question_from_the_shell_and_from_python(tmp_path, monkeypatch):
