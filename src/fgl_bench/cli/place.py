@@ -69,8 +69,6 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         files += diagrams(placed, out)
     except OSError as error:
         raise UserError(f"out={short(str(out))}: cannot be written ({error.strerror})") from error
-    except ImportError:
-        print("note: the critical-difference diagram needs matplotlib: pip install 'fgl-bench[plots]'", file=sys.stderr)
     print("written: " + ", ".join(path.name for path in files) + f" in {out}")
 
 

@@ -71,7 +71,7 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
         progress: told the number of a job and what it reports.
 
     Raises:
-        whatever the first failing job raised; UserError where a process was killed.
+        Exception: that of the first failing job; UserError where a process was killed.
     """
     total = torch.get_num_threads()
     results: list[T] = []
@@ -100,7 +100,7 @@ def apart(job: Callable[[], T]) -> T:
     """The result of ``job``, called in a forked process where there may be one: what it does to memory ends with it.
 
     Raises:
-        whatever the job raised; Died where its process was killed.
+        Exception: that of the job; Died where its process was killed.
     """
     return _forked([lambda report: job()], 0, SimpleNamespace(pause=0.0))[0] if forks() else job()
 

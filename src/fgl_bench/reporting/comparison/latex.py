@@ -32,6 +32,7 @@ def floating(table: Compared, block: Block) -> Iterator[str]:
     caption = [f"{table.unit[:1].upper()}{table.unit[1:]} of {block.model} models.", *notes(table, "Bold:", "Underlined:")]
     yield rf"\begin{{table{star}}}"
     yield r"\centering\small"
+    yield r"\setlength{\belowcaptionskip}{6pt}"  # without it the caption touches the rule
     yield rf"\caption{{{escape(' '.join(caption))}}}"
     yield rf"\label{{tab:{block.model}}}"
     for number, part in enumerate(parts):
