@@ -179,7 +179,7 @@ def made(found: Sequence[Source]) -> str:
     days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     own = len({digest for source in found if source.own for digest in source.stored})
     parts = [f"{len(cells) - own} of the papers' tables"] * (own < len(cells)) + [f"{own} of your own"] * (0 < own)
-    return f"{len(cells)} run{'s' * (len(cells) > 1)}, {' and '.join(parts)}, finished {days}; made by fgl-bench report."
+    return f"Runs: {' and '.join(parts)}, finished {days}. Made by fgl-bench report."
 
 
 def relative(path: Path, out: Path) -> str:

@@ -13,9 +13,10 @@ from fgl_bench.reporting.divergence import footnote, shares
 from fgl_bench.reporting.estimates import Costs
 from fgl_bench.reporting.grids import Planned, grids, levels, look_up, named, printed
 from fgl_bench.reporting.measures import MEASURES, Measure, reading
+from fgl_bench.reporting.placement import OWN
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available
 from fgl_bench.reporting.published import Printed
-from fgl_bench.reporting.settlements import Settlement, counts, settle
+from fgl_bench.reporting.settlements import HEADS, NOT_RUN, Settlement, counts, settle
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def paper_data(source: Source) -> dict:
         "name": source.paper.name,
         "title": source.paper.title,
         "own": source.own,
-        "tables": [table_data(source, table) for table in source.paper.tables],
+        "tables": [table_data(source, table) for table in sorted(source.paper.tables, key=lambda table: (len(table.key), table.key))],
         "settled": settled_data(source),
     }
 
@@ -63,12 +64,12 @@ def settled_data(source: Source) -> dict:
     tables = {table.key: settle(source.paper, table, source.planned(table), *what) for table in source.paper.tables}
     found = [each for cells in tables.values() for each in cells]
     number = counts(found)
-    run = [each for each in found if each.finding != "not run"]
+    run = [each for each in found if each.finding != NOT_RUN]
     if not run:
         return {}
     return {
         "counts": number,
-        "cells": [[each.table, each.row, each.model, each.column, each.printed, each.ours, each.finding, each.shown_by, each.reason] for each in run],
+        "cells": [[each.table, *(getattr(each, head) for head in HEADS)] for each in run],
     }
 
 
@@ -82,7 +83,8 @@ def table_data(source: Source, table: Table) -> dict:
     planned = source.planned(table)
     measure = measure_of(table)
     targets = levels(table, planned, source.stored, source.published)
-    made = [cell for cell in planned.values() if cell.digest in source.stored]
+    theirs = [cell for cell in planned.values() if not cell.row.key.startswith(OWN)]
+    made = [cell for cell in theirs if cell.digest in source.stored]
     found = {
         model: analysis.analyze(source.paper, table, planned, source.stored, source.published, model)
         for model in MODELS
@@ -99,7 +101,7 @@ def table_data(source: Source, table: Table) -> dict:
         "reading": " ".join([said, *footnote(named(table, planned, source.stored))]),
         "kinds": list(measure.kinds),
         "made": len({cell.digest for cell in made}),
-        "planned": len({cell.digest or str(cell.overrides) for cell in planned.values()}),
+        "planned": len({cell.digest or str(cell.overrides) for cell in theirs}),
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
         "rows": [{"key": row.key, "title": row.title, "algorithm": named_method(source, table, row, planned)} for row in table.rows],
         "cells": {
@@ -123,6 +125,7 @@ def texts(source: Source, table: Table, planned: Planned) -> dict[str, str]:
     there = {place for place, cell in planned.items() if cell.digest in source.stored}
     table = replace(
         table,
+        measure="accuracy" if table.measure == "curves" else table.measure,
         rows=tuple(row for row in table.rows if any(row.key == key for key, _ in there)),
         columns=tuple(column for column in table.columns if any(column.key == key for _, key in there)),
     )
@@ -152,7 +155,7 @@ def cell_data(
     their, cell = look_up(source.published, table, row, column), source.stored.get(planned.digest)
     entry = {
         "command": planned.command if planned.overrides else "",
-        "available": source.own or available(row.algorithm),
+        "available": source.own or row.key.startswith(OWN) or available(row.algorithm),
         "published": printed(their),
         "published_value": None if their is None else float(their.mean),
     }
@@ -171,7 +174,7 @@ def percent(value: float | None) -> str:
 
 
 def run_data(cell: Mapping) -> dict:
-    """What the page shows of one run: facts as (name, text), numbers, its curve, its first seed's matrices and labels where it kept them."""
+    """What the page shows of one run: facts as (name, text), numbers, and what it kept of its curve, matrices and labels."""
     code = cell.get("code") or {}
     even = {model: found for model in MODELS if (found := cell["test"][model].get("fairness")) and found["worst"] is not None}
     facts = [
@@ -192,7 +195,7 @@ def run_data(cell: Mapping) -> dict:
     numbers = {
         "algorithm": cell["algorithm"],
         "dataset": cell["dataset"],
-        "metric": cell["metric"],
+        "metric": cell.get("metric", "accuracy"),
         "seeds": cell["seeds"],
         "scores": {model: [None if v is None else round(100 * v, 3) for v in cell["test"][model]["per_seed"]] for model in MODELS},
         "worst": {model: round(100 * part["worst"], 1) for model, part in even.items()},
@@ -203,5 +206,5 @@ def run_data(cell: Mapping) -> dict:
     }
     curve = {name: kept for name, kept in (cell.get("curve") or {}).items() if name.removesuffix("_half") in ("trips", *MODELS)}
     pictures = {"curve": curve, "matrices": cell.get("matrices"), "labels": cell.get("label_counts")}
-    decentralized = cell.get("scenario") == "decentralized"
-    return {"facts": facts, "numbers": numbers, "decentralized": decentralized, **{name: value for name, value in pictures.items() if value}}
+    kept = {name: value for name, value in pictures.items() if value}
+    return {"facts": facts, "numbers": numbers, "decentralized": cell.get("scenario") == "decentralized", **kept}

@@ -32,17 +32,22 @@ const isKnown = (value) => value !== null && value !== undefined && value !== ""
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const plural = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
 
-// A text with ``code`` in it.
-const prose = (text) => text.split(/``(.+?)``|`([^`]+)`/).map((part, i) => (part === undefined ? null : i % 3 ? make("code", {}, part) : part));
+// A text with ``code`` in it, and the equations among that code.
+const CODE = /``(.+?)``|`([^`]+)`/;
+const prose = (text) => text.split(CODE).map((part, i) => (part === undefined ? null : i % 3 ? make("code", {}, part) : part));
+const formulas = (text) => text.split(CODE).filter((part, i) => i % 3 && part && / (=|<-|:=) |\|\|/.test(part));
 
 // A table; columns that are empty from top to bottom are left out. Cells are texts or nodes.
 function rows(caption, head, body, name) {
   const kept = head.map((_, i) => i === 0 || body.some((row) => isKnown(row[i])));
   const pick = (row) => row.filter((_, i) => kept[i]);
   const cell = (value) => (isKnown(value) ? value : "");
+  const words = head.map((_, i) => !body.some((row) => typeof row[i] === "number" || (typeof row[i] === "string" && /^[-+]?[\d.]/.test(row[i]))));
+  const pickWords = pick(words), long = pick(head.map((_, i) => body.some((row) => typeof row[i] === "string" && row[i].length > 24)));
+  const left = (i) => (pickWords[i] ? (long[i] ? "words long" : "words") : null);
   const table = make("table", {}, make("caption", {}, caption),
-    make("thead", {}, make("tr", {}, ...pick(head).map((text) => make("th", { scope: "col" }, text)))),
-    make("tbody", {}, ...body.map((row) => { const [first, ...rest] = pick(row); return make("tr", {}, make("th", { scope: "row" }, cell(first)), ...rest.map((value) => make("td", {}, cell(value)))); })));
+    make("thead", {}, make("tr", {}, ...pick(head).map((text, i) => make("th", { scope: "col", class: left(i) }, text)))),
+    make("tbody", {}, ...body.map((row) => { const [first, ...rest] = pick(row); return make("tr", {}, make("th", { scope: "row" }, cell(first)), ...rest.map((value, i) => make("td", { class: left(i + 1) }, cell(value)))); })));
   return make("div", { class: "tabled" }, make("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: 0 }, table), downloads(name || caption, (ending) => written(table, ending)));
 }
 

@@ -18,7 +18,17 @@ function against(points, key, sign) {
   const scores = entries.map(([, point]) => sign * point[1]), logs = entries.map(([, point]) => Math.log10(1 + point[0] / 1e6));
   const { picture, x, y } = frame(room(560), 320, 0, Math.max(...logs, 1) * 1.05, Math.max(...scores) + 1, Math.min(...scores) - 1, "log10(1 + MB moved a seed)", "score", `score against bytes, ${key}`);
   const front = new Set(table().statistics[kind()].columns[key]?.front || []);
-  entries.forEach(([name, point], i) => picture.append(make("circle", { cx: x(logs[i]), cy: y(scores[i]), r: front.has(name) ? 6 : 4, fill: colour(index.get(name)), stroke: front.has(name) ? "var(--ink)" : "none" }, make("title", {}, `${name}: ${(point[0] / 1e6).toFixed(1)} MB, ${(sign * point[1]).toFixed(1)}`)), front.has(name) ? make("text", { x: x(logs[i]) + (x(logs[i]) > room(560) / 2 ? -8 : 8), y: y(scores[i]) - 6, "text-anchor": x(logs[i]) > room(560) / 2 ? "end" : "start" }, name) : ""));
+  const names = [];  // of the front, one below the other where they would overlap
+  entries.forEach(([name, point], i) => {
+    picture.append(make("circle", { cx: x(logs[i]), cy: y(scores[i]), r: front.has(name) ? 6 : 4, fill: colour(index.get(name)), stroke: front.has(name) ? "var(--ink)" : "none" }, make("title", {}, `${name}: ${(point[0] / 1e6).toFixed(1)} MB, ${(sign * point[1]).toFixed(1)}`)));
+    if (front.has(name)) names.push({ name, x: x(logs[i]), y: y(scores[i]) - 6 });
+  });
+  let above = -Infinity;
+  for (const each of names.sort((a, b) => a.y - b.y)) {
+    above = each.y = Math.max(each.y, above + 13);
+    const right = each.x > room(560) / 2;
+    picture.append(make("text", { x: each.x + (right ? -9 : 9), y: each.y, "text-anchor": right ? "end" : "start" }, each.name));
+  }
   return make("figure", { class: "inline" }, picture, make("figcaption", {}, `${key}: what is moved and what is reached; named: the Pareto front`));
 }
 function statistics() {
@@ -34,7 +44,7 @@ function statistics() {
   const known = Object.entries(found.fairness), percent = (value) => (value === undefined || value === null ? "" : (100 * value).toFixed(1));
   if (known.length) parts.push(rows("Over clients, in %: means over seeds and the ranked columns", ["method", "worst", "lowest tenth", "median", "best", "std"], known.map(([title, part]) => [title, ...["worst", "tenth", "median", "best", "std"].map((name) => percent(part[name]))]), `${table().heading} clients`));
   for (const [key] of shown) if (Object.keys(found.points[key] || {}).length > 1) parts.push(against(found.points[key], key, table().measure === "trips" ? -1 : 1));
-  parts.push(note(data.about));
+  parts.push(note(isPrinted() ? data.about : data.about.split(/ (?=tau:|Verdict:|Front:)/).filter((text) => !/^(tau|Verdict):/.test(text)).join(" ")));
   at("statistics").replaceChildren(...parts);
   savable(at("statistics"));
 }

@@ -8,6 +8,8 @@ const columns = () => table().columns.filter((column) => (!state.dataset || colu
 const rowsShown = () => table().rows.map((row, index) => ({ row, index })).filter(({ row }) => state.all || columns().some((column) => runOf(cellOf(row, column))));
 const isPrinted = () => Object.values(table().cells).some((cell) => cell.published);
 
+const isPartial = (one) => one.rows.some((row) => !one.columns.some((column) => one.cells[row.key + "|" + column.key].run)) || one.columns.some((column) => !one.rows.some((row) => one.cells[row.key + "|" + column.key].run));
+
 function remember() {
   history.replaceState(null, "", address(paper().name, table().key, state.dataset, state.model));
 }
@@ -21,7 +23,7 @@ function controls() {
     make("label", {}, make("input", { type: "radio", name: "model", value: name, checked: name === kind(), onchange: () => { state.model = name; show(); at("models").querySelector("input:checked").focus(); } }), name)));
   at("models").hidden = kinds().length < 2;
   at("all").checked = state.all;
-  at("all-label").hidden = data.papers.every((each) => each.tables.every((every) => Object.values(every.cells).every((cell) => cell.run)));
+  at("all-label").hidden = !state.all && !data.papers.some((each) => each.tables.some(isPartial));
   const drawn = columns().filter((column) => table().rows.some((row) => (runOf(cellOf(row, column)) || {}).curve));
   if (!drawn.some((column) => column.key === state.column)) state.column = drawn.length ? drawn[0].key : "";
   options(at("column"), drawn.map((column) => [column.key, column.key]), state.column);
