@@ -14,6 +14,7 @@ from fgl_bench.cli.place import show
 from fgl_bench.config.compose import as_command
 from fgl_bench.reporting import placement
 from fgl_bench.reporting.cells import compact, read_cells, write_cell
+from fgl_bench.reporting.placed import read_rows
 from fgl_bench.reporting.plan import Paper, Row, Table, columns
 from fgl_bench.reporting.published import WHERE
 from fgl_bench.runner.one import run_one
@@ -30,7 +31,7 @@ PAPER = Paper(
         Row("local", "Local", "local"), Row("fedavg", "FedAvg", "fedavg", published="fedavg"))),),
     (),
 )  # fmt: skip
-METHOD = '''
+METHOD = """
 from dataclasses import dataclass
 from fgl_bench.algorithms.fedavg import FedAvg
 
@@ -40,7 +41,7 @@ class Halved(FedAvg):
 
     def initialize(self, initial):
         return self.share * initial
-'''
+"""
 
 
 @pytest.fixture
@@ -83,6 +84,9 @@ def test_a_method_gets_its_row_rank_and_tests(toy, capsys):
         assert [float(lines[name][5].rstrip("*")) for name in ("Local", "FedAvg")] == pytest.approx(holm, abs=6e-4)
         means = {"Halved (yours)": mine, **{title: cells[title.lower()]["test"][model]["per_seed"] for title in ("Local", "FedAvg")}}
         assert list(lines) == sorted(means, key=lambda title: -sum(means[title])) or len({sum(each) for each in means.values()}) < 3
+    [row] = read_rows(toy / "here")
+    assert (row.paper, row.table, row.title) == ("toy", "3", "Halved (yours)") and row.changed == []
+    assert row.cells["csbm"]["test"]["received"]["per_seed"] == summary["test"]["received"]["per_seed"] and row.cells["csbm"]["curve"]
     text = (toy / "here/table.md").read_text(encoding="utf-8")
     assert "| Halved (yours) |" in text and "Made by: fgl-bench experiment=fedsa_gcl/table3" in text
     check_latex((toy / "here/table.tex").read_text(encoding="utf-8"))

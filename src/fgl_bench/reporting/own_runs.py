@@ -115,7 +115,8 @@ def reading(shown: ResultTable) -> str:
     """What the numbers of a table are."""
     counts = sorted({len(run.summary["seeds"]) for run in shown.chosen.runs.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    half = " ± half-width of the 95 % t-interval" * (counts[-1] > 1)
     return (
-        f"{shown.unit[:1].upper()}{shown.unit[1:]} at the best validation point, mean over {seeds} seed{'s' * (counts != [1])}"
-        f"{' ± half-width of the 95 % t-interval' * (counts[-1] > 1)}. received is the model that a client gets, trained what it makes of it."
+        f"{shown.unit[:1].upper()}{shown.unit[1:]} at the best validation point, mean over {seeds} seed{'s' * (counts != [1])}{half}. "
+        "received is the model that a client gets, trained what it makes of it."
     )

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of papers' tables and of a folder's runs: the data as json inside a fixed page (``page/``), nothing fetched."""
+"""One self-contained HTML page of papers' tables and of a folder's runs: the data inside a fixed page (``page/``), nothing fetched."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def sources(results: str | Path, names: Sequence[str] | None = None, placed: Pat
         found = [of_paper(name, stores, published, parts, rows, whole) for name in shown]
         known = {digest for source in found for digest in source.stored} | {cell.digest for source in found for cell in source.cells}
         folders = {run.summary["config_hash"]: run.folder for run in runs}
-        found = [replace(source, files={**source.files, **{key: folders[key] for key in source.stored if key in folders}}) for source in found]
+        there = [{digest: folders[digest] for digest in source.stored if digest in folders} for source in found]
+        found = [replace(source, files={**source.files, **more}) for source, more in zip(found, there, strict=True)]
         own = [run for run in runs if run.summary["config_hash"] not in known]
         if own:
             found.insert(0, of_runs(where, own, parts))
@@ -111,8 +112,9 @@ def page(found: Iterable[Source], out: Path | None = None, leaderboard: Path | N
     stored = {digest: cell for source in found for digest, cell in source.stored.items()}
     files = {digest: path for source in found for digest, path in source.files.items()}
     runs = {digest: run_data(cell) for digest, cell in stored.items()}
-    for digest, path in files.items() if out is not None else ():
-        runs[digest]["file"] = relative(path, out)
+    if out is not None:
+        for digest, path in files.items():
+            runs[digest]["file"] = relative(path, out)
     methods = all_methods() if any(not source.own for source in found) else {}
     for cell in stored.values():
         name = str(cell["algorithm"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fgl_bench.reporting.comparison.question import ANY, Question, said
@@ -26,7 +26,7 @@ def split(runs: list[Result]) -> list[list[Result]]:
     whole = size(runs, asked)
     if len(runs) >= FULL * whole:
         return [runs]
-    parted = {key: parts(runs, lambda run, key=key: said(value(run, key))) for key in (*asked.cols, *asked.rows) if key != ROW}
+    parted = {key: parts(runs, key) for key in (*asked.cols, *asked.rows) if key != ROW}
     sizes = {key: sum(size(part, question_of(part)) for part in found) for key, found in parted.items()}
     best = min(sizes, key=lambda key: sizes[key], default=None)
     if best is None or sizes[best] >= whole:
@@ -34,10 +34,11 @@ def split(runs: list[Result]) -> list[list[Result]]:
     return [few for part in parted[best] for few in split(part)]
 
 
-def parts(runs: Sequence[Result], by: Callable[[Result], str]) -> list[list[Result]]:
+def parts(runs: Sequence[Result], key: str) -> list[list[Result]]:
+    """The runs by the values of a key."""
     found: dict[str, list[Result]] = {}
     for run in runs:
-        found.setdefault(by(run), []).append(run)
+        found.setdefault(said(value(run, key)), []).append(run)
     return list(found.values())
 
 

@@ -82,7 +82,7 @@ function written(table, ending) {
 const PAINT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font", "text-anchor"];
 function standalone(picture) {
   const copy = picture.cloneNode(true), own = picture.querySelectorAll("*"), ground = getComputedStyle(document.documentElement).backgroundColor;
-  copy.querySelectorAll("*").forEach((node, i) => { const style = getComputedStyle(own[i]); node.setAttribute("style", PAINT.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";")); });
+  copy.querySelectorAll("*").forEach((node, i) => { const style = getComputedStyle(own[i]); PAINT.forEach((name) => node.removeAttribute(name)); node.setAttribute("style", PAINT.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";")); });
   const [, , width, height] = picture.getAttribute("viewBox").split(" ");
   copy.setAttribute("width", width);
   copy.setAttribute("height", height);
