@@ -21,7 +21,7 @@ from fgl_bench.reporting.plots.pictures import curve, records
 from fgl_bench.reporting.report import page, run_data
 from fgl_bench.reporting.tracking import seed_results, seed_table
 from tests.reporting.summaries import summary
-from tests.reporting.test_report import source
+from tests.reporting.report_pages import source
 from tests.reporting.test_tables import ACCURACY, PAPER, PUBLISHED, planned, result, written
 
 LOST = {"clients": 3, "round": 12, "trip": 240}
