@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
-from fgl_bench.config.parts import Parts
-from fgl_bench.errors import UserError
+from fgl_bench.config.parts import REFUSALS, Parts
 from fgl_bench.reporting.cells import cell_path, compact
 from fgl_bench.reporting.comparison.commands import Compose, command, command_of, composing
 from fgl_bench.reporting.comparison.compared import column_label, label
@@ -104,7 +100,7 @@ def places(table: Table, chosen: Chosen, folder: Path, compose: Compose) -> Iter
             run = chosen.runs.get((first, second))
             try:
                 said = command(chosen, folder, (first, second), compose) if run is None else command_of(run, folder, compose)
-            except (UserError, HydraException, OmegaConfBaseException):  # of a version with other keys
+            except REFUSALS:  # of a version with other keys
                 said = ""
             words = tuple(said.removeprefix("fgl-bench ").split(" ")) if said else ()
             digest, config = (run.summary["config_hash"], run.summary["config"]) if run else ("", {})
