@@ -100,14 +100,14 @@ def test_a_folder_of_runs_makes_a_full_report(swept):
 
 
 def test_its_commands_make_the_same_runs_and_those_that_are_missing(swept):
-    [table] = page_of(swept, "results/runs", "out=again.html")["papers"][0]["tables"]
+    [table] = page_of(swept, "out=again.html")["papers"][0]["tables"]
     before = len(complete_runs(swept / "results/runs"))
     [made] = [cell["command"] for place, cell in table["cells"].items() if place.startswith("fedsa_gcl|") and "run" in cell]
     said(command(swept, *shlex.split(made)[1:]))
     assert len(complete_runs(swept / "results/runs")) == before, "it was complete"
     [missing] = [cell["command"] for cell in table["cells"].values() if "run" not in cell]
     said(command(swept, *shlex.split(missing)[1:]))
-    [whole] = page_of(swept, "results/runs", "out=again.html")["papers"][0]["tables"]
+    [whole] = page_of(swept, "results", "out=again.html")["papers"][0]["tables"]
     assert whole["made"] == whole["planned"] == 4
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fgl_bench.config.parts import REFUSALS, Parts
 from fgl_bench.reporting.cells import cell_path, compact
-from fgl_bench.reporting.comparison.commands import Compose, command, command_of, composing
+from fgl_bench.reporting.comparison.again import DEPTH
+from fgl_bench.reporting.comparison.commands import DEFAULT_FOLDER, Compose, command, command_of, composing
 from fgl_bench.reporting.comparison.compared import column_label, label
 from fgl_bench.reporting.comparison.formats import markdown
 from fgl_bench.reporting.comparison.latex import latex
@@ -55,17 +56,17 @@ def own_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> OwnRuns:
         }
         readings[table.key] = reading(shown)
         tables.append(table)
-        cells += list(places(table, chosen, folder, compose))
+        cells += list(places(table, chosen, compose))
         made.update({run.summary["config_hash"]: run for run in chosen.runs.values()})
     commands = {cell.digest: cell.command for cell in cells}
     stored = {digest: stored_of(run, commands[digest]) for digest, run in made.items()}
-    files = {digest: cell_path(run.folder, run.summary) if "command" in run.summary else run.folder for digest, run in made.items()}
+    files = {digest: cell_path(run.folder, run.summary) if is_cell(run) else run.folder for digest, run in made.items()}
     return OwnRuns(Paper(NAME, "Your runs", tuple(tables), ()), cells, stored, files, downloads, readings)
 
 
 def stored_of(run: Result, line: str) -> Mapping:
     """A run as a cell; what is one already stays as it is."""
-    return run.summary if "command" in run.summary else compact(run.summary, line, run.folder)
+    return run.summary if is_cell(run) else compact(run.summary, line, run.folder)
 
 
 def table_of(key: str, chosen: Chosen) -> Table:
@@ -93,18 +94,33 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def places(table: Table, chosen: Chosen, folder: Path, compose: Compose) -> Iterator[Cell]:
+def places(table: Table, chosen: Chosen, compose: Compose) -> Iterator[Cell]:
     """A cell for every row and column, with the command that makes its run."""
+    root = root_of(next(iter(chosen.runs.values())))
     for row, first in zip(table.rows, chosen.rows, strict=True):
         for column, second in zip(table.columns, chosen.columns, strict=True):
             run = chosen.runs.get((first, second))
             try:
-                said = command(chosen, folder, (first, second), compose) if run is None else command_of(run, folder, compose)
+                said = command(chosen, root, (first, second), compose) if run is None else said_of(run, compose)
             except REFUSALS:  # of a version with other keys
                 said = ""
             words = tuple(said.removeprefix("fgl-bench ").split(" ")) if said else ()
             digest, config = (run.summary["config_hash"], run.summary["config"]) if run else ("", {})
             yield Cell(table.key, row, column, words, digest, Path(), config)
+
+
+def said_of(run: Result, compose: Compose) -> str:
+    """The command of a run; a cell knows its own."""
+    return str(run.summary["command"]) if is_cell(run) else command_of(run, root_of(run), compose)
+
+
+def is_cell(run: Result) -> bool:
+    return "command" in run.summary
+
+
+def root_of(run: Result) -> Path:
+    """The ``results_dir`` of a run."""
+    return DEFAULT_FOLDER if is_cell(run) else run.folder.parents[DEPTH - 1]
 
 
 def reading(shown: ResultTable) -> str:

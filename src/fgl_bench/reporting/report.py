@@ -15,8 +15,8 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.parts import Parts
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import analysis, settlements
-from fgl_bench.reporting.cells import cell_path, read_cells, stored_of
-from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, read_runs
+from fgl_bench.reporting.cells import cell_path, compact, read_cells, stored_of
+from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
 from fgl_bench.reporting.methods import all_methods, of_run
 from fgl_bench.reporting.own_runs import own_runs
 from fgl_bench.reporting.placed import PlacedRow, read_rows, with_rows
@@ -33,18 +33,21 @@ MOST_SEEDS = 100
 MOST_BYTES = 5_500_000  # of the data; the page around it is small
 
 
-def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = None) -> Source:
-    """A paper's plan, the cells in ``results/cells/<paper>``, and the printed numbers in the folder ``published``.
+def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = None, runs: Sequence[Result] = ()) -> Source:
+    """A paper's plan, the cells in ``results/cells/<paper>`` or ``runs``, and the printed numbers in the folder ``published``.
 
-    What cannot be stored there, since no cell has its data set and method, is not composed, which would take longer than all else.
+    What cannot be there, since nothing has its data set and method, is not composed, which would take longer than all else.
     """
     folder = results / "cells" / paper.name
-    there = read_cells(folder).values()
+    made = {run.summary["config_hash"]: run for run in runs}
+    there = [*read_cells(folder).values(), *(run.summary for run in runs)]
     wanted = {(str(cell["dataset"]), str(cell["algorithm"]).partition("+")[0]) for cell in there}
     cells = plan(paper, paper.tables, parts=parts, wanted=wanted)
     stored = stored_of(cells, folder)
-    runs = {cell.digest: results / "runs" / cell.folder for cell in cells if cell.digest}
-    files = {digest: runs[digest] if runs[digest].is_dir() else cell_path(folder, cell) for digest, cell in stored.items()}
+    files = {digest: cell_path(folder, cell) for digest, cell in stored.items()}
+    for cell in cells:
+        if cell.digest in made and cell.digest not in stored:
+            stored[cell.digest] = compact(made[cell.digest].summary, cell.command, made[cell.digest].folder)
     settled = read_settlements(published.parent / "settlements" / f"{paper.name}.yaml", paper)
     return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"), settled, files)
 
@@ -70,29 +73,30 @@ def sources(results: str | Path, names: Sequence[str] | None = None, placed: Pat
         shown = sorted({row.paper for row in rows} & set(papers()) & set(papers() if names is None else names))
         stores = stored_results(shown[0]) if shown else where
         published = stores / "published"
-    runs = complete_runs(where) if whole or rows else read_runs(where)
+    runs = complete_runs(where) or ([] if whole else stored_cells(where))
     with Composer() as composer:
         parts = Parts(composer)
-        found = [of_paper(name, stores, published, parts, rows, whole) for name in shown]
-        known = {digest for source in found for digest in source.stored} | {cell.digest for source in found for cell in source.cells}
-        folders = {run.summary["config_hash"]: run.folder for run in runs}
-        there = [{digest: folders[digest] for digest in source.stored if digest in folders} for source in found]
-        found = [replace(source, files={**source.files, **more}) for source, more in zip(found, there, strict=True)]
+        found = [of_paper(name, stores, published, parts, rows, runs, whole) for name in shown]
+        known = {digest for source in found for digest in source.stored}
         own = [run for run in runs if run.summary["config_hash"] not in known]
         if own:
             found.insert(0, of_runs(where, own, parts))
-    if not any(source.stored for source in found):
+    if not (runs or rows or any(source.stored for source in found)):
         raise UserError(f"{where}: there is no complete run in it")
     return found
 
 
-def of_paper(name: str, results: Path, published: Path, parts: Parts, rows: Sequence[PlacedRow], whole: bool) -> Source:
+def of_paper(
+    name: str, results: Path, published: Path, parts: Parts, rows: Sequence[PlacedRow], runs: Sequence[Result], whole: bool
+) -> Source:
     """A paper with the users' rows; those tables only that have such a row, unless the ``whole`` paper is asked for."""
     paper = load_paper(name)
     if not whole:
         keys = {row.table for row in rows if row.paper == name}
         paper = replace(paper, tables=tuple(table for table in paper.tables if table.key in keys))
-    return with_rows(gather(paper, results, published, parts), rows)
+    found = with_rows(gather(paper, results, published, parts, runs if whole else ()), rows)
+    folders = {run.summary["config_hash"]: run.folder for run in runs}
+    return replace(found, files={**found.files, **{digest: folders[digest] for digest in found.stored if digest in folders}})
 
 
 def of_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> Source:

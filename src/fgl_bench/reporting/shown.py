@@ -16,6 +16,7 @@ from fgl_bench.reporting.measures import MEASURES, Measure, reading
 from fgl_bench.reporting.placement import OWN
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available
 from fgl_bench.reporting.published import Printed
+from fgl_bench.reporting.results import value_of
 from fgl_bench.reporting.settlements import HEADS, NOT_RUN, Settlement, counts, settle
 
 
@@ -176,7 +177,8 @@ def percent(value: float | None) -> str:
 def run_data(cell: Mapping) -> dict:
     """What the page shows of one run: facts as (name, text), numbers, and what it kept of its curve, matrices and labels."""
     code = cell.get("code") or {}
-    even = {model: found for model in MODELS if (found := cell["test"][model].get("fairness")) and found["worst"] is not None}
+    apart = value_of(cell.get("config"), "split.test") != "server"  # whose test set is one for all clients
+    even = {model: found for model in MODELS if apart and (found := cell["test"][model].get("fairness")) and found["worst"] is not None}
     facts = [
         ("seeds", ", ".join(map(str, cell["seeds"]))),
         *((f"{model} by seed", ", ".join(map(percent, cell["test"][model]["per_seed"]))) for model in MODELS),

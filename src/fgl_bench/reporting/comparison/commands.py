@@ -16,9 +16,10 @@ from fgl_bench.config.settings import resolve_budget
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison.runs import SOURCES, Chosen, Values
+from fgl_bench.reporting.comparison.runs import value as value_in
 from fgl_bench.reporting.results import Result
 from fgl_bench.reporting.store import identity
-from fgl_bench.reporting.unlike import BEFORE, BUDGET, GROUPS, leaves
+from fgl_bench.reporting.unlike import BUDGET, GROUPS, leaves
 
 Compose = Callable[[tuple[str, ...]], dict[str, Any]]
 CHOICES = {name: group.replace(".", "/") for group, name in GROUPS.items()}
@@ -57,14 +58,14 @@ def command(chosen: Chosen, folder: Path, place: tuple[Values, Values], compose:
     above = next(run for (_, column), run in chosen.runs.items() if column == place[1])
     of_row = set(chosen.question.rows) | ({"scenario"} if "algorithm" in chosen.question.rows else set())
     of_row |= {*BUDGET} if of_row & {*BUDGET} else set()
-    names = {name: (beside if name in of_row else above).summary[name] for name in CHOICES}
+    names = {name: value_in(beside if name in of_row else above, name) for name in CHOICES}
     wanted = {key: value for key, value in leaves_of(above, of_row, inside=False)} | dict(leaves_of(beside, of_row, inside=True))
     return line(overrides(names, wanted, compose), folder)
 
 
 def command_of(run: Result, folder: Path, compose: Compose) -> str:
     """What makes a run again."""
-    names = {name: run.summary.get(name, BEFORE.get(name, "")) for name in CHOICES}
+    names = {name: value_in(run, name) for name in CHOICES}
     return line(overrides(names, dict(leaves_of(run, set(), inside=False)), compose), folder)
 
 
@@ -80,6 +81,9 @@ def leaves_of(run: Result, keys: set[str], inside: bool) -> Iterator[tuple[str, 
             yield key, value
 
 
+known_choices = cache(choices)
+
+
 def overrides(names: Mapping[str, str], wanted: Mapping[str, Any], compose: Compose) -> list[str]:
     """Arguments that compose the wanted values, as few as there can be.
 
@@ -87,7 +91,7 @@ def overrides(names: Mapping[str, str], wanted: Mapping[str, Any], compose: Comp
         names: choices by the names of groups in summaries; those that are no choice are told by their class.
         wanted: values by key.
     """
-    own = {name for name, choice in names.items() if choice not in choices(CHOICES[name])}
+    own = {name for name, choice in names.items() if choice not in known_choices(CHOICES[name])}
     given = [f"{CHOICES[name]}={BASES.get(name, choice) if name in own else choice}" for name, choice in names.items()]
     given = without_defaults([text for text in given if not text.endswith("=")], compose)
     base = compose(tuple(given))

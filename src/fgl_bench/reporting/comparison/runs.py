@@ -49,14 +49,17 @@ def read_runs(folder: str | Path) -> list[Result]:
         UserError: there is no such folder, or nothing in it.
     """
     where = folder_of(folder)
-    found = complete_runs(where)
-    if not found:
-        folders = sorted({path.parent for path in where.rglob("*.json")})
-        cells = {digest: Result(each, cell) for each in folders for digest, cell in read_cells(each).items()}
-        found = [cell for cell in cells.values() if isinstance(cell.summary.get("config"), dict)]
+    found = complete_runs(where) or stored_cells(where)
     if not found:
         raise UserError(f"{where}: there is no complete run in it")
     return found
+
+
+def stored_cells(where: Path) -> list[Result]:
+    """The cells below a folder."""
+    folders = sorted({path.parent for path in where.rglob("*.json")})
+    cells = {digest: Result(each, cell) for each in folders for digest, cell in read_cells(each).items()}
+    return [cell for cell in cells.values() if isinstance(cell.summary.get("config"), dict)]
 
 
 def folder_of(text: str | Path) -> Path:

@@ -27,7 +27,7 @@ def split(runs: list[Result]) -> list[list[Result]]:
     if len(runs) >= FULL * whole:
         return [runs]
     parted = {key: parts(runs, key) for key in (*asked.cols, *asked.rows) if key != ROW}
-    sizes = {key: sum(size(part, question_of(part)) for part in found) for key, found in parted.items()}
+    sizes = {key: sum(size(part, asked) for part in found) for key, found in parted.items()}
     best = min(sizes, key=lambda key: sizes[key], default=None)
     if best is None or sizes[best] >= whole:
         return [runs]
