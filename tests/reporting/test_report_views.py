@@ -9,7 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.reporting.report_pages import tab_of
+from fgl_bench.reporting.report import page, sources
+from tests.reporting.report_pages import tab_of, two_papers
+from tests.reporting.stored_runs import store
 
 
 @pytest.fixture(params=["wide", "phone"])
@@ -61,8 +63,6 @@ def test_settlements_are_counted_and_shown_one_by_one(tab):
 
 
 def test_a_leaderboard_is_shown_where_there_is_one(browser, file):
-    from tests.reporting.report_pages import two_papers
-
     (file.parent / "leaderboard.csv").write_text("method,score\nA <b>,1.5\n", encoding="utf-8")
     file.write_text(two_papers(leaderboard=file.parent / "leaderboard.csv"), encoding="utf-8")
     with tab_of(browser, file) as tab:
@@ -183,3 +183,28 @@ def test_back_and_forth_and_the_skip_link(tab):
     tab.locator(".skip").focus()
     tab.keyboard.press("Enter")
     assert tab.evaluate("document.activeElement.id") == "main" and tab.evaluate("location.hash") == address
+
+
+def test_own_runs_are_shown_without_a_paper_s_columns(browser, tmp_path):
+    for method, score in (("fedavg", 0.6), ("fedprox", 0.5)):
+        for clients in (2, 4):
+            store(tmp_path / "runs", method, per_seed=(score, score + 0.02), clients=clients)
+    where = tmp_path / "report.html"
+    where.write_text(page(sources(tmp_path / "runs"), where), encoding="utf-8")
+    with tab_of(browser, where) as tab:
+        assert (
+            "4 runs of 2 methods on 1 data set." in tab.locator("#main").inner_text() and "papers" not in tab.locator("#main").inner_text()
+        )
+        assert lines(tab, "Tables of your runs")[1][1:] == ["4", "2", "2"]
+        tab.get_by_role("link", name="fedavg, fedprox on cora, by num_clients").click()
+        assert tab.locator("#results thead th[scope=colgroup]").all_inner_texts() == ["cora, metis, 2 clients", "cora, metis, 4 clients"]
+        shown = tab.locator("#tables").inner_text()
+        assert "All 4 cells were run." in shown and "published" not in shown and "Paper" in shown
+        assert tab.locator("#legend").is_hidden() and tab.locator("#all-label").is_hidden()
+        assert tab.locator("#results tbody tr").first.locator("td.best").count() == 2 and tab.locator("#results td.best").count() == 2
+        tab.locator("#results td button").first.click()
+        folder = tab.get_by_role("dialog").locator("a.file").get_attribute("href")
+        assert (tmp_path / folder / "summary.json").is_file()
+        tab.keyboard.press("Escape")
+        go(tab, "#compare")
+        assert [line[3] for line in lines(tab, "Test scores in %")[1:3]] == ["+10.0 \u00b1 0.0 *"] * 2

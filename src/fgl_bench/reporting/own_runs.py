@@ -10,7 +10,7 @@ from fgl_bench.config.parts import REFUSALS, Parts
 from fgl_bench.reporting.cells import cell_path, compact
 from fgl_bench.reporting.comparison.again import DEPTH
 from fgl_bench.reporting.comparison.commands import DEFAULT_FOLDER, Compose, command, command_of, composing
-from fgl_bench.reporting.comparison.compared import column_label, label
+from fgl_bench.reporting.comparison.compared import label
 from fgl_bench.reporting.comparison.formats import markdown
 from fgl_bench.reporting.comparison.latex import latex
 from fgl_bench.reporting.comparison.runs import Chosen, Values
@@ -20,6 +20,7 @@ from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table
 from fgl_bench.reporting.results import Result
 
 NAME = "runs"
+SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices need no name before them
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def table_of(key: str, chosen: Chosen) -> Table:
     """The table, named by what its runs have in common."""
     asked = chosen.question
     rows = tuple(Row(each, each, values[0]) for values in chosen.rows for each in [title(asked.rows, values)])
-    columns = tuple(Column(values[0], column_label(asked.cols[1:], values[1:])) for values in chosen.columns)
+    columns = tuple(Column(values[0], ", ".join(map(spoken, asked.cols[1:], values[1:]))) for values in chosen.columns)
     return Table(key, "", caption(chosen), "accuracy", columns, rows)
 
 
@@ -81,6 +82,13 @@ def title(keys: Sequence[str], values: Values) -> str:
     """``fedprox mu=0.1``; keys that a method does not have are not said."""
     named = [f"{key.rpartition('.')[2]}={value}" for key, value in zip(keys[1:], values[1:], strict=True) if value != "null"]
     return label([values[0], *named])
+
+
+def spoken(key: str, value: str) -> str:
+    """``10 clients``, ``louvain``, ``lr=0.1``."""
+    if key == "num_clients":
+        return f"{value} client{'s' * (value != '1')}"
+    return value if key in SPEAKING else f"{key.rpartition('.')[2]}={value}"
 
 
 def caption(chosen: Chosen) -> str:

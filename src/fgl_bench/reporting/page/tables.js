@@ -61,7 +61,7 @@ function draw() {
   const shown = columns(), entries = sorted(), both = isPrinted();
   const best = new Map(shown.map((column) => {
     const ranks = table().rows.map((row) => (cellOf(row, column)?.[kind()] || {}).rank).filter((rank) => rank !== null && rank !== undefined);
-    return [column.key, ranks.length ? Math.max(...ranks) : null];
+    return [column.key, ranks.length > 1 ? Math.max(...ranks) : null];
   }));
   const top = [make("td", {})];
   const head = [heading("method", "")];
