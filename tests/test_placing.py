@@ -105,7 +105,8 @@ def test_the_report_has_the_row_and_takes_the_paper_s_runs_where_their_cells_are
     [source] = report.sources("stored", placed=toy / "placed")  # all three runs belong to the table: none is listed again
     [table] = paper_data(source)["tables"]
     assert [row["title"] for row in table["rows"]] == ["Halved (yours)", "Local", "FedAvg"]
-    assert all("run" in cell and cell["received"]["text"] for cell in table["cells"].values()) and (table["made"], table["planned"]) == (2, 2)
+    assert all("run" in cell and cell["received"]["text"] for cell in table["cells"].values())
+    assert (table["made"], table["planned"]) == (2, 2)
     assert {path.name for path in source.files.values()} == {cell["run"] for cell in table["cells"].values()}, "their folders"
     assert table["cells"]["fedavg|csbm"]["published"] == "0.1 ± 0.05"
 
