@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from fgl_bench.errors import UserError
 from fgl_bench.reporting import methods, report
 from tests.reporting.report_pages import TRIPS, data_of, tab_of, two_papers
 
@@ -43,6 +44,15 @@ def test_links_to_runs_are_relative_to_the_page(tmp_path, monkeypatch):
     runs = data_of(two_papers(out=tmp_path / "pages/report.html"))["runs"]
     assert runs["a-cora"]["file"] == "../cells/a.json" and runs["b-cora"]["file"] == "../runs/x y/b" and "file" not in runs["c-cora"]
     assert str(tmp_path) not in json.dumps(runs)
+
+
+def test_a_leaderboard_that_is_none_is_refused_and_an_empty_one_is_not_shown(tmp_path):
+    board = tmp_path / "leaderboard.csv"
+    board.write_text("method,score\n", encoding="utf-8")
+    assert report.read_board(board) == [] == report.read_board(tmp_path / "nowhere.csv")
+    board.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="leaderboard.csv: cannot be read as csv"):
+        report.read_board(board)
 
 
 def test_every_method_says_what_it_is():

@@ -208,3 +208,17 @@ def test_own_runs_are_shown_without_a_paper_s_columns(browser, tmp_path):
         tab.keyboard.press("Escape")
         go(tab, "#compare")
         assert [line[3] for line in lines(tab, "Test scores in %")[1:3]] == ["+10.0 \u00b1 0.0 *"] * 2
+
+
+@pytest.mark.parametrize("where", ["#methods", "#method/a", "#compare/Method A/Method B </script>", "#settled/p", "#search/method", "#run/a-cora"])
+def test_every_view_fits_a_phone_and_names_its_controls(browser, file, where):
+    with tab_of(browser, file, phone=True) as tab:
+        go(tab, where)
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        nameless = """() => [...document.querySelectorAll('button, select, input, a, svg[role=img], canvas')].filter((node) =>
+            !(node.innerText || node.textContent || node.getAttribute('aria-label') || (node.labels && node.labels.length))).length"""
+        assert tab.evaluate(nameless) == 0
+        assert tab.locator("th:not([scope])").count() == 0 and tab.locator("table:not(:has(caption))").count() == 0
+        assert tab.locator("h2:visible").count() >= 1 and tab.locator("h1").count() == 1
+        empty = "[...document.querySelectorAll('#other section, #other table, #other ul, #other p')].filter((node) => !node.textContent.trim()).length"
+        assert tab.evaluate(empty) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,15 +25,15 @@ def write(arguments: Sequence[str]) -> None:
         UserError: an argument is wrong, there is no run, or the page cannot be written.
     """
     words, rest = read_words(arguments, ("out", "papers", "placed"), USAGE)
-    folder = Path(only_folder(rest, USAGE) if rest else DEFAULT).expanduser()
+    folder = Path(os.path.expanduser(only_folder(rest, USAGE) if rest else DEFAULT))
     names = [name.strip() for name in words["papers"][0].split(",")] if "papers" in words else None
     wrong = next((name for name in names or () if name not in papers()), None)
     if wrong is not None:
         raise UserError(f"papers={short(wrong)}: no tables of that paper here{suggest(wrong, papers())}")
-    placed = Path(words.get("placed", [PLACED])[0]).expanduser()
+    placed = Path(os.path.expanduser(words.get("placed", [PLACED])[0]))
     if "placed" in words and not placed.is_dir():
         raise UserError(f"placed={short(str(placed))}: there is no such folder; it is the out= of fgl-bench place, or holds several")
-    out = Path(words["out"][0]).expanduser() if "out" in words else folder / NAME
+    out = Path(os.path.expanduser(words["out"][0])) if "out" in words else folder / NAME
     if out.suffix not in (".html", ".htm"):
         raise UserError(f"out={short(str(out))}: must end in .html")
     text = page(sources(folder, names, placed), out, folder / BOARD)

@@ -201,8 +201,16 @@ def quantiles(most: int) -> list[float]:
 
 
 def read_board(path: Path | None) -> list[list[str]]:
-    """The rows of a leaderboard, its headings first; none where there is none."""
+    """The rows of a leaderboard, its headings first; none where there is none.
+
+    Raises:
+        UserError: it cannot be read.
+    """
     if path is None or not path.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.reader(file) if row]
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as csv ({' '.join(str(error).split())[:100]})") from error
+    return rows if len(rows) > 1 else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def stored_cells(where: Path) -> list[Result]:
 
 def folder_of(text: str | Path) -> Path:
     """The folder that a user names; raises UserError where there is none."""
-    where = Path(text).expanduser()
+    where = Path(os.path.expanduser(text))
     if "\0" in str(text) or not where.is_dir():
         raise UserError(f"{short(str(text))}: there is no such folder; give the one that results_dir= named (by default results/runs)")
     return where
