@@ -71,8 +71,8 @@ figures: $(DEV) ## draw the papers' figures from the runs and cells into results
 	$(DATA) for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/reporting/papers/[!_]*.py))),$(PAPER)); do \
 	  $(PY) scripts/make_figures.py --paper $$paper $(ARGS) || exit 1; done
 
-report: $(DEV) ## write results/report.html: every table beside the papers', one page that needs no server
-	$(PY) scripts/make_report.py $(ARGS)
+report: $(READY) ## write results/report.html: the papers' tables and your runs on one page that needs no server
+	$(VENV)/bin/fgl-bench report $(ARGS)
 
 numbers: $(READY) ## write the numbers that README.md and docs/ quote, from results/tables and results/cells
 	$(PY) scripts/quote_results.py $(ARGS)

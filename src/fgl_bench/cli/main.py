@@ -7,7 +7,6 @@ so that ``--help`` and errors respond at once.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from omegaconf import DictConfig
 from fgl_bench.cli.arguments import check_overrides, import_from_here, keys_of_swept_groups, options_first, parsed, runs, scan_plugins
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
-from fgl_bench.config.choices import GROUPS, choices, config_folder
+from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
@@ -226,11 +225,6 @@ def help_text(arguments: list[str]) -> str:
 
 def wrapped(head: str, text: str) -> list[str]:
     return textwrap.wrap(text, 118, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
-
-
-def key_lines(text: str) -> list[tuple[str, str, str]]:
-    """(key, value, comment) of every top-level ``key: value # comment`` of a yaml text."""
-    return re.findall(r"^(\w+): (\S.*?) # (.*)$", text, flags=re.MULTILINE)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,10 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import label
 from fgl_bench.config.kept import Kept
 from fgl_bench.config.schema import paper_of
+from fgl_bench.errors import UserError
 
 ROOTS = tuple(group for group in GROUPS if "/" not in group and group != "experiment")
+REFUSALS = (UserError, HydraException, OmegaConfBaseException)  # what composing raises
 TOP = ""  # the part of the single keys
 BY_DATASET = "by_dataset"
 OF_METHOD = "override /scenario@_global_.scenario"  # the one choice outside of its own group that a file may make

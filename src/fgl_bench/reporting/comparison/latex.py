@@ -15,12 +15,13 @@ NARROW = 4  # columns that fit the column of a page
 FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 
 
-def latex(table: Compared) -> str:
-    """A float for each kind of model; missing runs are listed in comments."""
+def latex(table: Compared, commands: bool = True) -> str:
+    """A float for each kind of model; ``commands`` of missing runs are listed in comments."""
     lines = [r"% \usepackage{booktabs,graphicx}"]
     for block in table.blocks:
         lines += ["", *floating(table, block)]
-    return "\n".join([*lines, *(f"% {line}".rstrip() for line in absent(table, None))]) + "\n"
+    missing = absent(table, None) if commands else []
+    return "\n".join([*lines, *(f"% {line}".rstrip() for line in missing)]) + "\n"
 
 
 def floating(table: Compared, block: Block) -> Iterator[str]:
