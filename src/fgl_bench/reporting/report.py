@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fgl_bench.config.compose import Composer
+from fgl_bench.config.kept import Kept, default_folder
 from fgl_bench.config.parts import Parts
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import analysis, settlements
@@ -75,12 +76,13 @@ def sources(results: str | Path, names: Sequence[str] | None = None, placed: Pat
         published = stores / "published"
     runs = complete_runs(where) or ([] if whole else stored_cells(where))
     with Composer() as composer:
-        parts = Parts(composer)
+        parts = Parts(composer, Kept(default_folder()))
         found = [of_paper(name, stores, published, parts, rows, runs, whole) for name in shown]
         known = {digest for source in found for digest in source.stored}
         own = [run for run in runs if run.summary["config_hash"] not in known]
         if own:
             found.insert(0, of_runs(where, own, parts))
+        parts.kept.write()
     if not (runs or rows or any(source.stored for source in found)):
         raise UserError(f"{where}: there is no complete run in it")
     return found
