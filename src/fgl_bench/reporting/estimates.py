@@ -34,7 +34,7 @@ class Costs:
         if not cell.digest:
             return None
         model = str(cell.config["model"]["_target_"]).split(".")[-2]
-        epochs = cell.config["trips"] / cell.config["num_clients"] * cell.config["local_epochs"]
+        epochs = cell.config["trips"] / cell.config["num_clients"] * cell.config.get("local_epochs", 1)
         return self.seconds(cell.row.algorithm, cell.dataset, len(cell.config["seeds"]), epochs, model)
 
     def seconds(self, algorithm: str, dataset: str, seeds: int, epochs: float, model: str = "gcn") -> float | None:
