@@ -50,7 +50,7 @@ function methodView(name) {
   const method = data.methods.find((each) => each.name === name);
   if (!method) return [title(`There is no method ${name} here`), make("p", {}, link("All methods", "methods"))];
   const open = method.text.filter((text) => text.startsWith("Resolution")), how = method.text.filter((text) => !open.includes(text));
-  const parts = [title(name), make("p", { class: "lead" }, ...prose(method.lead))];
+  const parts = [title(name), ...(method.lead ? [make("p", { class: "lead" }, ...prose(method.lead))] : [])];
   const equations = [...new Set([method.lead, ...how].flatMap(formulas))];
   if (equations.length) parts.push(make("h3", {}, equations.length > 1 ? "Formulas" : "Formula"), ...equations.map((text) => make("code", { class: "formula" }, text)));
   if (how.length) parts.push(make("h3", {}, "How it works"), ...how.map((text) => make("p", { class: "prose" }, ...prose(text))));
