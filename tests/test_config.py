@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
@@ -38,7 +36,7 @@ from fgl_bench.config.settings import check_writable, participants, resolve_budg
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
-from fgl_bench.reporting.tracking import publish
+from fgl_bench.reporting.trackers.base import Tracker
 from fgl_bench.runner.validation import GROUPS, validate
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -98,14 +96,14 @@ CONTRACTS = {
     "split": lambda cls: hasattr(cls, "assign"),
     "scenario": lambda cls: hasattr(cls, "contract"),
     "scenario/sparsity": lambda cls: hasattr(cls, "apply"),
-    "tracker": lambda cls: hasattr(cls, "log"),
+    "tracker": lambda cls: issubclass(cls, Tracker),
 }
 
 
 def classes_of(group: str) -> dict[str, type]:
     """The public dataclasses in the modules of the group's choices, by the names that stored results know them by."""
     folders = {name: folder.replace(".", "/") for name, folder in MODULES.items()}
-    place = PACKAGE / {**folders, "scenario/sparsity": "data/sparsity.py", "tracker": "reporting/tracking.py"}[group]
+    place = PACKAGE / {**folders, "scenario/sparsity": "data/sparsity.py", "tracker": "reporting/trackers"}[group]
     paths = [place] if place.is_file() else [path for path in place.rglob("[!_]*.py") if path.stem != "base"]
     modules = [importlib.import_module(".".join(("fgl_bench", *path.relative_to(PACKAGE).with_suffix("").parts))) for path in paths]
     public = [kind for module in modules for name, kind in vars(module).items() if isinstance(kind, type) and not name.startswith("_")]
@@ -317,60 +315,3 @@ def test_build_refuses_by_the_key_s_name(values: dict[str, object], message: str
 def test_every_group_has_a_default() -> None:
     cfg = composed()
     assert all(OmegaConf.select(cfg, f"{group}._target_") for group in GROUPS)
-
-
-def finished_run(folder: Path) -> Path:
-    """A run directory of two seeds, as far as a tracker reads it."""
-    scores = {"received": {"per_seed": [0.5, 0.75]}, "trained": {"per_seed": [0.25, 1.0]}}
-    summary = {"config_hash": "abc", "algorithm": "fedavg", "dataset": "csbm", "seeds": [3, 7], "test": scores}
-    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
-    (folder / "config.yaml").write_text("lr: 0.01\n", encoding="utf-8")
-    (folder / "history.csv").write_text("seed,trip,val,note\n3,20,0.5,x\n7,20,,x\n3,40,0.625,x\n", encoding="utf-8")
-    return folder
-
-
-FAKE_WANDB = """
-runs = []
-class Table:
-    def __init__(self, columns, data):
-        self.columns, self.data = columns, data
-class Run:
-    def __init__(self, **settings):
-        self.settings, self.rows, self.summary, self.done = settings, [], {}, False
-    def define_metric(self, name, step_metric):
-        assert step_metric == "trip"
-    def log(self, row):
-        self.rows.append(row)
-    def finish(self):
-        self.done = True
-def init(**settings):
-    runs.append(Run(**settings))
-    return runs[-1]
-"""
-
-
-def test_wandb_gets_one_run_per_seed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wandb.py").write_text(FAKE_WANDB, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "wandb", raising=False)
-    run_dir = finished_run(tmp_path)
-    tracker = build(composed("tracker=wandb").tracker)
-    for _ in range(2):
-        publish(tracker, run_dir)
-    runs = importlib.import_module("wandb").runs
-    sys.modules.pop("wandb")  # monkeypatch would put the fake back
-    assert [(run.settings["group"], run.settings["id"]) for run in runs] == [("abc", "abc-3"), ("abc", "abc-7")]
-    assert runs[0].rows[:-1] == [{"trip": 20.0, "val": 0.5}, {"trip": 40.0, "val": 0.625}] and runs[1].rows[:-1] == [{"trip": 20.0}]
-    assert runs[1].rows[-1]["scores"].data == [["received", "test", 0.75], ["trained", "test", 1.0]]
-    assert runs[1].summary == {"test/received": 0.75, "test/trained": 1.0}
-    assert all(run.done for run in runs)
-
-
-def test_a_tracker_that_fails_warns_and_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    class Broken:
-        def log(self, run_dir: Path) -> None:
-            raise ConnectionError("no\nnetwork")
-
-    publish(Broken(), tmp_path)
-    errors = capsys.readouterr().err
-    assert errors.count("\n") == 1 and "no network" in errors and str(tmp_path) in errors

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
 import re
+import shlex
+import shutil
+import signal
+import time
 from pathlib import Path
 
 import pytest
 from hydra.core.hydra_config import HydraConfig
 
-from fgl_bench.cli.tune import FOLDER, composed, read_options, read_space, search, shown, spaces
+from fgl_bench.cli.tune import search
+from fgl_bench.cli.tune.options import read_options
+from fgl_bench.cli.tune.space import FOLDER, read_space, shown, spaces
+from fgl_bench.config.compose import composed
 from fgl_bench.errors import UserError
+from tests.warm import begun, command
 
 SMALL = (
     "dataset=csbm", "dataset.num_nodes=240", "dataset.num_edges=520", "dataset.num_features=24", "dataset.words_per_node=6",
@@ -57,7 +67,12 @@ def test_a_space_that_is_none_is_refused(text, said, tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"trials": "0"}, "at least 1"), ({"trials": "many"}, "numbers"), ({"model_of": "test"}, "received, trained")],
+    [
+        ({"trials": "0"}, "at least 1"),
+        ({"trials": "many"}, "numbers"),
+        ({"model_of": "test"}, "received, trained"),
+        ({"pruner": "x"}, "median, none"),
+    ],
 )
 def test_keys_of_the_search_are_checked(given, said):
     with pytest.raises(UserError, match=said):
@@ -108,3 +123,109 @@ def test_a_refused_trial_is_told_and_the_search_goes_on(tmp_path, capsys, monkey
     search([str(space), "algorithm=local", *SMALL, f"results_dir={tmp_path / 'runs'}", "trials=6"])
     said = capsys.readouterr()
     assert "refused: participation=7.0" in said.err and "best of" in said.out and "participation=0.5" in said.out
+
+
+# ---- one's own method, pruning, killed searches
+
+METHOD = """
+from dataclasses import dataclass
+from fgl_bench.algorithms.fedavg import FedAvg
+
+@dataclass
+class Mine(FedAvg):
+    power: float
+"""
+SPACE = "lr: {low: 0.0001, high: 0.1, kind: real, log: true}\nalgorithm.power: {choices: [1.0, 2.0]}\n"
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A folder with a method and a search space of one's own."""
+    pytest.importorskip("optuna", reason="needs the tune extra")
+    (tmp_path / "mine.py").write_text(METHOD, encoding="utf-8")
+    (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
+    (tmp_path / "conf/algorithm").mkdir(parents=True)
+    (tmp_path / "conf/algorithm/power.yaml").write_text("_target_: mine.Mine\npower: 3.0\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"), [((), ("algorithm=fedavg", "algorithm._target_=mine.Mine")), (("--config-dir", "conf"), ("algorithm=power",))]
+)
+def test_a_method_of_one_s_own_is_tuned_and_the_printed_command_is_the_best_run(options, chosen, own):
+    done = command(own, *options, "tune", "space.yaml", *chosen, *SMALL, "trials=5")
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.split("best of")[0].splitlines())) <= 80
+    line = shlex.split(done.stdout.splitlines()[-1])
+    assert line[0] == "fgl-bench" and any(text.endswith(("power=1.0", "power=2.0")) for text in line)
+    again = command(own, *line[1:])
+    assert again.returncode == 0 and "complete already" in again.stdout, again.stderr
+    best = max(summary["test"]["trained"]["val"]["mean"] for summary in summaries(own / "results/runs"))
+    assert f"best of 5: validation {100 * best:.2f}\n" in done.stdout
+    assert "importances (fANOVA, 5 trials): " in done.stdout
+    assert [row["trial"] for row in trials(own)] != [] and float(trials(own)[0]["validation"]) == best
+
+    (own / "mine.py").write_text(METHOD + "# changed\n", encoding="utf-8")
+    changed = command(own, *options, "tune", "space.yaml", *chosen, *SMALL, "trials=1")
+    assert "0 of 1 trials made" in changed.stdout, "trials of the old code are no trials of the new"
+
+
+def trials(folder):
+    """The rows of the newest table of a search."""
+    path = max(folder.glob("results/searches/*.csv"), key=lambda path: path.stat().st_mtime)
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+HOPELESS = (*SMALL, "rounds=20", "seeds=[0,1]", "trials=10", "threads=2")
+
+
+def test_hopeless_trials_are_pruned_by_the_validation_of_the_first_seed_and_are_no_runs(own):
+    (own / "space.yaml").write_text("lr: {choices: [0.05, 0.04, 0.03, 0.0000001]}\n", encoding="utf-8")
+    done = command(own, "tune", "space.yaml", "algorithm=fedavg", *HOPELESS, "sampler_seed=1")
+    assert done.returncode == 0, done.stderr
+    states = [row["state"] for row in trials(own)]
+    assert states.count("pruned") >= 1 and states == sorted(states), "scored trials stand before the others"
+    pruned = [row for row in trials(own) if row["state"] == "pruned"]
+    assert "1e-07" in {row["lr"] for row in pruned} and not any(row["validation"] for row in pruned)
+    said = re.findall(r"trial \d+: pruned at (\d+) % of its trips, seed 0 at validation [\d.]+, with lr=", done.stdout)
+    assert len(said) == len(pruned) and all(20 <= int(share) < 100 for share in said)
+    count = len({row["lr"] for row in trials(own) if row["state"] == "complete"})
+    assert len(summaries(own / "results/runs")) == count and not list(own.glob("results/runs/*/*/*/*/.*"))
+
+
+@pytest.mark.slow
+def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(own):
+    line = ("tune", "space.yaml", "algorithm=fedavg", "algorithm._target_=mine.Mine", *HOPELESS)
+    assert command(own, *line).returncode == 0
+    whole = trials(own)
+    shutil.move(own / "results", own / "whole")
+    for least in (3, 8):
+        with begun(own, *line) as process:
+            end = time.monotonic() + 100
+            while process.is_alive() and time.monotonic() < end:
+                [text] = [path.read_text(encoding="utf-8") for path in own.glob("results/searches/*.journal")] or [""]
+                if text.count('"state":') > least:
+                    break
+                time.sleep(0.05)
+            assert process.is_alive()
+            os.kill(process.pid, signal.SIGKILL)
+        with next(own.glob("results/searches/*.journal")).open("a", encoding="utf-8") as file:
+            file.write('{"op_code":8,"worker')  # torn
+    last = command(own, *line)
+    assert last.returncode == 0 and " 0 of 10 trials made" not in last.stdout
+    assert trials(own) == whole
+    assert not list(own.glob("results/searches/.*"))
+
+
+def test_an_interrupted_search_tells_what_it_has(own):
+    with begun(own, "tune", "space.yaml", "algorithm=fedavg", "algorithm._target_=mine.Mine", *HOPELESS, "trials=1000") as process:
+        end = time.monotonic() + 100
+        while (own / "stdout").read_text(encoding="utf-8").count("\ntrial ") < 2 if (own / "stdout").exists() else True:
+            assert process.is_alive() and time.monotonic() < end
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGINT)
+        process.join(60)
+        assert process.exitcode == 130
+    said = (own / "stdout").read_text(encoding="utf-8")
+    assert "best of" in said and said.endswith("interrupted: the same command goes on\n")

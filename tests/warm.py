@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -20,6 +22,19 @@ def environment(folder: Path, **extra: str) -> dict[str, str]:
     """What the command sees: no data sets, its cache in ``folder``."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("FGL_BENCH", "HYDRA"))}
     return {**clean, "PYTHONPATH": str(ROOT / "src"), "FGL_BENCH_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1", **extra}
+
+
+@contextmanager
+def begun(folder: Path, *arguments: str, **extra: str) -> Iterator[BaseProcess]:
+    """``fgl-bench`` under way in ``folder``; its output is in ``stdout`` and ``stderr`` there. It is killed at the end."""
+    paths = [str(folder / "stdout"), str(folder / "stderr")]
+    process = CONTEXT.Process(target=_run, args=(str(folder), arguments, environment(folder, **extra), paths, MODULES))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
 
 
 def command(folder: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:

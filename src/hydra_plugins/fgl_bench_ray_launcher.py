@@ -46,7 +46,7 @@ class RayLauncher(Launcher):
         if begun:
             # Workers see this process's modules and variables; Ray's dashboard and its usage report stay off.
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            ray.init(address=self.address, include_dashboard=None if self.address else False, log_to_driver=True, logging_level="warning")
+            ray.init(address=self.address, include_dashboard=None if self.address else False, log_to_driver=False, logging_level="error")
         try:
             task = ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=self.retries)(_job)
             here = (self.hydra_context, self.task_function, self.config, Singleton.get_state(), os.getcwd(), _variables())

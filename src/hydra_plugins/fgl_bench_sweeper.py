@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobReturn, JobStatus
 
@@ -21,8 +22,14 @@ class GridSweeper(BasicSweeper):
         launch, runs = self.launcher.launch, []
 
         def collecting(job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-            results = launch(job_overrides, initial_job_idx=initial_job_idx)
+            from fgl_bench.reporting.sweeps import Sweep
+
+            with Sweep(job_overrides, elsewhere=not isinstance(self.launcher, BasicLauncher)):
+                results = launch(job_overrides, initial_job_idx=initial_job_idx)
             runs.extend(result.return_value for result in results if result.status is JobStatus.COMPLETED)
+            for result in results:
+                if result.status is JobStatus.FAILED:  # it was told; Hydra would say so again, in a line of its own
+                    raise result._return_value
             return results
 
         self.launcher.launch = collecting

@@ -17,7 +17,7 @@ import pytest
 from fgl_bench.config import settings as config
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import store
-from fgl_bench.reporting.tracking import MLflow
+from fgl_bench.reporting.trackers.mlflow import MLflow
 from fgl_bench.utils.masking import masked, without_secrets
 from fgl_bench.utils.scratch import leftovers, scratch
 from tests.hostile.bed import T
@@ -52,7 +52,7 @@ def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_p
     try:
         assert process.stdout is not None
         for text in process.stdout:  # the job has begun
-            if text.strip().startswith("#0"):
+            if text == "sweep of 1 run\n":
                 break
         time.sleep(1)
         process.send_signal(number)

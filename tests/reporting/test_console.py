@@ -99,3 +99,13 @@ def test_another_selection_is_shown_and_said():
     assert "12.30" in text and "45.60" in text and "not recorded" not in text
     assert "at each client's best validation point, unweighted mean over clients, mean over seeds" in text
     assert "all other columns: best point of the whole federation" in text and "all other columns" not in table(made)
+
+
+def test_a_table_of_many_targets_fits_80_columns():
+    made = summary()
+    [trips] = made["client_trips"]["to_target"].values()
+    made["client_trips"]["to_target"] = {f"0.{digit}": trips for digit in range(5, 9)}
+    lines = table(made).splitlines()
+    rows = [line for line in lines if line.startswith("received model")]
+    assert len(rows) == 2 and "61.00 ± 1.20" in rows[0] and rows[1].split()[2:] == ["40", "(2/2)"] * 4
+    assert max(len(line) for line in lines[1 : lines.index(rows[1]) + 2]) <= 80

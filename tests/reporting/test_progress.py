@@ -27,7 +27,7 @@ def never():
 
 
 def test_a_line_comes_when_it_is_due_and_says_what_is_left(clock, capsys):
-    with RunProgress("fedavg on cora", 1000, True) as report:
+    with RunProgress("fedavg on cora", 1000, True, "macro_f1") as report:
         report(0, 10, never)
         clock.now += LINE_EVERY
         report(0, 250, lambda: 0.613)
@@ -38,8 +38,8 @@ def test_a_line_comes_when_it_is_due_and_says_what_is_left(clock, capsys):
         report(0, 500, lambda: 0.7)
     first, second = capsys.readouterr().err.splitlines()
     # 15 s for 250 of 1,000 trips: 45 s for the rest; then 30 s for half.
-    assert first == "fedavg on cora: 250/1000 trips, val 61.3%, about 45 s left"
-    assert second == "fedavg on cora: 500/1000 trips, val 70.0%, about 30 s left"
+    assert first == "fedavg on cora: 250/1000 trips, trained models' val macro_f1 61.3%, about 45 s left"
+    assert second == "fedavg on cora: 500/1000 trips, trained models' val macro_f1 70.0%, about 30 s left"
 
 
 def test_programs_that_train_side_by_side_are_added_up(clock, capsys):
@@ -89,3 +89,13 @@ def test_a_terminal_gets_a_bar(monkeypatch, clock, capsys):
     with pytest.raises(KeyboardInterrupt), RunProgress("x", 10, True) as report:
         raise KeyboardInterrupt
     assert not report.bar.live.is_started, "the terminal is given back"
+
+
+def test_rows_are_heard_whether_or_not_anything_is_shown(clock):
+    heard = []
+    with RunProgress("x", 10, False, hear=[heard.append]) as report:
+        report(0, 1, never, lambda: [{"trip": 0}, {"trip": 1}])
+        report(1, 2, never)
+    assert heard == [{"trip": 0}, {"trip": 1}]
+    with RunProgress("x", 10, False) as report:
+        report(0, 1, never, never)

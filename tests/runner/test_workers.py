@@ -25,10 +25,11 @@ class Heard:
 
     def __init__(self, act=lambda: None, pause=10.0):
         self.pause = pause
-        self.reports, self.cancelled, self.act = [], threading.Event(), act
+        self.reports, self.rows, self.cancelled, self.act = [], [], threading.Event(), act
 
-    def __call__(self, number, trips, accuracy):
+    def __call__(self, number, trips, accuracy, rows=lambda: []):
         self.reports.append((number, trips, accuracy()))
+        self.rows += [(number, row) for row in rows()]
         self.act()
 
     def cancel(self):
@@ -89,6 +90,20 @@ def test_reports_come_with_the_number_of_their_job_and_the_last_one_always(both,
     side_by_side([lambda report, i=i: job(report, i) for i in range(6)], at_once, 1, heard)
     spared = both == "processes" and at_once > 1 and pause  # the first, and the last after the job's end
     assert sorted(heard.reports) == [(i, trips, trips + i / 10) for i in range(6) for trips in ((1, 3) if spared else (1, 2, 3))]
+
+
+@pytest.mark.parametrize("pause", [10.0, 0.0])
+def test_every_row_comes_once_and_in_order_however_seldom_reports_are_let_through(both, pause):
+    def job(report):
+        new = []
+        for trips in range(1, 8):
+            new.append({"trip": trips})
+            report(trips, lambda: 0.5, lambda: [new.pop(0) for _ in list(new)])
+
+    heard = Heard(pause=pause)
+    side_by_side([job, job], 2, 1, heard)
+    for number in (0, 1):
+        assert [row["trip"] for job, row in heard.rows if job == number] == list(range(1, 8))
 
 
 def test_the_last_three_really_run_together(threads):

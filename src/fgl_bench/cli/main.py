@@ -29,6 +29,7 @@ from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting.console import show
+from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
 from fgl_bench.utils.processes import Stopped, stoppable
@@ -120,20 +121,36 @@ def composed_runs(asked: bool) -> int:
 
     def job(cfg: DictConfig) -> str | None:
         began.append(" ".join(HydraConfig.get().overrides.task))
+        several = HydraConfig.get().mode is RunMode.MULTIRUN
+        sweep = begun_here() if several else None
         try:
-            run = run_one(cfg)
+            if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
+                cfg.progress = False
+            run = run_one(cfg, title=f"[{sweep.done + 1}/{sweep.total}] " if sweep else "")
             finished.append(run.folder)
-            show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
-            return str(run.folder)
+            if not several:
+                show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
+                return str(run.folder)
+            note = note_of(HydraConfig.get().job.num, run.summary, run.folder, run.again, cfg.selection, cfg.average)
         except (Exception, SystemExit) as raised:
             called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
             error = raised if isinstance(raised, Exception) else UserError(called)
             failures.append(error)
-            several = HydraConfig.get().mode is RunMode.MULTIRUN
-            complain(error, began[-1] if several else "")
-            if several:
-                raise error from None  # a launcher in another process sees a failure only through the exception
-            return None
+            if not several:
+                complain(error)
+                return None
+            tell(Note(HydraConfig.get().job.num, True, "failed", complaint(error, began[-1])))
+            raise error from None  # a launcher in another process sees a failure only through the exception
+        tell(note)
+        return str(run.folder)
+
+    def tell(note: Note) -> None:
+        sweep = begun_here()
+        if sweep is not None:
+            sweep.tell(note)
+        elif not leave(HydraConfig.get().job.num, note):
+            print(note.text, flush=True)
+            print(note.problem, end="\n" * bool(note.problem), file=sys.stderr, flush=True)
 
     command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
     try:
@@ -143,7 +160,7 @@ def composed_runs(asked: bool) -> int:
         print(f"fgl-bench: {how}; {kept(finished)}", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
-        if error not in failures:
+        if error not in failures and not told_failures():
             complain(error, plainly=True)
         failures.append(error)
     if asked and not began and not failures:
@@ -191,17 +208,21 @@ def package_version() -> str:
 
 
 def complain(error: BaseException, about: str = "", plainly: bool = False) -> None:
-    """Print an error on stderr: the message if the user can fix it, a traceback if it is a bug.
+    """Print :func:`complaint` on stderr."""
+    print(complaint(error, about, plainly), file=sys.stderr)
+
+
+def complaint(error: BaseException, about: str = "", plainly: bool = False) -> str:
+    """What is said of an error: the message if the user can fix it, with a traceback before it if it is a bug.
 
     Args:
         about: the overrides of a job.
-        plainly: the message to print, whatever the error's type.
+        plainly: the message alone, whatever the error's type.
     """
     text = explain(error) or (plain(error) or type(error).__name__ if plainly else None)
-    if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1":
-        traceback.print_exception(error)
+    trace = "".join(traceback.format_exception(error)) if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1" else ""
     where = f" in the job '{about}'" if about else ""
-    print(masked(f"fgl-bench: error{where}: {text or type(error).__name__}"), file=sys.stderr)
+    return trace + masked(f"fgl-bench: error{where}: {text or type(error).__name__}")
 
 
 def kept(finished: list[Path]) -> str:

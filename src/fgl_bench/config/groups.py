@@ -24,7 +24,7 @@ ROLES = {  # what a class must have to stand in a group
     "optimizer": ("an optimizer", "start"),
     "scenario": ("a scenario", "run"),
     "scenario.sparsity": ("a sparsity", "apply"),
-    "tracker": ("a tracker", "log"),
+    "tracker": ("a tracker", "start"),
 }
 
 

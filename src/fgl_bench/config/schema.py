@@ -144,6 +144,10 @@ class TypedFiles(FileConfigSource):
         return result
 
 
+# A launcher's worker registers Hydra's plugins again; a class of the same name is left in its place, one of another is refused.
+TypedFiles.__name__ = FileConfigSource.__name__
+
+
 def paper_of(experiment: str | None) -> str:
     """The folder of a preset, ``fedsa_gcl`` of ``fedsa_gcl/table3``, below which ``by_dataset`` has what goes with a data set."""
     return (experiment or "").rpartition("/")[0] or "none"

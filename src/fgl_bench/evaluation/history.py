@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,9 +38,14 @@ class ScoreLog:
         self._scores[start : self.size] = scores
         return start
 
-    def read(self) -> np.ndarray:
-        """All rows ``[size, 2]`` as float64 on the host."""
-        return np.zeros((0, 2)) if self._scores is None else self._scores[: self.size].double().cpu().numpy()
+    def read(self, at: np.ndarray | None = None) -> np.ndarray:
+        """The rows at these positions, or all, as float64 on the host, ``[..., 2]``."""
+        if self._scores is None:
+            return np.zeros((0, 2))
+        if at is None:
+            return self._scores[: self.size].double().cpu().numpy()
+        rows = self._scores[torch.as_tensor(at.ravel(), device=self._scores.device)].double().cpu().numpy()
+        return rows.reshape(*at.shape, -1)
 
 
 @dataclass
@@ -68,6 +73,18 @@ class Point:
     staleness: tuple[float, float] | None = None
     busiest: int | None = None
     loss: np.ndarray | None = None
+
+
+def excerpt(points: Sequence[Point], scores: ScoreLog, losses: ScoreLog) -> tuple[list[Point], tuple[np.ndarray, np.ndarray]]:
+    """Some points with those rows of the two logs that they refer to; waits for the device."""
+    at = np.stack([[point.received, point.trained] for point in points])  # [T, 2, C]
+    lost = np.stack([np.full(at.shape[2], -1) if point.loss is None else point.loss for point in points])
+    place, place_lost = np.arange(at.size).reshape(at.shape), np.where(lost < 0, -1, np.arange(lost.size).reshape(lost.shape))
+    moved = [
+        replace(point, received=place[t, 0], trained=place[t, 1], loss=None if point.loss is None else place_lost[t])
+        for t, point in enumerate(points)
+    ]
+    return moved, (scores.read(at.ravel()), losses.read(np.maximum(lost, 0).ravel()))
 
 
 @dataclass

@@ -65,11 +65,13 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         rows.append([f"{model} model", score, percent(test["last"]), percent(test["worst_client"]), *lost, *targets])
     absent = any(selected(summary["test"][model], selection, average) is None for model in ("received", "trained"))
     names = [f"trips to {100 * float(t):g} %" for t in summary["client_trips"]["to_target"]]
-    body = tabulate(
-        rows,
-        headers=["", "test " + summary["metric"], "last point", "worst client", *["diverged"] * bool(diverged), *names],
-        disable_numparse=True,
-    )
+    scored = ["", "test " + summary["metric"], "last point", "worst client", *["diverged"] * bool(diverged)]
+    body = tabulate(rows, headers=[*scored, *names], disable_numparse=True)
+    if max(map(len, body.splitlines())) > NARROW:  # scores above, trips below
+        count = len(scored)
+        aims = [name.removeprefix("trips to ") for name in names]
+        parts = [([row[:count] for row in rows], scored), ([[row[0], *row[count:]] for row in rows], ["trips to", *aims])]
+        body = "\n\n".join(tabulate(part, headers=headers, disable_numparse=True) for part, headers in parts)
     head = (
         f"{summary['algorithm']} on {summary['dataset']}, {summary['split']} split, {summary['num_clients']} clients, "
         f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,21 +18,34 @@ LINE_EVERY = 15.0
 BAR_EVERY = 0.5
 
 
+def no_rows() -> list[dict[str, Any]]:
+    return []
+
+
 class RunProgress(AbstractContextManager):
-    """Counts client trips of all seeds; the accuracy is read only when it is shown, since reading waits for the device."""
+    """Counts client trips of all seeds; the accuracy is read only when it is shown, since reading waits for the device.
+
+    Args:
+        metric: that the validation score is measured by; the models are the trained ones.
+        hear: called with the row of every evaluation point, in one thread at a time.
+    """
 
     pause = 0.05
 
-    def __init__(self, title: str, total: int, shown: bool):
+    def __init__(
+        self, title: str, total: int, shown: bool, metric: str = "accuracy", hear: Sequence[Callable[[Mapping[str, Any]], None]] = ()
+    ):
         self.title, self.total, self.canceled = title, total, False
+        self.metric, self.hear, self.hears, self.hearing = metric, hear, bool(hear), threading.Lock()
         self.counts: dict[int, int] = {}
         self.live = shown and sys.stderr.isatty()
         self.every = BAR_EVERY if self.live else LINE_EVERY
         self.shown, self.begin = shown, time.monotonic()
         self.due = self.begin + self.every
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("trips  val {task.fields[accuracy]}"),
-            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+            TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TextColumn("trips"),
+            TextColumn(f"trained val {metric} {{task.fields[accuracy]}}"), TimeRemainingColumn(), TextColumn("left"),
+            console=Console(stderr=True), transient=True,
         ) if self.live else None  # fmt: skip
 
     def __enter__(self) -> RunProgress:
@@ -47,7 +62,9 @@ class RunProgress(AbstractContextManager):
         """Make every running program stop at its next report."""
         self.canceled = True
 
-    def __call__(self, program: int, trips: int, accuracy: Callable[[], float]) -> None:
+    def __call__(
+        self, program: int, trips: int, accuracy: Callable[[], float], rows: Callable[[], Sequence[Mapping[str, Any]]] = no_rows
+    ) -> None:
         """Report ``trips`` done by one of the programs that train side by side.
 
         Raises:
@@ -55,6 +72,11 @@ class RunProgress(AbstractContextManager):
         """
         if self.canceled:
             raise KeyboardInterrupt
+        if self.hears:
+            with self.hearing:
+                for row in rows():
+                    for hear in self.hear:
+                        hear(row)
         self.counts[program] = trips
         now = time.monotonic()
         if not self.shown or now < self.due:
@@ -64,8 +86,8 @@ class RunProgress(AbstractContextManager):
             self.bar.update(self.task, completed=done, accuracy=f"{100 * accuracy():.1f}%")
         else:
             left = (now - self.begin) / max(done, 1) * (self.total - done)
-            line = f"{self.title}: {done}/{self.total} trips, val {100 * accuracy():.1f}%, about {left:.0f} s left"
-            print(line, file=sys.stderr, flush=True)
+            score = f"trained models' val {self.metric} {100 * accuracy():.1f}%"
+            print(f"{self.title}: {done}/{self.total} trips, {score}, {duration(left)} left", file=sys.stderr, flush=True)
 
 
 class Display:

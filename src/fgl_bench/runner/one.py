@@ -5,7 +5,8 @@ Importing this module is cheap: what is heavy is imported once the configuration
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -22,29 +23,37 @@ if TYPE_CHECKING:
 NATURAL = "fgl_bench.data.splits.natural.Natural"
 
 
-def run_one(cfg: DictConfig) -> Finished:
-    """Check one configuration and make its run, unless it is there already."""
+def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
+    """Check one configuration and make its run, unless it is there already.
+
+    Args:
+        watch: called with every evaluation point of a new run, a row of ``history.csv`` without bytes and costs; what it raises ends it.
+        title: stands before the method's name in lines of progress.
+    """
     expand_paths(cfg)
     take_owners(cfg)
     check_configuration(cfg)
+    check_role("tracker", cfg.tracker)
+    tracker = build(cfg.tracker)
+    tracking.check_installed(tracker)
     from fgl_bench.runner.finished import finished
 
     earlier = finished(cfg)
     if earlier is not None:
-        check_role("tracker", cfg.tracker)
-        tracking.publish(build(cfg.tracker), earlier.folder)
+        tracking.publish(tracker, earlier.folder)
         return earlier
     spec = validate(cfg)
     from fgl_bench.runner.run import run
 
     try:
-        new = run(spec)
+        new = run(spec, watch, title)
     except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
         where = raised_by_user(error)
         if where is None:
             raise
         raise UserError(where) from error
-    tracking.publish(spec.tracker, new.folder)
+    if new.again:
+        tracking.publish(tracker, new.folder)
     return new
 
 

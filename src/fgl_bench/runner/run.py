@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from omegaconf import DictConfig
 
 from fgl_bench.algorithms.powers import federated
@@ -19,14 +21,15 @@ from fgl_bench.data.raw import data_root
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.history import History, Outcome, Point
-from fgl_bench.evaluation.metrics import scored_nodes
+from fgl_bench.evaluation.history import Outcome
 from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.reporting.store import clear_leftovers, history_rows, write_run
+from fgl_bench.reporting.store import clear_leftovers, config_hash, history_rows, write_run
 from fgl_bench.reporting.superseded import superseded
+from fgl_bench.reporting.tracking import Tracking
 from fgl_bench.runner.finished import Finished, stored
 from fgl_bench.runner.memory import Plan, available_bytes, halving
 from fgl_bench.runner.planning import chunks, network
+from fgl_bench.runner.points import Counts, NewPoints, history, node_counts
 from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve
 from fgl_bench.runner.summary import summarize
@@ -35,8 +38,8 @@ from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
 
 
-def run(spec: RunSpec) -> Finished:
-    """Make the run, unless it is complete already."""
+def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
+    """Make the run, unless it is complete already; ``watch`` is called with every evaluation point, ``title`` begins lines of progress."""
     settings, names = spec.settings, spec.names
     data = fingerprint(spec.dataset, settings.data_dir, settings.cache_dir)
     what = spec.identity(data)
@@ -58,27 +61,31 @@ def run(spec: RunSpec) -> Finished:
         folder = spec.folder(what)
     check_scores(settings, federations[0])
     prepared = time.perf_counter()
-    title = f"{names['algorithm']} on {names['dataset']}/{names['split']}"
-    with (
-        RunProgress(title, spec.trips * len(settings.seeds), settings.progress) as progress,
-        suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
-    ):
-        outcome = simulate(spec, federations, device, progress)
-    trained = time.perf_counter()
+    title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
+    config = masked_yaml(spec.config)
+    with Tracking(spec.tracker, config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking:
+        hear = [call for call in (tracking.point if tracking.live else None, watch) if call is not None]
+        with (
+            RunProgress(title, spec.trips * len(settings.seeds), settings.progress, federations[0].metric, hear) as progress,
+            suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
+        ):
+            outcome = simulate(spec, federations, device, progress)
+        trained = time.perf_counter()
 
-    weights = None if settings.eval_weight == "test" else [np.array([c.num_nodes for c in f.clients]) for f in federations]
-    seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
-    summary = summarize(spec, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
-    arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
-    arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
-    arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
-    try:
-        write_run(folder, masked_yaml(spec.config), summary, history_rows(outcome.histories, weights), arrays, outcome.final_state)
-    except OSError as error:
-        raise UserError(
-            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
-            "choose another folder, and give the same command again"
-        ) from error
+        weights = node_counts(settings, federations)
+        seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
+        summary = summarize(spec, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
+        arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
+        arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
+        arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
+        try:
+            write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state)
+        except OSError as error:
+            raise UserError(
+                f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
+                "choose another folder, and give the same command again"
+            ) from error
+        tracking.finish(folder)
     return Finished(folder, summary, False)
 
 
@@ -123,22 +130,30 @@ def simulate(
 ) -> Outcome:
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
     settings, scenario, method = spec.settings, spec.scenario, spec.fresh_algorithm()
+    weights = node_counts(settings, federations)
     federations = federated(method, federations)
     model = network(spec, federations, device)
     chunking = chunking or chunks(spec, federations, device)[1]
     keep_freed_memory()
-    parts = [federations[start : start + chunking.seeds] for start in range(0, len(federations), chunking.seeds)]
+    parts = [slice(start, start + chunking.seeds) for start in range(0, len(federations), chunking.seeds)]
 
-    def job(part: Sequence[Federation]) -> Job[Outcome]:
+    def job(seeds: slice) -> Job[Outcome]:
+        part = federations[seeds]
+
         def simulate_part(report: Report, chunk: int | None) -> Outcome:
             made = spec.fresh_algorithm()
             sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunk, scenario.drops_uploads, spec.optimizer)
-            sim.progress = report
+            counts = [Counts.of(settings, federation) for federation in part]
+            if progress.hears:
+                new_rows = NewPoints(sim, counts, weights[seeds] if weights else None)
+                sim.progress = lambda trips, accuracy: report(trips, accuracy, new_rows)
+            else:
+                sim.progress = report
             scenario.run(sim)
             logs, cost_history = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
-                history(settings, federation, points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in cost_history.items()})
-                for s, (federation, points) in enumerate(zip(part, sim.points, strict=True))
+                history(seed, counts[s], points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in cost_history.items()})
+                for s, (seed, points) in enumerate(zip(sim.setting.seeds, sim.points, strict=True))
             ]
             mixing = {trips: kept.cpu().numpy() for trips, kept in sim.mixing.items()}
             similarity = {trips: kept.cpu().numpy() for trips, kept in sim.similarity.items()}
@@ -159,17 +174,3 @@ def simulate(
         None if outcomes[0].exchanged is None else np.concatenate([outcome.exchanged for outcome in outcomes]),
         {name: np.concatenate([outcome.final_state[name] for outcome in outcomes]) for name in outcomes[0].final_state},
     )
-
-
-def history(
-    settings: Settings,
-    federation: Federation,
-    points: list[Point],
-    logs: tuple[np.ndarray, np.ndarray],
-    warmup_rounds: int,
-    cost_history: dict[str, np.ndarray],
-) -> History:
-    """The evaluation points of one seed with all metrics and training losses; ``logs`` hold the scores and the losses."""
-    first, *others = ((name, scored_nodes(federation.scored, name)) for name in reported(settings, federation))
-    train_nodes = np.array([client.train.sum() for client in federation.observed])
-    return History.of(federation.seed, points, logs[0], first[1], warmup_rounds, dict(others), cost_history, logs[1], train_nodes)

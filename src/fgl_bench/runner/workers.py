@@ -24,8 +24,24 @@ from fgl_bench.utils.allocator import return_freed_memory
 from fgl_bench.utils.processes import end_with
 
 T = TypeVar("T")
-# What a job is given to report the trips that it has done with, and how to read their accuracy.
-Report = Callable[[int, Callable[[], float]], None]
+Row = dict[str, Any]  # of an evaluation point
+
+
+def no_rows() -> list[Row]:
+    return []
+
+
+class Report(Protocol):
+    """What a job is given to report the trips that it has done.
+
+    Args:
+        accuracy: reads the current one.
+        rows: reads the evaluation points that are new since it was last called.
+    """
+
+    def __call__(self, trips: int, accuracy: Callable[[], float], rows: Callable[[], list[Row]] = no_rows, /) -> None: ...
+
+
 Job = Callable[[Report], T]
 
 
@@ -34,11 +50,13 @@ class Progress(Protocol):
 
     Attributes:
         pause: least seconds between two reports of a process but for its last.
+        hears: whether it reads the rows of evaluation points.
     """
 
     pause: float
+    hears: bool
 
-    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], /) -> None: ...
+    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], rows: Callable[[], list[Row]] = no_rows, /) -> None: ...
 
     def cancel(self) -> None:
         """Make running jobs raise at their next report; called when one has failed or the user interrupts."""
@@ -102,7 +120,7 @@ def apart(job: Callable[[], T]) -> T:
     Raises:
         Exception: that of the job; Died where its process was killed.
     """
-    return _forked([lambda report: job()], 0, SimpleNamespace(pause=0.0))[0] if forks() else job()
+    return _forked([lambda report: job()], 0, SimpleNamespace(pause=0.0, hears=False))[0] if forks() else job()
 
 
 def forks() -> bool:
@@ -166,8 +184,8 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
                 elif isinstance(message, BaseException):
                     raise message
                 else:
-                    trips, accuracy = message
-                    progress(first + number, trips, partial(float, accuracy))
+                    trips, accuracy, rows = message
+                    progress(first + number, trips, partial(float, accuracy), partial(list, rows))
     finally:
         for worker in workers:
             worker.terminate()
@@ -191,17 +209,17 @@ def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], No
     torch.set_num_threads(1)
     due, held = time.monotonic(), None
 
-    def report(trips: int, accuracy: Callable[[], float]) -> None:
+    def report(trips: int, accuracy: Callable[[], float], rows: Callable[[], list[Row]] = no_rows) -> None:
         nonlocal due, held
-        held = trips, accuracy
+        held = trips, accuracy, rows
         if time.monotonic() >= due:
             due, held = time.monotonic() + pause, None
-            pipe.send((trips, accuracy()))
+            pipe.send((trips, accuracy(), rows()))
 
     try:
         result = job(report)
         if held is not None:
-            pipe.send((held[0], held[1]()))
+            pipe.send((held[0], held[1](), held[2]()))
         pipe.send(_Done(result))
     except BrokenPipeError:  # nobody is left who would want it
         os._exit(1)

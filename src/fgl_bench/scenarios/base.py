@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -95,7 +96,28 @@ class Rounds(Stragglers):
         # By round; unused in rounds without an evaluation point.
         received_at, trained_at = (np.zeros((sim.rounds + 1, seeds, clients), dtype=np.int64) for _ in range(2))
         loss_at = {0: lost}
-        numbers = [0]
+        scored: list[int] = []  # numbers of rounds after which there is an evaluation point, both of whose models have been scored
+
+        def points(starts: Sequence[int], sent: Sequence[Sequence[Transferred]] | None = None) -> list[list[Point]]:
+            return [
+                [
+                    Point(
+                        n * each,
+                        n,
+                        clock[s][n],
+                        received_at[n][s],
+                        trained_at[n][s],
+                        moved.upload,
+                        moved.download,
+                        busiest=moved.busiest,
+                        loss=None if (positions := loss_at[n]) is None else positions[s],
+                    )
+                    for n, moved in zip(scored[start:], sent[s] if sent else repeat(Transferred(0, 0)), strict=sent is not None)
+                ]
+                for s, start in enumerate(starts)
+            ]
+
+        sim.scored_points = points
 
         for number in sim.numbers:
             graphs = method.regraph(number, trainer.batch, trainer.evaluation) if isinstance(method, Regraphing) else None
@@ -125,6 +147,9 @@ class Rounds(Stragglers):
             trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
             if full and now and stage is None and trips.received_score is not None:
                 received_at[number] = log.add(trips.received_score) + grid
+            if now:
+                trained_at[0] = received_at[0]
+                scored.append(number)
             if trips.trained_score is not None:
                 last = last.copy()
                 last.ravel()[list(trips.rows)] = log.add(trips.trained_score) + np.arange(len(trips.rows))
@@ -153,31 +178,14 @@ class Rounds(Stragglers):
                     sim.similarity[done] = similarity.clone()
             if next_:
                 trained_at[number + 1], loss_at[number + 1] = last, lost
-                numbers.append(number + 1)
             sim.progress(seeds * done, partial(sim.accuracy, last))
 
         received_at[sim.rounds] = log.add(trainer.evaluate(received)) + grid
+        scored.append(sim.rounds)
+        sim.progress(seeds * sim.rounds * each, partial(sim.accuracy, last))
         kept = method.final_state(trainer.finished(trained)) if isinstance(method, FinalState) else {}
         sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
-        trained_at[0] = received_at[0]
-        transferred = self.transferred(sim, numbers, count)
-        for s in range(seeds):
-            sim.points.append(
-                [
-                    Point(
-                        n * each,
-                        n,
-                        clock[s][n],
-                        received_at[n][s],
-                        trained_at[n][s],
-                        sent.upload,
-                        sent.download,
-                        busiest=sent.busiest,
-                        loss=None if (positions := loss_at[n]) is None else positions[s],
-                    )
-                    for n, sent in zip(numbers, transferred[s], strict=True)
-                ]
-            )
+        sim.points = points([0] * seeds, self.transferred(sim, scored, count))
 
     def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
         """This round's participants, ``[S, C]`` bool."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, cast
@@ -20,7 +20,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
-from fgl_bench.scenarios.trip_models import Start, TripModels, overrides, shares_memory
+from fgl_bench.scenarios.trip_models import Start, TripModels, overrides, resolved, shares_memory
 
 
 @dataclass
@@ -57,6 +57,14 @@ class SemiAsync(Stragglers):
         models = TripModels(sim)
         loops = [_Loop(sim, models, s, self.schedule(seed, clients), self) for s, seed in enumerate(sim.setting.seeds)]
         running = {s: loop.events() for s, loop in enumerate(loops)}
+
+        def points(starts: Sequence[int]) -> list[list[Point]]:
+            return [resolved(loop.records, models.received_at[s], start) for s, (loop, start) in enumerate(zip(loops, starts, strict=True))]
+
+        def report() -> None:
+            sim.progress(sum(loop.trips for loop in loops), partial(sim.accuracy, np.stack([loop.last for loop in loops])))
+
+        sim.scored_points = points
         while running:
             # Advance every seed to its first missing upload, then train all trips in progress.
             for s in list(running):
@@ -64,10 +72,10 @@ class SemiAsync(Stragglers):
                     del running[s]
             if running:
                 models.train([s * clients + i for s in running for i in range(clients) if models.pending[s, i]])
-            done = sum(loop.trips for loop in loops)
-            sim.progress(done, partial(sim.accuracy, np.stack([loop.last for loop in loops])))
+            report()
         models.finish()
-        sim.points = [loop.resolve(models.received_at[s]) for s, loop in enumerate(loops)]
+        report()
+        sim.points = points([0] * len(loops))
         for at in set.intersection(*(set(loop.pictures) for loop in loops)):
             sim.similarity[at] = torch.stack([loop.pictures[at] for loop in loops])
 
@@ -288,13 +296,3 @@ class _Loop:
         self.last = np.maximum(trained, 0)
         loss = np.array([at[n - 1] if n and at else -1 for at, n in zip(self.models.loss_at[self.s], self.ended, strict=True)])
         self.records.append((self.trips, self.server.version, self.time, self.begun - 1, trained, self.upload, self.download, stale, loss))
-
-    def resolve(self, received_at: list[list[int]]) -> list[Point]:
-        """The evaluation points, once every position is known."""
-        points = []
-        for trips, version, time, begun, trained, upload, download, stale, loss in self.records:
-            received = np.array([at[n] for at, n in zip(received_at, begun, strict=True)])
-            initial = np.array([at[0] for at in received_at])
-            trained = np.where(trained < 0, initial, trained)
-            points.append(Point(trips, version, time, received, trained, upload, download, stale, loss=loss))
-        return points

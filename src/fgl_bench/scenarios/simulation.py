@@ -20,6 +20,10 @@ def _silent(trips: int, accuracy: Callable[[], float]) -> None:
     pass
 
 
+def _none(starts: Sequence[int]) -> list[list[Point]]:
+    return [[] for _ in starts]
+
+
 @dataclass
 class Simulation:
     """The input of a scenario, and its results.
@@ -32,6 +36,8 @@ class Simulation:
         progress: called with the trips done (of all seeds) and a function that reads the current pooled validation accuracy.
         log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.
         losses: the log of training losses ``[., 1]``, filled by the scenario.
+        scored_points: set by the scenario; the points of every seed from a number on, as far as both models are scored in the log by
+            now. Their bytes are 0: some methods know them only at the end.
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
         similarity: trip count to ``[S, C, C]``, :meth:`Comparing.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
@@ -56,6 +62,7 @@ class Simulation:
     log: ScoreLog = field(default_factory=ScoreLog)
     losses: ScoreLog = field(default_factory=ScoreLog)
     points: list[list[Point]] = field(default_factory=list)
+    scored_points: Callable[[Sequence[int]], list[list[Point]]] = _none
     mixing: dict[int, Tensor] = field(default_factory=dict)
     similarity: dict[int, Tensor] = field(default_factory=dict)
     final_state: dict[str, Tensor] = field(default_factory=dict)
@@ -88,4 +95,4 @@ class Simulation:
 
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""
-        return float(self.log.read()[positions][..., :: 2 * self.metrics].sum() / max(self.trainer.validation_nodes, 1))
+        return float(self.log.read(positions)[..., :: 2 * self.metrics].sum() / max(self.trainer.validation_nodes, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.engine.transfer import copy_, put, to_host
 from fgl_bench.errors import UserError
+from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.simulation import Simulation
 
 
@@ -30,6 +31,24 @@ def shares_memory(model: torch.Tensor, *others: torch.Tensor) -> bool:
     """Whether ``model`` lies in the memory of one of the others."""
     place = model.untyped_storage().data_ptr()
     return any(place == other.untyped_storage().data_ptr() for other in others)
+
+
+def resolved(records: Sequence[tuple], received_at: Sequence[Sequence[int]], start: int) -> list[Point]:
+    """The evaluation points of a seed from number ``start`` on whose models have all been scored by now.
+
+    Args:
+        records: what the event loop has noted.
+        received_at: ``[c]``, :attr:`TripModels.received_at` of the seed; a received model is scored when the trip from it is trained.
+    """
+    points = []
+    for trips, version, time, begun, trained, upload, download, stale, loss in records[start:]:
+        if any(len(at) <= n for at, n in zip(received_at, begun, strict=True)):
+            break
+        received = np.array([at[n] for at, n in zip(received_at, begun, strict=True)])
+        initial = np.array([at[0] for at in received_at])
+        trained = np.where(trained < 0, initial, trained)
+        points.append(Point(trips, version, time, received, trained, upload, download, stale, loss=loss))
+    return points
 
 
 class TripModels:

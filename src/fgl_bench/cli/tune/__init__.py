@@ -1,0 +1,42 @@
+"""Hyperparameter search with Optuna: ``fgl-bench tune SPACE KEY=VALUE...`` (the ``tune`` extra).
+
+A trial is an ordinary run, so it has a run directory and is not repeated. The objective is the *validation* score at the selected
+point; test scores are never read, not even the best trial's. The study is a journal beside the runs. Several processes
+on one file system can share it: give each the same command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fgl_bench.cli.tune.options import OWN, read_options
+from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
+
+
+def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """The command; without arguments it lists the spaces. ``folders`` are those of ``--config-dir``.
+
+    Raises:
+        UserError: a space or a key is wrong, or Optuna is not installed.
+        KeyboardInterrupt: the search was interrupted, after its trials so far have been told.
+    """
+    if not arguments:
+        for name in spaces():
+            first = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
+            print(f"{name:<14} {first.removeprefix('#').strip()}")
+        print(f"keys of the search: {', '.join(f'{key}={value}' for key, value in OWN.items())}")
+        return
+    space, overrides = read_space(arguments[0]), [text for text in arguments[1:] if text.partition("=")[0] not in OWN]
+    options = read_options(dict(text.split("=", 1) for text in arguments[1:] if text.partition("=")[0] in OWN))
+    from fgl_bench.cli.tune.outcome import tell
+    from fgl_bench.cli.tune.study import Search
+
+    found = Search(space, overrides, options, folders)
+    try:
+        found.run()
+    except KeyboardInterrupt:
+        tell(found)
+        print("interrupted: the same command goes on", flush=True)
+        raise
+    tell(found)

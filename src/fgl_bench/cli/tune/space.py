@@ -1,0 +1,80 @@
+"""Search spaces: a range for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fgl_bench.errors import UserError
+
+FOLDER = Path(__file__).parent / "searches"
+KINDS = {"integer": "suggest_int", "real": "suggest_float"}
+
+
+def spaces() -> list[str]:
+    """The search spaces of the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def read_space(name: str) -> dict[str, dict[str, Any]]:
+    """The ranges of a space, by key.
+
+    Raises:
+        UserError: there is no such space, or a range is not valid.
+    """
+    path = FOLDER / f"{name}.yaml" if name in spaces() else Path(name)
+    try:
+        space = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{name}: no such space; give a yaml file, or one of {', '.join(spaces())}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: not readable as yaml ({str(error).splitlines()[0]})") from error
+    if not isinstance(space, dict) or not space:
+        raise UserError(f"{name}: a space has a line for every key, such as algorithm.mu: {{choices: [0.001, 0.01, 0.1]}}")
+    for key, bounds in space.items():
+        check_range(str(key), bounds)
+    return space
+
+
+def check_range(key: str, bounds: Any) -> None:
+    """Whether ``bounds`` is ``{choices: [...]}`` or ``{low, high, kind, log}``; raises UserError."""
+    known = {"low", "high", "kind", "log"}
+    if isinstance(bounds, Mapping) and set(bounds) == {"choices"} and isinstance(bounds["choices"], list) and bounds["choices"]:
+        return
+    if not isinstance(bounds, Mapping) or not {"low", "high", "kind"} <= set(bounds) <= known or bounds["kind"] not in KINDS:
+        raise UserError(f"{key}: a range is {{choices: [...]}} or {{low: ..., high: ..., kind: {' | '.join(KINDS)}, log: true}}")
+    low, high = bounds["low"], bounds["high"]
+    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (low, high)) or not low < high:
+        raise UserError(f"{key}: low={low} and high={high} must be numbers, low below high")
+
+
+def suggested(trial: Any, key: str, bounds: Mapping) -> Any:
+    """A value within ``bounds``."""
+    if "choices" in bounds:
+        return trial.suggest_categorical(key, bounds["choices"])
+    return getattr(trial, KINDS[bounds["kind"]])(key, bounds["low"], bounds["high"], log=bool(bounds.get("log")))
+
+
+def chosen(params: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+    """The parameters of a trial as overrides; those of a class of the user's own are added where the choice it replaces has no such key."""
+    own = tuple(f"{text.lstrip('+').partition('._target_=')[0]}." for text in overrides if "._target_=" in text)
+    return [f"{'++' if key.startswith(own) else ''}{key}={shown(value)}" for key, value in params.items()]
+
+
+def shown(value: Any) -> str:
+    """A value as Hydra reads it."""
+    plain = {None: "null", True: "true", False: "false"}
+    return plain[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def short(keys: Sequence[str]) -> list[str]:
+    """The last parts of the keys, where they tell them apart."""
+    last = [key.rpartition(".")[2] for key in keys]
+    return [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
+
+
+def rounded(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else shown(value)

@@ -1,0 +1,189 @@
+"""A search under way: trials are proposed, run, pruned and kept, and a search that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.cli.tune.journal import lock_of
+from fgl_bench.cli.tune.options import Options
+from fgl_bench.cli.tune.space import chosen, rounded, short, suggested
+from fgl_bench.config.compose import as_command
+from fgl_bench.config.settings import resolve_budget
+from fgl_bench.errors import UserError
+from fgl_bench.reporting.estimates import duration
+from fgl_bench.reporting.tracking import rows_by_seed
+from fgl_bench.runner.one import run_one
+from fgl_bench.utils.scratch import leftovers, scratch
+from fgl_bench.utils.seeding import derive_seed
+from fgl_bench.utils.sources import code_sums
+
+STAGES = 20  # of a run's budget, at whose ends trials are compared
+SPARED = 4  # first stages in which none is pruned
+UNPRUNED = 5  # first trials that are not
+
+
+class Search:
+    """A study and what its trials are made of.
+
+    Attributes:
+        study: Optuna's, a journal in ``searches/`` beside the runs.
+        path: of the journal, without its ending.
+
+    Raises:
+        UserError: the configuration is wrong, or Optuna is not installed.
+    """
+
+    def __init__(self, space: Mapping[str, Mapping], overrides: Sequence[str], options: Options, folders: Sequence[Path] = ()):
+        try:
+            import optuna
+            from optuna.storages import JournalStorage
+            from optuna.storages.journal import JournalFileBackend
+        except ImportError as error:
+            raise UserError("tune needs Optuna: pip install 'fgl-bench[tune]'") from error
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.space, self.overrides, self.options, self.folders = space, list(overrides), options, folders
+        with as_command(self.overrides, folders) as cfg:
+            results, code = Path(cfg.results_dir).expanduser(), code_sums(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)))
+        where = results.parent / "searches"
+        asked = sorted(text for text in overrides if not text.startswith(("results_dir=", "device=", "progress=")))
+        what = json.dumps([space, asked, options.model_of, [str(Path(folder).resolve()) for folder in folders], code])
+        self.path = where / hashlib.sha256(what.encode()).hexdigest()[:12]
+        where.mkdir(parents=True, exist_ok=True)
+        journal = Path(f"{self.path}.journal")
+        pruners = {"none": optuna.pruners.NopPruner(), "median": optuna.pruners.MedianPruner(UNPRUNED, n_warmup_steps=SPARED)}
+        self.study = optuna.create_study(
+            study_name=self.path.name,
+            storage=JournalStorage(JournalFileBackend(str(journal), lock_of(journal))),  # type: ignore[arg-type]  # it has the methods
+            pruner=pruners[options.pruner],
+            direction="maximize",
+            load_if_exists=True,
+        )
+
+    def run(self) -> None:
+        """Make trials until the study has enough."""
+        print(f"study {self.path}.journal: {self.done()} of {self.options.trials} trials made", flush=True)
+        begin, before = time.monotonic(), self.done()
+        with scratch(self.prefix, self.path.parent) as worker:
+            while (done := self.done()) < self.options.trials:
+                spent = time.monotonic() - begin
+                if self.options.seconds is not None and spent >= self.options.seconds:
+                    print(f"stopped after {spent:.0f} s: {done} of {self.options.trials} trials made", flush=True)
+                    return
+                said = self.make(worker.name)
+                left = (time.monotonic() - begin) / (done + 1 - before) * (self.options.trials - done - 1)
+                print(f"{said}{f'; {duration(left)} left' if left else ''}", flush=True)
+
+    def make(self, worker: str) -> str:
+        """Make one trial; returns what became of it."""
+        import optuna
+        from optuna.trial import TrialState
+
+        trial = self.abandoned(worker) or self.study.ask()
+        trial.set_user_attr("worker", worker)
+        seed = self.options.sampler_seed
+        # By the number of the trial, so that a search that was killed goes on like one that was not.
+        self.study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else derive_seed(seed, "trial", trial.number) % 2**32)
+        params = {key: suggested(trial, key, bounds) for key, bounds in self.space.items()}
+        line, named = chosen(params, self.overrides), f"trial {trial.number}"
+        said = " ".join(f"{key}={rounded(value)}" for key, value in zip(short(list(params)), params.values(), strict=True))
+        try:
+            score = self.validation(line, trial)
+        except optuna.TrialPruned as pruned:
+            self.study.tell(trial, state=TrialState.PRUNED)
+            return f"{named}: pruned {pruned} with {said}"
+        except UserError as error:
+            trial.set_user_attr("reason", f"refused: {error}")
+            self.study.tell(trial, state=TrialState.FAIL)
+            print(f"refused: {error}", file=sys.stderr, flush=True)
+            return f"{named}: refused with {said}"
+        if math.isnan(score):
+            trial.set_user_attr("reason", "diverged")
+            self.study.tell(trial, state=TrialState.FAIL)
+            return f"{named}: diverged with {said}"
+        self.study.tell(trial, score)
+        return f"{named}: validation {100 * score:.2f} with {said}"
+
+    def validation(self, line: Sequence[str], trial: Any) -> float:
+        """Mean over the seeds of the validation score at the selected point, of a run that is made now or stored already.
+
+        NaN if a seed diverged before any selectable point: the mean of the others would hide it.
+
+        Raises:
+            UserError: the run is refused.
+            TrialPruned: the trial is hopeless.
+        """
+        with as_command([*self.overrides, *line], self.folders) as cfg:
+            watch = self.watch(trial, cfg)
+            run = run_one(cfg, watch)
+            if run.again:
+                for row in rows_by_seed(run.folder / "history.csv").get(cfg.seeds[0], []):
+                    watch({"seed": cfg.seeds[0], **row}, prunes=False)
+        test = run.summary["test"][self.options.model_of]
+        return math.nan if None in test["per_seed"] else float(test["val"]["mean"])
+
+    def watch(self, trial: Any, cfg: DictConfig) -> Callable[..., None]:
+        """What is called with every evaluation point: at the end of a stage the trial is compared with earlier ones.
+
+        What is compared is the best validation score so far of the first seed, of which all trials have the same clients and masks.
+        """
+        import optuna
+
+        first, column, budget = cfg.seeds[0], f"val_{self.options.model_of}", resolve_budget(cfg)[1]
+        told, best = set(self.study.get_trials(deepcopy=False)[trial.number].intermediate_values), -math.inf
+
+        def point(row: Mapping[str, Any], prunes: bool = True) -> None:
+            nonlocal best
+            if row["seed"] != first or row.get(column) is None:
+                return
+            best = max(best, row[column])
+            stage = int(STAGES * row["trip"] / budget)
+            if stage == 0 or stage in told:
+                return
+            told.add(stage)
+            trial.report(best, stage)
+            if prunes and stage < STAGES and trial.should_prune():
+                raise optuna.TrialPruned(f"at {100 * stage / STAGES:.0f} % of its trips, seed {first} at validation {100 * best:.2f},")
+
+        return point
+
+    def abandoned(self, worker: str) -> Any:
+        """A trial whose process is gone, taken over with what it had drawn; None where there is none."""
+        import optuna
+        from optuna.trial import TrialState
+
+        with self.alive() as alive:
+            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+                owner = trial.user_attrs.get("worker")  # not yet known of one that was only just begun
+                if owner not in {*alive, worker} and (owner or alive <= {worker}):
+                    taken = optuna.trial.Trial(self.study, trial._trial_id)
+                    taken.set_user_attr("worker", worker)
+                    return taken
+        return None
+
+    @contextmanager
+    def alive(self) -> Iterator[set[str]]:
+        """The names of processes that search now; those that are gone are held meanwhile, so that nobody else takes over their trials."""
+        with leftovers(self.prefix, self.path.parent) as gone:
+            yield {path.name for path in self.path.parent.glob(f"{self.prefix}*")} - {path.name for path in gone}
+            for path in gone:
+                shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def prefix(self) -> str:
+        return f".{self.path.name}-"
+
+    def done(self) -> int:
+        """Trials that ended with a score, pruned or refused."""
+        return sum(trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
