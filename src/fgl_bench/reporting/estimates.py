@@ -8,9 +8,10 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
-from fgl_bench.reporting.cells import write_whole
-from fgl_bench.reporting.plan import Cell, Paper
+if TYPE_CHECKING:
+    from fgl_bench.reporting.plan import Cell, Paper
 
 Kind = tuple[str, str, str]  # algorithm, model, dataset
 COLUMNS = ("algorithm", "model", "dataset", "seconds")
@@ -84,6 +85,8 @@ def write_rates(path: Path, cells: Iterable[Mapping]) -> None:
 
     The file outlives the cells: when a setting changes and its cells go, what a round took is still known.
     """
+    from fgl_bench.reporting.cells import write_whole  # which loads SciPy
+
     rates = read_rates(path) | {kind: median(found) for kind, found in rates_of(cells).items()}
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
