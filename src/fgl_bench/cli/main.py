@@ -32,7 +32,7 @@ from fgl_bench.reporting.console import show
 from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
-from fgl_bench.utils.processes import Stopped, stoppable
+from fgl_bench.utils.processes import JOB, Stopped, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
 
 INTERRUPTED = 130
@@ -126,6 +126,7 @@ def composed_runs(asked: bool) -> int:
         try:
             if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
                 cfg.progress = False
+                os.environ[JOB] = str(HydraConfig.get().job.num)
             run = run_one(cfg, title=f"[{sweep.done + 1}/{sweep.total}] " if sweep else "")
             finished.append(run.folder)
             if not several:
