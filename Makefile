@@ -6,10 +6,13 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip install --quiet --no-compile
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev
+DOCS   := $(VENV)/.docs
 export OMP_NUM_THREADS ?= 1
+# The tests start hundreds of processes: each would compile torch, SciPy and pandas anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-processors lint bench reproduce-tables figures report numbers audit wheel-check clean
+.PHONY: help setup quickstart test test-processors lint bench reproduce-tables figures report numbers docs setup-docs audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +28,12 @@ $(READY): pyproject.toml
 
 $(DEV): $(READY)
 	$(PIP) --editable ".[dev]"
+	touch $@
+
+setup-docs: $(DOCS) ## the same with what the documentation's site needs
+
+$(DOCS): $(READY)
+	$(PIP) --editable ".[docs]"
 	touch $@
 
 quickstart: $(READY) ## set up and run the main job on the embedded default (a generated graph, no download)
@@ -62,11 +71,17 @@ figures: $(DEV) ## draw the papers' figures from the runs and cells into results
 	$(DATA) for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/reporting/papers/[!_]*.py))),$(PAPER)); do \
 	  $(PY) scripts/make_figures.py --paper $$paper $(ARGS) || exit 1; done
 
-report: $(DEV) ## write results/report.html: every table beside the papers', one page that needs no server
-	$(PY) scripts/make_report.py $(ARGS)
+report: $(READY) ## write results/report.html: the papers' tables and your runs on one page that needs no server
+	$(VENV)/bin/fgl-bench report $(ARGS)
 
-numbers: $(READY) ## write the numbers that docs/reproduction.md quotes from results/tables
+numbers: $(READY) ## write the numbers that README.md and docs/ quote, from results/tables and results/cells
 	$(PY) scripts/quote_results.py $(ARGS)
+	$(PY) scripts/quote_commands.py
+
+# The notebook is executed and every warning is an error. The two variables silence advertisements of mkdocs and its theme.
+docs: $(DOCS) ## build the documentation's site in build/site
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(PY) -m mkdocs build --strict
+	@echo "written: build/site/index.html"
 
 audit: $(DEV) ## recompute what the papers say about their tables: docs/audit.md
 	$(PY) scripts/audit_papers.py $(ARGS)

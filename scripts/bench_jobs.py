@@ -56,11 +56,12 @@ def prepared(job: dict):
     """The run, device, a function that waits for it, federations."""
     import torch
 
-    from fgl_bench.runner.run import pick_device, prepare
+    from fgl_bench.runner.devices import pick_devices
+    from fgl_bench.runner.run import prepare
     from fgl_bench.runner.spec import resolve
 
     spec = resolve(composed(job))
-    device = pick_device(spec.settings.device)
+    device = pick_devices(spec.settings.device)[0]
     return spec, device, torch.cuda.synchronize if device.type == "cuda" else lambda: None, prepare(spec)
 
 
@@ -258,9 +259,9 @@ def rates(job: dict) -> dict:
     """Bytes per second of a large copy and of one that fits the cache, and operations per second of a large matrix product."""
     import torch
 
-    from fgl_bench.runner.run import pick_device
+    from fgl_bench.runner.devices import pick_devices
 
-    device = pick_device(job["device"])
+    device = pick_devices(job["device"])[0]
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     cached, threads = 8_000_000, torch.get_num_threads()
     budget = job.get("budget", 0.5)

@@ -24,7 +24,8 @@ def main(arguments: list[str]) -> int:
 
     from fgl_bench.config.compose import Composer
     from fgl_bench.config.wording import explain
-    from fgl_bench.runner.run import chunks, pick_device, prepare, simulate
+    from fgl_bench.runner.devices import pick_devices
+    from fgl_bench.runner.run import chunks, prepare, simulate
     from fgl_bench.runner.spec import resolve
 
     torch.set_num_threads(1)  # programs side by side would add up
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
             with Composer() as composed:
                 cfg = composed([*(f"{key}={value}" for key, value in defaults.items() if key not in given), *arguments])
             spec = resolve(cfg)
-            device, federations = pick_device(cfg.device), prepare(spec)
+            device, federations = pick_devices(cfg.device)[0], prepare(spec)
             need, plan = chunks(spec, federations, device, exact=True)
             memory = bench_jobs.Memory(device)
             with bench_jobs.in_one_process():

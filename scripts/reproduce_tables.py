@@ -23,12 +23,13 @@ from omegaconf import OmegaConf
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
+from fgl_bench.config.kept import Kept, default_folder
 from fgl_bench.config.parts import Parts
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.cells import write_whole
-from fgl_bench.reporting.estimates import duration
+from fgl_bench.reporting.estimates import duration, read_rates, write_rates
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
 from fgl_bench.reporting.settlements import OVERVIEW as SETTLEMENTS
@@ -96,6 +97,7 @@ class Reproduction:
     def __init__(self, options: argparse.Namespace):
         self.options = options
         self.results: Path = options.results.resolve()
+        self.rates = read_rates(ROOT / "results" / "rates.csv")
         self.extra = [f"seeds=[{','.join(options.seeds)}]"] if options.seeds else []
         self.extra += options.extra
         self.keys = [key.removeprefix("table") for key in flat(options.tables)]
@@ -108,11 +110,12 @@ class Reproduction:
         self._check("DATASETS", flat(options.datasets), sorted(path.stem for path in (config_folder() / "dataset").glob("*.yaml")))
         gc.disable()  # what planning makes stays: looking through it again and again takes a fifth of the time
         with Composer() as composer:
-            parts = Parts(composer)
+            parts = Parts(composer, Kept(default_folder()))
             print(f"planning {', '.join(paper.name for paper in chosen)}", file=sys.stderr, flush=True)
             self.works = [work for paper in chosen if (work := self._work(paper, parts)).tables]
             datasets = dict.fromkeys(name for work in self.works for table in work.tables for name in table.datasets)
             self.datasets = {name: OmegaConf.create(parts([f"dataset={name}"]).plain["dataset"]) for name in datasets}
+            parts.kept.write()
         gc.enable()
         self.absent = self._absent()
 
@@ -130,7 +133,7 @@ class Reproduction:
         asked = {str(list(map(int, self.options.seeds)))}
         changed = [text for text in self.extra if not (text.startswith("seeds=") and usual == asked)]
         settlements = read_settlements(ROOT / "results" / "settlements" / f"{paper.name}.yaml", paper)
-        return Work(paper, tables, cells, published, changed, self.results, settlements=settlements)
+        return Work(paper, tables, cells, published, changed, self.results, rates=self.rates, settlements=settlements)
 
     def _with(self, paper: Paper, table: Table, datasets: list[str]) -> Table:
         """``table`` with a column more for a dataset that no table of the paper has, where this paper was asked for by name."""
@@ -169,6 +172,7 @@ class Reproduction:
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
             write_whole(path, "\n".join([*lines, *SETTLEMENTS, *(work.settled_line() for work in self.works)]) + "\n")
             print(f"written: {path.relative_to(self.results)}")
+            write_rates(self.results / "rates.csv", [cell for work in self.works for cell in work.stored.values()])
         for failure in runs.failures:
             print(f"failed: {failure.name}: {failure.reason}\n    {failure.command}", file=sys.stderr)
         if runs.stopping:

@@ -130,7 +130,7 @@ def test_processes_that_train_seeds_end_with_a_killed_run(tmp_path: Path, number
             if len(children) == 2:
                 break
         process.send_signal(number)
-        process.wait(30)
+        process.wait(120)
         for _ in range(100):
             if not any(Path(f"/proc/{child}/stat").exists() for child in children):
                 break

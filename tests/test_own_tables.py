@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -61,6 +64,25 @@ def test_formats_go_to_files_or_to_the_terminal(swept, tmp_path, ending):
     assert (tmp_path / f"new/table.{ending}").read_text(encoding="utf-8") == shown
     if ending == "tex":
         check_latex(shown)
+
+
+DOCUMENT = r"""\documentclass[twocolumn]{article}
+\usepackage{booktabs,graphicx}
+\begin{document}
+See Tables~\ref{tab:received} and \ref{tab:trained}.
+\input{table.tex}
+\end{document}
+"""
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex")
+def test_latex_compiles_without_a_warning(swept, tmp_path):
+    folder, _ = swept
+    said(command(tmp_path, "table", str(folder / "results/runs"), "cols=num_clients", "out=table.tex"))
+    (tmp_path / "paper.tex").write_text(DOCUMENT, encoding="utf-8")
+    line = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    _, again = (subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60) for _ in range(2))
+    assert (tmp_path / "paper.pdf").is_file() and not re.search("Warning|Overfull|undefined", again.stdout), again.stdout
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 
 import pytest
@@ -12,10 +13,12 @@ from scipy import stats
 from fgl_bench import UserError
 from fgl_bench.cli.place import show
 from fgl_bench.config.compose import as_command
-from fgl_bench.reporting import placement
+from fgl_bench.reporting import placement, report
 from fgl_bench.reporting.cells import compact, read_cells, write_cell
+from fgl_bench.reporting.placed import read_rows
 from fgl_bench.reporting.plan import Paper, Row, Table, columns
 from fgl_bench.reporting.published import WHERE
+from fgl_bench.reporting.shown import paper_data
 from fgl_bench.runner.one import run_one
 from tests.reporting.test_comparison import check_latex
 from tests.warm import ROOT, command
@@ -83,10 +86,29 @@ def test_a_method_gets_its_row_rank_and_tests(toy, capsys):
         assert [float(lines[name][5].rstrip("*")) for name in ("Local", "FedAvg")] == pytest.approx(holm, abs=6e-4)
         means = {"Halved (yours)": mine, **{title: cells[title.lower()]["test"][model]["per_seed"] for title in ("Local", "FedAvg")}}
         assert list(lines) == sorted(means, key=lambda title: -sum(means[title])) or len({sum(each) for each in means.values()}) < 3
+    [row] = read_rows(toy / "here")
+    assert (row.paper, row.table, row.title) == ("toy", "3", "Halved (yours)") and row.changed == []
+    assert row.cells["csbm"]["test"]["received"]["per_seed"] == summary["test"]["received"]["per_seed"] and row.cells["csbm"]["curve"]
     text = (toy / "here/table.md").read_text(encoding="utf-8")
     assert "| Halved (yours) |" in text and "Made by: fgl-bench experiment=fedsa_gcl/table3" in text
     check_latex((toy / "here/table.tex").read_text(encoding="utf-8"))
     assert {path.suffix for path in (toy / "here").glob("ranks_trained.*")} == {".pdf", ".svg", ".png"}
+
+
+def test_the_report_has_the_row_and_takes_the_paper_s_runs_where_their_cells_are_absent(toy, monkeypatch):
+    show(["halved_method.py", "paper=toy", "algorithm.share=0.5", "results=stored", "progress=false", "device=cpu", "out=placed/mine"])
+    monkeypatch.setattr(report, "load_paper", lambda name: PAPER)
+    monkeypatch.setattr(report, "papers", lambda: ["toy"])
+    shutil.copytree(toy / "results/runs", toy / "stored/runs")
+    for path in (toy / "stored/cells/toy").glob("*-fedavg-*"):
+        path.unlink()
+    [source] = report.sources("stored", placed=toy / "placed")  # all three runs belong to the table: none is listed again
+    [table] = paper_data(source)["tables"]
+    assert [row["title"] for row in table["rows"]] == ["Halved (yours)", "Local", "FedAvg"]
+    assert all("run" in cell and cell["received"]["text"] for cell in table["cells"].values())
+    assert (table["made"], table["planned"]) == (2, 2)
+    assert {path.name for path in source.files.values()} == {cell["run"] for cell in table["cells"].values()}, "their folders"
+    assert table["cells"]["fedavg|csbm"]["published"] == "0.1 ± 0.05"
 
 
 @pytest.mark.parametrize(

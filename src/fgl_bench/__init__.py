@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fgl_bench.reporting.results import load_results as load_results
     from fgl_bench.runner.api import run as run
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
     "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",

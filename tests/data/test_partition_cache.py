@@ -9,6 +9,7 @@ import pytest
 
 from fgl_bench.data import partition_cache
 from fgl_bench.data.partition_cache import assignment_digest, cached_assignment, file_name
+from fgl_bench.errors import UserError
 from tests.data.graphs import configured, make_graph
 
 GRAPH = make_graph(60, 150)
@@ -174,3 +175,46 @@ def test_the_digest_is_fixed_for_ever():
     expected = hashlib.sha256(struct.pack("<5q", 2, 1, 0, 2, 1)).hexdigest()
     assert assignment_digest([np.array([0, 2]), np.array([1])]) == expected
     assert assignment_digest([np.array([0]), np.array([2, 1])]) != expected
+
+
+class TestDrawnAhead:
+    """Partitions that take long are drawn by several processes."""
+
+    @pytest.fixture
+    def slow(self, monkeypatch):
+        monkeypatch.setattr(partition_cache.patience, "PATIENCE", 0.0)
+        monkeypatch.setattr(partition_cache.torch, "get_num_threads", lambda: 2)
+
+    def test_they_are_those_that_one_process_draws(self, slow, counting, tmp_path):
+        partition_cache.draw_ahead(counting.split, GRAPH, 4, [0, 1, 2, 3, 0], tmp_path / "cache")
+        assert counting.times == 1, "the first here, the others elsewhere"
+        ahead = [cached_assignment(counting.split, GRAPH, 4, seed, tmp_path / "cache")[0] for seed in range(4)]
+        assert counting.times == 1
+        assert all(equal(nodes, cached_assignment(counting.split, GRAPH, 4, seed, None)[0]) for seed, nodes in enumerate(ahead))
+
+    def test_what_lies_there_is_not_drawn_again(self, slow, counting, tmp_path):
+        for seed in range(4):
+            cached_assignment(counting.split, GRAPH, 4, seed, tmp_path)
+        partition_cache.draw_ahead(counting.split, GRAPH, 4, range(4), tmp_path)
+        assert counting.times == 4
+
+    def test_without_a_cache_that_can_be_written_nothing_is_drawn_for_nothing(self, slow, counting, tmp_path):
+        (tmp_path / "file").touch()
+        partition_cache.draw_ahead(counting.split, GRAPH, 4, range(4), tmp_path / "file")
+        assert counting.times == 1
+        partition_cache.draw_ahead(counting.split, GRAPH, 4, range(4), None)
+        assert counting.times == 1
+
+    def test_what_fails_is_said_by_who_needs_it(self, slow, tmp_path, monkeypatch):
+        split = configured("split", "metis")
+        real = type(split).assign
+
+        def assign(this, graph, num_clients, seed):
+            if seed:
+                raise UserError("no partition")
+            return real(this, graph, num_clients, seed)
+
+        monkeypatch.setattr(type(split), "assign", assign)
+        partition_cache.draw_ahead(split, GRAPH, 4, range(3), tmp_path)
+        with pytest.raises(UserError, match="no partition"):
+            cached_assignment(split, GRAPH, 4, 1, tmp_path)

@@ -128,7 +128,7 @@ def write(path: Path, content: Any) -> None:
 
 
 def listing(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__"}
 
 
 def summaries(folder: Path) -> list[dict]:

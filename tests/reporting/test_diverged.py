@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,11 @@ from fgl_bench.reporting.plots.alignment import sensitivity
 from fgl_bench.reporting.plots.curves import swept
 from fgl_bench.reporting.plots.figures import bars
 from fgl_bench.reporting.plots.pictures import curve, records
-from fgl_bench.reporting.report import page, run_data
+from fgl_bench.reporting.report import page
+from fgl_bench.reporting.shown import run_data
 from fgl_bench.reporting.tracking import seed_table
+from tests.reporting.report_pages import data_of, source
 from tests.reporting.summaries import summary
-from tests.reporting.test_report import source
 from tests.reporting.test_tables import ACCURACY, PAPER, PUBLISHED, planned, result, written
 
 LOST = {"clients": 3, "round": 12, "trip": 240}
@@ -102,8 +102,7 @@ def test_the_report_marks_cells_and_tells_the_rounds() -> None:
     lost = made.stored["b-cora"]
     lost["diverged"] = BOTH
     lost["test"]["received"] |= {"per_seed": [0.6, None], "mean": 0.6, "ci95": None}
-    html = page([made])
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)[1])
+    data = data_of(page([made]))
     entry = data["papers"][0]["tables"][0]["cells"]["b|cora"]
     assert entry["received"]["text"] == "60.0 (1/2) †" and entry["received"]["rank"] is None and entry["received"]["verdict"] is None
     assert "Method B </script> on cora (1 of 2 seeds)" in data["papers"][0]["tables"][0]["reading"]

@@ -25,7 +25,7 @@ from fgl_bench.reporting.plots.drawings.fedaas import ACCURACY, BYTES, EMBEDDING
 from fgl_bench.reporting.plots.figures import line
 from fgl_bench.reporting.plots.pictures import curve, records
 from fgl_bench.reporting.published import Printed
-from fgl_bench.reporting.report import Source, table_data
+from fgl_bench.reporting.shown import Source, table_data
 from fgl_bench.reporting.tables import write_table
 from fgl_bench.runner.run import federations_of
 from tests.reporting import summaries

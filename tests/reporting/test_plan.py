@@ -11,7 +11,7 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import plan as planning
 from fgl_bench.reporting.cells import find
-from fgl_bench.reporting.estimates import Costs, duration
+from fgl_bench.reporting.estimates import Costs, duration, read_rates, write_rates
 from fgl_bench.reporting.papers.fedsa_gcl import PAPER
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, columns, in_order, load_paper, located, papers, plan
 from fgl_bench.reporting.published import read_published
@@ -152,6 +152,20 @@ def test_costs_are_scaled_by_seeds_rounds_method_and_dataset() -> None:
     assert Costs(paper, []).seconds("x", "a", 5, 100) is None
     one, many = (Costs(paper, [known("x", "a", 100, clients=clients)]).seconds("x", "a", 5, 100) for clients in (1, 50))
     assert one == many == pytest.approx(100)  # the graph is the same
+    three = {**known("x", "a", 300), "config": {"local_epochs": 3}}
+    assert Costs(paper, [three]).seconds("x", "a", 5, 100) == pytest.approx(100)
+
+
+def test_rates_outlive_their_cells(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    assert read_rates(path) == {}
+    write_rates(path, [known("x", "a", 100), known("x", "a", 300), known("y", "a", 10)])
+    write_rates(path, [known("y", "a", 20)])
+    rates = read_rates(path)
+    assert rates == {("x", "gcn", "a"): pytest.approx(0.4), ("y", "gcn", "a"): pytest.approx(0.04)}
+    paper = dataclasses.replace(PAPER, sizes={"a": (10, 10)})
+    assert Costs(paper, [], rates).seconds("x", "a", 5, 100) == pytest.approx(200)
+    assert Costs(paper, [known("x", "a", 50)], rates).seconds("x", "a", 5, 100) == pytest.approx(50)  # a stored cell knows better
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(None, "cost unknown"), (0.2, "about 1 s"), (200, "about 3 min"), (9000, "about 2.5 h")])

@@ -3,70 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fgl_bench.reporting.plan import Cell, Paper, Row, Table, columns
-from fgl_bench.reporting.plots.pictures import packed
-from fgl_bench.reporting.published import Printed
-from fgl_bench.reporting.report import Source, page
-from tests.reporting.test_analysis import PUBLISHED, cell
-from tests.reporting.test_tables import CONFIG
-
-ROWS = (
-    Row("a", "Method A", "fedavg", published="a"), Row("b", "Method B </script>", "fedgta", published="b"),
-    Row("c", "Method C", "local", published="c"), Row("d", "Method D", "no_such_method"),
-)  # fmt: skip
-TABLES = (
-    Table("3", "p/table3", "accuracy in %", "accuracy", columns(("cora", "pubmed")), ROWS),
-    Table("7", "p/table7", "trips", "trips", columns(("cora",)), ROWS[:3]),
-    Table("figure4", "p/table3", "ablation", "curves", columns(("cora",)), ROWS[:2]),
-)
-TRIPS = [0, 20, 40, 60]
-PICTURES = {
-    "curve": {
-        "trips": TRIPS, "received": [0.1, 0.5, 0.7, 0.8], "received_half": [0.02] * 4,
-        "trained": [0.2, 0.6, 0.7, 0.7], "trained_half": [0.01] * 4,
-    },
-    "matrices": {"similarity": {"40": packed(np.eye(3))}, "mixing": {"20": packed(np.full((3, 3), 1 / 3))}},
-    "label_counts": [[3, 1], [0, 9], [5, 5]],
-    "scenario": "decentralized", "finished": "2026-01-02T03:04:05",
-}  # fmt: skip
-
-
-def source() -> Source:
-    seconds = {"seconds": {"total": 60.0, "train": 50.0}}
-    made = [
-        cell("a", "cora", [0.80, 0.82], [1880, 1960], **PICTURES, **seconds),
-        cell("b", "cora", [0.60, 0.62], [20, None], **PICTURES, **seconds),
-        cell("c", "cora", [0.70, 0.72], [None, None], **seconds),
-        cell("a", "pubmed", [0.50, 0.50], **seconds),
-        cell("b", "pubmed", [0.60, 0.60], **seconds),
-    ]
-    cells = [
-        Cell(t.key, row, c, (f"dataset={c.dataset}", f"algorithm={row.algorithm}"), f"{row.key}-{c.key}", Path(), CONFIG)
-        for t in TABLES
-        for row in t.rows
-        for c in t.columns
-    ]
-    return Source(Paper("p", "Paper one", TABLES, first=()), cells, {each["config_hash"]: each for each in made}, PUBLISHED)
-
-
-def two_papers() -> str:
-    other = source()
-    return page([other, Source(Paper("q", "Paper two", TABLES[:1], first=()), other.cells, {}, Printed([]))])
+from fgl_bench.errors import UserError
+from fgl_bench.reporting import methods, report
+from tests.reporting.report_pages import TRIPS, data_of, tab_of, two_papers
 
 
 def test_the_page_is_self_contained_and_holds_every_number():
     html = two_papers()
     assert not re.search(r"""(?:src|href)=["']?(?!["']?(?:#|data:))""", html) and "@import" not in html
     assert html.count("</script>") == 2, "no data ends the script that holds it"
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)[1])
+    data = data_of(html)
     table = data["papers"][0]["tables"][0]
     found = table["cells"]["a|cora"]
     assert found["received"] == {"text": "81.0 ± 12.7", "rank": 81.0, "verdict": "within"} and found["published"] == "80.5 ± 0.3"
@@ -75,66 +25,81 @@ def test_the_page_is_self_contained_and_holds_every_number():
     assert table["statistics"]["received"]["counts"]["within"] == 3
     assert "run" not in table["cells"]["c|pubmed"]
     assert data["papers"][1]["tables"][0]["cells"]["a|cora"]["published"] == ""
+    assert (table["made"], table["planned"]) == (5, 8) and data["papers"][1]["tables"][0]["made"] == 0
+
+
+def test_what_does_not_fit_is_left_out_and_said(monkeypatch):
+    whole = data_of(two_papers())
+    assert "less" not in whole and whole["runs"]["a-cora"]["matrices"]
+    monkeypatch.setattr(report, "MOST_BYTES", len(report.packed(data_of(two_papers()))) - 1)
+    assert "to keep this page small" in data_of(two_papers())["less"]
+    monkeypatch.setattr(report, "MOST_BYTES", 0)
+    least = data_of(two_papers())
+    assert not {"matrices", "labels", "curve"} & {name for run in least["runs"].values() for name in run}
+    assert least["runs"]["a-cora"]["numbers"] == whole["runs"]["a-cora"]["numbers"]
+
+
+def test_links_to_runs_are_relative_to_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs = data_of(two_papers(out=tmp_path / "pages/report.html"))["runs"]
+    assert runs["a-cora"]["file"] == "../cells/a.json" and runs["b-cora"]["file"] == "../runs/x y/b" and "file" not in runs["c-cora"]
+    assert str(tmp_path) not in json.dumps(runs)
+
+
+def test_a_leaderboard_that_is_none_is_refused_and_an_empty_one_is_not_shown(tmp_path):
+    board = tmp_path / "leaderboard.csv"
+    board.write_text("method,score\n", encoding="utf-8")
+    assert report.read_board(board) == [] == report.read_board(tmp_path / "nowhere.csv")
+    board.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="leaderboard.csv: cannot be read as csv"):
+        report.read_board(board)
+
+
+def test_every_method_says_what_it_is():
+    for name, method in methods.all_methods().items():
+        assert method["lead"] and method["target"].startswith("fgl_bench.algorithms."), name
+        assert not any(part.startswith("Attributes") or "\n" in part for part in (method["lead"], *method["text"])), name
+    prox = methods.all_methods()["fedprox"]
+    assert "``mu/2 ||theta - w||^2``" in prox["lead"] and prox["keys"][0][:2] == ["mu", "0.01"] and prox["keys"][0][2]
+
+
+def test_an_own_method_is_described_from_its_source_without_running_it(tmp_path, monkeypatch):
+    (tmp_path / "never_imported.py").write_text('class Mine:\n    """Mine adds ``a = b``."""\n\nraise SystemExit(3)\n', encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = methods.of_run("mine", {"algorithm": {"_target_": "never_imported.Mine", "share": 0.5, "inner": {"_target_": "x.Y"}}})
+    assert found["lead"] == "Mine adds ``a = b``." and found["keys"] == [["share", "0.5", ""]]
+    assert methods.of_run("gone", {"algorithm": {"_target_": "no_such_module.Mine"}})["lead"] == ""
 
 
 # ---- in a browser
 
 
-def browser_path() -> str | None:
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return os.environ.get("FGL_BENCH_CHROMIUM") or next(filter(None, found), None)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright: pip install 'fgl-bench[dev]'")
-    path = browser_path()
-    if path is None:
-        pytest.skip("the browser tests need Chromium: apt-get install chromium, or FGL_BENCH_CHROMIUM=PATH")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-        yield started
-        started.close()
-
-
 @pytest.fixture(params=["wide", "phone"])
-def opened(request, browser, tmp_path):
-    """The page as a file, with whatever went wrong in the list ``said``."""
-    (tmp_path / "report.html").write_text(two_papers(), encoding="utf-8")
-    phone = request.param == "phone"
-    context = browser.new_context(
-        viewport={"width": 360, "height": 740} if phone else {"width": 1280, "height": 900},
-        has_touch=phone,
-        color_scheme="dark" if phone else "light",
-    )
-    tab, said = context.new_page(), []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.on("request", lambda sent: None if sent.url.startswith(("file:", "data:")) else said.append(sent.url))
-    tab.goto((tmp_path / "report.html").as_uri())
-    yield tab
-    assert said == [], "an error, or a request to elsewhere"
-    context.close()
+def opened(request, browser, file):
+    """The first table of the first paper, on both kinds of screen."""
+    with tab_of(browser, file, "#p/3", request.param == "phone") as tab:
+        yield tab
 
 
-def methods(tab) -> list[str]:
+def rows_of(tab) -> list[str]:
     return tab.locator("#results tbody th").all_inner_texts()
 
 
 def test_columns_sort_and_say_so(opened):
-    assert methods(opened) == ["Method A", "Method B </script>", "Method C", "Method D"]
+    opened.get_by_role("checkbox", name="Also what was not run").check()
+    assert rows_of(opened) == ["Method A", "Method B </script>", "Method C", "Method D"]
     heading = opened.get_by_role("columnheader", name="cora received")
     assert heading.get_attribute("aria-sort") == "none"
     heading.get_by_role("button").click()
-    assert methods(opened) == ["Method A", "Method C", "Method B </script>", "Method D"]
+    assert rows_of(opened) == ["Method A", "Method C", "Method B </script>", "Method D"]
     assert heading.get_attribute("aria-sort") == "descending"
     assert opened.evaluate("document.activeElement.dataset.key") == "cora\u0000ours", "the keyboard stays where it was"
     opened.keyboard.press("Enter")
-    assert methods(opened) == ["Method B </script>", "Method C", "Method A", "Method D"], "what was not run stays last"
+    assert rows_of(opened) == ["Method B </script>", "Method C", "Method A", "Method D"], "what was not run stays last"
     assert heading.get_attribute("aria-sort") == "ascending"
     assert "ascending" in opened.locator("#status").inner_text()
     opened.get_by_role("columnheader", name="method").get_by_role("button").click()
-    assert methods(opened)[0] == "Method A" and heading.get_attribute("aria-sort") == "none"
+    assert rows_of(opened)[0] == "Method A" and heading.get_attribute("aria-sort") == "none"
 
 
 def test_choosing_changes_the_table_and_the_address(opened):
@@ -147,9 +112,11 @@ def test_choosing_changes_the_table_and_the_address(opened):
     assert opened.locator("#results thead th[scope=colgroup]").all_inner_texts() == ["pubmed"]
     opened.get_by_role("combobox", name="Table").select_option("1")
     assert opened.locator("#heading").inner_text() == "Paper one, table 7"
+    assert opened.title() == "Paper one, table 7: fgl-bench"
     assert opened.evaluate("location.hash") == "#p/7//trained"
     opened.reload()
     assert opened.locator("#heading").inner_text() == "Paper one, table 7"
+    opened.get_by_role("checkbox", name="Also what was not run").check()
     opened.get_by_role("combobox", name="Paper").select_option("1")
     assert opened.locator("#heading").inner_text() == "Paper two, table 3"
     assert opened.locator("#results tbody td button").first.inner_text().startswith("not run")

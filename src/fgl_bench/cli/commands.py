@@ -22,6 +22,7 @@ Commands (instead of KEY=VALUE)
   check FILE.py [KEY=VALUE...]  test what must hold for any method, backbone or split; also takes the name of a choice
   table [RESULTS] rows=algorithm cols=dataset,split    runs as a table, with tests and ranks: md, csv or LaTeX
   plot KIND [RESULTS] [KEY=VALUE...]                   figures of them: curves, bars, ranks, pareto or clients
+  report [RESULTS]              one HTML page of all runs and papers' tables: compare, search, download, print
   place FILE.py paper=fedsa_gcl table=3                your method in a published table, with rank and tests
   tune SPACE [KEY=VALUE...]     search hyperparameters on validation scores; `tune` without arguments lists the spaces
 """
@@ -120,6 +121,13 @@ def plot(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     draw(arguments)
 
 
+def report(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Write the report page."""
+    from fgl_bench.cli.report import write
+
+    write(arguments)
+
+
 def place(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """Run a user's method in a published table's setting."""
     from fgl_bench.cli.place import show
@@ -128,5 +136,6 @@ def place(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
 
 
 COMMANDS: dict[str, Callable[[Sequence[str], Sequence[Path]], None]] = {
-    "ls": ls, "show": show, "cp": cp, "check": check, "table": table, "plot": plot, "place": place, "tune": tune,
+    "ls": ls, "show": show, "cp": cp, "check": check, "table": table, "plot": plot, "report": report,
+    "place": place, "tune": tune,
 }  # fmt: skip

@@ -7,7 +7,6 @@ so that ``--help`` and errors respond at once.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from omegaconf import DictConfig
 from fgl_bench.cli.arguments import check_overrides, import_from_here, keys_of_swept_groups, options_first, parsed, runs, scan_plugins
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
-from fgl_bench.config.choices import GROUPS, choices, config_folder
+from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
@@ -33,7 +32,7 @@ from fgl_bench.reporting.console import show
 from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
-from fgl_bench.utils.processes import Stopped, stoppable
+from fgl_bench.utils.processes import JOB, Stopped, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
 
 INTERRUPTED = 130
@@ -127,6 +126,7 @@ def composed_runs(asked: bool) -> int:
         try:
             if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
                 cfg.progress = False
+                os.environ[JOB] = str(HydraConfig.get().job.num)
             run = run_one(cfg, title=f"[{sweep.done + 1}/{sweep.total}] " if sweep else "")
             finished.append(run.folder)
             if not several:
@@ -247,11 +247,6 @@ def help_text(arguments: list[str]) -> str:
 
 def wrapped(head: str, text: str) -> list[str]:
     return textwrap.wrap(text, 118, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
-
-
-def key_lines(text: str) -> list[tuple[str, str, str]]:
-    """(key, value, comment) of every top-level ``key: value # comment`` of a yaml text."""
-    return re.findall(r"^(\w+): (\S.*?) # (.*)$", text, flags=re.MULTILINE)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from tabulate import tabulate
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.subject import load
-from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import as_command
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.comparison.question import short
 from fgl_bench.reporting.console import line_width
-from fgl_bench.reporting.placement import Placement, alike, diagrams, leaderboard, placement, spoken, write
+from fgl_bench.reporting.placed import write_row
+from fgl_bench.reporting.placement import Placement, alike, diagrams, leaderboard, placement, spoken, stored_results, write
 from fgl_bench.reporting.store import PRESENTATION
 from fgl_bench.runner.finished import Finished
 from fgl_bench.runner.one import run_one
@@ -59,31 +59,17 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         print(f"run {number} of {len(placed.table.columns)}: {method.__name__} on {column.key}", file=sys.stderr, flush=True)
         line = [*placed.overrides(column), *overrides]
         made = run(method, line, folders)
-        placed.add(column, made.summary, shlex.join(["fgl-bench", *command(method, line)]))
+        placed.add(column, made.summary, shlex.join(["fgl-bench", *command(method, line)]), made.folder)
     tell(placed)
     usual = Path("placed", f"{placed.paper.name}-table{placed.table.key}-{method.__name__.lower()}")
     out = Path(asked["out"]).expanduser() if asked["out"] else usual
     changed = [text for text in overrides if text.partition("=")[0].lstrip("+").partition(".")[0] not in ("algorithm", *PRESENTATION)]
     try:
-        files = write(placed, out, changed)
+        files = [*write(placed, out, changed), write_row(placed, out, changed)]
         files += diagrams(placed, out)
     except OSError as error:
         raise UserError(f"out={short(str(out))}: cannot be written ({error.strerror})") from error
-    except ImportError:
-        print("note: the critical-difference diagram needs matplotlib: pip install 'fgl-bench[plots]'", file=sys.stderr)
     print("written: " + ", ".join(path.name for path in files) + f" in {out}")
-
-
-def stored_results(paper: str) -> Path:
-    """``results/`` of the package: inside it when installed from a wheel, at the project's root in a checkout.
-
-    Raises:
-        UserError: there is none.
-    """
-    folder = config_folder().parent / "results"
-    if not (folder / "cells").is_dir():
-        raise UserError(f"no stored results here: results= must name a folder with cells/{short(paper)}/ and published/, as a checkout has")
-    return folder
 
 
 def command(method: type, overrides: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ def draw(arguments: Sequence[str]) -> None:
     """The command.
 
     Raises:
-        UserError: an argument is wrong, the runs cannot be compared, or matplotlib is not installed.
+        UserError: an argument is wrong, or the runs cannot be compared.
     """
     if not arguments or "=" in arguments[0]:
         raise UserError(f"plot what? {USAGE}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -70,3 +71,8 @@ def suggest(name: str, allowed: Iterable[str]) -> str:
     names = sorted(allowed)
     near = difflib.get_close_matches(name, names, n=1)
     return (f"; did you mean {near[0]}?" if near else ";" if names else "") + (f" allowed: {', '.join(names)}" if names else "")
+
+
+def key_lines(text: str) -> list[tuple[str, str, str]]:
+    """(key, value, comment) of every top-level ``key: value # comment`` of a yaml text."""
+    return re.findall(r"^(\w+): (\S.*?) # (.*)$", text, flags=re.MULTILINE)

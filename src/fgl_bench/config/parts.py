@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, cast
 
 import yaml
@@ -24,9 +25,12 @@ from omegaconf.errors import OmegaConfBaseException
 from fgl_bench.config.choices import GROUPS, config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import label
+from fgl_bench.config.kept import Kept
 from fgl_bench.config.schema import paper_of
+from fgl_bench.errors import UserError
 
 ROOTS = tuple(group for group in GROUPS if "/" not in group and group != "experiment")
+REFUSALS = (UserError, HydraException, OmegaConfBaseException)  # what composing raises
 TOP = ""  # the part of the single keys
 BY_DATASET = "by_dataset"
 OF_METHOD = "override /scenario@_global_.scenario"  # the one choice outside of its own group that a file may make
@@ -42,13 +46,16 @@ class Configured:
 
     Attributes:
         plain: nested dictionaries and lists. Other configurations share them: read only.
-        settings: the single keys.
         names: what each group's choice is called, see :func:`fgl_bench.config.groups.label`.
     """
 
     plain: Mapping[str, Any]
-    settings: DictConfig
     names: Mapping[str, str]
+
+    @property
+    def settings(self) -> SimpleNamespace:
+        """The single keys."""
+        return SimpleNamespace(**{key: value for key, value in self.plain.items() if key not in ROOTS})
 
 
 @dataclass(frozen=True)
@@ -72,15 +79,23 @@ Key = tuple[str | None, ...]  # what a part depends on besides values: its group
 class Parts:
     """Composes what its ``composer`` would, every part once; files are read once."""
 
-    def __init__(self, composer: Composer):
-        self.composer = composer
+    def __init__(self, composer: Composer, kept: Kept | None = None):
+        """``kept`` holds what earlier processes have composed, and takes what this one composes; not with groups of a user's own."""
+        self.composer, self.kept = composer, Kept(None) if kept is None or composer.search else kept
         composer.remember_files()
         self.composed: dict[Key, DictConfig] = {}
-        self.changed: dict[tuple[Key, tuple[str, ...]], tuple[Any, DictConfig, str]] = {}
+        self.changed: dict[tuple[Key, tuple[str, ...]], tuple[Any, str]] = {}
         self.said: dict[tuple[str, str], Said] = {}
 
     def __call__(self, overrides: Sequence[str]) -> Configured:
         """The configuration that ``fgl-bench OVERRIDES`` has."""
+        if (known := self.kept.get(overrides)) is not None:
+            return Configured(*known)
+        made = self._made(overrides)
+        self.kept.add(overrides, made.plain, made.names)
+        return made
+
+    def _made(self, overrides: Sequence[str]) -> Configured:
         try:
             choices, values = apart(overrides)
             keys = self._keys(choices)
@@ -90,13 +105,15 @@ class Parts:
         except (Entangled, OmegaConfBaseException):  # Hydra composes it, or says what is wrong
             return whole(self.composer(overrides))
         plain = {**parts[TOP][0], **{root: parts[root][0] for root in ROOTS}}
-        return Configured(plain, parts[TOP][1], {root: parts[root][2] for root in ROOTS})
+        return Configured(plain, {root: parts[root][1] for root in ROOTS})
 
     def expect(self, many: Iterable[Sequence[str]]) -> None:
         """Compose what these configurations are made of, in as few compositions as can be told."""
         wanted: dict[tuple[Key, ...], dict[str, list[str]]] = {}
         free: dict[str, dict[Key, list[str]]] = {root: {} for root in ROOTS}
         for overrides in many:
+            if self.kept.get(overrides) is not None:
+                continue
             with suppress(Entangled, HydraException):
                 choices, _ = apart(overrides)
                 keys = self._keys(choices)
@@ -168,14 +185,14 @@ class Parts:
             self.said[group, choice] = of_file(group, choice)
         return self.said[group, choice]
 
-    def _with(self, root: str, key: Key, values: tuple[str, ...]) -> tuple[Any, DictConfig, str]:
-        """A part with these values set: resolved, as it is, and its name."""
+    def _with(self, root: str, key: Key, values: tuple[str, ...]) -> tuple[Any, str]:
+        """A part with these values set, resolved, and its name."""
         if (key, values) not in self.changed:
             cfg = self.composed[key].copy()
             for text in values:
                 OmegaConf.update(cfg, parsed(text).key_or_group, parsed(text).value(), merge=True)
             plain = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
-            self.changed[key, values] = (plain[root], cfg, label(cfg, root)) if root else (plain, cfg, "")
+            self.changed[key, values] = (plain[root], label(cfg, root)) if root else (plain, "")
         return self.changed[key, values]
 
 
@@ -196,7 +213,7 @@ def apart(overrides: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, lis
 def whole(cfg: DictConfig) -> Configured:
     """A configuration that Hydra has composed."""
     plain = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
-    return Configured(plain, cfg, {root: label(cfg, root) for root in ROOTS})
+    return Configured(plain, {root: label(cfg, root) for root in ROOTS})
 
 
 @cache

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Optional
 
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -97,12 +98,12 @@ def check_numbers(cfg: DictConfig) -> None:
     require(budget is None or 0 < budget < math.inf, "memory_budget_gb", budget, "null or a number above 0")
 
 
-def participants(cfg: DictConfig) -> int:
+def participants(cfg: DictConfig | SimpleNamespace) -> int:
     """How many clients take part in a round: participation x num_clients, rounded, at least one."""
     return max(1, round(cfg.participation * cfg.num_clients))
 
 
-def resolve_budget(cfg: DictConfig) -> tuple[int, int]:
+def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
     """(rounds, trips) of the run; one follows from the other: trips = rounds x clients that take part in a round.
 
     With neither given a run has 2,000 trips. Trips that do not fill the last round are rounded up to whole rounds by

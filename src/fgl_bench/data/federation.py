@@ -15,7 +15,7 @@ from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import ClientGraph, Federation, Graph
 from fgl_bench.data.inductive import training_view
 from fgl_bench.data.masks import random_masks, stratified_masks
-from fgl_bench.data.partition_cache import assignment_digest, cached_assignment
+from fgl_bench.data.partition_cache import assignment_digest, cached_assignment, draw_ahead
 from fgl_bench.data.served import Served, hold_out
 from fgl_bench.data.sparsity import NoSparsity, Sparsity
 from fgl_bench.data.splits.base import Split
@@ -59,6 +59,7 @@ def build_federations(
         return [build_served(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
     drawn: dict[int, tuple[list[np.ndarray], dict[str, str], list[ClientGraph], np.ndarray]] = {}
     federations = []
+    draw_ahead(split, graph, num_clients, seeds if "partition" in split.per_seed else [0], cache_dir)
     for seed in seeds:
         partition_seed = seed if "partition" in split.per_seed else 0
         if partition_seed not in drawn:

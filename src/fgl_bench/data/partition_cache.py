@@ -5,19 +5,31 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import multiprocessing
 import os
 import platform
+import sys
 import tempfile
+import time
+import warnings
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import update
+from fgl_bench.errors import UserError
+from fgl_bench.utils import patience
 from fgl_bench.utils.patience import said_when_long
+from fgl_bench.utils.processes import end_with
 
 PACKAGES = ("numpy", "scipy", "pymetis", "python-louvain", "networkx", "igraph")
 NOT_OPTIONS = ("ratios", "per_seed", "test", "inductive", "masks")
@@ -38,8 +50,8 @@ def cached_assignment(
     versions it came from are part of the result.
     """
     path = None if cache_dir is None else Path(os.path.expanduser(cache_dir)) / file_name(split, graph, num_clients, seed)
-    found = None if path is None else _read(path)
-    if found is not None and _fits(found[0], graph.num_nodes, num_clients, split.overlaps):
+    found = None if path is None else _found(path, split, graph, num_clients)
+    if found is not None:
         return found
     with said_when_long(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, versions = split.assign(graph, num_clients, seed), producing_versions()
@@ -48,15 +60,57 @@ def cached_assignment(
     return nodes, versions
 
 
+def draw_ahead(split: Split, graph: Graph, num_clients: int | None, seeds: Sequence[int], cache_dir: str | Path | None) -> None:
+    """Put the partitions that the cache lacks into it: side by side, as processes of torch's number of threads, if the first takes long.
+
+    A partition is a function of its seed, so it does not matter which process draws it. What a process could not draw is left to
+    :func:`cached_assignment`, which says why.
+    """
+    seeds = list(dict.fromkeys(seeds))
+    if len(seeds) < 3 or cache_dir is None or sys.platform != "linux" or multiprocessing.current_process().daemon:
+        return  # the first shows how long it takes; a single one more has nothing to run beside
+    folder = Path(os.path.expanduser(cache_dir))
+    paths = {seed: folder / name for seed, name in zip(seeds, file_names(split, graph, num_clients, seeds), strict=True)}
+    absent = [seed for seed, path in paths.items() if _found(path, split, graph, num_clients) is None]
+    if len(absent) < 3:
+        return
+    begin, draw = time.monotonic(), partial(_draw, split, graph, num_clients, cache_dir)
+    draw(absent[0])
+    quick = time.monotonic() - begin < patience.PATIENCE
+    if quick or torch.get_num_threads() == 1 or not paths[absent[0]].is_file():
+        return
+    with warnings.catch_warnings():  # a child that draws needs none of the other threads
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        fork, begun = multiprocessing.get_context("fork"), end_with(os.getpid())
+        with suppress(UserError, BrokenProcessPool), ProcessPoolExecutor(torch.get_num_threads(), fork, begun) as pool:
+            list(pool.map(draw, absent[1:]))
+
+
+def _draw(split: Split, graph: Graph, num_clients: int | None, cache_dir: str | Path, seed: int) -> None:
+    cached_assignment(split, graph, num_clients, seed, cache_dir)
+
+
+def _found(path: Path, split: Split, graph: Graph, num_clients: int | None) -> tuple[list[np.ndarray], dict[str, str]] | None:
+    """What lies in the cache, if it is sound."""
+    found = _read(path)
+    return found if found is not None and _fits(found[0], graph.num_nodes, num_clients, split.overlaps) else None
+
+
 def file_name(split: Split, graph: Graph, num_clients: int | None, seed: int) -> str:
     """``partition_<dataset>_<split>_<clients>_<hash of split options and graph>_<seed>.npz``."""
+    return file_names(split, graph, num_clients, [seed])[0]
+
+
+def file_names(split: Split, graph: Graph, num_clients: int | None, seeds: Sequence[int]) -> list[str]:
+    """:func:`file_name` of every seed; the graph is read once."""
     options = {field.name: str(getattr(split, field.name)) for field in fields(split) if field.name not in NOT_OPTIONS}
     method = type(split).__name__.lower()
     content = hashlib.sha256(json.dumps([type(split).__module__, method, options, graph.num_nodes], sort_keys=True).encode())
     for array in (graph.edges, graph.labels, graph.owner):
         content.update(b"none") if array is None else update(content, array, "<i8")
     clients = "all" if num_clients is None else num_clients
-    return f"partition_{graph.name}_{method}_{clients}_{content.hexdigest()[:16]}_{seed}.npz".replace(os.sep, "-")
+    stem = f"partition_{graph.name}_{method}_{clients}_{content.hexdigest()[:16]}".replace(os.sep, "-")
+    return [f"{stem}_{seed}.npz" for seed in seeds]
 
 
 def producing_versions() -> dict[str, str]:

@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
-from fgl_bench.reporting.plan import Cell, Paper
+if TYPE_CHECKING:
+    from fgl_bench.reporting.plan import Cell, Paper
+
+Kind = tuple[str, str, str]  # algorithm, model, dataset
+COLUMNS = ("algorithm", "model", "dataset", "seconds")
 
 
 class Costs:
     """Guesses how long a run takes from the runs that were made.
 
-    Seconds per seed and round (as many trips as there are clients, who share the graph however many they are) are those of the method
-    and backbone on the dataset; else on other datasets, scaled by what runs on both tell, or by nodes and edges; a method that was
-    never run is taken for an average one.
+    Seconds per seed, round (as many trips as there are clients, who share the graph however many they are) and local epoch are those of
+    the method and backbone on the dataset; else on other datasets, scaled by what runs on both tell, or by nodes and edges; a method
+    that was never run is taken for an average one.
     """
 
-    def __init__(self, paper: Paper, known: Iterable[Mapping]):
-        """``known`` are stored cells, see ``cells.py``."""
+    def __init__(self, paper: Paper, known: Iterable[Mapping], earlier: Mapping[Kind, float] | None = None):
+        """``known`` are stored cells, see ``cells.py``; ``earlier`` are rates of runs that are stored no more."""
         self.sizes = paper.sizes
-        self.rates: dict[tuple[str, str, str], list[float]] = {}
-        for cell in known:
-            work = len(cell["seeds"]) * cell["client_trips"]["total"] / cell["num_clients"]
-            if work and cell["seconds"]["total"] > 0:
-                kind = (cell["algorithm"], cell.get("model", "gcn"), cell["dataset"])
-                self.rates.setdefault(kind, []).append(cell["seconds"]["total"] / work)
+        self.rates = {kind: [rate] for kind, rate in (earlier or {}).items()} | rates_of(known)
 
     def of(self, cell: Cell) -> float | None:
         """Seconds that a planned run will take, None where nothing was run."""
         if not cell.digest:
             return None
         model = str(cell.config["model"]["_target_"]).split(".")[-2]
-        rounds = cell.config["trips"] / cell.config["num_clients"]
-        return self.seconds(cell.row.algorithm, cell.dataset, len(cell.config["seeds"]), rounds, model)
+        epochs = cell.config["trips"] / cell.config["num_clients"] * cell.config.get("local_epochs", 1)
+        return self.seconds(cell.row.algorithm, cell.dataset, len(cell.config["seeds"]), epochs, model)
 
-    def seconds(self, algorithm: str, dataset: str, seeds: int, rounds: float, model: str = "gcn") -> float | None:
-        """Seconds of a run, None where nothing was run."""
+    def seconds(self, algorithm: str, dataset: str, seeds: int, epochs: float, model: str = "gcn") -> float | None:
+        """Seconds of a run in which every client trains for ``epochs`` in all rounds together, None where nothing was run."""
         near = [key for key in self.rates if key[0] == algorithm] or list(self.rates)
         near = [key for key in near if key[1] == model] or near
         near = [key for key in near if key[2] == dataset] or near
         guesses = [median(self.rates[key]) * self._ratio(key[2], dataset) for key in near]
-        return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * rounds if guesses else None
+        return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * epochs if guesses else None
 
     def _ratio(self, known: str, wanted: str) -> float:
         """How much longer the dataset ``wanted`` takes than ``known``: by what ran on both, else by size."""
@@ -56,6 +59,40 @@ class Costs:
             return median(both)
         size, known_size = self.sizes.get(wanted), self.sizes.get(known)
         return sum(size) / sum(known_size) if size and known_size else 1.0
+
+
+def rates_of(cells: Iterable[Mapping]) -> dict[Kind, list[float]]:
+    """Seconds per seed, round and local epoch of stored cells."""
+    rates: dict[Kind, list[float]] = {}
+    for cell in cells:
+        epochs = cell["client_trips"]["total"] / cell["num_clients"] * cell.get("config", {}).get("local_epochs", 1)
+        work = len(cell["seeds"]) * epochs
+        if work and cell["seconds"]["total"] > 0:
+            rates.setdefault((cell["algorithm"], cell.get("model", "gcn"), cell["dataset"]), []).append(cell["seconds"]["total"] / work)
+    return rates
+
+
+def read_rates(path: Path) -> dict[Kind, float]:
+    """What :func:`write_rates` wrote; nothing where there is no such file."""
+    if not path.is_file():
+        return {}
+    with path.open(newline="") as file:
+        return {(row["algorithm"], row["model"], row["dataset"]): float(row["seconds"]) for row in csv.DictReader(file)}
+
+
+def write_rates(path: Path, cells: Iterable[Mapping]) -> None:
+    """Add the rates of stored cells to a file, where they replace those of the same algorithm, model and dataset.
+
+    The file outlives the cells: when a setting changes and its cells go, what a round took is still known.
+    """
+    from fgl_bench.reporting.cells import write_whole  # which loads SciPy
+
+    rates = read_rates(path) | {kind: median(found) for kind, found in rates_of(cells).items()}
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    lines.writerows((*kind, f"{rate:.4g}") for kind, rate in sorted(rates.items()))
+    write_whole(path, text.getvalue())
 
 
 def duration(seconds: float | None) -> str:

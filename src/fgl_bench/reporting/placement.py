@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from fgl_bench.config.choices import suggest
+from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import statistics, tables
@@ -46,12 +46,12 @@ class Placement:
         fixed = (f"experiment={self.table.experiment}", f"dataset={column.dataset}")
         return [*fixed, *column.overrides]
 
-    def add(self, column: Column, summary: Mapping[str, Any], command: str) -> None:
-        """Put in the user's run of a column."""
+    def add(self, column: Column, summary: Mapping[str, Any], command: str, folder: Path | None = None) -> None:
+        """Put in the user's run of a column, which is in ``folder``."""
         row = self.table.rows[0]
         digest = str(summary["config_hash"])
         self.planned[row.key, column.key] = Cell(self.table.key, row, column, (), digest, Path(), summary["config"])
-        self.stored[digest] = compact(summary, command)
+        self.stored[digest] = compact(summary, command, folder)
         self.commands.append(command)
 
     def scores(self, column: Column, model: str) -> dict[str, Score]:
@@ -120,6 +120,18 @@ def placement(paper_name: str, key: str, datasets: Sequence[str], title: str, re
     planned = {(cell.row.key, cell.column.key): cell for cell in cells}
     own = Row(OWN, title, OWN)
     return Placement(paper, replace(table, rows=(own, *table.rows)), title, planned, stored, published)
+
+
+def stored_results(paper: str) -> Path:
+    """``results/`` of the package: inside it when installed from a wheel, at the project's root in a checkout.
+
+    Raises:
+        UserError: there is none.
+    """
+    folder = config_folder().parent / "results"
+    if not (folder / "cells").is_dir():
+        raise UserError(f"no stored results here: results= must name a folder with cells/{paper[:60]}/ and published/, as a checkout has")
+    return folder
 
 
 def leaderboard(placed: Placement, column: Column, model: str) -> Iterator[list[str]]:

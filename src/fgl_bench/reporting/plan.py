@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -187,7 +187,12 @@ def available(algorithm: str) -> bool:
 
 
 def plan(
-    paper: Paper, tables: Sequence[Table], extra: Sequence[str] = (), data_dir: str | None = None, parts: Parts | None = None
+    paper: Paper,
+    tables: Sequence[Table],
+    extra: Sequence[str] = (),
+    data_dir: str | None = None,
+    parts: Parts | None = None,
+    wanted: Collection[tuple[str, str]] | None = None,
 ) -> list[Cell]:
     """Every cell of the tables, table by table, row by row.
 
@@ -198,10 +203,11 @@ def plan(
         extra: overrides of every cell, such as ``seeds=[0]``.
         data_dir: folder of raw files; None takes the configuration's.
         parts: composes; what it has composed for other papers is not composed again.
+        wanted: data sets and methods; cells of others are not composed and have no digest. None for all.
     """
     if parts is None:
         with Composer() as composer:
-            return plan(paper, tables, extra, data_dir, Parts(composer))
+            return plan(paper, tables, extra, data_dir, Parts(composer), wanted)
     places = [(table, row, column) for table in tables for row in table.rows for column in table.columns]
     commands = [
         (
@@ -212,12 +218,16 @@ def plan(
         for table, row, column in places
     ]
     there = {name for _, row, _ in places if available(name := row.algorithm)}
-    parts.expect(overrides for (_, row, _), overrides in zip(places, commands, strict=True) if row.algorithm in there)
-    datasets = dict.fromkeys(name for table in tables for name in table.datasets)
+    asked = [
+        row.algorithm in there and (wanted is None or (column.dataset, row.algorithm) in wanted or table.measure == "trips")
+        for table, row, column in places
+    ]
+    parts.expect(overrides for overrides, wish in zip(commands, asked, strict=True) if wish)
+    datasets = dict.fromkeys(column.dataset for (_, _, column), wish in zip(places, asked, strict=True) if wish)
     content = {name: raw_sums(name, extra, data_dir, parts) for name in datasets}
     cells = []
-    for (table, row, column), overrides in zip(places, commands, strict=True):
-        if row.algorithm not in there:
+    for (table, row, column), overrides, wish in zip(places, commands, asked, strict=True):
+        if not wish:
             cells.append(Cell(table.key, row, column, overrides, "", Path()))
             continue
         cfg = parts(overrides)

@@ -1,161 +1,218 @@
-"""One self-contained HTML page of all papers' tables: the data as json inside a fixed page (``page/``), nothing fetched."""
+"""One self-contained HTML page of papers' tables and of a folder's runs: the data inside a fixed page (``page/``), nothing fetched."""
 
 from __future__ import annotations
 
+import base64
+import csv
+import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from fgl_bench.config.compose import Composer
+from fgl_bench.config.kept import Kept, default_folder
 from fgl_bench.config.parts import Parts
-from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting import analysis
-from fgl_bench.reporting.cells import stored_of
-from fgl_bench.reporting.console import amount
-from fgl_bench.reporting.divergence import footnote, shares
-from fgl_bench.reporting.grids import levels, look_up, named, printed
-from fgl_bench.reporting.measures import MEASURES, Measure, reading
-from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available, plan
+from fgl_bench.errors import UserError
+from fgl_bench.reporting import analysis, settlements
+from fgl_bench.reporting.cells import cell_path, compact, read_cells, stored_of
+from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
+from fgl_bench.reporting.methods import all_methods, of_run
+from fgl_bench.reporting.own_runs import own_runs
+from fgl_bench.reporting.placed import PlacedRow, read_rows, with_rows
+from fgl_bench.reporting.placement import stored_results
+from fgl_bench.reporting.plan import Paper, load_paper, papers, plan
 from fgl_bench.reporting.published import Printed, read_published
+from fgl_bench.reporting.results import Result
+from fgl_bench.reporting.settlements import read_settlements
+from fgl_bench.reporting.shown import Source, paper_data, run_data
 
 PAGE = Path(__file__).parent / "page"
+SCRIPTS = ("core.js", "drawings.js", "statistics.js", "tables.js", "views.js", "page.js")
+MOST_SEEDS = 100
+MOST_BYTES = 5_500_000  # of the data; the page around it is small
 
 
-@dataclass(frozen=True)
-class Source:
-    """What the page says about one paper.
+def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = None, runs: Sequence[Result] = ()) -> Source:
+    """A paper's plan, the cells in ``results/cells/<paper>`` or ``runs``, and the printed numbers in the folder ``published``.
 
-    Attributes:
-        cells: the plan of all its tables.
-        stored: results by the hash of the planned configuration.
+    What cannot be there, since nothing has its data set and method, is not composed, which would take longer than all else.
     """
+    folder = results / "cells" / paper.name
+    made = {run.summary["config_hash"]: run for run in runs}
+    there = [*read_cells(folder).values(), *(run.summary for run in runs)]
+    wanted = {(str(cell["dataset"]), str(cell["algorithm"]).partition("+")[0]) for cell in there}
+    cells = plan(paper, paper.tables, parts=parts, wanted=wanted)
+    stored = stored_of(cells, folder)
+    files = {digest: cell_path(folder, cell) for digest, cell in stored.items()}
+    for cell in cells:
+        if cell.digest in made and cell.digest not in stored:
+            stored[cell.digest] = compact(made[cell.digest].summary, cell.command, made[cell.digest].folder)
+    settled = read_settlements(published.parent / "settlements" / f"{paper.name}.yaml", paper)
+    return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"), settled, files)
 
-    paper: Paper
-    cells: Sequence[Cell]
-    stored: Mapping[str, Mapping]
-    published: Printed
+
+def sources(results: str | Path, names: Sequence[str] | None = None, placed: Path | None = None) -> list[Source]:
+    """What a folder of results holds: the papers' cells (``cells/``), and the runs below it that are none of the papers'.
+
+    Args:
+        names: of papers; None for all.
+        placed: holds the rows of ``fgl-bench place``.
+
+    Raises:
+        UserError: there is no such folder, or nothing in it.
+    """
+    where = folder_of(results)
+    rows = read_rows(placed) if placed is not None and placed.is_dir() else []
+    whole = (where / "cells").is_dir()
+    if whole:
+        stores = where
+        published = where / "published" if (where / "published").is_dir() else stored_results(papers()[0]) / "published"
+        shown = papers() if names is None else list(names)
+    else:
+        shown = sorted({row.paper for row in rows} & set(papers()) & set(papers() if names is None else names))
+        stores = stored_results(shown[0]) if shown else where
+        published = stores / "published"
+    runs = complete_runs(where) or ([] if whole else stored_cells(where))
+    with Composer() as composer:
+        parts = Parts(composer, Kept(default_folder()))
+        found = [of_paper(name, stores, published, parts, rows, runs, whole) for name in shown]
+        known = {digest for source in found for digest in source.stored}
+        own = [run for run in runs if run.summary["config_hash"] not in known]
+        if own:
+            found.insert(0, of_runs(where, own, parts))
+        parts.kept.write()
+    if not (runs or rows or any(source.stored for source in found)):
+        raise UserError(f"{where}: there is no complete run in it")
+    return found
 
 
-def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = None) -> Source:
-    """A paper's plan, the cells in ``results/cells/<paper>`` and the printed numbers in the folder ``published``."""
-    cells = plan(paper, paper.tables, parts=parts)
-    stored = stored_of(cells, results / "cells" / paper.name)
-    return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"))
+def of_paper(
+    name: str, results: Path, published: Path, parts: Parts, rows: Sequence[PlacedRow], runs: Sequence[Result], whole: bool
+) -> Source:
+    """A paper with the users' rows; those tables only that have such a row, unless the ``whole`` paper is asked for."""
+    paper = load_paper(name)
+    if not whole:
+        keys = {row.table for row in rows if row.paper == name}
+        paper = replace(paper, tables=tuple(table for table in paper.tables if table.key in keys))
+    found = with_rows(gather(paper, results, published, parts, runs if whole else ()), rows)
+    folders = {run.summary["config_hash"]: run.folder for run in runs}
+    return replace(found, files={**found.files, **{digest: folders[digest] for digest in found.stored if digest in folders}})
 
 
-def page(sources: Iterable[Source]) -> str:
-    """The whole page as text."""
-    sources = list(sources)
-    runs = {digest: run_data(cell) for source in sources for digest, cell in source.stored.items()}
-    dates = sorted(str(cell["finished"])[:10] for source in sources for cell in source.stored.values())
+def of_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> Source:
+    """A folder's runs as if a paper had them."""
+    own = own_runs(folder, runs, parts)
+    return Source(own.paper, own.cells, own.stored, Printed([]), (), own.files, own.downloads, own.readings, own=True)
+
+
+def page(found: Iterable[Source], out: Path | None = None, leaderboard: Path | None = None) -> str:
+    """The whole page as text.
+
+    Args:
+        out: where it will be; links to runs are relative to its folder. None leaves them out.
+        leaderboard: a csv; None, or where there is no such file, for no leaderboard.
+    """
+    found = list(found)
+    stored = {digest: cell for source in found for digest, cell in source.stored.items()}
+    files = {digest: path for source in found for digest, path in source.files.items()}
+    runs = {digest: run_data(cell) for digest, cell in stored.items()}
+    if out is not None:
+        for digest, path in files.items():
+            runs[digest]["file"] = relative(path, out)
+    methods = all_methods() if any(not source.own for source in found) else {}
+    for cell in stored.values():
+        name = str(cell["algorithm"])
+        if name not in methods:
+            base = all_methods().get(name.partition("+")[0])
+            methods[name] = {**base, "name": name} if base else of_run(name, cell.get("config") or {})
     data = {
-        "papers": [paper_data(source) for source in sources],
+        "papers": [paper_data(source) for source in found],
         "runs": runs,
-        "about": analysis.ABOUT.replace("*", "").replace("`", ""),
-        "made": f"{len(runs)} runs, {dates[0]} to {dates[-1]}; made by make report." if dates else "Nothing has been run yet.",
+        "methods": [methods[name] for name in sorted(methods)],
+        "about": plain(analysis.ABOUT),
+        "findings": plain(settlements.ABOUT),
+        "leaderboard": read_board(leaderboard),
+        "quantiles": quantiles(max((len(cell["seeds"]) for cell in stored.values()), default=2)),
+        "made": made(found),
     }
-    # In a script element only "</" and "<!--" end or change the text.
-    text = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     html = (PAGE / "page.html").read_text(encoding="utf-8")
     for mark, part in (
         ("CSS", (PAGE / "page.css").read_text(encoding="utf-8")),
-        ("JS", "".join((PAGE / name).read_text(encoding="utf-8") for name in ("drawings.js", "page.js"))),
-        ("DATA", text),
+        ("JS", "".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)),
+        ("DATA", packed(data)),
     ):
         html = html.replace(f"/*{mark}*/", part, 1)
     return html
 
 
-def paper_data(source: Source) -> dict:
-    return {"name": source.paper.name, "title": source.paper.title, "tables": [table_data(source, table) for table in source.paper.tables]}
+def packed(data: dict) -> str:
+    """The data as compressed json in base64, less than ``MOST_BYTES``; what does not fit is said to be left out.
+
+    Pictures of runs go first: of all trips but the last of a run, then all matrices, then labels, then curves.
+    """
+    for level, less in enumerate((lambda run: run, last_matrices, without("matrices"), without("labels"), without("curve"))):
+        if level:
+            data["runs"] = {digest: less(run) for digest, run in data["runs"].items()}
+            data["less"] = "Some curves, matrices or labels of runs are left out to keep this page small; fgl-bench report RUNS shows them."
+        text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+        found = base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii")
+        if len(found) <= MOST_BYTES:
+            break
+    return found
 
 
-def measure_of(table: Table) -> Measure:
-    """What the page shows of a table; the accuracies where a figure shows curves."""
-    return MEASURES["accuracy" if table.measure == "curves" else table.measure]
+def last_matrices(run: dict) -> dict:
+    """Of every kind of matrix the last one."""
+    kept = {kind: dict([max(trips.items(), key=lambda each: int(each[0]))]) for kind, trips in (run.get("matrices") or {}).items() if trips}
+    return {**run, "matrices": kept} if kept else run
 
 
-def table_data(source: Source, table: Table) -> dict:
-    """A table: its rows and columns, an entry for each cell, statistics for each kind of model."""
-    planned = {(cell.row.key, cell.column.key): cell for cell in source.cells if cell.table == table.key}
-    measure = measure_of(table)
-    targets = levels(table, planned, source.stored, source.published)
-    found = {
-        model: analysis.analyze(source.paper, table, planned, source.stored, source.published, model)
-        for model in MODELS
-        if model in measure.kinds
-    }
-    place = f"table {table.key}" if table.key[0].isdigit() else table.key
-    return {
-        "key": table.key,
-        "label": f"{place}: {table.title}",
-        "title": table.title,
-        "heading": f"{source.paper.title}, {place}",
-        "measure": table.measure,
-        "reading": " ".join([reading(table.measure).replace("*", ""), *footnote(named(table, planned, source.stored))]),
-        "kinds": list(measure.kinds),
-        "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
-        "rows": [{"key": row.key, "title": row.title} for row in table.rows],
-        "cells": {
-            f"{row.key}|{column.key}": cell_data(source, table, row, column, planned[row.key, column.key], found, targets.get(column.key))
-            for row in table.rows
-            for column in table.columns
-        },
-        "statistics": {model: analysis.plain(part) for model, part in found.items()},
-    }
+def without(name: str) -> Callable[[dict], dict]:
+    return lambda run: {key: value for key, value in run.items() if key != name}
 
 
-def cell_data(
-    source: Source,
-    table: Table,
-    row: Row,
-    column: Column,
-    planned: Cell,
-    found: Mapping[str, analysis.Statistics],
-    target: float | None,
-) -> dict:
-    """What stands in one place of a table: our entries, the printed one, verdicts, and which run it is."""
-    their, cell = look_up(source.published, table, row, column), source.stored.get(planned.digest)
-    entry = {
-        "command": planned.command,
-        "available": available(row.algorithm),
-        "published": printed(their),
-        "published_value": None if their is None else float(their.mean),
-    }
-    if cell is None:
-        return entry
-    measure = measure_of(table)
-    for kind in measure.kinds:
-        ours = measure.shown(cell, kind, target)
-        verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None
-        entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdict}
-    return {**entry, "run": planned.digest}
+def plain(text: str) -> str:
+    """Without the marks of Markdown."""
+    return text.replace("*", "").replace("`", "")
 
 
-def percent(value: float | None) -> str:
-    return "no score" if value is None else f"{100 * value:.1f}"
+def made(found: Sequence[Source]) -> str:
+    """How many runs there are, and of which days."""
+    cells = {digest: cell for source in found for digest, cell in source.stored.items()}
+    if not cells:
+        return "Nothing has been run yet."
+    dates = sorted(str(cell["finished"])[:10] for cell in cells.values())
+    days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    own = len({digest for source in found if source.own for digest in source.stored})
+    parts = [f"{len(cells) - own} of the papers' tables"] * (own < len(cells)) + [f"{own} of your own"] * (0 < own)
+    return f"Runs: {' and '.join(parts)}, finished {days}. Made by fgl-bench report."
 
 
-def run_data(cell: Mapping) -> dict:
-    """What the page shows of one run: facts as (name, text), its curve, its first seed's matrices and labels where it kept them."""
-    code = cell.get("code") or {}
-    facts = [
-        ("seeds", ", ".join(map(str, cell["seeds"]))),
-        *((f"{model} by seed", ", ".join(map(percent, cell["test"][model]["per_seed"]))) for model in MODELS),
-        *([("not finite", shares(cell))] if cell.get("diverged") else []),
-        *(
-            (f"{model} over clients", f"worst {100 * even['worst']:.1f}, median {100 * even['median']:.1f}, best {100 * even['best']:.1f}")
-            for model in MODELS
-            if (even := cell["test"][model].get("fairness")) and even["worst"] is not None
-        ),
-        ("client trips", str(cell["client_trips"]["total"])),
-        ("moved a seed", f"{amount(cell['bytes']['upload'])} up, {amount(cell['bytes']['download'])} down"),
-        ("seconds", f"{cell['seconds']['total']:.0f}, {cell['device']}"),
-        ("finished", str(cell["finished"])[:10]),
-        ("commit", f"{code['commit'][:10]}{' with changes' * bool(code.get('dirty'))}" if code else "unknown"),
-        ("configuration", cell["config_hash"]),
-    ]
-    curve = {name: kept for name, kept in (cell.get("curve") or {}).items() if name.removesuffix("_half") in ("trips", *MODELS)}
-    pictures = {"curve": curve, "matrices": cell.get("matrices"), "labels": cell.get("label_counts")}
-    decentralized = cell.get("scenario") == "decentralized"
-    return {"facts": facts, "decentralized": decentralized, **{name: value for name, value in pictures.items() if value}}
+def relative(path: Path, out: Path) -> str:
+    """A link from the page to a file."""
+    return Path(os.path.relpath(path.resolve(), out.resolve().parent)).as_posix()
+
+
+def quantiles(most: int) -> list[float]:
+    """Of Student's t at 97.5 %, for 2 seeds and more."""
+    from scipy import stats
+
+    return [round(float(stats.t.ppf(0.975, seeds - 1)), 4) for seeds in range(2, min(max(most, 2), MOST_SEEDS) + 1)]
+
+
+def read_board(path: Path | None) -> list[list[str]]:
+    """The rows of a leaderboard, its headings first; none where there is none.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    if path is None or not path.is_file():
+        return []
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as csv ({' '.join(str(error).split())[:100]})") from error
+    return rows if len(rows) > 1 else []

@@ -9,7 +9,7 @@ from pathlib import Path
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.analysis import analyze, overview_line, write_statistics
 from fgl_bench.reporting.cells import compact, stored_of, write_cell, write_whole
-from fgl_bench.reporting.estimates import Costs
+from fgl_bench.reporting.estimates import Costs, Kind
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.settlements import Settled, Settlement, counts, markdown, settle
@@ -25,6 +25,7 @@ class Work:
         changed: overrides by which the runs differ from the paper's setting.
         results: holds runs/, cells/ and tables/.
         known: stored results of all papers, for estimates.
+        rates: seconds of earlier runs, for estimates too.
         settlements: what the paper's printed rows are compared with.
     """
 
@@ -36,6 +37,7 @@ class Work:
     results: Path
     stored: dict[str, dict] = field(default_factory=dict)
     known: dict[str, dict] = field(default_factory=dict)
+    rates: Mapping[Kind, float] = field(default_factory=dict)
     costs: Costs | None = None
     settlements: Sequence[Settlement] = ()
 
@@ -56,7 +58,7 @@ class Work:
 
     def cost(self, cell: Cell) -> float | None:
         """Seconds that a run will take, from what is stored of all papers; None where nothing was run."""
-        self.costs = self.costs or Costs(self.paper, self.known.values())
+        self.costs = self.costs or Costs(self.paper, self.known.values(), self.rates)
         return self.costs.of(cell)
 
     def learn(self, stored: Mapping[str, dict]) -> None:

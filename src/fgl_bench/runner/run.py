@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
 from omegaconf import DictConfig
@@ -26,6 +25,7 @@ from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.reporting.store import clear_leftovers, config_hash, history_rows, write_run
 from fgl_bench.reporting.superseded import superseded
 from fgl_bench.reporting.tracking import Tracking
+from fgl_bench.runner.devices import joined, over, pick_devices
 from fgl_bench.runner.finished import Finished, stored
 from fgl_bench.runner.memory import Plan, available_bytes, halving
 from fgl_bench.runner.planning import chunks, network
@@ -51,7 +51,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     if (note := superseded(folder, what, spec.dataset.files(data_root(settings.data_dir)))) is not None:
         print(note, file=sys.stderr)
 
-    device = pick_device(settings.device)
+    devices = pick_devices(settings.device)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     begin = time.perf_counter()
@@ -69,12 +69,12 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             RunProgress(title, spec.trips * len(settings.seeds), settings.progress, federations[0].metric, hear) as progress,
             suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
         ):
-            outcome = simulate(spec, federations, device, progress)
+            outcome = over(devices, federations, partial(simulate, spec), progress)
         trained = time.perf_counter()
 
         weights = node_counts(settings, federations)
         seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
-        summary = summarize(spec, what, federations, outcome, weights, device, {k: round(v, 3) for k, v in seconds.items()})
+        summary = summarize(spec, what, federations, outcome, weights, devices, {k: round(v, 3) for k, v in seconds.items()})
         arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
         arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
         arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
@@ -87,13 +87,6 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             ) from error
         tracking.finish(folder)
     return Finished(folder, summary, False)
-
-
-def pick_device(name: str) -> torch.device:
-    """``auto`` is the GPU where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def prepare(spec: RunSpec) -> list[Federation]:
@@ -166,11 +159,4 @@ def simulate(
     outcomes = side_by_side([job(part) for part in parts], chunking.programs, chunking.threads, progress)
     if torch.cuda.is_initialized():  # other processes that share the GPU plan with what is free
         torch.cuda.empty_cache()
-    return Outcome(
-        [history for outcome in outcomes for history in outcome.histories],
-        {at: np.concatenate([outcome.mixing[at] for outcome in outcomes]) for at in outcomes[0].mixing},
-        {at: np.concatenate([outcome.similarity[at] for outcome in outcomes]) for at in outcomes[0].similarity},
-        {name: [value for outcome in outcomes for value in outcome.costs[name]] for name in outcomes[0].costs},
-        None if outcomes[0].exchanged is None else np.concatenate([outcome.exchanged for outcome in outcomes]),
-        {name: np.concatenate([outcome.final_state[name] for outcome in outcomes]) for name in outcomes[0].final_state},
-    )
+    return joined(outcomes)

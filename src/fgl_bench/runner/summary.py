@@ -24,13 +24,13 @@ def summarize(
     federations: Sequence[Federation],
     outcome: Outcome,
     weights: Sequence[np.ndarray] | None,
-    device: torch.device,
+    devices: Sequence[torch.device],
     seconds: dict[str, float],
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
     histories, names, settings = outcome.histories, spec.names, spec.settings
     processor = f"CPU {platform.machine()}, {torch.get_num_threads()} thread(s)"
-    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else processor
+    hardware = ", ".join(map(torch.cuda.get_device_name, devices)) if devices[0].type == "cuda" else processor
     return {
         "schema_version": SCHEMA_VERSION,
         "algorithm": names["algorithm"],

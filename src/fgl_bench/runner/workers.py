@@ -89,7 +89,7 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
         progress: told the number of a job and what it reports.
 
     Raises:
-        whatever the first failing job raised; UserError where a process was killed.
+        Exception: that of the first failing job; UserError where a process was killed.
     """
     total = torch.get_num_threads()
     results: list[T] = []
@@ -103,7 +103,7 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
             elif threads == 1 and forks():
                 results += _forked(jobs[first : first + size], first, progress)
             else:
-                results += _together(group, threads, progress.cancel)
+                results += together(group, threads, progress.cancel)
             return_freed_memory()
     finally:
         torch.set_num_threads(total)
@@ -118,7 +118,7 @@ def apart(job: Callable[[], T]) -> T:
     """The result of ``job``, called in a forked process where there may be one: what it does to memory ends with it.
 
     Raises:
-        whatever the job raised; Died where its process was killed.
+        Exception: that of the job; Died where its process was killed.
     """
     return _forked([lambda report: job()], 0, SimpleNamespace(pause=0.0, hears=False))[0] if forks() else job()
 
@@ -128,7 +128,8 @@ def forks() -> bool:
     return sys.platform == "linux" and not torch.cuda.is_available() and not multiprocessing.current_process().daemon
 
 
-def _together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
+def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
+    """Call every job in a thread of its own, with so many of torch's; when one fails, ``cancel`` is called and its exception raised."""
     results: list[Any] = [None] * len(jobs)
     errors: list[BaseException] = []
 

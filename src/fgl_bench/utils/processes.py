@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+JOB = "FGL_BENCH_JOB"
+"""Variable with the number of this job among those that a launcher runs at the same time; the command line sets it."""
+
 
 def quoted(value: object) -> str:
     """A value for Hydra's grammar: paths may hold any sign."""

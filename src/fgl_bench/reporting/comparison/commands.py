@@ -9,14 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from fgl_bench.config.choices import choices
 from fgl_bench.config.compose import Composer
+from fgl_bench.config.parts import Parts
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison.runs import SOURCES, Chosen, Values
+from fgl_bench.reporting.comparison.runs import value as value_in
 from fgl_bench.reporting.results import Result
 from fgl_bench.reporting.store import identity
 from fgl_bench.reporting.unlike import BUDGET, GROUPS, leaves
@@ -33,10 +33,20 @@ def missing_commands(chosen: Chosen, folder: Path, missing: Sequence[tuple[Value
     """A command for every missing (row, column)."""
     if not missing:
         return []
-    with Composer() as compose:
-        compose.remember_files()
-        known = cache(lambda given: composed(given, compose))
+    with Composer() as composer:
+        known = composing(Parts(composer))
         return [command(chosen, folder, place, known) for place in missing]
+
+
+def composing(parts: Parts) -> Compose:
+    """The values by key of what arguments compose, with the budget worked out; the same arguments are composed once."""
+
+    @cache
+    def composed(given: tuple[str, ...]) -> dict[str, Any]:
+        cfg = parts(given)
+        return dict(leaves(identity(cfg.plain, *resolve_budget(cfg.settings))))
+
+    return composed
 
 
 def command(chosen: Chosen, folder: Path, place: tuple[Values, Values], compose: Compose) -> str:
@@ -48,11 +58,19 @@ def command(chosen: Chosen, folder: Path, place: tuple[Values, Values], compose:
     above = next(run for (_, column), run in chosen.runs.items() if column == place[1])
     of_row = set(chosen.question.rows) | ({"scenario"} if "algorithm" in chosen.question.rows else set())
     of_row |= {*BUDGET} if of_row & {*BUDGET} else set()
-    names = {name: (beside if name in of_row else above).summary[name] for name in CHOICES}
+    names = {name: value_in(beside if name in of_row else above, name) for name in CHOICES}
     wanted = {key: value for key, value in leaves_of(above, of_row, inside=False)} | dict(leaves_of(beside, of_row, inside=True))
-    words = overrides(names, wanted, compose)
-    words += [] if folder == DEFAULT_FOLDER else [f"results_dir={folder}"]
-    return shlex.join(["fgl-bench", *words])
+    return line(overrides(names, wanted, compose), folder)
+
+
+def command_of(run: Result, folder: Path, compose: Compose) -> str:
+    """What makes a run again."""
+    names = {name: value_in(run, name) for name in CHOICES}
+    return line(overrides(names, dict(leaves_of(run, set(), inside=False)), compose), folder)
+
+
+def line(words: Sequence[str], folder: Path) -> str:
+    return shlex.join(["fgl-bench", *words, *([] if folder == DEFAULT_FOLDER else [f"results_dir={folder}"])])
 
 
 def leaves_of(run: Result, keys: set[str], inside: bool) -> Iterator[tuple[str, Any]]:
@@ -63,6 +81,9 @@ def leaves_of(run: Result, keys: set[str], inside: bool) -> Iterator[tuple[str, 
             yield key, value
 
 
+known_choices = cache(choices)
+
+
 def overrides(names: Mapping[str, str], wanted: Mapping[str, Any], compose: Compose) -> list[str]:
     """Arguments that compose the wanted values, as few as there can be.
 
@@ -70,7 +91,7 @@ def overrides(names: Mapping[str, str], wanted: Mapping[str, Any], compose: Comp
         names: choices by the names of groups in summaries; those that are no choice are told by their class.
         wanted: values by key.
     """
-    own = {name for name, choice in names.items() if choice not in choices(CHOICES[name])}
+    own = {name for name, choice in names.items() if choice not in known_choices(CHOICES[name])}
     given = [f"{CHOICES[name]}={BASES.get(name, choice) if name in own else choice}" for name, choice in names.items()]
     given = without_defaults([text for text in given if not text.endswith("=")], compose)
     base = compose(tuple(given))
@@ -94,13 +115,6 @@ def without_defaults(given: Sequence[str], compose: Compose) -> list[str]:
     said = [text for text in given if text.startswith(("algorithm=", "dataset=", "split="))]
     base = compose(tuple(said))
     return said + [text for text in given if text not in said and compose((*said, text)) != base]
-
-
-def composed(given: tuple[str, ...], compose: Composer) -> dict[str, Any]:
-    """The values by key of what the arguments compose, with the budget worked out."""
-    cfg = compose(given)
-    config: Any = OmegaConf.to_container(cfg, resolve=True)
-    return dict(leaves(identity(config, *resolve_budget(cfg))))
 
 
 def shown_plainly(value: Any) -> str:

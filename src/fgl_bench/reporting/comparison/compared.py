@@ -14,7 +14,7 @@ from fgl_bench.reporting.comparison.scores import Score, heading, score
 from fgl_bench.reporting.statistics import Ranks
 
 Place = tuple[Values, Values]
-NAMED = ("algorithm", "dataset", "split", "model", "scenario", "sparsity", "metric")
+NAMED = ("algorithm", "dataset", "split", "model", "scenario", "sparsity", "metric", "optimizer")
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,12 @@ def absent(table: Compared, most: int | None = MOST_MISSING) -> list[str]:
     return lines + ([f"  ... and {len(table.missing) - most} more"] if most and len(table.missing) > most else [])
 
 
-def markdown(table: Compared) -> str:
-    """A part for each kind of model; the best in bold, those not worse underlined."""
+def markdown(table: Compared, commands: bool = True) -> str:
+    """A part for each kind of model; the best in bold, those not worse underlined.
+
+    Args:
+        commands: list those of missing runs.
+    """
     lines = []
     for block in table.blocks:
         heads, rows = cells(table, block, lambda shown, best, alike: f"**{shown}**" if best else f"<u>{shown}</u>" if alike else shown)
@@ -129,7 +133,7 @@ def markdown(table: Compared) -> str:
         lines += ["| " + " | ".join(map(escaped, heads)) + " |", "|---" * len(heads) + "|"]
         lines += ["| " + " | ".join(escaped(entry) for entry in row) + " |" for row in rows] + [""]
     lines.append(" ".join(notes(table, "Bold:", "Underlined:")))
-    missing = absent(table, None)
+    missing = absent(table, None) if commands else []
     return "\n".join([*lines, *missing]) + "\n"
 
 

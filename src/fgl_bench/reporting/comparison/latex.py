@@ -15,12 +15,13 @@ NARROW = 4  # columns that fit the column of a page
 FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 
 
-def latex(table: Compared) -> str:
-    """A float for each kind of model; missing runs are listed in comments."""
+def latex(table: Compared, commands: bool = True) -> str:
+    """A float for each kind of model; ``commands`` of missing runs are listed in comments."""
     lines = [r"% \usepackage{booktabs,graphicx}"]
     for block in table.blocks:
         lines += ["", *floating(table, block)]
-    return "\n".join([*lines, *(f"% {line}".rstrip() for line in absent(table, None))]) + "\n"
+    missing = absent(table, None) if commands else []
+    return "\n".join([*lines, *(f"% {line}".rstrip() for line in missing)]) + "\n"
 
 
 def floating(table: Compared, block: Block) -> Iterator[str]:
@@ -32,6 +33,7 @@ def floating(table: Compared, block: Block) -> Iterator[str]:
     caption = [f"{table.unit[:1].upper()}{table.unit[1:]} of {block.model} models.", *notes(table, "Bold:", "Underlined:")]
     yield rf"\begin{{table{star}}}"
     yield r"\centering\small"
+    yield r"\setlength{\belowcaptionskip}{6pt}"  # without it the caption touches the rule
     yield rf"\caption{{{escape(' '.join(caption))}}}"
     yield rf"\label{{tab:{block.model}}}"
     for number, part in enumerate(parts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from fgl_bench.reporting.cells import read_cells
 from fgl_bench.reporting.comparison.question import ANY, Question, is_number, matches, said, short
 from fgl_bench.reporting.results import OF_RUN, Result, value_of
 from fgl_bench.reporting.store import Untrusted, read_summary
-from fgl_bench.reporting.unlike import BUDGET, GROUPS, leaves
+from fgl_bench.reporting.unlike import BEFORE, BUDGET, GROUPS, leaves
 
 Values = tuple[str, ...]
 SOURCES = ("code", "data")  # of a configuration: sums of a user's own files
@@ -48,9 +49,30 @@ def read_runs(folder: str | Path) -> list[Result]:
     Raises:
         UserError: there is no such folder, or nothing in it.
     """
-    where = Path(folder).expanduser()
-    if "\0" in str(folder) or not where.is_dir():
-        raise UserError(f"{short(str(folder))}: there is no such folder; give the one that results_dir= named (by default results/runs)")
+    where = folder_of(folder)
+    found = complete_runs(where) or stored_cells(where)
+    if not found:
+        raise UserError(f"{where}: there is no complete run in it")
+    return found
+
+
+def stored_cells(where: Path) -> list[Result]:
+    """The cells below a folder."""
+    folders = sorted({path.parent for path in where.rglob("*.json")})
+    cells = {digest: Result(each, cell) for each in folders for digest, cell in read_cells(each).items()}
+    return [cell for cell in cells.values() if isinstance(cell.summary.get("config"), dict)]
+
+
+def folder_of(text: str | Path) -> Path:
+    """The folder that a user names; raises UserError where there is none."""
+    where = Path(os.path.expanduser(text))
+    if "\0" in str(text) or not where.is_dir():
+        raise UserError(f"{short(str(text))}: there is no such folder; give the one that results_dir= named (by default results/runs)")
+    return where
+
+
+def complete_runs(where: Path) -> list[Result]:
+    """The complete runs below a folder; what is damaged or of another version is left out, with a warning on stderr."""
     found = []
     for path in sorted(where.rglob("summary.json")):
         if any(part.startswith(".") for part in path.relative_to(where).parts):  # a run under way
@@ -62,17 +84,13 @@ def read_runs(folder: str | Path) -> list[Result]:
             continue
         if summary is not None and isinstance(summary.get("config"), dict):
             found.append(Result(path.parent, summary))
-    if not found:
-        folders = sorted({path.parent for path in where.rglob("*.json")})
-        cells = {digest: Result(each, cell) for each in folders for digest, cell in read_cells(each).items()}
-        found = [cell for cell in cells.values() if isinstance(cell.summary.get("config"), dict)]
-    if not found:
-        raise UserError(f"{where}: there is no complete run in it")
     return found
 
 
 def value(run: Result, key: str) -> Any:
     """What a run has under a key: the name of a group's choice, or a value of its configuration."""
+    if key in BEFORE:
+        return run.summary.get(key, BEFORE[key])
     return run.summary[key] if key in OF_RUN else value_of(run.summary["config"], key)
 
 
@@ -105,7 +123,7 @@ def choose(runs: Sequence[Result], question: Question) -> Chosen:
 
 def check_keys(runs: Sequence[Result], question: Question) -> None:
     """Refuse keys that no run has."""
-    known = {key for run in runs for key, _ in leaves(run.summary["config"])} | set(OF_RUN)
+    known = {key for run in runs for key, _ in leaves(run.summary["config"])} | {*OF_RUN, *BEFORE}
     for name, keys in (("rows", question.rows), ("cols", question.cols), ("where", question.where)):
         for key in keys:
             if key not in known:
@@ -185,7 +203,7 @@ def unlike(runs: Sequence[Result], varied: set[str]) -> dict[str, list[Any]]:
         if key in varied or key in UNSCORED or key.partition(".")[0] in SOURCES:
             continue
         name = next((name for group, name in GROUPS.items() if key.startswith(f"{group}.")), None)
-        choices = [run.summary[name] if name else None for run in runs]
+        choices = [value(run, name) if name else None for run in runs]
         among: dict[Any, list[Any]] = {}
         for choice, config in zip(choices, flat, strict=True):
             among.setdefault(choice if name in varied else None, []).append(config.get(key))

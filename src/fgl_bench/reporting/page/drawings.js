@@ -1,5 +1,4 @@
-"use strict";
-// Curves, heat maps, networks and label counts; page.js follows in the same script.
+// Curves, heat maps, networks and label counts.
 const line = (name, index, curve, model) => ({
   name, index,
   points: curve.trips.map((trip, i) => [trip, 100 * curve[model][i], curve[model + "_half"] ? 100 * curve[model + "_half"][i] : 0]),
@@ -26,7 +25,7 @@ function frame(width, height, low, high, top, bottom, across, up, title) {
 const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 const room = (most) => Math.max(300, Math.min(most, document.documentElement.clientWidth - 48));  // so that text keeps its size on a phone
 const stroke = (index) => make("svg", { viewBox: "0 0 28 12", "aria-hidden": "true", class: "key" }, make("line", { x1: 0, x2: 28, y1: 6, y2: 6, stroke: colour(index), "stroke-width": 2.5, "stroke-dasharray": dash(index) }));
-function chart(lines, across, up, named) {
+function chart(lines, across, up, named, where) {
   const values = lines.flatMap((each) => (each.points.length > 1 ? each.points.slice(1) : each.points).map((point) => point[1]));
   const [bottom, top] = [Math.min(...values), Math.max(...values)];
   const margin = Math.max(1, 0.06 * (top - bottom)), last = Math.max(...lines.flatMap((each) => each.points.map((point) => point[0])));
@@ -38,16 +37,14 @@ function chart(lines, across, up, named) {
     if (each.points.some((point) => point[2])) picture.append(make("path", { class: "band", d: path(upper) + path(lower.reverse()).replace("M", "L") + "Z", fill: colour(each.index), opacity: 0.14 }));
   }
   for (const each of lines) picture.append(make("path", { class: "curve", d: path(each.points.map(([t, mean]) => [x(t), y(clip(mean))])), fill: "none", stroke: colour(each.index), "stroke-width": 1.8, "stroke-dasharray": dash(each.index) }, make("title", {}, each.name)));
-  return make("figure", {}, picture, make("figcaption", {}, ...(named ? lines.flatMap((each) => [stroke(each.index), ` ${each.name} `]) : []), "Bands: 95 % t-intervals over the seeds."));
+  return make("figure", {}, picture, make("figcaption", {}, where ? `${where}. ` : "", ...(named ? lines.flatMap((each) => [stroke(each.index), ` ${each.name} `]) : []), lines.some((each) => each.points.some((point) => point[2])) ? "Bands: 95 % t-intervals over the seeds." : ""));
 }
 function curves() {
   const column = table().columns.find((each) => each.key === state.column);
   const model = kind() === "trained" ? "trained" : "received";
   const all = column ? table().rows.map((row, index) => ({ row, index, run: runOf(cellOf(row, column)) })).filter(({ run }) => run && run.curve) : [];
-  if (!all.length) {
-    at("curves").replaceChildren(make("p", { class: "note" }, "No run of this table has kept its curve."));
-    return;
-  }
+  at("curves-part").hidden = !all.length;
+  if (!all.length) return;
   const lines = all.filter(({ row }) => !state.hidden.has(row.key)).map(({ row, index, run }) => line(row.title, index, run.curve, model));
   const keys = make("ul", { class: "keys", "aria-label": "Methods drawn" }, ...all.map(({ row, index }) => make("li", {}, make("label", {},
     make("input", { type: "checkbox", "data-key": row.key, checked: !state.hidden.has(row.key), onchange: (event) => {
@@ -56,7 +53,8 @@ function curves() {
       [...at("curves").querySelectorAll("input")].find((each) => each.dataset.key === row.key).focus();
     } }),
     stroke(index), row.title))));
-  at("curves").replaceChildren(keys, lines.length ? chart(lines, "client trips", `test score of the ${model} model in %`) : make("p", {}, "No method chosen."));
+  at("curves").replaceChildren(all.length > 1 ? keys : "", lines.length ? chart(lines, "client trips", `test score of the ${model} model in %`, false, column.key) : make("p", {}, "No method chosen."));
+  savable(at("curves"));
 }
 const VIRIDIS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const unpack = (matrix) => Uint8Array.from(atob(matrix.data), (letter) => letter.charCodeAt(0));

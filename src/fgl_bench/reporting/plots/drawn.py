@@ -40,13 +40,11 @@ def plot(
         x: the horizontal axis: of ``curves`` ``trips``, ``round`` or ``bytes``; of ``pareto`` ``bytes``, ``seconds`` or ``trips``.
 
     Raises:
-        UserError: an argument is wrong, or matplotlib is not installed.
+        UserError: an argument is wrong.
     """
-    try:
-        from fgl_bench.reporting.plots.look import save_all, styled
-        from fgl_bench.reporting.plots.own import KINDS
-    except ImportError as error:
-        raise UserError("plot needs matplotlib: pip install 'fgl-bench[plots]'") from error
+    from fgl_bench.reporting.plots.look import save_all, styled
+    from fgl_bench.reporting.plots.own import KINDS
+
     if kind not in KINDS:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
     stem, endings = target(out, format)

@@ -1,0 +1,79 @@
+"""Write what commands print into README.md and docs/, so that every table there is made by the command above it.
+
+    python scripts/quote_commands.py                       # every block again
+    python scripts/quote_commands.py --keep results/runs   # before, keep these runs as the cells of the first question
+
+A block begins with a line such as
+
+    <!-- output: fgl-bench table results/cells/first_question -->
+
+and ends with ``<!-- /output -->``; the lines between them are replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fgl_bench.reporting.cells import compact, write_cell
+
+ROOT = Path(__file__).resolve().parents[1]
+CELLS = ROOT / "results" / "cells" / "first_question"
+BLOCK = re.compile(r"(<!-- output: (?P<command>fgl-bench [^\n]*) -->\n).*?(<!-- /output -->)", re.DOTALL)
+KEYS = ("algorithm", "dataset", "split", "num_clients")
+
+
+def pages() -> list[Path]:
+    """The files that have blocks."""
+    return [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if BLOCK.search(path.read_text(encoding="utf-8"))]
+
+
+def page(text: str, printed: Callable[[list[str]], str]) -> str:
+    """``text`` with every block filled in.
+
+    Args:
+        printed: gives what ``fgl-bench`` prints, called at the project's root.
+    """
+    return BLOCK.sub(lambda block: f"{block[1]}```text\n{printed(shlex.split(block['command'])[1:]).strip()}\n```\n{block[3]}", text)
+
+
+def printed(arguments: list[str]) -> str:
+    """What the command prints."""
+    return subprocess.run([sys.executable, "-m", "fgl_bench", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def keep(runs: Path) -> None:
+    """Store the runs below a folder as cells, in the place of those that are there."""
+    found = [path.parent for path in sorted(runs.rglob("summary.json"))]
+    if not found:
+        raise SystemExit(f"quote_commands: there is no run below {runs}")
+    for path in CELLS.glob("*.json"):
+        path.unlink()
+    for folder in found:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        seeds = f"'seeds={str(summary['seeds']).replace(' ', '')}'"
+        write_cell(CELLS, compact(summary, " ".join(["fgl-bench", *(f"{key}={summary[key]}" for key in KEYS), seeds])))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write what commands print into README.md and docs/.")
+    parser.add_argument("--keep", type=Path, metavar="RUNS", help="store the runs below this folder in results/cells/first_question before")
+    options = parser.parse_args()
+    if options.keep:
+        keep(options.keep)
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
+        made = page(text, printed)
+        if made != text:
+            path.write_text(made, encoding="utf-8")
+            print(f"written: {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Links to files of the checkout that are not on the site: to a generated page where one shows the file, else plain text.
+
+A hook of mkdocs.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>\.\./[^)#]*)(?P<anchor>#[^)]*)?\)")
+ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "README.md": "index.md"}
+BASES = re.compile(r"src/fgl_bench/(algorithms/(base|server_rounds|semi_async_server|peers|powers|records|topology)|.*/base)\.py")
+CHOICES = re.compile(r"src/fgl_bench/(?P<room>algorithms|models)/(?:.*/)?(?P<name>\w+?)_?\.py")
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Called by mkdocs with the text of every page."""
+    here = posixpath.dirname(page.file.src_uri)
+    pages = {file.src_uri for file in files.documentation_pages()}
+
+    def linked(found: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join("docs", here, found["target"]))
+        target = path.removeprefix("docs/") if path.startswith("docs/") else shown_on(path)
+        if target not in pages:
+            return found[0] if path.startswith("docs/") else found["text"]  # mkdocs reports a page that is missing
+        return f"[{found['text']}]({posixpath.relpath(target, here or '.')}{found['anchor'] or ''})"
+
+    return LINK.sub(linked, markdown)
+
+
+def shown_on(path: str) -> str:
+    """The page of the site that shows a file of the checkout."""
+    if (stored := re.fullmatch(r"results/(?:bench|tables)/(\w+\.md)", path)) is not None:
+        return f"results/{stored[1]}"
+    if BASES.fullmatch(path):
+        return "reference/hooks.md"
+    if (choice := CHOICES.fullmatch(path)) is not None:
+        return f"reference/{choice['room'].removesuffix('s')}/{choice['name']}.md"
+    room = re.fullmatch(r"src/fgl_bench/(\w+)(/.*)?", path.removesuffix(".py"))
+    return ROOT_PAGES.get(path) or (f"reference/modules/{room[1]}.md" if room else "")

@@ -1,0 +1,381 @@
+"""Write the generated pages of the documentation: what conf/, docstrings and stored runs say. Run by mkdocs at every build of the site."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import logging
+import re
+import tempfile
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mkdocs_gen_files
+import yaml
+
+import fgl_bench
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.cli.commands import about
+from fgl_bench.cli.main import help_text
+from fgl_bench.config.choices import choices, config_folder, path_of
+from fgl_bench.config.schema import class_source, source_fields
+from fgl_bench.config.settings import Settings
+from fgl_bench.config.values import shown as as_yaml
+from fgl_bench.errors import ranges_of
+from fgl_bench.runner.validation import CHOICES
+from fgl_bench.scenarios.hooks import supported
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "fgl_bench"
+RESULTS = ROOT / "results"
+STORED = RESULTS / "cells" / "first_question"  # the runs of the tutorial's table
+PYTHON = ("run", "Result", "load_results", "table", "ResultTable", "plot", "UserError")
+BASES = {  # what a class of a reader's own derives from, and what its hooks are given
+    "Methods": (
+        "algorithms.base", "algorithms.server_rounds", "algorithms.semi_async_server", "algorithms.peers", "algorithms.powers",
+        "algorithms.records", "algorithms.topology",
+    ),
+    "Backbones, datasets, splits, optimizers, scenarios": (
+        "models.base", "data.datasets.base", "data.splits.base", "optimizers.base", "scenarios.base",
+    ),
+}  # fmt: skip
+TITLES = {
+    "algorithm": ("Algorithms", "Federated methods. `algorithm=` chooses one; it also chooses the scenario that the method is made for."),
+    "model": ("Models", "Backbones: the network that every client trains."),
+    "dataset": ("Datasets", "Raw files are described in [Data](../data.md)."),
+    "split": ("Splits", "How the nodes of a graph are divided among clients. Masks are described in [Data](../data.md#splits-and-masks)."),
+    "optimizer": ("Optimizers", "The optimizer of the clients' local steps. `lr` and `weight_decay` are top-level [keys](keys.md)."),
+    "scenario": ("Scenarios", "Who trains when, and which uploads arrive."),
+    "scenario/sparsity": ("Sparsity", "What is missing from the clients' data while they train."),
+    "tracker": ("Trackers", "Where curves and scores are logged besides the run directory."),
+}
+log = logging.getLogger("mkdocs.plugins.pages")
+documented: set[str] = set()  # classes and functions that a page has shown
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a choice: its default as the file has it, the type in words, the numbers allowed, and what it means."""
+
+    name: str
+    default: str
+    kind: str
+    meaning: str
+
+
+def main() -> None:
+    for group in ("algorithm", "model"):
+        write(f"reference/{group}.md", overview(group))
+        for choice in choices(group):
+            write(f"reference/{group}/{choice}.md", page_of(group, choice))
+    write("reference/dataset.md", datasets())
+    for group in ("split", "optimizer", "tracker"):
+        write(f"reference/{group}.md", [*headed(group), *sections(group)])
+    sparsity = [*headed("scenario/sparsity", 2), *sections("scenario/sparsity", 3)]
+    write("reference/scenario.md", [*headed("scenario"), *sections("scenario"), *sparsity])
+    write("reference/keys.md", keys_page())
+    write("reference/experiment.md", presets())
+    write("reference/commands.md", ["# Commands", "", "`fgl-bench --help` prints:", "", "```text", help_text([]), "```"])
+    write("reference/python.md", python_page())
+    write("reference/hooks.md", hooks_page())
+    rooms()
+    write("reference/index.md", REFERENCE.splitlines())
+    for name in ("CONTRIBUTING", "CHANGELOG", "SECURITY"):
+        text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
+        write(f"{name.lower()}.md", re.sub(r"\]\(docs/", "](", text).splitlines())
+    results()
+    figures()
+
+
+def write(path: str, lines: Sequence[str]) -> None:
+    with mkdocs_gen_files.open(path, "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+# ---- Choices and their keys
+
+
+def headed(group: str, level: int = 1) -> list[str]:
+    title, text = TITLES[group]
+    return ["#" * level + f" {title}", "", text, ""]
+
+
+def overview(group: str) -> list[str]:
+    """A line for every choice, with a link to its page."""
+    lines = [*headed(group), "| choice | scenario | what it is |" if group == "algorithm" else "| choice | what it is |"]
+    lines.append("|---" * lines[-1].count(" | ") + "|---|")
+    for choice in choices(group):
+        path = path_of(group, choice, ())
+        runs_in = f" {', '.join(supported(class_of(path)))} |" if group == "algorithm" else ""
+        lines.append(f"| [`{choice}`]({group}/{choice}.md) |{runs_in} {cell(about(path))} |")
+    return lines
+
+
+def page_of(group: str, choice: str) -> list[str]:
+    path = path_of(group, choice, ())
+    cls = class_of(path)
+    lines = [f"# {choice}", "", about(path), "", f"    fgl-bench {group}={choice}", ""]
+    if issubclass(cls, Algorithm):
+        lines += [f"Scenarios: {', '.join(f'[`{name}`](../scenario.md#{name})' for name in supported(cls))}.", ""]
+    return [*lines, *key_table(f"{group}.", keys_of(group, path)), *shown(identifier(cls), choice_page=True)]
+
+
+def sections(group: str, level: int = 2) -> Iterator[str]:
+    """Every choice of a group below a heading of its own."""
+    for choice in choices(group):
+        path = path_of(group, choice, ())
+        yield from ("#" * level + f" {choice}", "", about(path), "")
+        yield from key_table(f"{group.replace('/', '.')}.", keys_of(group, path))
+        yield from shown(identifier(class_of(path)), level + 1)
+
+
+def datasets() -> list[str]:
+    """A line for every dataset, then every source with its keys."""
+    lines = [*headed("dataset"), "| choice | what it is | metric | train, val, test |", "|---|---|---|---|"]
+    sources: dict[str, tuple[Path, list[str]]] = {}
+    for choice in choices("dataset"):
+        path = path_of("dataset", choice, ())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        lines.append(f"| `{choice}` | {cell(about(path))} | `{values['metric']}` | {', '.join(map(str, values['ratios'] or []))} |")
+        sources.setdefault(values["_target_"], (path, []))[1].append(choice)
+    for target, (path, names) in sorted(sources.items()):
+        lines += ["", f"## {target.rpartition('.')[2]}", "", f"Choices: {', '.join(f'`{name}`' for name in names)}.", ""]
+        lines += [*key_table("dataset.", keys_of("dataset", path)), *shown(identifier(class_of(path)), 3)]
+    return lines
+
+
+def class_of(path: Path) -> type:
+    module, _, name = target_of(path).rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def target_of(path: Path) -> str:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))["_target_"]
+
+
+def identifier(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def keys_of(group: str, path: Path) -> list[Key]:
+    """The keys of a choice, those of the choices that it is made from first."""
+    cls = class_of(path)
+    source = class_source(cls.__module__, cls.__qualname__)
+    hints = source_fields(*source) if source else {}
+    allowed, said, defaults = ranges_of(cls), attributes(cls), values_of(group, path)
+    found = []
+    for name, (default, comment) in defaults.items():
+        kind = kind_of(hints.get(name, Any)) + (f", {allowed[name]}" if name in allowed else "")
+        found.append(Key(name, default, kind.removeprefix(", "), comment or said.get(name, "")))
+        if not found[-1].meaning:
+            log.warning("%s: nothing says what %s means", path.relative_to(config_folder()), name)  # an error, as every warning
+    return found
+
+
+def values_of(group: str, path: Path) -> dict[str, tuple[str, str]]:
+    """(default, comment) of every key of a file."""
+    text = path.read_text(encoding="utf-8")
+    found: dict[str, tuple[str, str]] = {}
+    for entry in (yaml.safe_load(text) or {}).get("defaults", []):
+        if isinstance(entry, str) and entry != "_self_" and not entry.startswith("/"):
+            found |= values_of(group, path_of(group, entry, ()))
+    for name, value, comment in re.findall(r"^(\w+): (\S.*?)(?: # (.*))?$", text, re.MULTILINE):
+        if name not in ("_target_", "defaults"):
+            found[name] = (value, comment or found.get(name, ("", ""))[1])
+    return found
+
+
+def attributes(cls: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of their attributes."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        section = (base.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+        for names, text in re.findall(r"^ {8}(\w[\w, ]*): (.*(?:\n {9,}.*)*)", section, re.MULTILINE):
+            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return found
+
+
+def kind_of(hint: Any) -> str:
+    """A type in words."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        parts = [part for part in typing.get_args(hint) if part is not type(None)]
+        return " or ".join([*map(kind_of, parts), *["null"] * (len(parts) < len(typing.get_args(hint)))])
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(f"`{value}`" for value in typing.get_args(hint))
+    if typing.get_origin(hint) in (list, tuple):
+        return f"list of {kind_of(typing.get_args(hint)[0])}s"
+    return {int: "integer", float: "number", bool: "true or false", str: "string", Any: ""}.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def listed(values: Sequence[Any]) -> str:
+    """Allowed values, as yaml writes them."""
+    return " or ".join(f"`{as_yaml(value)}`".replace("'", "") for value in values)
+
+
+def key_table(prefix: str, keys: Sequence[Key]) -> list[str]:
+    if not keys:
+        return ["It has no keys.", ""]
+    lines = ["| key | default | values | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{prefix}{key.name}` | `{key.default}` | {cell(key.kind)} | {cell(key.meaning)} |" for key in keys]
+    return [*lines, ""]
+
+
+def cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    text = text.replace("|", r"\|")
+    return text if "`" in text else text.replace("<", "&lt;").replace("*", r"\*").replace("_", r"\_")
+
+
+def keys_page() -> list[str]:
+    """The single keys of conf/config.yaml."""
+    path = config_folder() / "config.yaml"
+    hints = typing.get_type_hints(Settings)
+    values = {name: both for name, both in values_of("", without_groups(path)).items() if name in hints}
+    assert values.keys() == hints.keys(), "a key without a line in conf/config.yaml"
+    kinds = {**{name: kind_of(hint) for name, hint in hints.items()}, **{name: listed(allowed) for name, allowed in CHOICES.items()}}
+    keys = [Key(name, default, kinds[name], comment) for name, (default, comment) in values.items()]
+    return [*KEYS.splitlines(), *key_table("", keys)]
+
+
+def without_groups(path: Path) -> Path:
+    """A copy of config.yaml without its list of groups, whose entries are no files of a group."""
+    copy = Path(tempfile.mkdtemp()) / path.name
+    copy.write_text(re.sub(r"^defaults:\n(?:  .*\n)*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE), encoding="utf-8")
+    return copy
+
+
+def presets() -> list[str]:
+    return [*PRESETS.splitlines(), *(f"| `{name}` | {cell(about(path_of('experiment', name, ())))} |" for name in choices("experiment"))]
+
+
+# ---- Docstrings
+
+
+def shown(name: str, level: int = 2, choice_page: bool = False) -> list[str]:
+    """The docstring of a class, function or module; on one page only."""
+    if name in documented:
+        return [f"Class: [`{name.rpartition('.')[2]}`][{name}].", ""]
+    documented.add(name)
+    return [f"::: {name}", "    options:", f"      heading_level: {level}", ""]
+
+
+def python_page() -> list[str]:
+    lines = ["# Python", "", "`import fgl_bench` gives these names, and the bases of [Hooks and records](hooks.md).", ""]
+    for name in PYTHON:
+        lines += shown(f"fgl_bench.{fgl_bench.PUBLIC[name]}.{name}")
+    return lines
+
+
+def hooks_page() -> list[str]:
+    lines = HOOKS.splitlines()
+    for title, modules in BASES.items():
+        lines += ["", f"## {title}", ""]
+        for module in modules:
+            for name in public(module):
+                lines += shown(f"fgl_bench.{module}.{name}", 3)
+    return lines
+
+
+def rooms() -> None:
+    """A page for every package of src, with all public classes and functions that no other page has shown."""
+    lines = MODULES.splitlines()
+    for room in sorted(path for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()):
+        if room.stem in ("__init__", "__main__"):
+            continue
+        text = [f"# {room.stem}", ""]
+        for path in sorted(room.rglob("*.py")) if room.is_dir() else [room]:
+            module = path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+            names = [name for name in public(module) if f"fgl_bench.{module}.{name}" not in documented]
+            if names and not any(part.startswith("_") for part in module.split(".")):
+                text += [f"## {module}", "", *(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines(), ""]
+                for name in names:
+                    text += shown(f"fgl_bench.{module}.{name}", 3)
+        write(f"reference/modules/{room.stem}.md", text)
+        lines.append(f"- [{room.stem}](modules/{room.stem}.md)")
+    write("reference/modules.md", lines)
+
+
+def public(module: str) -> list[str]:
+    """The public classes and functions with a docstring that a module defines."""
+    place = SOURCE.joinpath(*module.split("."))
+    path = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_") and ast.get_docstring(node)]
+
+
+# ---- Results and pictures
+
+
+def results() -> None:
+    """What is stored of measurements and of the papers' tables."""
+    for name in ("bench", "memory"):
+        write(f"results/{name}.md", (RESULTS / "bench" / f"{name}.md").read_text(encoding="utf-8").splitlines())
+    with mkdocs_gen_files.open("results/growth.png", "wb") as file:
+        file.write((RESULTS / "bench" / "growth.png").read_bytes())
+    lines = (RESULTS / "tables" / "agreement.md").read_text(encoding="utf-8").splitlines()
+    lines += ["", "## The tables", "", "Our results beside the printed ones:", ""]
+    for folder in sorted(path for path in (RESULTS / "tables").iterdir() if path.is_dir()):
+        tables = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("table*.md")) if not path.stem.endswith("_statistics")]
+        title = tables[0].removeprefix("# ").partition(",")[0]
+        lines.append(f"- [{title}](../results/{folder.name}.md)")
+        write(f"results/{folder.name}.md", [f"# {title}", "", *(re.sub("^# ", "## ", table) for table in tables)])
+    write("results/agreement.md", lines)
+
+
+def figures() -> None:
+    """The tutorial's figures, drawn from its stored runs."""
+    kinds: Mapping[str, Mapping[str, str]] = {"bars": {}, "ranks": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, options in kinds.items():
+            [path] = fgl_bench.plot(kind, fgl_bench.table(STORED), Path(folder, f"{kind}.svg"), **options)
+            with mkdocs_gen_files.open(f"images/{kind}.svg", "wb") as file:
+                file.write(path.read_bytes())
+
+
+KEYS = """\
+# Keys
+
+Top-level keys, `KEY=VALUE` on the command line. Keys of a choice are on the choice's page.
+
+"""
+PRESETS = """\
+# Presets
+
+The settings of the papers' tables and figures: `fgl-bench experiment=fedsa_gcl/table3 dataset=cora`. What a paper sets for
+one dataset is added automatically. `fgl-bench show experiment/fedsa_gcl/table3` prints a preset.
+
+| preset | what it is |
+|---|---|
+"""
+HOOKS = """\
+# Hooks and records
+
+What classes of your own derive from, and what their hooks are given. [Your own method](../guides/own_method.md) shows how they are used.
+S is the number of seeds, C of clients, B = S · C of replicas, P of parameters, n of padded nodes, Y of classes.
+"""
+MODULES = """\
+# Modules
+
+Everything public that the other pages do not show, by package. [Architecture](../architecture.md) says what each is for.
+
+"""
+REFERENCE = """\
+# Reference
+
+Everything here is made from `conf/` and from docstrings when the site is built.
+
+- [Keys](keys.md) that every run has.
+- Choices and their keys: [algorithms](algorithm.md), [models](model.md), [datasets](dataset.md), [splits](split.md),
+  [optimizers](optimizer.md), [scenarios](scenario.md) and sparsity, [trackers](tracker.md), [presets](experiment.md).
+- [Commands](commands.md): `table`, `plot`, `place`, `check`, `tune` and others.
+- [Python](python.md): `fgl_bench.run`, `load_results`, `table`, `plot`.
+- [Hooks and records](hooks.md): what a class of your own overrides and is given.
+- [Modules](modules.md): the other public classes and functions.
+"""
+
+main()

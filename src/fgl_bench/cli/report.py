@@ -1,0 +1,40 @@
+"""``fgl-bench report``: one HTML page of the papers' tables and of a folder's runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fgl_bench.cli.table import only_folder
+from fgl_bench.cli.table import write as write_file
+from fgl_bench.config.choices import suggest
+from fgl_bench.errors import UserError
+from fgl_bench.reporting.comparison.question import read_words, short
+from fgl_bench.reporting.plan import papers
+from fgl_bench.reporting.report import page, sources
+
+USAGE = "fgl-bench report [RESULTS] [out=FILE.html] [papers=fedsa_gcl,fedgta] [placed=FOLDER]"
+DEFAULT, PLACED, NAME, BOARD = "results", "placed", "report.html", "leaderboard.csv"
+
+
+def write(arguments: Sequence[str]) -> None:
+    """The command.
+
+    Raises:
+        UserError: an argument is wrong, there is no run, or the page cannot be written.
+    """
+    words, rest = read_words(arguments, ("out", "papers", "placed"), USAGE)
+    folder = Path(os.path.expanduser(only_folder(rest, USAGE) if rest else DEFAULT))
+    names = [name.strip() for name in words["papers"][0].split(",")] if "papers" in words else None
+    wrong = next((name for name in names or () if name not in papers()), None)
+    if wrong is not None:
+        raise UserError(f"papers={short(wrong)}: no tables of that paper here{suggest(wrong, papers())}")
+    placed = Path(os.path.expanduser(words.get("placed", [PLACED])[0]))
+    if "placed" in words and not placed.is_dir():
+        raise UserError(f"placed={short(str(placed))}: there is no such folder; it is the out= of fgl-bench place, or holds several")
+    out = Path(os.path.expanduser(words["out"][0])) if "out" in words else folder / NAME
+    if out.suffix not in (".html", ".htm"):
+        raise UserError(f"out={short(str(out))}: must end in .html")
+    text = page(sources(folder, names, placed), out, folder / BOARD)
+    write_file(out, text)

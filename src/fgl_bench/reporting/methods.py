@@ -1,0 +1,68 @@
+"""What the report page says about a method: its source's own words, its keys and where to read on."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fgl_bench.config.choices import choices, config_folder, key_lines
+from fgl_bench.config.schema import class_source
+from fgl_bench.config.values import shown
+from fgl_bench.utils.sources import origin_of
+
+GROUP = "algorithm"
+SECTIONS = ("Attributes:", "Args:", "Raises:", "Returns:")
+
+
+def all_methods() -> dict[str, dict]:
+    """Every choice of the group ``algorithm``."""
+    return {name: of_choice(name) for name in choices(GROUP)}
+
+
+def of_choice(name: str) -> dict:
+    """A method of the package."""
+    text = (config_folder() / GROUP / f"{name}.yaml").read_text(encoding="utf-8")
+    target = re.search(r"^_target_: *([\w.]+)", text, flags=re.MULTILINE)
+    first = re.match(r"# *(.+)", text)
+    return described(name, first[1] if first else "", target[1] if target else "", [list(line) for line in key_lines(text)])
+
+
+def of_run(name: str, config: Mapping[str, Any]) -> dict:
+    """A method that is no choice of the package, from the configuration of a run."""
+    own = config.get(GROUP, {})
+    keys = [[key, shown(value), ""] for key, value in own.items() if key != "_target_" and not isinstance(value, Mapping)]
+    return described(name, "", str(own.get("_target_", "")), keys)
+
+
+def described(name: str, about: str, target: str, keys: list[list[str]]) -> dict:
+    """Plain data: ``lead`` is the first paragraph of the class's docstring, ``text`` the others."""
+    lead, *text = paragraphs(docstring(target)) or [about]
+    return {"name": name, "about": about or lead, "lead": lead, "text": text, "target": target, "keys": keys}
+
+
+def docstring(target: str) -> str:
+    """Of a class by its full name, read from its source; empty where there is none."""
+    module, _, name = target.rpartition(".")
+    found = class_source(module, name) if module.startswith("fgl_bench.") else None
+    if found is not None:
+        return ast.get_docstring(found[1]) or ""
+    try:
+        origin = origin_of(module) if module.isidentifier() else None  # of one in a package, the package would be imported
+        body = ast.parse(Path(origin).read_text(encoding="utf-8")).body if origin and origin.endswith(".py") else []
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    return next((ast.get_docstring(node) or "" for node in body if isinstance(node, ast.ClassDef) and node.name == name), "")
+
+
+def paragraphs(text: str) -> list[str]:
+    """The paragraphs before ``Attributes:``, each as one line."""
+    found = []
+    for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        if part.strip() in SECTIONS or part.startswith(SECTIONS):
+            break
+        found.append(re.sub(r":(?:class|func|meth|data|attr):`[~.]?([^`]+)`", r"``\1``", " ".join(part.split())))
+    return [part for part in found if part]

@@ -1,0 +1,80 @@
+"""The devices of a run, and its seeds dealt over several of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+
+import numpy as np
+import torch
+
+from fgl_bench.data.federation import Federation
+from fgl_bench.evaluation.history import Outcome
+from fgl_bench.runner.workers import Progress, Row, no_rows, together
+from fgl_bench.utils.processes import JOB
+
+
+def pick_devices(name: str) -> list[torch.device]:
+    """What ``device=NAME`` stands for: ``cuda`` is every GPU, ``cuda:1`` one, ``auto`` every GPU or else the CPU.
+
+    Of the jobs of a launcher, which run at the same time, each takes one GPU, in turn.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    count = torch.cuda.device_count() if name == "cuda" else 1
+    if name != "cuda" or count < 2:
+        return [torch.device(name)]
+    job = os.environ.get(JOB)
+    numbers = range(count) if job is None else [int(job) % count]
+    return [torch.device("cuda", number) for number in numbers]
+
+
+def over(
+    devices: Sequence[torch.device],
+    federations: Sequence[Federation],
+    simulate: Callable[[Sequence[Federation], torch.device, Progress], Outcome],
+    progress: Progress,
+) -> Outcome:
+    """Deal the seeds evenly over the devices and simulate every share on its own, side by side in threads.
+
+    Seeds share nothing, so the scores do not depend on how they are dealt.
+    """
+    shares = [share for share in np.array_split(np.arange(len(federations)), len(devices)) if share.size]
+    if len(shares) == 1:
+        return simulate(federations, devices[0], progress)
+
+    def on(device: torch.device, share: np.ndarray) -> Outcome:
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            return simulate([federations[seed] for seed in share], device, Share(progress, int(share[0])))
+
+    jobs = [partial(on, device, share) for device, share in zip(devices, shares, strict=False)]
+    return joined(together(jobs, torch.get_num_threads(), progress.cancel))
+
+
+class Share:
+    """Progress of the programs that train some of the seeds, whose numbers begin with ``first``."""
+
+    def __init__(self, progress: Progress, first: int):
+        self.progress, self.first = progress, first
+        self.pause, self.hears = progress.pause, progress.hears
+
+    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], rows: Callable[[], list[Row]] = no_rows, /) -> None:
+        self.progress(self.first + number, trips, accuracy, rows)
+
+    def cancel(self) -> None:
+        self.progress.cancel()
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of all seeds from those of some of them each, in order."""
+    first = outcomes[0]
+    return Outcome(
+        [history for outcome in outcomes for history in outcome.histories],
+        {at: np.concatenate([outcome.mixing[at] for outcome in outcomes]) for at in first.mixing},
+        {at: np.concatenate([outcome.similarity[at] for outcome in outcomes]) for at in first.similarity},
+        {name: [value for outcome in outcomes for value in outcome.costs[name]] for name in first.costs},
+        None if first.exchanged is None else np.concatenate([outcome.exchanged for outcome in outcomes if outcome.exchanged is not None]),
+        {name: np.concatenate([outcome.final_state[name] for outcome in outcomes]) for name in first.final_state},
+    )

@@ -1,0 +1,242 @@
+"""README.md and docs/: every command and every example runs, every quoted table is what its command prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+import fgl_bench
+from fgl_bench.cli.arguments import get_args_parser
+from fgl_bench.cli.check import examine
+from fgl_bench.cli.commands import COMMANDS
+from fgl_bench.cli.table import target as table_file
+from fgl_bench.cli.tune import read_space
+from fgl_bench.config.choices import GROUPS, file_of
+from fgl_bench.config.compose import Composer
+from fgl_bench.reporting.cells import covers
+from fgl_bench.reporting.comparison.question import KEYS, question, read_words
+from fgl_bench.reporting.plots.drawn import OPTIONS
+from fgl_bench.reporting.plots.own import KINDS
+from fgl_bench.runner.validation import check_configuration
+from scripts.quote_commands import page, pages
+from tests.warm import ROOT, command
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINE = re.compile(r"^    (fgl-bench .*?)(?:   .*)?$", re.MULTILINE)  # a comment stands behind three spaces
+INLINE = re.compile(r"`(fgl-bench [^`\n]+ [^`\n]+)`")
+PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|[<|]|\.\.\.")
+
+
+def lines_of(path):
+    text = path.read_text(encoding="utf-8")
+    return [*LINE.findall(text), *(line for line in INLINE.findall(text) if not PLACEHOLDER.search(line))]
+
+
+COMMANDS_SHOWN = sorted({(path.relative_to(ROOT).as_posix(), line) for path in PAGES for line in lines_of(path)})
+TINY = (
+    "dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "rounds=2", "num_clients=3",
+    "progress=false", "threads=1",
+)  # fmt: skip
+STAND_INS = {"dataset=citeseer,pubmed": "dataset=csbm_cora,csbm_pubmed", "num_clients=10": "num_clients=3"}
+
+
+def said(done) -> str:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# ---- every command
+
+
+@pytest.fixture(scope="module")
+def compose():
+    with Composer() as composer:
+        composer.remember_files()
+        yield composer
+
+
+@pytest.mark.parametrize(("where", "line"), COMMANDS_SHOWN)
+def test_a_command_names_what_there_is(where, line, compose):
+    first, *rest = shlex.split(line)[1:]
+    if first not in COMMANDS:
+        options = get_args_parser().parse_args([first, *rest])
+        if options.config_dir:
+            return  # choices of the user's own; the guides' are run below
+        for overrides in one_by_one(options.overrides):
+            check_configuration(compose(overrides))
+    elif first in ("table", "plot"):
+        kind = [rest.pop(0)] if first == "plot" else []
+        words, _ = read_words(rest, (*KEYS, *(OPTIONS if kind else ("format", "out", "digits"))), "")
+        question(**{key: values if key == "where" else values[0] for key, values in words.items() if key in KEYS})
+        assert set(kind) <= KINDS.keys()
+        if not kind:
+            table_file(words.get("out", [""])[0], words.get("format", [""])[0])
+    elif first in ("show", "cp"):
+        file_of(rest[0])
+    elif first == "ls":
+        assert not rest or rest[0] in GROUPS
+    elif first == "tune":
+        assert rest[0].endswith(".yaml") or read_space(rest[0])
+    else:
+        assert first in ("check", "place") and (rest[0].endswith(".py") or file_of(rest[0]))
+
+
+def one_by_one(overrides: list[str]) -> list[list[str]]:
+    """What a sweep composes: every value of every key once, beside the first values of the others."""
+    plain = [text for text in overrides if not text.startswith(("hydra", "+"))]  # a key of the user's own class is not known here
+    several = [(text.partition("=")[0], [text.partition("=")[2]] if "[" in text else text.partition("=")[2].split(",")) for text in plain]
+    base = [f"{key}={values[0]}" for key, values in several]
+    return [base] + [[*base, f"{key}={value}"] for key, values in several for value in values[1:]]
+
+
+def test_targets_of_make_and_scripts_are_there():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"(?:^    |`)make ([a-z-]+)", text, re.MULTILINE):
+            assert re.search(rf"^{name}:", makefile, re.MULTILINE), f"{path.name}: make {name}"
+        for name in re.findall(r"`((?:scripts|tests)/[\w/.]+)[` ]", text):
+            assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
+def test_links_from_the_readme_lead_somewhere():
+    for name in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert (ROOT / name).is_file(), name
+
+
+# ---- what is quoted
+
+
+def test_quoted_tables_are_what_their_commands_print():
+    texts = {path: path.read_text(encoding="utf-8") for path in pages()}
+    assert {path.name for path in texts} >= {"README.md", "tutorial.md"}
+    made: dict[str, str] = {}
+    for path, text in texts.items():
+        filled = page(text, lambda line: made.setdefault(shlex.join(line), said(command(ROOT, *line))))
+        assert filled == text, f"{path.name}: run make numbers"
+
+
+def test_the_quoted_runs_are_those_of_the_question(compose):
+    """A reader who gives the command of README.md gets this table, but for the processor's rounding."""
+    [line] = [text for where, text in COMMANDS_SHOWN if where == "README.md" and " -m " in text]
+    asked = dict(text.split("=") for text in shlex.split(line)[2:])
+    cells = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "results/cells/first_question").glob("*.json")]
+    found = {(cell["algorithm"], cell["dataset"], cell["split"]) for cell in cells}
+    each = [asked[key].split(",") for key in ("algorithm", "dataset", "split")]
+    assert found == {(a, b, c) for a in each[0] for b in each[1] for c in each[2]} and len(found) == len(cells)
+    for cell in cells:
+        cfg = compose(shlex.split(cell["command"])[1:])
+        assert (cell["num_clients"], cell["seeds"]) == (int(asked["num_clients"]), json.loads(asked["seeds"]))
+        assert (cfg.num_clients, cfg.seeds) == (cell["num_clients"], cell["seeds"]) and cell["client_trips"]["total"] == 2000
+        for group in ("algorithm", "model", "scenario"):
+            assert covers(OmegaConf.to_container(cfg[group], resolve=True), cell["config"][group], group)
+
+
+def test_the_first_question_from_the_shell_and_from_python(tmp_path, monkeypatch):
+    """The commands of README.md give a table like the quoted one and a figure; the tutorial's Python finds the same runs."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"    \. \.venv/bin/activate\n((?:    fgl-bench .*\n)+)", readme)[1]
+    lines = [[STAND_INS.get(word, word) for word in shlex.split(line)[1:]] for line in block.splitlines()]
+    swept, table, figure = (said(command(tmp_path, *words, *(TINY if words[0] == "-m" else ()))) for words in lines)
+    assert table == "written: table.tex\n" and (tmp_path / "table.tex").read_text(encoding="utf-8").count(r"\toprule") == 2
+    assert figure.split() == ["written:", "figures/accuracy.pdf", "written:", "figures/accuracy.svg", "written:", "figures/accuracy.png"]
+    mine, quoted = said(command(tmp_path, "table")), re.search(r"```text\n(.*?)```", readme, re.DOTALL)[1]
+    assert mine.strip() in swept, "the sweep ends with the same table"
+    assert shape(mine.replace("csbm_cora", "citeseer").replace("csbm_pubmed", "pubmed")) == shape(quoted)
+
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len([line for line in block.splitlines() if line]) <= 10
+    found, run = [], fgl_bench.run
+    small = {name.replace(".", "__"): yaml.safe_load(value) for name, value in (text.split("=") for text in TINY) if name != "progress"}
+
+    def smaller(algorithm, dataset, **settings):
+        result = run(algorithm, {"citeseer": "csbm_cora", "pubmed": "csbm_pubmed"}[dataset], **{**settings, **small})
+        found.append(result.folder.resolve())
+        return result
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(fgl_bench, "run", smaller)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")}
+    exec(block, {})  # noqa: S102 (our own page)
+    assert sorted(found) == sorted(path.parent.resolve() for path in before) and len(found) == 16
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")} == before, "they were complete already"
+
+
+def shape(table: str) -> list[list[str]]:
+    """The words of a table, without numbers, marks and rules."""
+    return [[word for word in line.split() if not re.fullmatch(r"[-\d.±*~]+", word)] for line in table.strip().splitlines()]
+
+
+# ---- examples
+
+
+def blocks(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs/guides" / name).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def guide_lines(name: str) -> list[list[str]]:
+    return [shlex.split(line)[1:] for where, line in COMMANDS_SHOWN if where == f"docs/guides/{name}"]
+
+
+def test_the_guide_to_own_methods(tmp_path, capsys):
+    [method] = blocks("own_method.md")
+    (tmp_path / "my_method.py").write_text(method, encoding="utf-8")
+    text = (ROOT / "docs/guides/own_method.md").read_text(encoding="utf-8")
+    (tmp_path / "my_space.yaml").write_text(re.search(r"^    (algorithm\.keep: .*)$", text, re.MULTILINE)[1], encoding="utf-8")
+    for words in guide_lines("own_method.md"):
+        if words[0] == "check":
+            assert examine(str(tmp_path / words[1]), words[2:]) == 0, capsys.readouterr().out
+        elif words[0] == "tune":
+            said(command(tmp_path, *words, *TINY, "seeds=[0]", "trials=1"))
+        elif words[0] != "place":  # tests/test_placing.py
+            assert "keeping on csbm" in said(command(tmp_path, *words, *TINY, "seeds=[0]"))
+
+
+def test_the_guide_to_own_data(tmp_path, capsys, monkeypatch):
+    graph, split, net = blocks("own_data.md")
+    (tmp_path / "my_split.py").write_text(split, encoding="utf-8")
+    (tmp_path / "my_net.py").write_text(net, encoding="utf-8")
+    text = (ROOT / "docs/guides/own_data.md").read_text(encoding="utf-8")
+    (tmp_path / "mine/model").mkdir(parents=True)
+    (tmp_path / "mine/model/one_hop.yaml").write_text(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(graph, {})  # noqa: S102 (our own page)
+    for words in guide_lines("own_data.md"):
+        if words[0] == "check":
+            assert examine(str(tmp_path / words[1]), words[2:]) == 0, capsys.readouterr().out
+        else:
+            small = [text for text in TINY if "dataset=csbm" in words or not text.startswith("dataset.")]
+            assert " on c" in said(command(tmp_path, *words, *small, "seeds=[0]"))
+
+
+# ---- a version
+
+
+def test_all_files_name_one_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## \[(\d[^\]]*)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {project["version"], fgl_bench.__version__, citation["version"]} == {newest[1]}
+    assert str(citation["date-released"]) == newest[2] and citation["license"] == project["license"]
+
+
+def test_the_site_s_menu_has_every_page_and_no_other():
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: suffix)
+    menu = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)["nav"]
+    named = {word for word in re.findall(r"'([^']+\.(?:md|ipynb))'", str(menu))}
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".ipynb")}
+    assert there <= named
+    made = {f"reference/{group}.md" for group in GROUPS if "/" not in group} | {"contributing.md", "changelog.md", "security.md"}
+    made |= {f"results/{name}.md" for name in ("agreement", "bench", "memory")}
+    assert named - there == made | {f"reference/{name}.md" for name in ("index", "keys", "commands", "python", "hooks", "modules")}

@@ -1,0 +1,162 @@
+"""``fgl-bench report`` of a user's own runs, from a sweep to the page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fgl_bench.reporting.cells import compact
+from fgl_bench.reporting.comparison.runs import complete_runs
+from fgl_bench.reporting.comparison.sections import sections
+from fgl_bench.reporting.placed import FILE, read_rows, with_rows
+from fgl_bench.reporting.shown import paper_data
+from fgl_bench.reporting.store import read_summary
+from tests.reporting.report_pages import data_of, source
+from tests.reporting.stored_runs import store
+from tests.reporting.test_comparison import check_latex
+from tests.test_own_tables import TINY, said
+from tests.warm import command
+
+
+def page_of(folder: Path, *arguments: str) -> dict:
+    """The data of the page that the command writes."""
+    written = said(command(folder, "report", *arguments))
+    return data_of((folder / written.removeprefix("written: ").strip()).read_text(encoding="utf-8"))
+
+
+def cells_of(table: dict) -> dict[str, str]:
+    """What is shown of the received models, by row and column."""
+    return {place: cell["received"]["text"] for place, cell in table["cells"].items() if "run" in cell}
+
+
+# ---- runs as tables
+
+
+def shapes(folder: Path) -> list[tuple[int, int, int]]:
+    """Rows, columns and runs of every table."""
+    return [(len(each.rows), len(each.columns), len(each.runs)) for each in sections(complete_runs(folder))]
+
+
+def test_runs_that_fill_a_table_stay_in_one(tmp_path):
+    for method in ("fedavg", "fedgta", "fedsa_gcl"):
+        for dataset in ("cora", "pubmed"):
+            store(tmp_path, method, dataset)
+    assert shapes(tmp_path) == [(3, 2, 6)]
+
+
+def test_runs_with_little_in_common_get_tables_of_their_own(tmp_path):
+    for dataset, rate in (("cora", 0.1), ("pubmed", 0.2), ("photo", 0.3)):
+        for method in (f"{dataset}_one", f"{dataset}_two"):
+            store(tmp_path, method, dataset, config={"lr": rate})
+    assert shapes(tmp_path) == [(2, 1, 2)] * 3
+
+
+def test_a_method_s_own_keys_make_rows_and_other_keys_columns(tmp_path):
+    for mu in (0.1, 0.2):
+        for rate in (0.01, 0.02):
+            store(tmp_path, "fedprox", config={"algorithm": {"mu": mu}, "lr": rate})
+    [found] = sections(complete_runs(tmp_path))
+    assert found.question.rows == ("algorithm", "algorithm.mu") and found.question.cols == ("dataset", "split", "lr")
+    assert len(found.runs) == 4
+
+
+def test_what_follows_from_another_key_is_not_a_second_one(tmp_path):
+    for rounds in (10, 20):
+        store(tmp_path, "fedavg", config={"rounds": rounds, "trips": 2 * rounds})
+    [found] = sections(complete_runs(tmp_path))
+    assert found.question.cols == ("dataset", "split", "rounds")
+
+
+# ---- the command
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("swept")
+    said(command(folder, "-m", "algorithm=fedavg,fedsa_gcl", "num_clients=3", "lr=0.02", *TINY))
+    said(command(folder, "algorithm=fedavg", "num_clients=4", "lr=0.02", *TINY))
+    return folder
+
+
+def test_a_folder_of_runs_makes_a_full_report(swept):
+    data = page_of(swept, "results/runs")
+    [paper] = data["papers"]
+    [table] = paper["tables"]
+    assert paper["own"] and (table["made"], len(table["rows"]), len(table["columns"])) == (3, 2, 2)
+    runs = {run.summary["config_hash"]: run for run in complete_runs(swept / "results/runs")}
+    for cell in (cell for cell in table["cells"].values() if "run" in cell):
+        run = runs[cell["run"]]
+        mean = 100 * run.summary["test"]["received"]["mean"]
+        assert cell["received"]["text"].startswith(f"{mean:.1f}")
+        link = swept / "results/runs" / data["runs"][cell["run"]]["file"]  # relative to the page
+        assert link.resolve() == run.folder.resolve()
+        assert data["runs"][cell["run"]]["curve"]["trips"]
+    assert {method["name"] for method in data["methods"]} == {"fedavg", "fedsa_gcl"}
+    assert "fedsa_gcl" in table["downloads"]["md"] and "config_hash" in table["downloads"]["csv"]
+    check_latex(table["downloads"]["tex"])
+
+
+def test_its_commands_make_the_same_runs_and_those_that_are_missing(swept):
+    [table] = page_of(swept, "out=again.html")["papers"][0]["tables"]
+    before = len(complete_runs(swept / "results/runs"))
+    [made] = [cell["command"] for place, cell in table["cells"].items() if place.startswith("fedsa_gcl|") and "run" in cell]
+    said(command(swept, *shlex.split(made)[1:]))
+    assert len(complete_runs(swept / "results/runs")) == before, "it was complete"
+    [missing] = [cell["command"] for cell in table["cells"].values() if "run" not in cell]
+    said(command(swept, *shlex.split(missing)[1:]))
+    [whole] = page_of(swept, "results", "out=again.html")["papers"][0]["tables"]
+    assert whole["made"] == whole["planned"] == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ([], "results: there is no such folder"),
+        (["empty"], "empty: there is no complete run in it"),
+        (["empty", "out=page.pdf"], "out=page.pdf: must end in .html"),
+        (["empty", "papers=nope"], "papers=nope: no tables of that paper here"),
+        (["empty", "placed=nowhere"], "placed=nowhere: there is no such folder"),
+        (["empty", "full"], "empty full: give one folder"),
+        (["runs", "out=/dev/null/page.html"], "out=/dev/null/page.html: cannot be written"),
+        (["runs", "colour=red"], "colour=red: unknown key"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tmp_path, line, message):
+    (tmp_path / "empty").mkdir()
+    store(tmp_path / "runs", "fedavg")
+    error = said(command(tmp_path, "report", *line), status=1)
+    assert error.startswith(f"fgl-bench: error: {message}") and len(error.splitlines()) == 1
+    assert not list(tmp_path.rglob("*.html"))
+
+
+# ---- the row of fgl-bench place
+
+
+def row(tmp_path: Path, **changes) -> Path:
+    summary = read_summary(store(tmp_path / "runs", "mine", per_seed=(0.7, 0.9)))
+    assert summary is not None
+    cell = compact(summary, "fgl-bench algorithm=fedavg algorithm._target_=mine.Mine")
+    made = {"paper": "p", "table": "3", "title": "Mine (yours)", "changed": ["lr=0.5"], "cells": {"cora": cell}, **changes}
+    path = tmp_path / "placed/p-table3-mine" / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(made), encoding="utf-8")
+    return path
+
+
+def test_a_placed_row_stands_on_top_of_its_table_and_is_none_of_the_paper_s_cells(tmp_path):
+    row(tmp_path)
+    before, after = (paper_data(each)["tables"] for each in (source(), with_rows(source(), read_rows(tmp_path / "placed"))))
+    assert [each["title"] for each in after[0]["rows"]] == ["Mine (yours), lr=0.5", *(each["title"] for each in before[0]["rows"])]
+    assert cells_of(after[0]) == {**cells_of(before[0]), "yours1|cora": cells_of(after[0])["yours1|cora"]}
+    assert after[0]["cells"]["yours1|cora"]["received"]["text"].startswith("80.0")
+    assert (after[0]["made"], after[0]["planned"]) == (before[0]["made"], before[0]["planned"])
+    assert after[1] == before[1], "another table"
+
+
+@pytest.mark.parametrize("changes", [{"cells": {"cora": {}}}, {"cells": []}, {"changed": None}])
+def test_a_damaged_row_is_left_out_and_said(tmp_path, changes, capsys):
+    path = row(tmp_path, **changes)
+    assert read_rows(tmp_path / "placed") == [] and f"warning: {path} is not used" in capsys.readouterr().err
