@@ -348,21 +348,24 @@ def pretended(ledger: Ledger) -> Iterator[None]:
 
 
 class Rounds:
-    """Progress that turns the ledger's page."""
+    """Progress that turns the ledger's page after every round."""
 
     pause = 0.0
+    hears = False
 
     def __init__(self, ledger: Ledger):
-        self.ledger = ledger
+        self.ledger, self.trips = ledger, 0
 
-    def __call__(self, number: int, trips: int, accuracy: Callable[[], float]) -> None:
-        self.ledger.turn()
+    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], rows: object = None) -> None:
+        if trips != self.trips:  # the last report comes after the last round's
+            self.ledger.turn()
+        self.trips = trips
 
     def cancel(self) -> None: ...
 
 
 class Silent(Rounds):
-    def __call__(self, number: int, trips: int, accuracy: Callable[[], float]) -> None: ...
+    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], rows: object = None) -> None: ...
 
 
 def spec_of(overrides: Sequence[str]) -> RunSpec:

@@ -111,7 +111,7 @@ def with_guard(sim, scenario, guard, warm=2):
 
         sim.progress = progress
         scenario.run(sim)
-    assert len(seen) == sim.rounds
+    assert len(seen) == sim.rounds + 1  # and once more at the end, when the last models have been scored
 
 
 class Unsynchronised:

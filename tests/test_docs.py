@@ -83,6 +83,8 @@ def test_a_command_names_what_there_is(where, line, compose):
         assert not rest or rest[0] in GROUPS
     elif first == "tune":
         assert rest[0].endswith(".yaml") or read_space(rest[0])
+    elif first == "report":
+        assert set(read_words(rest, ("out", "papers", "placed"), "")[0]) <= {"papers", "placed", "out"}
     else:
         assert first in ("check", "place") and (rest[0].endswith(".py") or file_of(rest[0]))
 

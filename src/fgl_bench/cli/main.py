@@ -118,6 +118,7 @@ def composed_runs(asked: bool) -> int:
     began: list[str] = []
     finished: list[Path] = []
     failures: list[Exception] = []
+    told = told_failures()
 
     def job(cfg: DictConfig) -> str | None:
         began.append(" ".join(HydraConfig.get().overrides.task))
@@ -161,7 +162,7 @@ def composed_runs(asked: bool) -> int:
         print(f"fgl-bench: {how}; {kept(finished)}", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
-        if error not in failures and not told_failures():
+        if error not in failures and told_failures() == told:
             complain(error, plainly=True)
         failures.append(error)
     if asked and not began and not failures:

@@ -37,7 +37,7 @@ def tell(search: Search) -> None:
     print(f"validation in %, of {search.options.model_of} models, mean over seeds at the selected points")
     print(f"all {len(ended)} trials: {search.path}.csv")
     print(importances(search, len(scored)))
-    line = ["fgl-bench", *(f"--config-dir={folder}" for folder in search.folders), *search.overrides]
+    line = ["fgl-bench", *(word for folder in search.folders for word in ("--config-dir", str(folder))), *search.overrides]
     line += chosen(scored[0].params, search.overrides)
     print(f"best of {len(scored)}: validation {100 * float(scored[0].value):.2f}\n  {masked(shlex.join(line))}", flush=True)
 
