@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import fgl_bench
 from fgl_bench.config.choices import config_folder
 
 SEPARATOR = "\n"  # no override has one
@@ -65,7 +64,7 @@ def state() -> str:
     """Changes with whatever a composed configuration may depend on."""
     content = hashlib.sha256(str([version("hydra-core"), version("omegaconf")]).encode())
     content.update(str(sorted((key, value) for key, value in os.environ.items() if key.startswith("FGL_BENCH_"))).encode())
-    package = Path(fgl_bench.__file__).parent
+    package = Path(__file__).parents[1]
     for folder, pattern in ((package, "*.py"), (config_folder(), "*.yaml")):
         for path in sorted(folder.rglob(pattern)):
             content.update(str(path).encode() + b"\0" + path.read_bytes() + b"\0")
