@@ -39,7 +39,8 @@ $(DOCS): $(READY)
 quickstart: $(READY) ## set up and run the main job on the embedded default (a generated graph, no download)
 	env -u OMP_NUM_THREADS $(VENV)/bin/fgl-bench
 
-WORKERS ?= auto
+# One more than there are cores: a third of the time tests wait for a process or a browser.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 DATA  := if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi;
 test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where they are found); test-slow has the rest
 	$(DATA) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)

@@ -26,14 +26,31 @@ def tab(browser, file):
         yield opened
 
 
+CHANGED = """() => {
+    window.changed = new Promise((done) => {
+        addEventListener("hashchange", () => setTimeout(done), { once: true });
+        setTimeout(done, 2000);
+    });
+}"""
+
+
+def follow(tab, act) -> None:
+    """Do what changes the address inside the page, and wait until the page has followed it."""
+    tab.evaluate(CHANGED)
+    act()
+    tab.evaluate("() => window.changed")
+
+
 def go(tab, where: str) -> None:
-    tab.evaluate(f"location.hash = '{where}'")
+    follow(tab, lambda: tab.evaluate("(where) => { location.hash = where; }", where))
     tab.wait_for_function("!document.getElementById('query').matches(':focus')")
 
 
 def lines(tab, caption: str) -> list[list[str]]:
     """The cells of a table of the view that is shown."""
-    rows = tab.locator(f"#other table:has(caption:text('{caption}')) tr")
+    table = tab.locator(f"#other table:has(caption:text('{caption}'))")
+    table.first.wait_for()  # a click changes the view a moment later
+    rows = table.locator("tr")
     return [[text.strip() for text in row.locator("th, td").all_inner_texts()] for row in rows.all()]
 
 
@@ -47,8 +64,9 @@ def test_the_overview_says_what_was_run_and_has_no_empty_panel(overview):
     assert "Leaderboard" not in main and "Your runs" not in main
     assert overview.locator("#tables").is_hidden() and not overview.get_by_role("link", name="Paper two").count()
     assert overview.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    overview.get_by_role("button", name="Show their printed numbers").click()
-    assert overview.locator("#heading").inner_text() == "Paper two, table 3" and overview.evaluate("document.activeElement.id") == "heading"
+    follow(overview, overview.get_by_role("button", name="Show their printed numbers").click)
+    assert overview.locator("#heading").inner_text() == "Paper two, table 3"
+    assert overview.evaluate("document.activeElement.id") == "heading"
 
 
 def test_settlements_are_counted_and_shown_one_by_one(tab):
@@ -57,7 +75,7 @@ def test_settlements_are_counted_and_shown_one_by_one(tab):
     assert found["paper"] == "Paper one" and found["agrees"] == "3", "A in both tables, and C, whose interval is wide"
     assert found["contradiction"] == "2", "B on pubmed, and its trips"
     assert "another setting" not in head, "findings that nobody made are no columns"
-    tab.locator("#other").get_by_role("link", name="Paper one", exact=True).click()
+    follow(tab, tab.locator("#other").get_by_role("link", name="Paper one", exact=True).click)
     cells = [line for line in lines(tab, "Printed cells of which") if line[0] == "Method B </script>"]
     assert ["contradiction", "it prints two numbers"] in [[line[5], line[-1]] for line in cells]
 
@@ -94,7 +112,7 @@ def test_a_method_has_a_page_with_its_cells(tab):
     assert "mu/2 ||theta - w||^2" in tab.locator("code.formula").inner_text() and "It has no run here." in text
     assert lines(tab, "Keys of fedprox")[1][:2] == ["algorithm.mu", "0.01"]
     go(tab, "#methods")
-    tab.get_by_role("link", name="fednova", exact=True).click()
+    follow(tab, tab.get_by_role("link", name="fednova", exact=True).click)
     assert tab.title() == "fednova: fgl-bench" and tab.evaluate("document.activeElement.id") == "view-heading"
     go(tab, "#method/none_such")
     assert "There is no method none_such here" in tab.locator("#main").inner_text()
@@ -119,7 +137,7 @@ def test_a_search_finds_methods_tables_and_runs(tab):
     found = tab.locator("#other").inner_text()
     assert "Runs (1)" in found and "Tables (1)" in found and "Tables that were not run (1)" in found
     assert tab.evaluate("document.activeElement.id") == "query", "typing goes on"
-    tab.locator("#other").get_by_role("link", name="Method B </script>, pubmed").click()
+    follow(tab, tab.locator("#other").get_by_role("link", name="Method B </script>, pubmed").click)
     assert tab.get_by_role("dialog").get_by_role("heading", name="Method B </script>, pubmed").is_visible()
     tab.keyboard.press("Escape")
     go(tab, "#search/nothing%20like%20it")
@@ -174,10 +192,10 @@ def test_paper_is_white_and_has_no_controls(browser, file):
 
 
 def test_back_and_forth_and_the_skip_link(tab):
-    tab.get_by_role("link", name="Tables", exact=True).click()
+    follow(tab, tab.get_by_role("link", name="Tables", exact=True).click)
     assert tab.locator("#heading").inner_text() == "Paper one, table 3"
-    tab.get_by_role("link", name="Methods", exact=True).click()
-    tab.go_back()
+    follow(tab, tab.get_by_role("link", name="Methods", exact=True).click)
+    follow(tab, tab.go_back)
     assert tab.locator("#heading").is_visible()
     address = tab.evaluate("location.hash")
     tab.locator(".skip").focus()
@@ -196,7 +214,7 @@ def test_own_runs_are_shown_without_a_paper_s_columns(browser, tmp_path):
             "4 runs of 2 methods on 1 data set." in tab.locator("#main").inner_text() and "papers" not in tab.locator("#main").inner_text()
         )
         assert lines(tab, "Tables of your runs")[1][1:] == ["4", "2", "2"]
-        tab.get_by_role("link", name="fedavg, fedprox on cora, by num_clients").click()
+        follow(tab, tab.get_by_role("link", name="fedavg, fedprox on cora, by num_clients").click)
         assert tab.locator("#results thead th[scope=colgroup]").all_inner_texts() == ["cora, metis, 2 clients", "cora, metis, 4 clients"]
         shown = tab.locator("#tables").inner_text()
         assert "All 4 cells were run." in shown and "published" not in shown and "Paper" in shown
