@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from fgl_bench.reporting.plots import figures
+from fgl_bench.reporting.plots.ranks import ranks_figure
+from fgl_bench.reporting.statistics import Ranks
 
 CURVE = {"trips": [0, 20], "received": [0.5, 0.55], "received_half": [0.1, 0.0], "trained": [0.6, 0.8]}
 
@@ -58,3 +61,14 @@ def test_bars_show_both_models_in_percent() -> None:
 def test_simple_bars_leave_a_gap_where_a_line_has_no_number() -> None:
     first, second = figures.simple_bars({"cora": {"a": 1.0, "b": 2.0}, "pubmed": {"b": 3.0}}, "seconds", "title").axes
     assert [bar.get_width() for bar in first.patches] == [1.0, 2.0] and [bar.get_width() for bar in second.patches] == [0.0, 3.0]
+
+
+@pytest.mark.parametrize("methods", [2, 9, 24, 60])
+def test_the_numbers_of_a_line_of_ranks_do_not_overlap(methods):
+    ranks = Ranks({f"Method {i}, three local epochs": float(i) for i in range(1, methods + 1)}, 2, 0.5, 3.0, ())
+    figure = ranks_figure([(ranks, "ranks")], 6.0)
+    figure.canvas.draw()
+    [axis] = figure.axes
+    numbers = sorted(text.get_window_extent().extents.tolist() for text in axis.texts if text.get_text().isdigit())
+    assert len(numbers) >= 2
+    assert all(one[2] < other[0] for one, other in pairwise(numbers))

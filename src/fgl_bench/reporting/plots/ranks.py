@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,9 +47,11 @@ def ranks_diagram(axis: Axes, ranks: Ranks, title: str, width: float) -> None:
     beside: dict[str, Any] = {"ha": "left", "x": end + 0.05} if end < 0.6 * width else {"ha": "right", "x": at(1) - 0.05}
     axis.text(y=bar, s=f"critical difference {ranks.difference:.2f}", va="center", fontsize=font, **beside)
     axis.plot([at(1), at(last)], [line, line], color="black", linewidth=0.8)
+    every = math.ceil((len(str(last)) + 1) * LETTER * font / 72 / (at(2) - at(1)))  # as many numbers as there is room for
     for rank in range(1, last + 1):
         axis.plot([at(rank)] * 2, [line, line + 0.04], color="black", linewidth=0.8)
-        axis.text(at(rank), line + 0.05, str(rank), ha="center", va="bottom", fontsize=font)
+        if (rank - 1) % every == 0:
+            axis.text(at(rank), line + 0.05, str(rank), ha="center", va="bottom", fontsize=font)
     for number, group in enumerate(ranks.groups):
         ends = at(ranks.ranks[group[0]]) - 0.03, at(ranks.ranks[group[-1]]) + 0.03
         axis.plot(ends, [line - GROUP * (number + 0.8)] * 2, color="black", linewidth=2.2, solid_capstyle="butt")
