@@ -79,6 +79,15 @@ def test_groups_of_a_users_own_are_composed(folder, tmp_path):
         assert Parts(composer, Kept(folder)).kept.path is None
 
 
+@pytest.mark.parametrize("named", [None, "somewhere/else"])
+def test_the_folder_is_the_command_line_s_cache(named, monkeypatch):
+    monkeypatch.delenv("FGL_BENCH_CACHE", raising=False)
+    if named is not None:
+        monkeypatch.setenv("FGL_BENCH_CACHE", named)
+    with Composer() as composer:
+        assert kept.default_folder() == Path(composer([]).cache_dir).expanduser()
+
+
 def test_files_of_earlier_states_go(folder):
     [newest] = folder.iterdir()
     for number in range(20):
