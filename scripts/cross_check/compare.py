@@ -1,0 +1,226 @@
+"""Ours beside the authors' own code: the same clients, masks, features, hyper-parameters and, where the networks match, initial weights.
+
+    python scripts/cross_check/compare.py openfgl --source CLONE --methods fedavg fedgta --datasets cora citeseer
+
+``CLONE`` is a checkout that you make; its commit is recorded, and nothing of it is copied. A driver ``<repository>.py`` beside this file
+runs one method of it in a process of its own (``--python`` for an environment of its own). Two comparisons are made of each method:
+
+- *scores*: ``--rounds`` rounds with every seed, test accuracy where the pooled validation accuracy is best, of the models that both score;
+- *steps*: the same without dropout, where nothing is random any more in most methods: the largest difference of the pooled test accuracy
+  in any of the first ``--step-rounds`` rounds. Equal curves are equal steps.
+
+A comparison is a row of ``results/cross_check/<repository>.csv``, with both in it; a row that is there is not made again
+(``--again`` makes it). ``--tables-only`` writes docs/cross_check.md from the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from page import write_page
+from scipy import stats
+
+import fgl_bench
+from fgl_bench.config.compose import as_command
+from fgl_bench.data.federation import Federation
+from fgl_bench.runner.planning import network
+from fgl_bench.runner.program import initial_models
+from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import RunSpec, resolve
+
+ROOT = Path(__file__).parents[2]
+ROWS = ROOT / "results" / "cross_check"
+REPOSITORIES = ("fed_pub", "fedgta", "openfgl")
+
+
+def main() -> int:
+    options = parser().parse_args()
+    if options.tables_only:
+        write_page(ROWS, ROOT / "docs" / "cross_check.md")
+        return 0
+    matched = importlib.import_module(options.repository).MATCHED
+    unknown = set(options.methods or ()) - set(matched)
+    if unknown:
+        print(f"--methods: {', '.join(sorted(unknown))}: no such comparison; allowed: {', '.join(matched)}", file=sys.stderr)
+        return 2
+    file = ROWS / f"{options.repository}.csv"
+    rows = pd.read_csv(file, keep_default_na=False, dtype=str).to_dict("records") if file.exists() else []
+    for dataset in options.datasets:
+        for name in options.methods or matched:
+            what = {"method": name, "dataset": dataset, "split": options.split, "clients": str(options.clients)}
+            there = [row for row in rows if all(row[key] == value for key, value in what.items())]
+            if there and not options.again:
+                continue
+            print(f"{name} on {dataset} ...", flush=True)
+            try:
+                found = compare(options, name, matched[name], dataset)
+            except subprocess.CalledProcessError as error:
+                side = "our command" if "fgl_bench" in error.cmd else "their code"
+                print(f"{name} on {dataset}: {side} failed: {error.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+                continue
+            rows = [row for row in rows if row not in there] + [{**what, **found}]
+            ROWS.mkdir(parents=True, exist_ok=True)
+            pd.DataFrame(rows).to_csv(file, index=False)
+            print("  " + ", ".join(f"{key} {value}" for key, value in found.items() if key in SHOWN), flush=True)
+    write_page(ROWS, ROOT / "docs" / "cross_check.md")
+    return 0
+
+
+SHOWN = ("ours", "theirs", "difference", "interval", "steps_differ", "our_round_s", "their_round_s")
+
+
+def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dataset: str) -> dict[str, str]:
+    """One row, but for what names it."""
+    seeds, evaluated = list(range(options.seeds)), matched.get("evaluated", "trained")
+    common = [
+        f"dataset={dataset}", f"split={options.split}", f"num_clients={options.clients}", "agg_weight=nodes", "mixing_at=[]",
+        "scenario=sync", "threads=1", *matched["ours"],
+    ]  # fmt: skip
+    rounds = min(options.rounds, matched.get("rounds", options.rounds))
+    line = [*common, f"rounds={rounds}"]
+    result = run_ours([*line, f"seeds={seeds}"])
+    runs = [run_theirs(options, name, matched, [*line, f"seeds=[{seed}]"]) for seed in seeds]
+    ours = 100 * result.scores().query("evaluated == @evaluated")["score"].to_numpy()
+    theirs = 100 * np.array([best(*run, evaluated) for run in runs])
+    steps = None
+    if matched.get("deterministic", True):
+        still = [*common, "model.dropout=0", f"rounds={options.step_rounds}", "seeds=[0]"]
+        steps = largest_difference(run_ours(still), *run_theirs(options, name, matched, still, exact=True), evaluated)
+    difference = ours - theirs
+    half = stats.t.ppf(0.975, len(seeds) - 1) * difference.std(ddof=1) / len(seeds) ** 0.5
+    return {
+        "evaluated": evaluated,
+        "rounds": str(rounds),
+        "seeds": str(len(seeds)),
+        "ours_by_seed": " ".join(f"{score:.2f}" for score in ours),
+        "theirs_by_seed": " ".join(f"{score:.2f}" for score in theirs),
+        "ours": f"{ours.mean():.2f}",
+        "theirs": f"{theirs.mean():.2f}",
+        "ours_spread": f"{ours.std(ddof=1):.2f}",
+        "theirs_spread": f"{theirs.std(ddof=1):.2f}",
+        "difference": f"{difference.mean():+.2f}",
+        "interval": f"{half:.2f}",
+        "steps_differ": "" if steps is None else f"{100 * steps:.2f}",
+        "step_rounds": "" if steps is None else str(options.step_rounds),
+        "our_round_s": f"{result.summary['seconds']['train'] / rounds / len(seeds):.4f}",
+        "their_round_s": f"{np.mean([np.mean(each['seconds']) for each, _ in runs]):.4f}",
+        "command": "fgl-bench " + " ".join([*line, f"seeds={seeds}"]),
+        "commit": commit(options.source),
+        "versions": f"fgl-bench {fgl_bench.__version__}, torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
+        "remark": matched.get("remark", ""),
+    }
+
+
+def run_ours(line: list[str]) -> fgl_bench.Result:
+    """The run that the command line makes of this line, in a process of its own."""
+    folder = tempfile.mkdtemp()
+    subprocess.run(
+        [sys.executable, "-m", "fgl_bench", *line, f"results_dir={folder}", "progress=false"], check=True, capture_output=True, text=True
+    )
+    (found,) = Path(folder).rglob("summary.json")
+    return fgl_bench.Result(found.parent, json.loads(found.read_text()))
+
+
+def run_theirs(
+    options: argparse.Namespace, name: str, matched: dict[str, Any], line: list[str], exact: bool = False
+) -> tuple[dict[str, Any], np.ndarray]:
+    """What the driver found in the federation of this line of one seed, and the clients' validation and test nodes ``[C, 2]``."""
+    with as_command(line) as cfg, tempfile.TemporaryDirectory() as folder:
+        spec = resolve(cfg)
+        (federation,) = prepare(spec)
+        job = Path(folder)
+        export(spec, federation, job)
+        settings, model = spec.settings, spec.config["model"]
+        asked = {
+            "method": matched.get("theirs", name), "model": matched.get("model", "gcn"), "dataset": federation.dataset,
+            "seed": federation.seed, "clients": federation.num_clients, "rounds": spec.rounds, "local_epochs": settings.local_epochs,
+            "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model["hidden"], "layers": model["layers"],
+            "dropout": model["dropout"], "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
+        }  # fmt: skip
+        (job / "settings.json").write_text(json.dumps(asked))
+        driver = Path(__file__).with_name(f"{options.repository}.py")
+        subprocess.run(
+            [options.python, driver, job, Path(options.source).resolve()], check=True, capture_output=True, text=True, cwd=folder
+        )
+        counts = np.array([[client.val.sum(), client.test.sum()] for client in federation.clients])
+        return json.loads((job / "theirs.json").read_text()), counts
+
+
+def export(spec: RunSpec, federation: Federation, job: Path) -> None:
+    """Clients, the whole graph and our initial weights as arrays."""
+
+    def dense(features: Any) -> np.ndarray:
+        return np.asarray(features.todense() if hasattr(features, "todense") else features, dtype=np.float32)
+
+    nodes = int(federation.notes["nodes"])
+    x, y = None, np.zeros(nodes, dtype=np.int64)
+    edges = [federation.cross_edges]
+    for i, client in enumerate(federation.clients):
+        own = dense(client.features)
+        x = np.zeros((nodes, own.shape[1]), dtype=np.float32) if x is None else x
+        x[client.nodes], y[client.nodes] = own, client.labels
+        edges.append(client.nodes[client.edges])
+        masks = {part: getattr(client, part) for part in ("train", "val", "test")}
+        np.savez(job / f"client_{i}.npz", x=own, edge_index=client.edges, y=client.labels, nodes=client.nodes, **masks)
+    np.savez(job / "global.npz", x=x, edge_index=np.concatenate(edges, 1), y=y, num_classes=federation.num_classes)
+    model = network(spec, [federation], torch.device("cpu"))
+    layout = model.layout(federation.num_features, federation.num_classes)
+    (first,) = initial_models(model, layout, [federation.seed], 1, torch.float32)
+    np.savez(job / "initial.npz", **{name: layout.view(first[None], name)[0].numpy() for name in layout.shapes})
+
+
+def pooled(theirs: dict[str, Any], counts: np.ndarray, evaluated: str) -> np.ndarray:
+    """Validation and test accuracy of all clients together after every round, ``[rounds, 2]``."""
+    right = np.array(theirs[evaluated], dtype=float)  # [rounds, C, 2]
+    return right.sum(1) / counts.sum(0)
+
+
+def best(theirs: dict[str, Any], counts: np.ndarray, evaluated: str) -> float:
+    """Test accuracy at the first round with the best validation accuracy."""
+    curve = pooled(theirs, counts, evaluated)
+    return float(curve[curve[:, 0].argmax(), 1])
+
+
+def largest_difference(ours: fgl_bench.Result, theirs: dict[str, Any], counts: np.ndarray, evaluated: str) -> float:
+    """Of the pooled test accuracies after any round."""
+    curve = pooled(theirs, counts, evaluated)[:, 1]
+    own = ours.curve()[f"test_{evaluated}"].to_numpy()[1:]  # without the initial model's
+    return float(np.abs(own - curve).max())
+
+
+def commit(source: str) -> str:
+    """The clone's commit, or what the folder is called where it is none."""
+    known = subprocess.run(["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True)
+    return known.stdout.strip() or Path(source).name
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("repository", choices=REPOSITORIES)
+    found.add_argument("--source", default=".", help="your clone of the repository")
+    found.add_argument("--python", default=sys.executable, help="the interpreter that has what their code imports")
+    found.add_argument("--methods", nargs="+")
+    found.add_argument("--datasets", nargs="+", default=["cora", "citeseer"])
+    found.add_argument("--split", default="metis")
+    found.add_argument("--clients", type=int, default=10)
+    found.add_argument("--rounds", type=int, default=100)
+    found.add_argument("--step-rounds", type=int, default=10)
+    found.add_argument("--seeds", type=int, default=5)
+    found.add_argument("--again", action="store_true")
+    found.add_argument("--tables-only", action="store_true")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The tables of docs/cross_check.md, from the rows of results/cross_check."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+BLOCK = re.compile(r"(<!-- rows: (?P<file>\w+) -->\n).*?(<!-- /rows -->)", re.DOTALL)
+HEAD = ["method", "data", "model", "theirs", "ours", "difference", "steps", "theirs, s a round", "ours"]
+
+
+def write_page(rows: Path, page: Path) -> None:
+    """Fill every block ``<!-- rows: REPOSITORY -->`` of the page."""
+
+    def filled(block: re.Match[str]) -> str:
+        return f"{block[1]}\n{table(rows / (block['file'] + '.csv'))}\n\n{block[3]}"
+
+    page.write_text(BLOCK.sub(filled, page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def table(file: Path) -> str:
+    """One repository: its commit, what ran, and a line for each comparison."""
+    if not file.exists():
+        return "Nothing has been run."
+    found = pd.read_csv(file, keep_default_na=False, dtype=str)
+    commits, versions = (", ".join(sorted(set(found[name]))) for name in ("commit", "versions"))
+    settings = found.groupby(["split", "clients"], sort=False).size().index
+    where = " and ".join(f"`split={split} num_clients={clients}`" for split, clients in settings)
+    lines = [f"Commit {commits}; {versions}; {where}.", "", f"| {' | '.join(HEAD)} |", "|---" * 3 + "|--:" * 6 + "|"]
+    notes: list[str] = []
+    for row in found.to_dict("records"):
+        mark = ""
+        if row["remark"]:
+            notes += [] if row["remark"] in notes else [row["remark"]]
+            mark = f" ({notes.index(row['remark']) + 1})"
+        cells = [
+            f"{row['method']}{mark}",
+            row["dataset"],
+            f"{row['evaluated']}, {row['rounds']} rounds",
+            f"{row['theirs']} ± {row['theirs_spread']}",
+            f"{row['ours']} ± {row['ours_spread']}",
+            f"{row['difference']} ± {row['interval']}",
+            row["steps_differ"] or "random",
+            row["their_round_s"],
+            row["our_round_s"],
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, *([""] + [f"{number}. {note}" for number, note in enumerate(notes, 1)] if notes else [])])
