@@ -72,7 +72,7 @@ def test_right_answers_are_counted_not_averaged(monkeypatch):
     assert driving.right((2 / 3, 0.25), [3, 8]) == [2, 2]
 
 
-@pytest.mark.parametrize("repository", ["openfgl", "fed_pub", "fedgta"])
+@pytest.mark.parametrize("repository", ["openfgl", "fed_pub", "fedgta", "fediih"])
 def test_every_comparison_composes(compare, repository):
     matched = importlib.import_module(repository).MATCHED
     for name, each in matched.items():

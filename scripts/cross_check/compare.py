@@ -41,7 +41,7 @@ from fgl_bench.runner.spec import RunSpec, resolve
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
-REPOSITORIES = ("fed_pub", "fedgta", "openfgl")
+REPOSITORIES = ("fed_pub", "fedgta", "fediih", "openfgl")
 
 
 def main() -> int:
@@ -145,7 +145,7 @@ def run_theirs(
         asked = {
             "method": matched.get("theirs", name), "model": matched.get("model", "gcn"), "dataset": federation.dataset,
             "seed": federation.seed, "clients": federation.num_clients, "rounds": spec.rounds, "local_epochs": settings.local_epochs,
-            "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model["hidden"], "layers": model["layers"],
+            "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model.get("hidden"), "layers": model["layers"],
             "dropout": model["dropout"], "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
         }  # fmt: skip
         (job / "settings.json").write_text(json.dumps(asked))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +26,39 @@ MATCHED: dict[str, dict[str, Any]] = {
 
 
 def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
+    own = {"model": "fedpub", "n_dims": settings["hidden"], "laye_mask_one": True, "clsf_mask_one": True, "n_proxy": 5, "loc_l2": 1e-3}
+    return rounds(settings, job, folder, "models.fedpub", own, lambda model, initial: begin_with(model, initial))
+
+
+def rounds(
+    settings: dict[str, Any],
+    job: Path,
+    folder: Path,
+    package: str,
+    own: dict[str, Any],
+    begin: Callable[[torch.nn.Module, Any], None],
+) -> Scores:
+    """The rounds of a package that has this code's ``Server`` and ``Client``, with arguments of its own."""
     old_scatter()
+    torch.load = lambda *args, load=torch.load, **more: load(*args, **{"weights_only": False, **more})  # of files that it writes
     torch.nn.Module.cuda = torch.Tensor.cuda = lambda self, *_: self
     from torch_geometric.data import Data
 
     Data.cuda = lambda self, *_: self
     whole, initial = np.load(job / "global.npz"), np.load(job / "initial.npz")
     args = types.SimpleNamespace(
-        model="fedpub", dataset="exported", mode="disjoint", n_clients=settings["clients"], frac=1.0, n_eps=settings["local_epochs"],
-        n_rnds=settings["rounds"], n_dims=settings["hidden"], n_feat=whole["x"].shape[1], n_clss=int(whole["num_classes"]),
-        base_lr=settings["lr"], weight_decay=settings["weight_decay"], laye_mask_one=True, clsf_mask_one=True, agg_norm="exp", n_proxy=5,
-        l1=1e-3, loc_l2=1e-3, seed=settings["seed"], checkpt_path=str(folder / "checkpoints"), log_path=str(folder / "logs"),
-        **settings["config"],
+        **{
+            "dataset": "exported", "mode": "disjoint", "n_clients": settings["clients"], "frac": 1.0, "n_eps": settings["local_epochs"],
+            "n_rnds": settings["rounds"], "n_feat": whole["x"].shape[1], "n_clss": int(whole["num_classes"]), "base_lr": settings["lr"],
+            "weight_decay": settings["weight_decay"], "dropout": settings["dropout"], "agg_norm": "exp", "l1": 1e-3,
+            "seed": settings["seed"], "checkpt_path": str(folder / "checkpoints"), "log_path": str(folder / "logs"), **own,
+            **settings["config"],
+        }
     )  # fmt: skip
     shared: dict[str, Any] = {}
-    server = importlib.import_module("models.fedpub.server").Server(args, shared, 0)
-    client_class = importlib.import_module("models.fedpub.client").Client
-    begin_with(server.model, initial)
+    server = importlib.import_module(f"{package}.server").Server(args, shared, 0)
+    client_class = importlib.import_module(f"{package}.client").Client
+    begin(server.model, initial)
     clients, counts = [], []
     for i in range(args.n_clients):
         arrays = {name: torch.from_numpy(value) for name, value in np.load(job / f"client_{i}.npz").items()}
@@ -50,13 +67,13 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         client = client_class(args, 0, 0, shared)
         client.client_id, client.loader = i, types.SimpleNamespace(partition=[data], pa_loader=[data])
         client.logger.switch(i)
-        begin_with(client.model, initial)
+        begin(client.model, initial)
         client.init_state()
         clients.append(client)
         counts.append([int(arrays["val"].sum()), int(arrays["test"].sum())])
     found: Scores = {"trained": [], "received": [], "seconds": []}
     for number in range(args.n_rnds):
-        begin = time.perf_counter()
+        start = time.perf_counter()
         server.on_round_begin(number)
         for client in clients:
             client.on_receive_message(number)
@@ -64,7 +81,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         server.on_round_complete(list(range(args.n_clients)))
         last = [(client.log["rnd_local_val_acc"][-1], client.log["rnd_local_test_acc"][-1]) for client in clients]
         found["trained"].append([right(each, n) for each, n in zip(last, counts, strict=True)])
-        found["seconds"].append(time.perf_counter() - begin)
+        found["seconds"].append(time.perf_counter() - start)
     return found
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fgl_bench import run
 from fgl_bench.errors import UserError
+from fgl_bench.scenarios.devices import Device, known_devices
 from fgl_bench.scenarios.schedule import Schedule
 from tests.small_runs import semi_async, synchronous
 
@@ -63,3 +68,57 @@ def test_who_is_slow_does_not_depend_on_how_lags_are_drawn():
 def test_keys_out_of_range_are_named(scenario, key, value):
     with pytest.raises(UserError, match=rf"^scenario\.{key}=.*allowed"):
         scenario(**{key: value}).schedule(0, 10)
+
+
+def test_a_device_computes_at_its_pace_and_sends_at_its_links_rates():
+    schedule = Schedule.draw(0, 4, 0.5, (2, 2), 0.0).on_devices([Device(3, 8, 80, 50)], 0.5, (1e6, np.array([1e6, 2e6, 0, 0])))
+    for client, down in enumerate((1e6, 2e6, 0, 0)):
+        # 0.5 s a cycle on the fastest device, a megabyte a second up, ten down, 50 ms either way
+        assert schedule.duration(client, 0) == pytest.approx(schedule.lag[client] * 0.5 * 3 + 1.0 + down / 1e7 + 0.1)
+
+
+def test_every_class_of_devices_is_drawn_and_the_stragglers_stay():
+    plain = Schedule.draw(1, 60, 0.3, (2, 5), 0.1)
+    placed = plain.on_devices([Device(1, 1, 1, 0), Device(2, 1, 1, 0), Device(4, 1, 1, 0)], 1.0, (0, 0))
+    assert sorted(set(placed.pace)) == [1, 2, 4] and min(placed.pace.count(pace) for pace in (1, 2, 4)) > 8
+    assert (placed.slow, placed.lag, placed.priority) == (plain.slow, plain.lag, plain.priority)
+    assert placed == plain.on_devices([Device(1, 1, 1, 0), Device(2, 1, 1, 0), Device(4, 1, 1, 0)], 1.0, (0, 0))
+
+
+def test_the_table_of_devices_names_where_its_numbers_come_from():
+    assert {"mobile", "home", "edge", "server"} <= set(known_devices())
+    rows = files("fgl_bench.scenarios").joinpath("devices.csv").read_text(encoding="utf-8").splitlines()
+    assert all("assumed" in row or "Ookla" in row or "arXiv" in row for row in rows[1:])
+    assert all(min(known[:3]) > 0 <= known.latency_ms for known in known_devices().values())
+
+
+TINY = {"dataset__num_nodes": 120, "dataset__num_edges": 300, "num_clients": 4, "seeds": [0], "mixing_at": []}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "d_psgd"])
+def test_devices_move_the_clock_and_no_score(algorithm, tmp_path):
+    keys = {"rounds": 3, "results_dir": str(tmp_path), **TINY}
+    plain = run(algorithm, "csbm", **keys)
+    placed = run(algorithm, "csbm", scenario__devices=["mobile"], scenario__cycle_seconds=2.0, **keys)
+    before, after = plain.curve(), placed.curve()
+    assert before.drop(columns="time").equals(after.drop(columns="time"))
+    trips = placed.summary["client_trips"]["total"]
+    bytes_ = placed.summary["bytes"]["upload"] / trips
+    mobile = known_devices()["mobile"]
+    each = 2.0 * mobile.slowdown + mobile.travel(bytes_, bytes_)
+    assert list(before["time"]) == [0, 1, 2, 3]
+    assert list(after["time"]) == pytest.approx([0, each, 2 * each, 3 * each])
+
+
+def test_a_slow_link_makes_uploads_late(tmp_path):
+    keys = {"trips": 60, "results_dir": str(tmp_path), "scenario__slow_fraction": 0.0, "scenario__jitter": 0.0, **TINY}
+    alike = run("fedbuff", "csbm", scenario__devices=["server"], **keys)
+    mixed = run("fedbuff", "csbm", scenario__devices=["server", "mobile"], scenario__cycle_seconds=0.1, **keys)
+    assert mixed.curve()["staleness_max"].max() > alike.curve()["staleness_max"].max()
+
+
+def test_an_unknown_device_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"scenario.devices: there is no fridge; allowed: mobile, mobile_5g, home, edge, server"):
+        run("fedavg", "csbm", rounds=1, results_dir=str(tmp_path), scenario__devices=["fridge"], **TINY)
+    with pytest.raises(UserError, match=r"scenario.cycle_seconds"):
+        run("fedavg", "csbm", rounds=1, results_dir=str(tmp_path), scenario__devices=["home"], scenario__cycle_seconds=0, **TINY)

@@ -55,7 +55,7 @@ class Point:
     Attributes:
         trips: client trips counted so far.
         version: synchronous rounds or server steps done.
-        time: virtual clock, in cycles of an all-fast system.
+        time: virtual clock, in cycles of an all-fast system, or in seconds where clients have devices.
         received, trained: ``[C]`` positions in the score log.
         upload, download: bytes so far.
         staleness: mean and largest staleness of the uploads processed since the last point, or None.

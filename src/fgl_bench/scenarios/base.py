@@ -79,7 +79,7 @@ class Rounds(Stragglers):
         count = participants(sim.participation, clients)
         each = count * sim.stands_for  # client trips a round
         full, every = count == clients, max(1, -(-sim.eval_every // each))
-        schedules = [self.schedule(seed, clients) for seed in setting.seeds]
+        schedules = self.schedules(sim)
         clock = [[0.0] for _ in schedules]
         grid = np.arange(seeds * clients).reshape(seeds, clients)
 

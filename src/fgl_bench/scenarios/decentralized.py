@@ -64,6 +64,12 @@ class Decentralized(Rounds):
             raise UserError(f"scenario.degree={self.degree} is out of range; allowed: null or 1 and more")
         super().run(sim)
 
+    def sent(self, sim: Simulation, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes of a round: the method's upload to every neighbor that the first round's graph gives, and what these send."""
+        heard = self.heard(sim, seed, 0) & ~np.eye(sim.setting.num_clients, dtype=bool)
+        up = sim.algorithm.traffic().bytes[0]
+        return up * heard.sum(0), up * heard.sum(1)
+
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
         setting, trainer, trained, method = sim.setting, sim.trainer, done.trained, cast(Peers, sim.algorithm)
 

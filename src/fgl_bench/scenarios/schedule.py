@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fgl_bench.errors import SHARE, Range, UserError, at_least
+import numpy as np
+
+from fgl_bench.errors import SHARE, Range, UserError, above, at_least
+from fgl_bench.scenarios.devices import Device, device
 from fgl_bench.utils.seeding import derive_seed, generator
 
 if TYPE_CHECKING:
     from fgl_bench.scenarios.simulation import Simulation
+
+Bytes = float | np.ndarray  # of all clients, or of each ``[C]``
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,8 @@ class Schedule:
         seed: of the durations' jitter.
         jitter: trips last ``lag * (1 + jitter * (2u - 1))`` cycles, u uniform per (client, trip).
         redraw: the range from which slow clients draw a new lag for each trip; None keeps ``lag`` for the run.
+        pace: seconds that each client's device computes in a cycle; None where the clock counts cycles.
+        travel: seconds that each client's messages take in a trip.
     """
 
     slow: tuple[int, ...]
@@ -31,6 +39,8 @@ class Schedule:
     seed: int
     jitter: float
     redraw: tuple[int, int] | None = None
+    pace: tuple[float, ...] | None = None
+    travel: tuple[float, ...] = ()
 
     @classmethod
     def draw(cls, seed: int, clients: int, slow_fraction: float, lag: tuple[int, int], jitter: float, redraw: bool = False) -> Schedule:
@@ -49,11 +59,25 @@ class Schedule:
         return low + derive_seed(self.seed, "lag", client, trip) % (high - low + 1)
 
     def duration(self, client: int, trip: int) -> float:
-        """Duration of the trip on the virtual clock, in cycles."""
-        if not self.jitter:
-            return float(self.cycles(client, trip))
-        uniform = derive_seed(self.seed, client, trip) / 2**63
-        return self.cycles(client, trip) * (1 + self.jitter * (2 * uniform - 1))
+        """Duration of the trip on the virtual clock, in cycles, or in seconds where clients have devices."""
+        lasts = float(self.cycles(client, trip))
+        if self.jitter:
+            uniform = derive_seed(self.seed, client, trip) / 2**63
+            lasts = self.cycles(client, trip) * (1 + self.jitter * (2 * uniform - 1))
+        return lasts if self.pace is None else self.pace[client] * lasts + self.travel[client]
+
+    def on_devices(self, devices: Sequence[Device], cycle_seconds: float, sent: tuple[Bytes, Bytes]) -> Schedule:
+        """The same stragglers, each client with one of these classes of devices, drawn alike often.
+
+        Args:
+            cycle_seconds: what a trip of a fast client takes on the fastest class.
+            sent: bytes up and down of a trip, of all clients or of each.
+        """
+        clients = len(self.lag)
+        drawn = [devices[i] for i in generator(self.seed, "devices").integers(len(devices), size=clients)]
+        up, down = (np.broadcast_to(np.asarray(part, dtype=float), (clients,)) for part in sent)
+        travel = tuple(each.travel(float(u), float(d)) for each, u, d in zip(drawn, up, down, strict=True))
+        return replace(self, pace=tuple(cycle_seconds * each.slowdown for each in drawn), travel=travel)
 
 
 @dataclass
@@ -65,6 +89,9 @@ class Stragglers:
         lag: smallest and largest lag of a slow client, in cycles; a fast client's is 1.
         lag_draw: one lag per run, or a new one per trip.
         jitter: relative half-width of a trip's duration.
+        devices: classes of devices (``scenarios/devices.csv``), of which each client has one. The virtual clock then counts seconds of
+            computing and of sending, and so does a deadline; without devices it counts cycles.
+        cycle_seconds: with devices, seconds that a trip of a fast client takes on the fastest class.
 
     Class attributes:
         name: the scenario's name on the command line.
@@ -73,12 +100,20 @@ class Stragglers:
 
     name: ClassVar[str]
     contract: ClassVar[type]
-    ranges: ClassVar[dict[str, Range]] = {"slow_fraction": SHARE, "lag": at_least(1), "jitter": Range(0, 1, below=True)}
+    ranges: ClassVar[dict[str, Range]] = {
+        "slow_fraction": SHARE, "lag": at_least(1), "jitter": Range(0, 1, below=True), "cycle_seconds": above(0),
+    }  # fmt: skip
 
     slow_fraction: float
     lag: list[int]
     lag_draw: Literal["per_run", "per_trip"]
     jitter: float
+    devices: list[str] = field(default_factory=list, kw_only=True)
+    cycle_seconds: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in self.devices:
+            device(name)
 
     @property
     def drops_uploads(self) -> bool:
@@ -89,8 +124,24 @@ class Stragglers:
         """Train to the end of the budget and fill ``sim.points``, with one evaluation point every ``sim.eval_every`` trips."""
         raise NotImplementedError  # abstract
 
+    def sent(self, sim: Simulation, seed: int) -> tuple[Bytes, Bytes]:
+        """Bytes that a client sends and receives in a trip."""
+        up, down, _ = sim.algorithm.traffic().bytes
+        return up, down
+
+    def schedules(self, sim: Simulation) -> list[Schedule]:
+        """The stragglers of every seed, on their devices where they have some."""
+        drawn = [self.schedule(seed, sim.setting.num_clients) for seed in sim.setting.seeds]
+        if not self.devices:
+            return drawn
+        if self.cycle_seconds <= 0:
+            raise UserError(f"scenario.cycle_seconds={self.cycle_seconds} is out of range; allowed: above 0")
+        devices = [device(name) for name in self.devices]
+        parts = [self.sent(sim, seed) for seed in sim.setting.seeds]
+        return [each.on_devices(devices, self.cycle_seconds, part) for each, part in zip(drawn, parts, strict=True)]
+
     def schedule(self, seed: int, clients: int) -> Schedule:
-        """The stragglers of one seed; they are the same for all methods.
+        """The stragglers of one seed, in cycles; they are the same for all methods.
 
         Raises:
             UserError: a key is out of range.

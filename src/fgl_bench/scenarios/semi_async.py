@@ -55,7 +55,7 @@ class SemiAsync(Stragglers):
         if self.staleness_from == "upload" and not cast(SemiAsyncServer, sim.algorithm).keeps_uploads:
             raise UserError("scenario.staleness_from=upload: this method mixes new uploads only, which would all be fresh; use base")
         models = TripModels(sim)
-        loops = [_Loop(sim, models, s, self.schedule(seed, clients), self) for s, seed in enumerate(sim.setting.seeds)]
+        loops = [_Loop(sim, models, s, schedule, self) for s, schedule in enumerate(self.schedules(sim))]
         running = {s: loop.events() for s, loop in enumerate(loops)}
 
         def points(starts: Sequence[int]) -> list[list[Point]]:
