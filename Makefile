@@ -78,6 +78,7 @@ report: $(READY) ## write results/report.html: the papers' tables and your runs 
 numbers: $(READY) ## write the numbers that README.md and docs/ quote, from results/tables and results/cells
 	$(PY) scripts/quote_results.py $(ARGS)
 	$(PY) scripts/quote_commands.py
+	$(PY) scripts/quote_scale.py
 
 # The notebook is executed and every warning is an error. The two variables silence advertisements of mkdocs and its theme.
 docs: $(DOCS) ## build the documentation's site in build/site

@@ -12,13 +12,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    place = importlib.util.spec_from_file_location("quote_results", ROOT / "scripts/quote_results.py")
+def load(name: str) -> ModuleType:
+    place = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
     assert place is not None and place.loader is not None
     module = importlib.util.module_from_spec(place)
     place.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return load("quote_results")
 
 
 def tables(folder: Path, cells: list[tuple[str, str, str, str, str, str]]) -> Path:
@@ -58,3 +62,13 @@ def test_verdicts_of_a_papers_tables_are_added_up(script: ModuleType) -> None:
     text = "| paper | table | cells run | received | tau | trained | tau |\n|---|---|---|---|---|---|---|\n"
     text += "| A | 1 | 3 of 4 | 1 / 2 / 0 | 0.5 | 0 / 0 / 3 |  |\n| A | 2 | 1 of 9 | 1 / 0 / 0 |  | 1 / 0 / 0 |  |\n"
     assert script.agreement(text)[2:] == ["| A | 4 of 13 | 2/2/0 | 1/0/3 |"]
+
+
+def test_the_page_of_a_million_clients_has_the_numbers_of_stored_runs_and_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, page = load("quote_scale"), tmp_path / "scale.md"
+    text = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+    page.write_text(text.replace("| 34.92 |", "| 35 |"), encoding="utf-8")
+    monkeypatch.setattr(script, "PAGE", page)
+    script.main()
+    assert page.read_text(encoding="utf-8") == text, "run: make numbers"
+    assert "| home | 1 | 34.92 | 79.0 | 9 |" in text
