@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,15 +35,17 @@ def test_every_client_has_one_worker_and_all_workers_almost_the_same_number() ->
         assert max(part.stop - part.start for part in parts) - min(part.stop - part.start for part in parts) <= 1
 
 
+def block(name: str) -> Callable[[torch.Tensor, ParameterLayout], torch.Tensor]:
+    return lambda flat, layout: layout.view(flat, name)
+
+
 MIXINGS = {
     "one row for all": lambda weights: Mixing(weights[:, :1]),
     "a row each": lambda weights: Mixing(weights),
     "some receive": lambda weights: Mixing(weights, receivers=torch.arange(CLIENTS).expand(SEEDS, -1) % 2 == 0),
     "a row for all and some receive": lambda weights: Mixing(weights[:, :1], receivers=torch.arange(CLIENTS).expand(SEEDS, -1) % 2 == 0),
     "some parameters": lambda weights: Mixing(weights, shared=("b",)),
-    "blocks": lambda weights: Blockwise(
-        weights, blocks=((weights, lambda flat, layout: layout.view(flat, "w")), (weights[:, :1], lambda flat, layout: layout.view(flat, "b")))
-    ),
+    "blocks": lambda weights: Blockwise(weights, blocks=((weights, block("w")), (weights[:, :1], block("b")))),
     "nobody": lambda weights: alone(torch.ones(SEEDS, CLIENTS, dtype=torch.bool)),
 }  # fmt: skip
 

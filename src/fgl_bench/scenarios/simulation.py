@@ -43,6 +43,7 @@ class Simulation:
         mixing_at: trip counts at which to keep both.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
+        validation_nodes: that the scores of all replicas count, those of other workers included.
         final_state: the result of :meth:`FinalState.final_state`, ``[S, C, ...]`` by name.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
@@ -59,6 +60,7 @@ class Simulation:
     mixing_at: tuple[int, ...] = ()
     stands_for: int = 1
     metrics: int = 1
+    validation_nodes: int = 1
     log: ScoreLog = field(default_factory=ScoreLog)
     losses: ScoreLog = field(default_factory=ScoreLog)
     points: list[list[Point]] = field(default_factory=list)
@@ -95,4 +97,4 @@ class Simulation:
 
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""
-        return float(self.log.read(positions)[..., :: 2 * self.metrics].sum() / max(self.trainer.validation_nodes, 1))
+        return float(self.log.read(positions)[..., :: 2 * self.metrics].sum() / max(self.validation_nodes, 1))

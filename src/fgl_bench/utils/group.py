@@ -116,7 +116,8 @@ def joined() -> Group:
     """
     absent = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
     if absent:
-        raise UserError(f"WORLD_SIZE={os.environ['WORLD_SIZE']} in the environment, but no {absent[0]}; torchrun sets both (docs/many_workers.md)")
+        size = os.environ["WORLD_SIZE"]
+        raise UserError(f"WORLD_SIZE={size} in the environment, but no {absent[0]}; torchrun sets both (docs/many_workers.md)")
     try:
         store, rank, size = next(dist.rendezvous("env://", timeout=MEET))
         store.set_timeout(MEET)
