@@ -16,8 +16,9 @@ from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.engine.transfer import put
 from fgl_bench.errors import SHARE, Range, UserError, at_least
-from fgl_bench.scenarios.base import Rounds, Trained, Transferred
+from fgl_bench.scenarios.base import Rounds, Trained
 from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.states import Transferred
 from fgl_bench.utils.seeding import generator
 
 

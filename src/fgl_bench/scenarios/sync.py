@@ -13,8 +13,9 @@ from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
-from fgl_bench.scenarios.base import Rounds, Trained, Transferred
+from fgl_bench.scenarios.base import Rounds, Trained
 from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.states import Transferred
 
 
 @dataclass
