@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from fgl_bench.engine.shapes import Float
 from fgl_bench.engine.transfer import put
 from fgl_bench.utils.world import World
 
+K = TypeVar("K")
 PIECE = 1 << 24
 """Elements of a product that are on their way at a time."""
 
@@ -56,8 +57,8 @@ class Shard:
         return self.rows({"": mine.flatten(0, 1)}, everybody, mine.device)[""].unflatten(0, everybody.shape)
 
     def rows(
-        self, mine: Mapping[str, Float[Tensor, "k ..."]], chosen: np.ndarray, device: torch.device
-    ) -> dict[str, Float[Tensor, "K ..."]]:
+        self, mine: Mapping[K, Float[Tensor, "k ..."]], chosen: np.ndarray, device: torch.device
+    ) -> dict[K, Float[Tensor, "K ..."]]:
         """What all ``chosen [S, C]`` (host bool) clients have, by name and in order, from what those of this worker have."""
         if self.alone:
             return dict(mine)

@@ -14,20 +14,22 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.runner.workers import Progress, Row, no_rows, together
 from fgl_bench.utils.processes import JOB
+from fgl_bench.utils.world import local_rank
 
 
 def pick_devices(name: str) -> list[torch.device]:
     """What ``device=NAME`` stands for: ``cuda`` is every GPU, ``cuda:1`` one, ``auto`` every GPU or else the CPU.
 
-    Of the jobs of a launcher, which run at the same time, each takes one GPU, in turn.
+    Of the jobs of a launcher and of several workers, which run at the same time, each takes one GPU, in turn.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     count = torch.cuda.device_count() if name == "cuda" else 1
     if name != "cuda" or count < 2:
         return [torch.device(name)]
-    job = os.environ.get(JOB)
-    numbers = range(count) if job is None else [int(job) % count]
+    worker, job = local_rank(), os.environ.get(JOB)
+    number = worker if worker is not None else None if job is None else int(job)
+    numbers = range(count) if number is None else [number % count]
     return [torch.device("cuda", number) for number in numbers]
 
 

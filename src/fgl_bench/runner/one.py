@@ -16,6 +16,7 @@ from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
 from fgl_bench.runner.validation import check_configuration, validate
+from fgl_bench.utils.world import join
 
 if TYPE_CHECKING:
     from fgl_bench.runner.finished import Finished
@@ -38,9 +39,11 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     tracking.check_installed(tracker)
     from fgl_bench.runner.finished import finished
 
-    earlier = finished(cfg)
+    workers = join()
+    earlier = workers.first(lambda: finished(cfg))
     if earlier is not None:
-        tracking.publish(tracker, earlier.folder)
+        if not workers.rank:
+            tracking.publish(tracker, earlier.folder)
         return earlier
     spec = validate(cfg)
     from fgl_bench.runner.run import run
@@ -52,7 +55,7 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
         if where is None:
             raise
         raise UserError(where) from error
-    if new.again:
+    if new.again and not workers.rank:
         tracking.publish(tracker, new.folder)
     return new
 

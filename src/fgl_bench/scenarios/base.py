@@ -14,6 +14,7 @@ from torch import Tensor
 from fgl_bench.algorithms.powers import Comparing, FinalState, Regraphing, Staging
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.transfer import put
+from fgl_bench.engine.trips import of_all
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.states import RoundsState, Transferred
@@ -29,6 +30,8 @@ class Trained(NamedTuple):
         arrived: ``[S, C]`` bool, the clients whose training counts.
         uploaded: ``[S, C, P]``, what clients uploaded last; ``trained`` itself, unless the method uploads something else.
         trained, received: ``[S, C, P]``; ``received`` is what clients had before, and may be overwritten.
+
+    Where workers share the clients of a seed, the models are those of this worker's clients, and so are the reports ``averaged``.
     """
 
     number: int
@@ -79,7 +82,7 @@ class Rounds(Stragglers):
             state.number = number + 1
             sim.progress(seeds * state.number * each, partial(sim.accuracy, state.last))
 
-        state.received_at[sim.rounds] = sim.log.add(sim.trainer.evaluate(state.received)) + np.arange(seeds * clients).reshape(seeds, -1)
+        state.received_at[sim.rounds] = sim.score(state.received)
         state.scored.append(sim.rounds)
         sim.progress(seeds * sim.rounds * each, partial(sim.accuracy, state.last))
         method = sim.algorithm
@@ -101,17 +104,17 @@ class Rounds(Stragglers):
         now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds
         stage = method.stage(number, state.received) if isinstance(method, Staging) else None
         if now and (stage is not None or not full):
-            state.received_at[number] = log.add(trainer.evaluate(state.received)) + grid
+            state.received_at[number] = sim.score(state.received)
         if stage is not None:
             trainer.remodel(stage.model, stage.layout)
             state.received, state.trained, state.reports, state.uploads = stage.models, stage.models.clone(), {}, None
         received, trained = state.received, state.trained
-        stack = (seeds, clients, received.shape[1])
+        shard, size = setting.shard, received.shape[1]
         chosen, rows, index = np.ones((seeds, clients), dtype=bool), None, None  # the index is on the device
         if not full:
             chosen = self._draw(setting.seeds, number, count, clients)
-            rows = np.flatnonzero(chosen).tolist()
-            index = put(rows, received.device)
+            rows = np.flatnonzero(shard.of(chosen)).tolist()
+            index = put(rows, received.device, torch.int64)
         in_time = self._wait(schedules, state.clock, chosen, number)
         arrived = everybody if in_time.all() else put(in_time, received.device)
         sent, out = received, trained
@@ -120,6 +123,9 @@ class Rounds(Stragglers):
             out = torch.empty_like(sent)
         # With full participation, the first forward pass of the next trip scores the received models.
         trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
+        upload = method.upload(trips.rows, sent, out)
+        check_shape("upload()", upload, {"k": len(sent), "P": size}, "k P")
+        trips = of_all(trips, chosen, shard, method.averaged)
         if full and now and stage is None and trips.received_score is not None:
             state.received_at[number] = log.add(trips.received_score) + grid
         if now:
@@ -131,18 +137,20 @@ class Rounds(Stragglers):
         if trips.train_loss is not None and state.lost is not None:
             state.lost = state.lost.copy()
             state.lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))
-        upload = method.upload(trips.rows, sent, out)
-        check_shape("upload()", upload, {"k": len(sent), "P": stack[2]}, "k P")
         if index is not None:
             trained.index_copy_(0, index, out)
-        heard = None if (in_time == chosen).all() else _of(index, arrived.flatten())  # late messages do not count
+        everywhere = index if shard.alone or full else put(trips.rows, received.device)
+        punctual = (in_time == chosen).all()  # late messages do not count
+        heard = None if punctual else _of(everywhere, arrived.flatten())
+        heard_here = None if punctual else _of(index, shard.of(arrived).flatten())
         for name, value in trips.reports.items():
-            state.reports[name] = _latest(state.reports.get(name), value, grid.size, index, heard)
+            whose = (len(trained), index, heard_here) if name in method.averaged else (grid.size, everywhere, heard)
+            state.reports[name] = _latest(state.reports.get(name), value, *whose)
         if upload is not out or state.uploads is not None:
-            state.uploads = _latest(state.uploads, upload, grid.size, index, heard)
+            state.uploads = _latest(state.uploads, upload, len(trained), index, heard_here)
 
-        reported = {name: value.unflatten(0, (seeds, clients)) for name, value in state.reports.items()}
-        models = (part.view(stack) for part in (trained if state.uploads is None else state.uploads, trained, received))
+        reported = {name: value.unflatten(0, (seeds, -1)) for name, value in state.reports.items()}
+        models = (part.view(seeds, -1, size) for part in (trained if state.uploads is None else state.uploads, trained, received))
         mixed, matrix = self.aggregate(sim, Trained(number, reported, arrived, *models))
         state.received = mixed.flatten(0, 1)
         done = (number + 1) * count * sim.stands_for

@@ -95,6 +95,12 @@ class Simulation:
         """Bytes ``[S, C, C]`` that client i (row) was sent by client j, where the method counts them."""
         return self.algorithm.exchanged() if isinstance(self.algorithm, Spending) else None
 
+    def score(self, models: Tensor) -> np.ndarray:
+        """Score what clients received, ``[B, P]``; returns the log positions ``[S, C]``, those of other workers' clients included."""
+        shape = len(self.setting.seeds), self.setting.num_clients
+        scores = self.setting.shard.whole(self.trainer.evaluate(models).unflatten(0, (shape[0], -1)))
+        return self.log.add(scores.flatten(0, 1)) + np.arange(shape[0] * shape[1]).reshape(shape)
+
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""
         return float(self.log.read(positions)[..., :: 2 * self.metrics].sum() / max(self.validation_nodes, 1))

@@ -50,7 +50,7 @@ class Sync(Rounds):
         mixing = checked(method.mix(done.reports, arrived), arrived)
         # Mixing may overwrite the received models.
         previous = received.clone() if self.drops_uploads or method.refines else received
-        received = mixing.apply(done.uploaded, received, sim.trainer.layout, done.trained)
+        received = mixing.apply(done.uploaded, received, sim.trainer.layout, done.trained, sim.setting.shard)
         if method.refines:
             received = method.refine(previous, received, done.uploaded, arrived)
             check_shape("refine()", received, dict(zip("SCP", done.trained.shape, strict=True)), "S C P")
