@@ -61,6 +61,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     if settings.threads:
         torch.set_num_threads(settings.threads)
     task, begin = deal(spec, workers), time.perf_counter()
+    before = task.shard.world.sent
     with workers.in_turn():
         federations = prepare(spec, task.seeds)
     if data is None:  # the raw files have been downloaded
@@ -82,7 +83,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             outcome = over(devices, federations, partial(simulate, spec, shard=task.shard), progress)
         trained = time.perf_counter()
         seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
-        sent = {"world_size": workers.size, "worker_bytes": sum(workers.gather(task.shard.world.sent))}
+        sent = {"world_size": workers.size, "worker_bytes": sum(workers.gather(task.shard.world.sent - before))}
         parts = [part for part in workers.gather((outcome, facts, weights) if task.tells else None) if part is not None]
 
         def conclude() -> dict[str, Any]:
