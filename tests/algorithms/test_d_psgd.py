@@ -10,8 +10,8 @@ import torch
 from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
-from fgl_bench.engine.topologies import TOPOLOGIES, Links
 from fgl_bench.engine.shard import ALONE
+from fgl_bench.engine.topologies import TOPOLOGIES, Links
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
 from tests.algorithms.peers import alike, assert_follows, decentralized, meeting, run, watch_exchanges

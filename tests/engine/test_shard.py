@@ -110,7 +110,8 @@ def test_reports_of_any_shape_and_type_come_in_the_order_of_the_clients(who: str
     def job(world):
         mine = Shard(CLIENTS, world)
         rows = numbers[:, mine.own][chosen[:, mine.own]]
-        return mine.rows({name: value[rows] for name, value in reports.items()} if rows.size else {}, chosen, torch.device("cpu"))
+        own = {name: value[rows] for name, value in reports.items() if rows.size}
+        return mine.rows(mine.named(own, chosen, torch.device("cpu")), chosen)
 
     for found in together(2, job):
         assert list(found) == list(reports)
@@ -120,4 +121,4 @@ def test_reports_of_any_shape_and_type_come_in_the_order_of_the_clients(who: str
 def test_nothing_is_copied_where_there_is_one_worker() -> None:
     models, mine = random(SEEDS, CLIENTS, SIZE), Shard(CLIENTS)
     assert mine.of(models).data_ptr() == models.data_ptr() and mine.whole(models) is models
-    assert mine.rows({"a": models}, CHOSEN["all"], models.device)["a"] is models
+    assert mine.rows({"a": models}, CHOSEN["all"])["a"] is models

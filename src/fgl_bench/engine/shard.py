@@ -54,31 +54,29 @@ class Shard:
         if self.alone:
             return mine
         everybody = np.ones((len(mine), self.clients), dtype=bool)
-        return self.rows({"": mine.flatten(0, 1)}, everybody, mine.device)[""].unflatten(0, everybody.shape)
+        return self.rows({"": mine.flatten(0, 1)}, everybody)[""].unflatten(0, everybody.shape)
 
-    def rows(
-        self, mine: Mapping[K, Float[Tensor, "k ..."]], chosen: np.ndarray, device: torch.device
-    ) -> dict[K, Float[Tensor, "K ..."]]:
+    def named(self, mine: Mapping[K, Float[Tensor, "k ..."]], chosen: np.ndarray, device: torch.device) -> dict[K, Float[Tensor, "k ..."]]:
+        """``mine``, what this worker has of the ``chosen [S, C]`` (host bool) clients; where it has none, empty tensors by the others' names."""
+        if self.alone or all(chosen[:, part].any() for part in self.parts):
+            return dict(mine)
+        kinds = self.world.gather([(name, value.dtype, value.shape[1:]) for name, value in mine.items()])
+        known = next(filter(None, kinds), [])
+        return dict(mine) or {name: torch.empty(0, *shape, dtype=dtype, device=device) for name, dtype, shape in known}
+
+    def rows(self, mine: Mapping[K, Float[Tensor, "k ..."]], chosen: np.ndarray) -> dict[K, Float[Tensor, "K ..."]]:
         """What all ``chosen [S, C]`` (host bool) clients have, by name and in order, from what those of this worker have."""
-        if self.alone:
+        if self.alone or not mine:
             return dict(mine)
         counts = [int(chosen[:, part].sum()) for part in self.parts]
-        kinds = [(name, value.dtype, value.shape[1:]) for name, value in mine.items()]
-        if not all(counts):  # a worker without any does not know what the others have
-            kinds = next(kind for kind, count in zip(self.world.gather(kinds), counts, strict=True) if count)
-        if not kinds:
-            return {}
-        k = counts[self.world.rank]
-        none = torch.empty(0, sum(_width(dtype, shape) for _, dtype, shape in kinds), dtype=torch.uint8, device=device)
-        packed = [_bytes(mine[name]) for name, _, _ in kinds] if k else [none]
-        found = torch.cat(self.world.gather_rows(torch.cat(packed, 1), counts))
+        parts = self.world.gather_rows(torch.cat([_bytes(value) for value in mine.values()], 1), counts)
         numbers = np.arange(chosen.size).reshape(chosen.shape)
         order = np.concatenate([numbers[:, part][chosen[:, part]] for part in self.parts]).argsort()
-        found = found.index_select(0, put(order, found.device))
-        columns = found.split([_width(dtype, shape) for _, dtype, shape in kinds], 1)
+        found = torch.cat(parts).index_select(0, put(order, parts[0].device))
+        columns = found.split([value.dtype.itemsize * value.shape[1:].numel() for value in mine.values()], 1)
         return {
-            name: part.clone(memory_format=torch.contiguous_format).view(dtype).view(len(part), *shape)
-            for (name, dtype, shape), part in zip(kinds, columns, strict=True)
+            name: part.clone(memory_format=torch.contiguous_format).view(value.dtype).view(len(found), *value.shape[1:])
+            for (name, value), part in zip(mine.items(), columns, strict=True)
         }
 
     def mean(self, mine: Float[Tensor, "S c ..."]) -> Float[Tensor, "S 1 ..."]:
@@ -124,14 +122,9 @@ class Shard:
         return out
 
 
-def _width(dtype: torch.dtype, shape: torch.Size) -> int:
-    """Bytes of a row."""
-    return dtype.itemsize * shape.numel()
-
-
 def _bytes(rows: Tensor) -> Tensor:
     """``[k, ...]`` as ``[k, bytes]``."""
-    return rows.detach().reshape(len(rows), -1).contiguous().view(torch.uint8)
+    return rows.detach().reshape(len(rows), rows.shape[1:].numel()).contiguous().view(torch.uint8)
 
 
 ALONE = Shard()

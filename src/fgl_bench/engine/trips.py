@@ -19,6 +19,7 @@ from fgl_bench.engine.network import Network, Output
 from fgl_bench.engine.shapes import Float, Int
 from fgl_bench.engine.shard import Shard
 
+MEASURED = ("received_score", "trained_score", "train_loss")
 Score = Callable[[Float[Tensor, "k n Y"], Batch], Float[Tensor, "k 2"]]
 
 
@@ -100,17 +101,15 @@ def of_all(trips: Trips, chosen: np.ndarray, shard: Shard, averaged: Sequence[st
     """
     if shard.alone:
         return trips
-    mine = {("report", name): value for name, value in trips.reports.items() if name not in averaged}
-    for name in ("received_score", "trained_score", "train_loss"):
-        if (value := getattr(trips, name)) is not None:
-            mine["", name] = value
-    found = shard.rows(mine, chosen, trips.trained.device)
-    kept = {name: trips.reports[name] for name in averaged if name in trips.reports}
+    measured = {("", name): value for name in MEASURED if (value := getattr(trips, name)) is not None}
+    mine = shard.named(measured | {("report", name): value for name, value in trips.reports.items()}, chosen, trips.trained.device)
+    stay = {key: value for key, value in mine.items() if key in [("report", name) for name in averaged]}
+    found = shard.rows({key: value for key, value in mine.items() if key not in stay}, chosen) | stay
     return replace(
         trips,
         rows=tuple(np.flatnonzero(chosen).tolist()),
-        reports={name: value for (kind, name), value in found.items() if kind} | kept,
-        **{name: found.get(("", name)) for name in ("received_score", "trained_score", "train_loss")},
+        reports={name: value for (kind, name), value in found.items() if kind},
+        **{name: found.get(("", name)) for name in MEASURED},
     )
 
 
