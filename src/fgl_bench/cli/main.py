@@ -82,7 +82,7 @@ def main() -> None:
         try:
             status = told(sys.argv[1:])
         except KeyboardInterrupt as interruption:
-            print(f"fgl-bench: {interruption if isinstance(interruption, Stopped) else 'interrupted'}", file=sys.stderr)
+            workers.say(f"fgl-bench: {interruption if isinstance(interruption, Stopped) else 'interrupted'}", interruption)
             status = INTERRUPTED
         except Exception as error:
             status = 1
@@ -174,7 +174,7 @@ def composed_runs(asked: bool) -> int:
         command()
     except KeyboardInterrupt as interruption:
         how = str(interruption) if isinstance(interruption, Stopped) else "interrupted"
-        print(f"fgl-bench: {how}; {kept(finished)}", file=sys.stderr)
+        workers.say(f"fgl-bench: {how}; {kept(finished)}", interruption)
         return INTERRUPTED
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
         if error not in failures and told_failures() == told:

@@ -8,7 +8,7 @@ import sys
 from fgl_bench.cli.arguments import config_dirs
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.errors import UserError
-from fgl_bench.utils.processes import watched
+from fgl_bench.utils.processes import Stopped, watched
 from fgl_bench.utils.world import Lost, launched, world
 
 
@@ -32,14 +32,17 @@ def begin(arguments: list[str]) -> None:
 def say(text: str, error: BaseException) -> None:
     """Print what is said of ``error`` on stderr, unless another worker does.
 
-    A mistake that is found before the workers meet is found by all of them, and worker 0 tells it.
+    A mistake that is found before the workers meet is found by all of them, and worker 0 tells it. Workers that their launcher ends say
+    nothing: it does so because one of them has failed, or because it was ended itself.
     """
     try:
-        rank = launched()[0]
+        rank, size = launched()
     except UserError:
-        rank = 0
+        rank, size = 0, 1
+    if size > 1 and isinstance(error, Stopped):
+        return
     try:
-        speaks = world().speaks(error) if world().size > 1 else rank == 0
+        speaks = world().speaks(error) if world().size > 1 and isinstance(error, Exception) else rank == 0
     except KeyboardInterrupt:  # the launcher ends those that remain; why, has been said where it happened
         if isinstance(error, Lost):
             sys.exit(1)

@@ -57,7 +57,7 @@ class Shard:
         return self.rows({"": mine.flatten(0, 1)}, everybody)[""].unflatten(0, everybody.shape)
 
     def named(self, mine: Mapping[K, Float[Tensor, "k ..."]], chosen: np.ndarray, device: torch.device) -> dict[K, Float[Tensor, "k ..."]]:
-        """``mine``, what this worker has of the ``chosen [S, C]`` (host bool) clients; where it has none, empty tensors by the others' names."""
+        """``mine``, what this worker has of the ``chosen [S, C]`` (host bool) clients; if it has none, empty tensors like the others'."""
         if self.alone or all(chosen[:, part].any() for part in self.parts):
             return dict(mine)
         kinds = self.world.gather([(name, value.dtype, value.shape[1:]) for name, value in mine.items()])

@@ -46,29 +46,29 @@ def deal(spec: RunSpec, workers: World) -> Deal:
     settings = spec.settings
     seeds, size = settings.seeds, workers.size
     count = {"auto": min(size, len(seeds)), "seeds": size, "clients": 1}[settings.shard]
-    if count > len(seeds):
-        raise UserError(f"shard=seeds: {size} workers for {len(seeds)} seed(s); start {len(seeds)} at most, or use shard=clients")
     teams = [part.tolist() for part in np.array_split(np.arange(size), count)]
-    largest = max(map(len, teams))
-    if largest > 1:
-        check_shared(spec, largest)
+    workers.first(lambda: check(spec, size, max(map(len, teams))))
     number = next(number for number, ranks in enumerate(teams) if workers.rank in ranks)
     own = np.array_split(np.asarray(seeds), count)[number]
     return Deal(tuple(own.tolist()), Shard(settings.num_clients, workers.team(teams)))
 
 
-def check_shared(spec: RunSpec, size: int) -> None:
-    """Whether so many workers can share the clients of a seed; raises UserError."""
-    settings, names = spec.settings, spec.names
-    way = f"use shard=seeds and {len(settings.seeds)} worker(s) at most, the number of seeds"
+def check(spec: RunSpec, size: int, team: int) -> None:
+    """Whether ``size`` workers can share the run, ``team`` of them the clients of a seed; raises UserError."""
+    settings, names, seeds = spec.settings, spec.names, len(spec.settings.seeds)
+    if settings.shard == "seeds" and size > seeds:
+        raise UserError(f"shard=seeds: {size} workers for {seeds} seed(s); start {seeds} at most, or use shard=clients")
+    if team == 1:
+        return
+    way = f"use shard=seeds and at most {seeds} worker(s), the number of seeds"
     if not isinstance(spec.scenario, Rounds):
         raise UserError(f"scenario={names['scenario']}: workers cannot share the clients of a seed; {way}")
     if not vars(type(spec.algorithm)).get("by_clients", False):
         raise UserError(f"algorithm={names['algorithm']}: workers cannot share the clients of a seed; {way}")
     if spec.split.test == "server":
         raise UserError(f"split.test=server: workers cannot share the clients of a seed; {way}")
-    if size > settings.num_clients:
-        raise UserError(f"num_clients={settings.num_clients}: {size} workers would share the clients of a seed; {way}")
+    if team > settings.num_clients:
+        raise UserError(f"num_clients={settings.num_clients}: {team} workers would share the clients of a seed; start fewer")
 
 
 def kept(federation: Federation, shard: Shard) -> Federation:

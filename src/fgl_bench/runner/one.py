@@ -45,7 +45,8 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
         if not workers.rank:
             tracking.publish(tracker, earlier.folder)
         return earlier
-    spec = validate(cfg)
+    with workers.in_turn():  # what is wrong for all, worker 0 says
+        spec = validate(cfg)
     from fgl_bench.runner.run import run
 
     try:
