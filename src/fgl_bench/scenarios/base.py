@@ -123,7 +123,7 @@ class Rounds(Stragglers):
             out = torch.empty_like(sent)
         # With full participation, the first forward pass of the next trip scores the received models.
         trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
-        upload = method.upload(trips.rows, sent, out)
+        upload = method.upload(trips.rows, sent, out) if trips.rows else out  # a worker may have no participant
         check_shape("upload()", upload, {"k": len(sent), "P": size}, "k P")
         trips = of_all(trips, chosen, shard, method.averaged)
         if full and now and stage is None and trips.received_score is not None:

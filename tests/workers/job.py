@@ -1,4 +1,4 @@
-"""A worker of a test: makes the runs that a file lists, one after the other."""
+"""A worker: makes the runs that a file lists, one after the other."""
 
 from __future__ import annotations
 
