@@ -108,8 +108,10 @@ def of_all(trips: Trips, chosen: np.ndarray, shard: Shard, averaged: Sequence[st
     return replace(
         trips,
         rows=tuple(np.flatnonzero(chosen).tolist()),
+        received_score=found.get(("", "received_score")),
+        trained_score=found.get(("", "trained_score")),
+        train_loss=found.get(("", "train_loss")),
         reports={name: value for (kind, name), value in found.items() if kind},
-        **{name: found.get(("", name)) for name in MEASURED},
     )
 
 

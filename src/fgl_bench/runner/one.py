@@ -16,7 +16,7 @@ from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
 from fgl_bench.runner.validation import check_configuration, validate
-from fgl_bench.utils.world import join
+from fgl_bench.utils.launch import join
 
 if TYPE_CHECKING:
     from fgl_bench.runner.finished import Finished

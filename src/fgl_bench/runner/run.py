@@ -51,7 +51,9 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     data = fingerprint(spec.dataset, settings.data_dir, settings.cache_dir)
     what = spec.identity(data)
     folder = spec.folder(what)
-    earlier = workers.first(lambda: clear_leftovers(folder) or stored(folder))
+    if workers.rank == 0:
+        clear_leftovers(folder)
+    earlier = workers.first(lambda: stored(folder))
     if earlier is not None and not settings.overwrite:
         return Finished(folder, earlier, True)
     if (note := superseded(folder, what, spec.dataset.files(data_root(settings.data_dir)))) is not None:
@@ -88,7 +90,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
 
         def conclude() -> dict[str, Any]:
             outcome = joined([part[0] for part in parts])
-            weights = None if settings.eval_weight == "test" else [each for part in parts for each in part[2]]
+            weights = None if settings.eval_weight == "test" else [each for part in parts for each in part[2] or ()]
             known = facts._replace(partition_hash=[each for part in parts for each in part[1].partition_hash])
             summary = summarize(spec, what, known, outcome, weights, devices, {k: round(v, 3) for k, v in seconds.items()}, sent)
             write(folder, config, summary, outcome, weights)

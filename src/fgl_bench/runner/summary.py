@@ -24,7 +24,7 @@ class Facts(NamedTuple):
     metric: str
     partition_hash: list[str]
     graph: dict[str, int]
-    label_counts: list[list[int]]
+    label_counts: list[list[int]] | None
 
     @classmethod
     def of(cls, federations: Sequence[Federation]) -> Facts:

@@ -6,7 +6,6 @@ and sends nothing. The other kind of world is in ``utils/group.py``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -75,36 +74,7 @@ def world() -> World:
     return _current
 
 
-def launched() -> tuple[int, int]:
-    """The rank of this process and the number of workers, from the variables that torchrun sets; (0, 1) without them.
-
-    Raises:
-        UserError: they are no ranks.
-    """
-    values = {name: os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"))}
-    for name, text in values.items():
-        if not text.isdecimal():
-            raise UserError(f"{name}={text} in the environment is no number; torchrun sets it (docs/many_workers.md)")
-    rank, size = int(values["RANK"]), int(values["WORLD_SIZE"])
-    if rank >= max(size, 1):
-        raise UserError(f"RANK={rank} in the environment does not fit WORLD_SIZE={size}; torchrun sets both (docs/many_workers.md)")
-    return rank, size
-
-
-def local_rank() -> int | None:
-    """The number of this worker on its machine; None in a world of one."""
-    return int(os.environ.get("LOCAL_RANK", os.environ["RANK"])) if _current.size > 1 else None
-
-
-def join() -> World:
-    """Join the workers that the launcher has started, until this process ends; a world of one if there is no launcher.
-
-    Raises:
-        UserError: they cannot be reached.
-    """
+def enter(now: World) -> None:
+    """Make ``now`` the world of this process."""
     global _current
-    if _current.size == 1 and launched()[1] > 1:
-        from fgl_bench.utils.group import joined
-
-        _current = joined()
-    return _current
+    _current = now
