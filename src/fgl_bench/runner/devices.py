@@ -44,12 +44,14 @@ def over(
     Seeds share nothing, so the scores do not depend on how they are dealt.
     """
     shares = [share for share in np.array_split(np.arange(len(federations)), len(devices)) if share.size]
-    if len(shares) == 1:
-        return simulate(federations, devices[0], progress)
 
     def on(device: torch.device, share: np.ndarray) -> Outcome:
+        told = progress if len(shares) == 1 else Share(progress, int(share[0]))
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            return simulate([federations[seed] for seed in share], device, Share(progress, int(share[0])))
+            return simulate([federations[seed] for seed in share], device, told)
+
+    if len(shares) == 1:
+        return on(devices[0], shares[0])
 
     jobs = [partial(on, device, share) for device, share in zip(devices, shares, strict=False)]
     return joined(together(jobs, torch.get_num_threads(), progress.cancel))

@@ -70,4 +70,5 @@ def take_owners(cfg: DictConfig) -> None:
     from fgl_bench.data.splits.natural import natural_clients
 
     check_role("dataset", cfg.dataset)
-    cfg.num_clients = natural_clients(build(cfg.dataset).load(cfg.data_dir))
+    with join().in_turn():
+        cfg.num_clients = natural_clients(build(cfg.dataset).load(cfg.data_dir))

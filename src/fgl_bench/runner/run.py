@@ -33,7 +33,7 @@ from fgl_bench.reporting.tracking import Tracking
 from fgl_bench.runner.deal import deal, kept, own_part
 from fgl_bench.runner.devices import joined, over, pick_devices
 from fgl_bench.runner.finished import Finished, stored
-from fgl_bench.runner.memory import Plan, available_bytes, halving
+from fgl_bench.runner.memory import Plan, available_bytes, halving, once
 from fgl_bench.runner.planning import chunks, network
 from fgl_bench.runner.points import Counts, NewPoints, history, node_counts
 from fgl_bench.runner.program import reported, simulation
@@ -192,9 +192,8 @@ def simulate(
             return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, final_state)
 
         replicas = 1 if isinstance(method, JointTraining) else sum(federation.num_clients for federation in part)  # that can take turns
-        if not shard.alone:  # who begins again would find nobody at the beginning
-            return lambda report: simulate_part(report, chunking.replicas)
-        return lambda report: halving(partial(simulate_part, report), chunking.replicas, replicas)
+        again = halving if shard.alone else once  # who begins again would find the others in the middle
+        return lambda report: again(partial(simulate_part, report), chunking.replicas, replicas)
 
     outcomes = side_by_side([job(part) for part in parts], chunking.programs, chunking.threads, progress)
     if torch.cuda.is_initialized():  # other processes that share the GPU plan with what is free
