@@ -28,7 +28,8 @@ from scripts.quote_commands import page, pages
 from tests.warm import ROOT, command
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LINE = re.compile(r"^    (fgl-bench .*?)(?:   .*)?$", re.MULTILINE)  # a comment stands behind three spaces
+# A comment stands behind three spaces.
+LINE = re.compile(r"^    (?:torchrun --nproc-per-node=\d -m )?(fgl[-_]bench .*?)(?:   .*)?$", re.MULTILINE)
 INLINE = re.compile(r"`(fgl-bench [^`\n]+ [^`\n]+)`")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|[<|]|\.\.\.")
 

@@ -10,6 +10,7 @@ import torch
 from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
+from fgl_bench.engine.shard import ALONE
 from fgl_bench.engine.topologies import TOPOLOGIES, Links
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
@@ -71,7 +72,7 @@ def test_mixing_first_uses_the_graph_of_the_round_that_it_begins():
 @pytest.mark.parametrize("order", ["train_mix", "lian"])
 def test_without_training_clients_come_together_monotonically(order):
     algorithm = method(order=order)
-    algorithm.setting = SimpleNamespace(layout=SimpleNamespace(count=9))
+    algorithm.setting = SimpleNamespace(layout=SimpleNamespace(count=9), shard=ALONE)
     models = torch.randn(2, 6, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     mean, ring = models.mean(1, keepdim=True), torch.from_numpy(TOPOLOGIES["ring"](Links(6, 0, None, 2, 0.0)))
     distance = [(models - mean).norm()]

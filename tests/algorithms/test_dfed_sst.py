@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fgl_bench.algorithms.dfed_sst._hops import hops
 from fgl_bench.algorithms.dfed_sst.dfed_sst import DFedSST
+from fgl_bench.algorithms.records import Setting
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import cosine
 from fgl_bench.engine.topologies import Links, random_k_in
@@ -40,8 +41,7 @@ def prepared(clients, classes=3, seeds=(0,), **changes):
     algorithm, batch = method(**changes), Batch(clients, torch.float64, "cpu")
     layout = SimpleNamespace(count=10)
     weights = torch.ones(len(seeds), len(clients) // len(seeds), dtype=torch.float64)
-    algorithm.prepare(SimpleNamespace(batch=batch, num_clients=len(clients) // len(seeds), seeds=seeds, num_classes=classes, layout=layout,
-                                      weights=weights))  # fmt: skip
+    algorithm.prepare(Setting(tuple(seeds), weights.shape[1], classes, None, layout, batch, weights, 1, 0.01, None))
     return algorithm, batch
 
 

@@ -11,6 +11,7 @@ import torch
 from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.local import Local
 from fgl_bench.algorithms.osgp import OSGP
+from fgl_bench.engine.shard import ALONE
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.peers import decentralized, meeting, run, watch_exchanges
@@ -27,7 +28,8 @@ def irregular(time, clients=7, seed=0):
 
 def prepared(overlap, clients=7):
     algorithm = OSGP(overlap=overlap)
-    algorithm.prepare(SimpleNamespace(weights=torch.ones(1, clients, dtype=torch.float64), layout=SimpleNamespace(count=5)))
+    weights = torch.ones(1, clients, dtype=torch.float64)
+    algorithm.prepare(SimpleNamespace(weights=weights, layout=SimpleNamespace(count=5), shard=ALONE))
     return algorithm
 
 

@@ -110,6 +110,7 @@ VALUES = {
     "feature_dtype=int8": "feature_dtype",
     "out_of_core=maybe": "out_of_core",
     "out_of_core=null": "out_of_core",
+    "shard=rows": "shard",
     "opt_state=KEEP": "opt_state",
     "cuda_graphs=true": "cuda_graphs",
     "batch_nodes=4": "batch_nodes=4",

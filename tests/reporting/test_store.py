@@ -174,7 +174,7 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path):
 def test_the_hash_ignores_where_and_how():
     for key, value in {
         "device": "cuda", "threads": 4, "memory_budget_gb": 1.5, "seeds_per_chunk": 2, "data_dir": "z", "results_dir": "z",
-        "cache_dir": "z", "overwrite": True, "progress": False, "tracker": {"_target_": "other"},
+        "cache_dir": "z", "shard": "clients", "overwrite": True, "progress": False, "tracker": {"_target_": "other"},
     }.items():  # fmt: skip
         assert key in PRESENTATION
         assert digest(**{key: value}) == digest(), key

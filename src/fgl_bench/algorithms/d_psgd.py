@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -27,6 +27,8 @@ class DPSGD(Peers):
         order: ``train_mix``, ``mix_train`` or ``lian``.
     """
 
+    by_clients: ClassVar[bool] = True
+
     weights: Literal["metropolis", "uniform"]
     order: Literal["train_mix", "mix_train", "lian"]
 
@@ -36,7 +38,7 @@ class DPSGD(Peers):
     def exchange(self, meeting: Meeting) -> Exchange:
         heard = ORDERS[self.order](meeting)
         matrix = WEIGHTS[self.weights](heard)
-        models = product(matrix, meeting.received if self.order == "lian" else meeting.uploaded)
+        models = product(matrix, meeting.received if self.order == "lian" else meeting.uploaded, self.setting.shard)
         if self.order == "lian":
             models += meeting.trained - meeting.received
         return Exchange(models, matrix, messages(heard, self.traffic().bytes[0]))

@@ -36,6 +36,7 @@ class DFedAvgM(Peers):
         lr: of the clients' steps, in the place of the top-level key; null takes that.
     """
 
+    by_clients: ClassVar[bool] = True
     reset_optimizer: ClassVar[bool] = True
     own_optimizer: ClassVar[str | None] = "heavy-ball steps with algorithm.momentum and algorithm.lr"
     ranges: ClassVar[dict[str, Range]] = {"momentum": Range(0, 1, below=True), "bits": between(2, 16), "lr": above(0)}
@@ -58,9 +59,9 @@ class DFedAvgM(Peers):
         heard = meeting.graph(meeting.number)
         matrix = metropolis(heard)
         if self.bits is None:
-            return Exchange(product(matrix, meeting.uploaded), matrix, messages(heard, self.traffic().bytes[0]))
+            return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, messages(heard, self.traffic().bytes[0]))
         change = self.quantized(meeting.uploaded - meeting.received, meeting.number)
-        models = meeting.received + product(matrix, change)
+        models = meeting.received + product(matrix, change, self.setting.shard)
         return Exchange(models, matrix, messages(heard, -(-self.setting.layout.count * self.bits // 8) + 4))
 
     def quantized(self, change: Tensor, number: int) -> Tensor:

@@ -57,6 +57,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         inside, between: probabilities of its edges.
     """
 
+    by_clients: ClassVar[bool] = True
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn_linear"}
     ranges: ClassVar[dict[str, Range]] = {
         "tau": at_least(0), "sparsity": at_least(0), "proximity": at_least(0), "blocks": at_least(1), "block_nodes": at_least(1),
@@ -81,8 +82,8 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         batch, clients, shapes = setting.batch, setting.num_clients, setting.layout.shapes
         self.shared = tuple(name for name in shapes if not name.startswith(MASK))
         self.matrices = tuple(name for name in self.shared if len(shapes[name]) > 1)
-        proxies = [self.proxy(batch.features.shape[2], generator(seed, "proxy graph")) for seed in setting.seeds]
-        self.proxies = ProxyBatch([proxy for proxy in proxies for _ in range(clients)], batch.dtype, batch.device)
+        proxies = {seed: self.proxy(batch.features.shape[2], generator(seed, "proxy graph")) for seed in setting.seeds}
+        self.proxies = ProxyBatch([proxies[seed] for seed, _ in setting.replicas], batch.dtype, batch.device)
         self._parts: dict[tuple[int, ...], Batch] = {tuple(range(batch.size)): self.proxies}
         self.number = 0
         self.seen = torch.zeros(len(proxies), clients, dtype=torch.bool, device=batch.device)
@@ -152,7 +153,8 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         # The proxy graph once to every client: features, and both ends of every edge (stored in both directions).
-        sizes = [c.features.size + c.edges.shape[1] for c in self.proxies.clients[:: self.setting.num_clients]]
+        proxies = self.proxies.clients[:: self.proxies.size // len(self.setting.seeds)]
+        sizes = [proxy.features.size + proxy.edges.shape[1] for proxy in proxies]
         once = [4 * size * self.setting.num_clients if rounds else 0 for size in sizes]
         return [(up, down + proxy) for (up, down), proxy in zip(super().bytes_after(rounds, trips), once, strict=True)]
 

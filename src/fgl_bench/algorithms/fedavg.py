@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -18,6 +19,8 @@ class FedAvg(ServerRounds):
     ``M_ij = n_j / sum of n over the participants``: the same row for every client. Where nobody has training nodes the
     participants count alike.
     """
+
+    by_clients: ClassVar[bool] = True
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return self._everybody if self.setting.full_participation else Mixing(normalize(self.setting.weights, arrived)[:, None])

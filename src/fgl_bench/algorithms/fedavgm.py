@@ -26,6 +26,7 @@ class FedAvgM(FedAvg):
         server_lr: step size of the server.
     """
 
+    by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"momentum": Range(0, 1, below=True), "server_lr": above(0)}
 
     momentum: float

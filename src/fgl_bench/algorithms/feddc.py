@@ -39,6 +39,8 @@ class FedDC(ServerRounds):
         weighting: clients of a round count alike (``uniform``) or by size (``samples``).
     """
 
+    by_clients: ClassVar[bool] = True
+    averaged: ClassVar[tuple[str, ...]] = ("state", "moved")
     ranges: ClassVar[dict[str, Range]] = {"alpha": at_least(0), "clip": above(0)}
     unsent: ClassVar[tuple[str, ...]] = ("moved",)  # the model less what the server sent
 
@@ -51,13 +53,13 @@ class FedDC(ServerRounds):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        batch = setting.batch
-        shape = (len(setting.seeds), setting.num_clients, setting.layout.size)
+        batch, seeds = setting.batch, len(setting.seeds)
+        shape = (seeds, batch.size // seeds, setting.layout.size)
         self._sum: Tensor  # of the gradients of a trip
         self.drifts = torch.zeros(shape, dtype=batch.dtype, device=batch.device)  # h_i
         self.states = torch.zeros_like(self.drifts)  # a_i
         self.correction = torch.zeros_like(self.drifts)  # the constant part of the added gradient: alpha_i h_i + a/n_i - a_i
-        size = SCALINGS[self.scaling](setting.weights)[..., None]
+        size = setting.shard.of(SCALINGS[self.scaling](setting.weights))[..., None]
         inverse = torch.where(size > 0, 1 / size, 0.0)  # who has no size takes no step
         self._size, self._inverse, self._alpha = (x.to(batch.dtype) for x in (size, inverse, self.alpha * inverse))
 
@@ -80,16 +82,16 @@ class FedDC(ServerRounds):
         return {"state": keep_unable(state, self.states, batch), "moved": trips.trained - trips.received}
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        here, fresh = arrived[..., None], reports["state"]
+        here, fresh = self.setting.shard.of(arrived)[..., None], reports["state"]
         self.states = fresh if self.setting.full_participation else torch.where(here, fresh, self.states)
         if self.drift:
             self.drifts.addcmul_(reports["moved"], here.to(self.drifts.dtype))
-        cloud = (self._size * self.states).mean(1, keepdim=True)  # a
+        cloud = self.setting.shard.mean(self._size * self.states)  # a
         self.correction = torch.addcmul(self._inverse * cloud - self.states, self._alpha, self.drifts)
         return Mixing(normalize(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
 
     def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
-        return (received[:, :1] + self.drifts.mean(1, keepdim=True)).expand_as(received)
+        return (received[:, :1] + self.setting.shard.mean(self.drifts)).expand_as(received)
 
     def traffic(self) -> Traffic:
         count = self.setting.layout.count

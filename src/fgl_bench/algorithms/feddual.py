@@ -35,6 +35,7 @@ class FedDual(Peers):
         clip: largest norm of a client's change under noise.
     """
 
+    by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"gossip_steps": at_least(1), "noise": at_least(0), "clip": above(0)}
 
     gossip_steps: int
@@ -56,7 +57,7 @@ class FedDual(Peers):
             heard = meeting.graph(meeting.number * self.gossip_steps + step)
             weights = metropolis(heard)
             matrix = weights @ (identity(heard) if matrix is None else matrix)
-            models = product(weights, models)
+            models = product(weights, models, self.setting.shard)
             sent = sent + messages(heard, self.traffic().bytes[0])
         return Exchange(models, matrix, sent)
 

@@ -46,6 +46,7 @@ class FedGTA(ServerRounds, Comparing):
         weights: of a cluster's members: ``confidence``, or ``samples`` (n_j) or ``uniform`` (ablation).
     """
 
+    by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {
         "steps": at_least(0), "alpha": SHARE, "temperature": above(0), "orders": at_least(1), "threshold": at_least(-1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ class FedNova(ServerRounds):
     the gradients, the paper gives no value. A client without training nodes takes no step and has no share, unless nobody has
     one: then the participants count alike, as in FedAvg.
     """
+
+    by_clients: ClassVar[bool] = True
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         steps = trips.trained.new_ones(1, 1) * trips.steps

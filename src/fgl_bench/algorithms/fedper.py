@@ -26,6 +26,7 @@ class FedPer(FedAvg):
         personal_layers: K_P, how many of the last layers are personal; 0 is FedAvg, all of them local training.
     """
 
+    by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"personal_layers": at_least(0)}
 
     personal_layers: int

@@ -23,6 +23,7 @@ class FedProx(FedAvg):
         mu: strength of the proximal term.
     """
 
+    by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"mu": at_least(0)}
 
     mu: float

@@ -31,6 +31,7 @@ class Gossip(Peers):
         weighting: by the clients' sizes (``samples``), or ``uniform``.
     """
 
+    by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"segments": at_least(1), "peers": at_least(1)}
 
     segments: int
@@ -59,7 +60,7 @@ class Gossip(Peers):
         for number, (part, size) in enumerate(zip(self.slices, self.sizes, strict=True)):
             heard = meeting.graph(meeting.number * self.segments + number)
             matrix = sized(heard, self.setting.weights) if self.weighting == "samples" else uniform(heard)
-            models[..., part] = product(matrix, meeting.uploaded[..., part])
+            models[..., part] = product(matrix, meeting.uploaded[..., part], self.setting.shard)
             mean = mean + matrix * (size / count)
             sent = sent + messages(heard, 4 * (size + 1))
         return Exchange(models, mean, sent)

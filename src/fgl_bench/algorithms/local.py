@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -28,3 +29,5 @@ class Local(Alone, MixingPeers):
 
     Trips are counted nominally (C a round) so that its curve shares the x-axis of the others.
     """
+
+    by_clients: ClassVar[bool] = True

@@ -23,6 +23,7 @@ class Majority(Local):
     is why it is a row of every table. A client without training nodes predicts class 0.
     """
 
+    by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     trains: ClassVar[bool] = False
 

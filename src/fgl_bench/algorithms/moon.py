@@ -34,6 +34,7 @@ class Moon(FedAvg):
         nodes: contrast over ``all`` nodes, or the ``train`` nodes.
     """
 
+    by_clients: ClassVar[bool] = True
     node_batches: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {"mu": at_least(0), "temperature": above(0), "previous": at_least(1)}
 

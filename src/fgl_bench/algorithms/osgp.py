@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,8 @@ class OSGP(Peers):
         overlap: training and communication at the same time.
     """
 
+    by_clients: ClassVar[bool] = True
+
     overlap: bool
 
     def topology(self) -> tuple[str, int | None]:
@@ -45,8 +48,9 @@ class OSGP(Peers):
         push, before = pushed(heard), self.shares
         x = meeting.received if self.numerators is None else self.numerators
         change = meeting.uploaded - meeting.received
-        self.numerators = product(push, x) + change if self.overlap else product(push, x + change)
+        shard = self.setting.shard
+        self.numerators = product(push, x, shard) + change if self.overlap else product(push, x + change, shard)
         self.shares = (push @ before[..., None])[..., 0]
         matrix = push * before[:, None] / self.shares[..., None]
-        models = (self.numerators / self.shares[..., None]).to(x.dtype)
+        models = (self.numerators / shard.of(self.shares)[..., None]).to(x.dtype)
         return Exchange(models, matrix, messages(heard, self.traffic().bytes[0] + 4))

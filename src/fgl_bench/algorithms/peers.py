@@ -33,8 +33,8 @@ class MixingPeers(Peers):
         """How the uploads become the models that clients train next; arguments as :meth:`ServerRounds.mix`, everybody has arrived."""
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        everybody = torch.ones(meeting.trained.shape[:2], dtype=torch.bool, device=meeting.trained.device)
+        everybody = torch.ones_like(self.setting.weights, dtype=torch.bool)
         mixing = checked(self.mix(meeting.reports, everybody), everybody)
         matrix = mixing.matrix()
-        models = mixing.apply(meeting.uploaded, meeting.received, self.setting.layout, meeting.trained)
+        models = mixing.apply(meeting.uploaded, meeting.received, self.setting.layout, meeting.trained, self.setting.shard)
         return Exchange(models, matrix, messages((matrix > 0) & ~itself(matrix), self.traffic().bytes[0]))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.utils.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Setting:
         cross_edges: of every seed, ``[2, K]`` global ids, the edges between clients.
         server: what the servers of the S seeds hold (``split.test=server``), else None.
         lr, optimizer: of the clients' steps.
+        shard: which clients of every seed this worker trains. They are all, but where several workers share them: c is their number,
+            ``batch`` has the graphs of S * c replicas, and num_clients and weights count all C.
         weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes, or all nodes with ``agg_weight=nodes``).
     """
 
@@ -47,11 +50,16 @@ class Setting:
     full_participation: bool = True
     cross_edges: tuple[np.ndarray, ...] = ()
     server: Batch | None = None
+    shard: Shard = ALONE
+
+    @property
+    def replicas(self) -> list[tuple[int, int]]:
+        """The seed and the client's number of every replica of the batch."""
+        return [(seed, client) for seed in self.seeds for client in range(self.num_clients)[self.shard.own]]
 
     def streams(self, name: str) -> Tensor:
         """A random stream of every replica for the draws called ``name``, ``[B]`` int64."""
-        each = [derive_seed(seed, name, client) for seed in self.seeds for client in range(self.num_clients)]
-        return torch.tensor(each, device=self.batch.device)
+        return torch.tensor([derive_seed(seed, name, client) for seed, client in self.replicas], device=self.batch.device)
 
 
 class Traffic(NamedTuple):

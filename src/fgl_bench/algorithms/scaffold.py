@@ -35,6 +35,8 @@ class Scaffold(ServerRounds):
         weighting: clients of a round count alike (``uniform``, the paper) or by size (``samples``).
     """
 
+    by_clients: ClassVar[bool] = True
+    averaged: ClassVar[tuple[str, ...]] = ("variate",)
     ranges: ClassVar[dict[str, Range]] = {"server_lr": above(0)}
 
     server_lr: float
@@ -43,10 +45,9 @@ class Scaffold(ServerRounds):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        batch, clients = setting.batch, setting.num_clients
-        shape = (len(setting.seeds), clients, setting.layout.size)
+        batch, seeds = setting.batch, len(setting.seeds)
         self._sum: Tensor  # of the gradients of a trip
-        self.variates = torch.zeros(shape, dtype=batch.dtype, device=batch.device)  # c_i
+        self.variates = torch.zeros(seeds, batch.size // seeds, setting.layout.size, dtype=batch.dtype, device=batch.device)  # c_i
         self.correction = torch.zeros_like(self.variates)  # c - c_i
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
@@ -57,9 +58,9 @@ class Scaffold(ServerRounds):
         return {"variate": keep_unable(CONTROLS[self.control](self, trips), self.variates, trips.batch)}
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        fresh = reports["variate"]
-        self.variates = fresh if self.setting.full_participation else torch.where(arrived[..., None], fresh, self.variates)
-        self.correction = self.variates.mean(1, keepdim=True) - self.variates
+        fresh, shard = reports["variate"], self.setting.shard
+        self.variates = fresh if self.setting.full_participation else torch.where(shard.of(arrived)[..., None], fresh, self.variates)
+        self.correction = shard.mean(self.variates) - self.variates
         return Mixing(normalize(WEIGHTINGS[self.weighting](self.setting.weights), arrived)[:, None])
 
     def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:

@@ -134,3 +134,15 @@ def check_choice(override: Override, value: Any) -> None:
     named = named and all(part not in ("", ".", "..") for part in name.split("/"))
     if not override.is_delete() and not named and value is not None:
         raise UserError(f"{override.input_line}: {name!r} is no choice of {group}; a group takes the name of one, see fgl-bench --help")
+
+
+def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
+    """The arguments without ``--config-dir DIR``, and these folders."""
+    words, folders, rest = [], [], iter(arguments)
+    for text in rest:
+        option, given, folder = text.partition("=")
+        if option in ("--config-dir", "-cd"):
+            folders.append(Path(folder if given else next(rest, "")).expanduser())
+        else:
+            words.append(text)
+    return words, folders

@@ -21,7 +21,17 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from fgl_bench.cli.arguments import check_overrides, import_from_here, keys_of_swept_groups, options_first, parsed, runs, scan_plugins
+from fgl_bench.cli import workers
+from fgl_bench.cli.arguments import (
+    check_overrides,
+    config_dirs,
+    import_from_here,
+    keys_of_swept_groups,
+    options_first,
+    parsed,
+    runs,
+    scan_plugins,
+)
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
@@ -63,11 +73,16 @@ def main() -> None:
     if "--version" in sys.argv[1:]:
         print(f"fgl-bench {package_version()}")
         return
+    try:
+        workers.begin(sys.argv[1:])
+    except UserError as error:
+        complain(error)
+        sys.exit(USAGE_ERROR)
     with stoppable() as stopped:
         try:
             status = told(sys.argv[1:])
         except KeyboardInterrupt as interruption:
-            print(f"fgl-bench: {interruption if isinstance(interruption, Stopped) else 'interrupted'}", file=sys.stderr)
+            workers.say(f"fgl-bench: {interruption if isinstance(interruption, Stopped) else 'interrupted'}", interruption)
             status = INTERRUPTED
         except Exception as error:
             status = 1
@@ -159,7 +174,7 @@ def composed_runs(asked: bool) -> int:
         command()
     except KeyboardInterrupt as interruption:
         how = str(interruption) if isinstance(interruption, Stopped) else "interrupted"
-        print(f"fgl-bench: {how}; {kept(finished)}", file=sys.stderr)
+        workers.say(f"fgl-bench: {how}; {kept(finished)}", interruption)
         return INTERRUPTED
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
         if error not in failures and told_failures() == told:
@@ -169,18 +184,6 @@ def composed_runs(asked: bool) -> int:
         complain(UserError("nothing was run; see fgl-bench --help"))
         return 1
     return 1 if failures else 0
-
-
-def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
-    """The arguments without ``--config-dir DIR``, and these folders."""
-    words, folders, rest = [], [], iter(arguments)
-    for text in rest:
-        option, given, folder = text.partition("=")
-        if option in ("--config-dir", "-cd"):
-            folders.append(Path(folder if given else next(rest, "")).expanduser())
-        else:
-            words.append(text)
-    return words, folders
 
 
 def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
@@ -211,7 +214,7 @@ def package_version() -> str:
 
 def complain(error: BaseException, about: str = "", plainly: bool = False) -> None:
     """Print :func:`complaint` on stderr."""
-    print(complaint(error, about, plainly), file=sys.stderr)
+    workers.say(complaint(error, about, plainly), error)
 
 
 def complaint(error: BaseException, about: str = "", plainly: bool = False) -> str:

@@ -55,6 +55,7 @@ class Settings:
     memory_budget_gb: Optional[float] = MISSING  # noqa: UP045
     seeds_per_chunk: Optional[int] = MISSING  # noqa: UP045
     out_of_core: Any = MISSING
+    shard: str = MISSING
     data_dir: str = MISSING
     results_dir: str = MISSING
     cache_dir: str = MISSING

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.engine.mixing import normalize
+from fgl_bench.engine.shard import ALONE, Shard
 
 # Number of parameters that a CPU copies to float64 at a time: whole rows would be the largest tensors of a run.
 COLUMNS = 1 << 14
@@ -45,12 +46,19 @@ def pushed(heard: Tensor) -> Tensor:
     return support / support.sum(-2, keepdim=True)
 
 
-def product(matrix: Tensor, models: Tensor) -> Tensor:
-    """``[S, r, C] @ [S, C, P]`` in float64, since repeated mixing in float32 would drift; returned in the type of ``models``."""
+def product(matrix: Tensor, models: Tensor, shard: Shard = ALONE) -> Tensor:
+    """``[S, r, C] @ [S, C, P]`` in float64, since repeated mixing in float32 would drift; returned in the type of ``models``.
+
+    Where other workers have the rest of the clients, ``models`` and the result are those of this worker's ``shard``.
+    """
+    out = models.new_empty(len(models), min(matrix.shape[1], models.shape[1]), models.shape[2])
+    return shard.product(matrix.double(), models, out, _product)
+
+
+def _product(matrix: Tensor, models: Tensor, out: Tensor) -> Tensor:
     if models.is_cuda:
-        return torch.bmm(matrix.double(), models.double()).to(models.dtype)
-    out = models.new_empty(len(models), matrix.shape[1], models.shape[2])
-    for result, rows, each in zip(out, matrix.double(), models, strict=True):
+        return out.copy_(torch.bmm(matrix, models.double()))
+    for result, rows, each in zip(out, matrix, models, strict=True):
         for into, columns in zip(result.split(COLUMNS, 1), each.split(COLUMNS, 1), strict=True):
             into.copy_(rows @ columns.double())
     return out

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.shapes import Bool, Float
+from fgl_bench.engine.shard import ALONE, Shard
 
 if TYPE_CHECKING:
     from fgl_bench.engine.layout import ParameterLayout
@@ -70,8 +71,9 @@ class Mixing:
         received: Float[Tensor, "S C P"],
         layout: ParameterLayout,
         trained: Float[Tensor, "S C P"] | None = None,
+        shard: Shard = ALONE,
     ) -> Float[Tensor, "S C P"]:
-        """``M models``, both ``[S, C, P]``.
+        """``M models``, both ``[S, C, P]``; of this worker's clients, where others have the rest.
 
         A rank-one M costs one row per seed, and the result is then a view of those rows.
 
@@ -80,17 +82,19 @@ class Mixing:
             received: what the clients received last, kept by those that receive nothing now; may be overwritten.
             layout: resolves ``shared``.
             trained: the clients' own models, where parameters that are not shared come from; None means ``models``.
+            shard: this worker's clients.
         """
-        mixed = self._mixed(models, received, models if trained is None else trained, layout)
-        return mixed if self.receivers is None else torch.where(self.receivers[..., None], mixed, received)
+        mixed = self._mixed(models, received, models if trained is None else trained, layout, shard)
+        return mixed if self.receivers is None else torch.where(shard.of(self.receivers)[..., None], mixed, received)
 
-    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout) -> Tensor:
+    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout, shard: Shard) -> Tensor:
         """What clients receive that receive; ``own [S, C, P]`` are the models that what is not shared comes from."""
         weights = self.weights.to(models.dtype)
         if weights.shape[1] == 1:
-            mixed = _product(weights, models, models.new_empty(len(models), 1, models.shape[2])).expand_as(models)
+            mixed = shard.product(weights, models, models.new_empty(len(models), 1, models.shape[2]), _product).expand_as(models)
         else:
-            mixed = _product(weights, models, received if self.receivers is None and _writable(received) else torch.empty_like(models))
+            out = received if self.receivers is None and _writable(received) else torch.empty_like(models)
+            mixed = shard.product(weights, models, out, _product)
         if self.shared is None:
             return mixed
         flat = own.flatten(0, 1).clone()
@@ -102,7 +106,7 @@ class Mixing:
 class _Alone(Mixing):
     """The identity, without a product that would spread one diverged client to all."""
 
-    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout) -> Tensor:
+    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout, shard: Shard) -> Tensor:
         return (received if _writable(received) else torch.empty_like(models)).copy_(own)
 
 
@@ -125,13 +129,14 @@ class Blockwise(Mixing):
 
     blocks: tuple[tuple[Float[Tensor, "S r C"], Callable[[Float[Tensor, "k P"], ParameterLayout], Float[Tensor, "k ..."]]], ...] = ()
 
-    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout) -> Tensor:
+    def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout, shard: Shard) -> Tensor:
         out, shape = own.clone(memory_format=torch.contiguous_format), models.shape[:2]
         for weights, block in self.blocks:
             part = block(models.flatten(0, 1), layout)
             flat = part.reshape(*shape, -1)
-            weights = weights.to(models.dtype).expand(*shape, -1)
-            block(out.flatten(0, 1), layout).copy_(_product(weights, flat, torch.empty_like(flat)).view(part.shape))
+            weights = weights.to(models.dtype).expand(-1, weights.shape[2], -1)
+            mixed = shard.product(weights, flat, torch.empty_like(flat), _product)
+            block(out.flatten(0, 1), layout).copy_(mixed.view(part.shape))
         return out
 
 

@@ -164,6 +164,8 @@ class Trainer:
         """
         losses = score if losses is None else losses
         rows = self.everyone if rows is None else tuple(rows)
+        if not rows:  # of this worker's clients nobody takes part
+            return Trips(rows, self.batch, self.model, self.layout, received, out)
         parts, done = [], 0
         for chunk in self.chunks(rows):
             span = slice(done, done + len(chunk))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +17,9 @@ from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import client_losses, node_losses
 from fgl_bench.engine.network import Network, Output
 from fgl_bench.engine.shapes import Float, Int
+from fgl_bench.engine.shard import Shard
 
+MEASURED = ("received_score", "trained_score", "train_loss")
 Score = Callable[[Float[Tensor, "k n Y"], Batch], Float[Tensor, "k 2"]]
 
 
@@ -88,6 +91,28 @@ class Trips:
         with torch.no_grad():
             parameters = self.layout.views(self.trained)
             return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)
+
+
+def of_all(trips: Trips, chosen: np.ndarray, shard: Shard, averaged: Sequence[str]) -> Trips:
+    """The trips of this worker with those of the others: the scores, losses and reports of all ``chosen [S, C]`` (host bool) clients.
+
+    ``rows`` are then the numbers of the replicas among all S * C. Models stay with the worker that trained them, and so do the reports
+    ``averaged``.
+    """
+    if shard.alone:
+        return trips
+    measured = {("", name): value for name in MEASURED if (value := getattr(trips, name)) is not None}
+    mine = shard.named(measured | {("report", name): value for name, value in trips.reports.items()}, chosen, trips.trained.device)
+    stay = {key: value for key, value in mine.items() if key in [("report", name) for name in averaged]}
+    found = shard.rows({key: value for key, value in mine.items() if key not in stay}, chosen) | stay
+    return replace(
+        trips,
+        rows=tuple(np.flatnonzero(chosen).tolist()),
+        received_score=found.get(("", "received_score")),
+        trained_score=found.get(("", "trained_score")),
+        train_loss=found.get(("", "train_loss")),
+        reports={name: value for (kind, name), value in found.items() if kind},
+    )
 
 
 def joined(parts: Sequence[Trips], rows: tuple[int, ...], received: Float[Tensor, "k P"], trained: Float[Tensor, "k P"]) -> Trips:

@@ -83,6 +83,8 @@ SUMMARY = {
     "device": TEXT,
     "versions": Each(TEXT),
     "code?": Maybe({"commit": TEXT, "dirty?": FLAG}),
+    "world_size?": COUNT,
+    "worker_bytes?": COUNT,
     "finished": TEXT,
     "unscored_clients?": Each([COUNT]),
     "diverged?": Maybe(Each(Each({"clients": COUNT, "round": COUNT, "trip": COUNT, "per_client?": [COUNT]}))),

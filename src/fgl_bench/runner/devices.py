@@ -13,21 +13,23 @@ import torch
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.runner.workers import Progress, Row, no_rows, together
+from fgl_bench.utils.launch import local_rank
 from fgl_bench.utils.processes import JOB
 
 
 def pick_devices(name: str) -> list[torch.device]:
     """What ``device=NAME`` stands for: ``cuda`` is every GPU, ``cuda:1`` one, ``auto`` every GPU or else the CPU.
 
-    Of the jobs of a launcher, which run at the same time, each takes one GPU, in turn.
+    Of the jobs of a launcher and of several workers, which run at the same time, each takes one GPU, in turn.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     count = torch.cuda.device_count() if name == "cuda" else 1
     if name != "cuda" or count < 2:
         return [torch.device(name)]
-    job = os.environ.get(JOB)
-    numbers = range(count) if job is None else [int(job) % count]
+    worker, job = local_rank(), os.environ.get(JOB)
+    number = worker if worker is not None else None if job is None else int(job)
+    numbers = range(count) if number is None else [number % count]
     return [torch.device("cuda", number) for number in numbers]
 
 
@@ -42,12 +44,14 @@ def over(
     Seeds share nothing, so the scores do not depend on how they are dealt.
     """
     shares = [share for share in np.array_split(np.arange(len(federations)), len(devices)) if share.size]
-    if len(shares) == 1:
-        return simulate(federations, devices[0], progress)
 
     def on(device: torch.device, share: np.ndarray) -> Outcome:
+        told = progress if len(shares) == 1 else Share(progress, int(share[0]))
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            return simulate([federations[seed] for seed in share], device, Share(progress, int(share[0])))
+            return simulate([federations[seed] for seed in share], device, told)
+
+    if len(shares) == 1:
+        return on(devices[0], shares[0])
 
     jobs = [partial(on, device, share) for device, share in zip(devices, shares, strict=False)]
     return joined(together(jobs, torch.get_num_threads(), progress.cancel))

@@ -12,6 +12,7 @@ import torch
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.errors import UserError
 
 T = TypeVar("T")
 # Elements of a program's largest tensor above which an operation gains from several CPU threads (measured: Cora's size does not,
@@ -126,3 +127,14 @@ def halving(train: Callable[[int | None], T], chunk: int | None, replicas: int) 
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         print(f"warning: memory ran out; beginning again with {chunk} clients at once", file=sys.stderr)
+
+
+def once(train: Callable[[int | None], T], chunk: int | None, replicas: int) -> T:
+    """``train(chunk)``, arguments as :func:`halving`; raises UserError where memory runs out."""
+    try:
+        return train(chunk)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        way = "use a smaller memory_budget_gb, or more workers on other machines"
+        raise UserError(f"memory ran out with {chunk or replicas} clients at once; {way}") from error

@@ -16,6 +16,7 @@ from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
 from fgl_bench.runner.validation import check_configuration, validate
+from fgl_bench.utils.launch import join
 
 if TYPE_CHECKING:
     from fgl_bench.runner.finished import Finished
@@ -38,11 +39,14 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     tracking.check_installed(tracker)
     from fgl_bench.runner.finished import finished
 
-    earlier = finished(cfg)
+    workers = join()
+    earlier = workers.first(lambda: finished(cfg))
     if earlier is not None:
-        tracking.publish(tracker, earlier.folder)
+        if not workers.rank:
+            tracking.publish(tracker, earlier.folder)
         return earlier
-    spec = validate(cfg)
+    with workers.in_turn():  # what is wrong for all, worker 0 says
+        spec = validate(cfg)
     from fgl_bench.runner.run import run
 
     try:
@@ -52,7 +56,7 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
         if where is None:
             raise
         raise UserError(where) from error
-    if new.again:
+    if new.again and not workers.rank:
         tracking.publish(tracker, new.folder)
     return new
 
@@ -66,4 +70,5 @@ def take_owners(cfg: DictConfig) -> None:
     from fgl_bench.data.splits.natural import natural_clients
 
     check_role("dataset", cfg.dataset)
-    cfg.num_clients = natural_clients(build(cfg.dataset).load(cfg.data_dir))
+    with join().in_turn():
+        cfg.num_clients = natural_clients(build(cfg.dataset).load(cfg.data_dir))

@@ -16,6 +16,7 @@ from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.served import ServedTrainer
+from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.engine.training import Trainer
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.members import scoring
@@ -41,6 +42,7 @@ def simulation(
     chunk: int | None = None,
     drops_uploads: bool = False,
     optimizer: Optimizer = DEFAULT,
+    shard: Shard = ALONE,
 ) -> Simulation:
     """Everything a scenario needs to run these federations (seeds) together.
 
@@ -48,20 +50,21 @@ def simulation(
         chunk: most replicas trained in one program; None means all.
         drops_uploads: the scenario's property of this name.
         optimizer: of the clients.
+        shard: the clients that this worker trains; of the others it needs no graphs.
     """
     dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
     stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
     clients = federations[0].num_clients
-    batch = stacked([client for f in federations for client in f.observed])
+    batch = stacked([client for f in federations for client in f.observed[shard.own]])
     same = all(f.observed is f.clients for f in federations)
-    evaluation = batch if same else stacked([client for f in federations for client in f.clients])
-    batch.per_federation = evaluation.per_federation = clients
+    evaluation = batch if same else stacked([client for f in federations for client in f.clients[shard.own]])
+    batch.per_federation = evaluation.per_federation = clients if shard.alone else None
     model = algorithm.backbone(model)
     if settings.batch_nodes is not None and model.needs_neighbors:  # what the method has put around the backbone does
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     sizes = batch.num_train if settings.agg_weight == "train" else batch.num_nodes
-    weights = torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), clients)
+    weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))
     server = stacked([f.server for f in federations if isinstance(f, Served)]) if isinstance(federations[0], Served) else None
     setting = Setting(
         seeds=seeds,
@@ -77,12 +80,12 @@ def simulation(
         full_participation=settings.participation == 1 and not drops_uploads,
         cross_edges=tuple(f.cross_edges for f in federations),
         server=server,
+        shard=shard,
     )
     check_labels(algorithm, federations[0])
     algorithm.prepare(setting)
-    initial = algorithm.initialize(initial_models(model, layout, seeds, clients, dtype).to(device))
+    initial = algorithm.initialize(initial_models(model, layout, seeds, batch.size // len(seeds), dtype).to(device))
     check_shape("initialize()", initial, {"B": batch.size, "P": layout.size}, "B P")
-    streams = [derive_seed(seed, "training", client) for seed in seeds for client in range(clients)]
     members = len(federations[0].scored)
     trainer = (Trainer if server is None else partial(ServedTrainer, server, weights, members))(
         algorithm,
@@ -91,7 +94,7 @@ def simulation(
         batch,
         evaluation,
         scoring(scores(reported(settings, federations[0])), federations, device),
-        torch.tensor(streams, dtype=torch.int64, device=device),
+        setting.streams("training"),
         local_epochs=settings.local_epochs,
         lr=settings.lr,
         weight_decay=settings.weight_decay,
@@ -114,6 +117,7 @@ def simulation(
         mixing_at=() if pooled else tuple(settings.mixing_at),
         stands_for=participants(settings.participation, members) if pooled else 1,
         metrics=len(reported(settings, federations[0])),
+        validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
     )
 
 

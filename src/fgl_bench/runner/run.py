@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from omegaconf import DictConfig
@@ -19,33 +22,38 @@ from fgl_bench.data.federation import Federation, build_federations
 from fgl_bench.data.raw import data_root
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.hooks import JointTraining
+from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.reporting.store import clear_leftovers, config_hash, history_rows, write_run
 from fgl_bench.reporting.superseded import superseded
+from fgl_bench.reporting.trackers.none import NoTracker
 from fgl_bench.reporting.tracking import Tracking
+from fgl_bench.runner.deal import deal, kept, own_part
 from fgl_bench.runner.devices import joined, over, pick_devices
 from fgl_bench.runner.finished import Finished, stored
-from fgl_bench.runner.memory import Plan, available_bytes, halving
+from fgl_bench.runner.memory import Plan, available_bytes, halving, once
 from fgl_bench.runner.planning import chunks, network
 from fgl_bench.runner.points import Counts, NewPoints, history, node_counts
 from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve
-from fgl_bench.runner.summary import summarize
+from fgl_bench.runner.summary import Facts, summarize
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
+from fgl_bench.utils.world import world
 
 
 def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
     """Make the run, unless it is complete already; ``watch`` is called with every evaluation point, ``title`` begins lines of progress."""
-    settings, names = spec.settings, spec.names
+    settings, names, workers = spec.settings, spec.names, world()
     data = fingerprint(spec.dataset, settings.data_dir, settings.cache_dir)
     what = spec.identity(data)
     folder = spec.folder(what)
-    clear_leftovers(folder)
-    earlier = stored(folder)
+    if workers.rank == 0:
+        clear_leftovers(folder)
+    earlier = workers.first(lambda: stored(folder))
     if earlier is not None and not settings.overwrite:
         return Finished(folder, earlier, True)
     if (note := superseded(folder, what, spec.dataset.files(data_root(settings.data_dir)))) is not None:
@@ -54,43 +62,61 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     devices = pick_devices(settings.device)
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    begin = time.perf_counter()
-    federations = prepare(spec)
+    task, begin = deal(spec, workers), time.perf_counter()
+    before = task.shard.world.sent
+    with workers.in_turn():
+        federations = prepare(spec, task.seeds)
     if data is None:  # the raw files have been downloaded
         what = spec.identity(fingerprint(spec.dataset, settings.data_dir, settings.cache_dir))
         folder = spec.folder(what)
     check_scores(settings, federations[0])
+    facts, weights = Facts.of(federations), node_counts(settings, federations)
+    federations = [kept(federation, task.shard) for federation in federations]
     prepared = time.perf_counter()
     title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     config = masked_yaml(spec.config)
-    with Tracking(spec.tracker, config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking:
-        hear = [call for call in (tracking.point if tracking.live else None, watch) if call is not None]
+    first = workers.rank == 0  # who draws the bar, holds the tracker and writes
+    with Tracking(spec.tracker if first else NoTracker(), config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking:
+        hear = [call for call in (tracking.point if tracking.live else None, watch if first else None) if call is not None]
         with (
-            RunProgress(title, spec.trips * len(settings.seeds), settings.progress, federations[0].metric, hear) as progress,
+            RunProgress(title, spec.trips * len(task.seeds), settings.progress and first, facts.metric, hear) as progress,
             suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
         ):
-            outcome = over(devices, federations, partial(simulate, spec), progress)
+            outcome = over(devices, federations, partial(simulate, spec, shard=task.shard), progress)
         trained = time.perf_counter()
-
-        weights = node_counts(settings, federations)
         seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
-        summary = summarize(spec, what, federations, outcome, weights, devices, {k: round(v, 3) for k, v in seconds.items()})
-        arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
-        arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
-        arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
-        try:
-            write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state)
-        except OSError as error:
-            raise UserError(
-                f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
-                "choose another folder, and give the same command again"
-            ) from error
-        tracking.finish(folder)
+        sent = {"world_size": workers.size, "worker_bytes": sum(workers.gather(task.shard.world.sent - before))}
+        parts = [part for part in workers.gather((outcome, facts, weights) if task.tells else None) if part is not None]
+
+        def conclude() -> dict[str, Any]:
+            outcome = joined([part[0] for part in parts])
+            weights = None if settings.eval_weight == "test" else [each for part in parts for each in part[2] or ()]
+            known = facts._replace(partition_hash=[each for part in parts for each in part[1].partition_hash])
+            summary = summarize(spec, what, known, outcome, weights, devices, {k: round(v, 3) for k, v in seconds.items()}, sent)
+            write(folder, config, summary, outcome, weights)
+            tracking.finish(folder)
+            return summary
+
+        summary = workers.first(conclude)
     return Finished(folder, summary, False)
 
 
-def prepare(spec: RunSpec) -> list[Federation]:
-    """The federations of all seeds; with ``out_of_core=auto`` in files where their features would take a third of the memory."""
+def write(folder: Path, config: str, summary: dict[str, Any], outcome: Outcome, weights: Sequence[np.ndarray] | None) -> None:
+    """Write the run directory; raises UserError where that fails."""
+    arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
+    arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
+    arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
+    try:
+        write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state)
+    except OSError as error:
+        raise UserError(
+            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {summary['seconds']['total']:.0f} s is lost: make "
+            "room or choose another folder, and give the same command again"
+        ) from error
+
+
+def prepare(spec: RunSpec, seeds: Sequence[int] | None = None) -> list[Federation]:
+    """The federations of ``seeds`` (None: all); with ``out_of_core=auto`` in files where features would take a third of the memory."""
     settings, on_disk = spec.settings, spec.settings.out_of_core
     if on_disk == "auto":
         on_disk = 3 * spec.dataset.feature_bytes() > (settings.memory_budget_gb or available_bytes(torch.device("cpu")) / 1e9) * 1e9
@@ -99,7 +125,7 @@ def prepare(spec: RunSpec) -> list[Federation]:
         spec.split,
         spec.sparsity,
         num_clients=settings.num_clients,
-        seeds=list(settings.seeds),
+        seeds=list(settings.seeds if seeds is None else seeds),
         data_dir=settings.data_dir,
         cache_dir=settings.cache_dir,
         out_of_core=on_disk,
@@ -119,14 +145,25 @@ def check_scores(settings: Settings, federation: Federation) -> None:
 
 
 def simulate(
-    spec: RunSpec, federations: Sequence[Federation], device: torch.device, progress: Progress, chunking: Plan | None = None
+    spec: RunSpec,
+    federations: Sequence[Federation],
+    device: torch.device,
+    progress: Progress,
+    chunking: Plan | None = None,
+    shard: Shard = ALONE,
 ) -> Outcome:
-    """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
+    """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU.
+
+    Workers that share clients make the same programs one after the other.
+    """
     settings, scenario, method = spec.settings, spec.scenario, spec.fresh_algorithm()
     weights = node_counts(settings, federations)
     federations = federated(method, federations)
-    model = network(spec, federations, device)
-    chunking = chunking or chunks(spec, federations, device)[1]
+    mine = [own_part(federation, shard) for federation in federations]
+    model = network(spec, mine, device)
+    chunking = chunking or chunks(spec, mine, device)[1]
+    if not shard.alone:
+        chunking = replace(chunking, seeds=min(shard.world.gather(chunking.seeds)), programs=1)
     keep_freed_memory()
     parts = [slice(start, start + chunking.seeds) for start in range(0, len(federations), chunking.seeds)]
 
@@ -135,7 +172,8 @@ def simulate(
 
         def simulate_part(report: Report, chunk: int | None) -> Outcome:
             made = spec.fresh_algorithm()
-            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunk, scenario.drops_uploads, spec.optimizer)
+            drops = scenario.drops_uploads
+            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunk, drops, spec.optimizer, shard)
             counts = [Counts.of(settings, federation) for federation in part]
             if progress.hears:
                 new_rows = NewPoints(sim, counts, weights[seeds] if weights else None)
@@ -154,7 +192,8 @@ def simulate(
             return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, final_state)
 
         replicas = 1 if isinstance(method, JointTraining) else sum(federation.num_clients for federation in part)  # that can take turns
-        return lambda report: halving(partial(simulate_part, report), chunking.replicas, replicas)
+        again = halving if shard.alone else once  # who begins again would find the others in the middle
+        return lambda report: again(partial(simulate_part, report), chunking.replicas, replicas)
 
     outcomes = side_by_side([job(part) for part in parts], chunking.programs, chunking.threads, progress)
     if torch.cuda.is_initialized():  # other processes that share the GPU plan with what is free

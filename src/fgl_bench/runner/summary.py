@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,14 +18,37 @@ from fgl_bench.reporting.store import SCHEMA_VERSION, code_state, config_hash, v
 from fgl_bench.runner.spec import RunSpec
 
 
+class Facts(NamedTuple):
+    """What a summary says of the federations: of all seeds their hash, of the first one its graphs."""
+
+    metric: str
+    partition_hash: list[str]
+    graph: dict[str, int]
+    label_counts: list[list[int]] | None
+
+    @classmethod
+    def of(cls, federations: Sequence[Federation]) -> Facts:
+        first = federations[0]
+        graph = {
+            "nodes": sum(c.num_nodes for c in first.clients),
+            "edges": sum(c.edges.shape[1] for c in first.clients) // 2,
+            "cross_edges": first.cross_edges.shape[1] // 2,
+            "features": first.num_features,
+            "classes": first.num_classes,
+        }
+        counts = label_counts([client.labels for client in first.clients], first.num_classes)
+        return cls(first.metric, [f.partition_hash for f in federations], graph, counts)
+
+
 def summarize(
     spec: RunSpec,
     what: dict[str, Any],
-    federations: Sequence[Federation],
+    facts: Facts,
     outcome: Outcome,
     weights: Sequence[np.ndarray] | None,
     devices: Sequence[torch.device],
     seconds: dict[str, float],
+    workers: dict[str, int],
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
     histories, names, settings = outcome.histories, spec.names, spec.settings
@@ -42,7 +65,7 @@ def summarize(
         "scenario": names["scenario"],
         "sparsity": names["scenario/sparsity"],
         "seeds": list(settings.seeds),
-        "metric": federations[0].metric,
+        "metric": facts.metric,
         "selection": "best validation score of the whole federation, earliest of equals",
         "test": {model: test_scores(histories, model, weights) for model in MODELS},
         "unscored_clients": unscored(histories),
@@ -58,20 +81,15 @@ def summarize(
         "staleness": staleness(histories),
         "seconds": seconds,
         "device": hardware,
+        **workers,
         "versions": versions(),
         "code": code_state(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "config_hash": config_hash(what),
         "config": what,
-        "partition_hash": [f.partition_hash for f in federations],
-        "graph": {
-            "nodes": sum(c.num_nodes for c in federations[0].clients),
-            "edges": sum(c.edges.shape[1] for c in federations[0].clients) // 2,
-            "cross_edges": federations[0].cross_edges.shape[1] // 2,
-            "features": federations[0].num_features,
-            "classes": federations[0].num_classes,
-        },
-        "label_counts": label_counts([client.labels for client in federations[0].clients], federations[0].num_classes),
+        "partition_hash": facts.partition_hash,
+        "graph": facts.graph,
+        "label_counts": facts.label_counts,
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from fgl_bench.config.settings import Configuration, check_numbers, check_writab
 from fgl_bench.config.values import check_keys, check_name, check_values
 from fgl_bench.errors import UserError, one_of, require
 from fgl_bench.utils.processes import import_torch
+from fgl_bench.utils.world import world
 
 if TYPE_CHECKING:
     from fgl_bench.runner.spec import RunSpec
@@ -29,6 +30,7 @@ CHOICES = {
     "dtype": ("float32", "float64"),
     "feature_dtype": (None, "bfloat16"),
     "out_of_core": ("auto", True, False),
+    "shard": ("auto", "seeds", "clients"),
 }
 LEAST = {"layers": 1, "hops": 0, "hidden": 1}
 
@@ -77,7 +79,9 @@ def validate(cfg: DictConfig) -> RunSpec:
     import_torch()  # what follows needs it
     check_device(cfg.device)
     names = checked_names(cfg)
-    check_writable(cfg.results_dir, Path(names["dataset"], f"{names['split']}-{cfg.num_clients}", names["scenario"], names["algorithm"]))
+    if world().rank == 0:  # who alone writes there
+        below = Path(names["dataset"], f"{names['split']}-{cfg.num_clients}", names["scenario"], names["algorithm"])
+        check_writable(cfg.results_dir, below)
     classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in GROUPS}
     check_model(cfg.model)
     check_scenario(cfg, classes["algorithm"])

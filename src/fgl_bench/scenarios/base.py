@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -15,18 +14,11 @@ from torch import Tensor
 from fgl_bench.algorithms.powers import Comparing, FinalState, Regraphing, Staging
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.transfer import put
-from fgl_bench.evaluation.history import Point
+from fgl_bench.engine.trips import of_all
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.states import RoundsState, Transferred
 from fgl_bench.utils.seeding import generator
-
-
-class Transferred(NamedTuple):
-    """Bytes sent and received so far: by all clients, and by the busiest one (None in scenarios with a server)."""
-
-    upload: int
-    download: int
-    busiest: int | None = None
 
 
 class Trained(NamedTuple):
@@ -38,6 +30,8 @@ class Trained(NamedTuple):
         arrived: ``[S, C]`` bool, the clients whose training counts.
         uploaded: ``[S, C, P]``, what clients uploaded last; ``trained`` itself, unless the method uploads something else.
         trained, received: ``[S, C, P]``; ``received`` is what clients had before, and may be overwritten.
+
+    Where workers share the clients of a seed, the models are those of this worker's clients, and so are the reports ``averaged``.
     """
 
     number: int
@@ -74,118 +68,99 @@ class Rounds(Stragglers):
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips (rounded up to whole rounds), and at the ends."""
+        seeds, clients = len(sim.setting.seeds), sim.setting.num_clients
+        count = participants(sim.participation, clients)
+        each = count * sim.stands_for  # client trips a round
+        schedules = self.schedules(sim)
+        # Copying a mask to a GPU synchronizes: if all clients arrive, one mask serves all rounds.
+        everybody = torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
+        state = RoundsState.begin(sim.initial, seeds, clients, sim.rounds, sim.algorithm.trains)
+        sim.scored_points = partial(state.points, each)
+
+        for number in sim.numbers:
+            self._round(sim, state, number, schedules, everybody)
+            state.number = number + 1
+            sim.progress(seeds * state.number * each, partial(sim.accuracy, state.last))
+
+        state.received_at[sim.rounds] = sim.score(state.received)
+        state.scored.append(sim.rounds)
+        sim.progress(seeds * sim.rounds * each, partial(sim.accuracy, state.last))
+        method = sim.algorithm
+        kept = method.final_state(sim.trainer.finished(state.trained)) if isinstance(method, FinalState) else {}
+        sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
+        sim.points = state.points(each, [0] * seeds, self.transferred(sim, state.scored, count))
+
+    def _round(self, sim: Simulation, state: RoundsState, number: int, schedules: Sequence[Schedule], everybody: Tensor) -> None:
+        """One round; ``everybody [S, C]`` is true."""
         trainer, method, setting, log = sim.trainer, sim.algorithm, sim.setting, sim.log
         seeds, clients = len(setting.seeds), setting.num_clients
         count = participants(sim.participation, clients)
-        each = count * sim.stands_for  # client trips a round
-        full, every = count == clients, max(1, -(-sim.eval_every // each))
-        schedules = self.schedules(sim)
-        clock = [[0.0] for _ in schedules]
+        full, every = count == clients, max(1, -(-sim.eval_every // (count * sim.stands_for)))
         grid = np.arange(seeds * clients).reshape(seeds, clients)
 
-        received, trained = sim.initial.clone(), sim.initial.clone()
-        stack = (seeds, clients, received.shape[1])
-        reports: dict[str, torch.Tensor] = {}  # by replica, the last ones that reached the server
-        uploads: torch.Tensor | None = None  # the last ones; None where clients upload their trained models
-        chosen = np.ones((seeds, clients), dtype=bool)
-        everybody = torch.ones(seeds, clients, dtype=torch.bool, device=received.device)
-        rows: list[int] | None = None
-        index: Tensor | None = None  # the same on the device; None if all clients take part
-        last = np.zeros_like(grid)  # log positions of the models that clients trained last
-        lost = np.full_like(grid, -1) if method.trains else None  # of the losses of these trips
-        # By round; unused in rounds without an evaluation point.
-        received_at, trained_at = (np.zeros((sim.rounds + 1, seeds, clients), dtype=np.int64) for _ in range(2))
-        loss_at = {0: lost}
-        scored: list[int] = []  # numbers of rounds after which there is an evaluation point, both of whose models have been scored
+        graphs = method.regraph(number, trainer.batch, trainer.evaluation) if isinstance(method, Regraphing) else None
+        if graphs is not None:
+            trainer.regraph(*graphs)
+        now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds
+        stage = method.stage(number, state.received) if isinstance(method, Staging) else None
+        if now and (stage is not None or not full):
+            state.received_at[number] = sim.score(state.received)
+        if stage is not None:
+            trainer.remodel(stage.model, stage.layout)
+            state.received, state.trained, state.reports, state.uploads = stage.models, stage.models.clone(), {}, None
+        received, trained = state.received, state.trained
+        shard, size = setting.shard, received.shape[1]
+        chosen, rows, index = np.ones((seeds, clients), dtype=bool), None, None  # the index is on the device
+        if not full:
+            chosen = self._draw(setting.seeds, number, count, clients)
+            rows = np.flatnonzero(shard.of(chosen)).tolist()
+            index = put(rows, received.device, torch.int64)
+        in_time = self._wait(schedules, state.clock, chosen, number)
+        arrived = everybody if in_time.all() else put(in_time, received.device)
+        sent, out = received, trained
+        if index is not None:  # whole rows: on a CPU indexing takes five times as long
+            sent = received.index_select(0, index)
+            out = torch.empty_like(sent)
+        # With full participation, the first forward pass of the next trip scores the received models.
+        trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
+        upload = method.upload(trips.rows, sent, out) if trips.rows else out  # a worker may have no participant
+        check_shape("upload()", upload, {"k": len(sent), "P": size}, "k P")
+        trips = of_all(trips, chosen, shard, method.averaged)
+        if full and now and stage is None and trips.received_score is not None:
+            state.received_at[number] = log.add(trips.received_score) + grid
+        if now:
+            state.trained_at[0] = state.received_at[0]
+            state.scored.append(number)
+        if trips.trained_score is not None:
+            state.last = state.last.copy()
+            state.last.ravel()[list(trips.rows)] = log.add(trips.trained_score) + np.arange(len(trips.rows))
+        if trips.train_loss is not None and state.lost is not None:
+            state.lost = state.lost.copy()
+            state.lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))
+        if index is not None:
+            trained.index_copy_(0, index, out)
+        everywhere = index if shard.alone or full else put(trips.rows, received.device)
+        punctual = (in_time == chosen).all()  # late messages do not count
+        heard = None if punctual else _of(everywhere, arrived.flatten())
+        heard_here = None if punctual else _of(index, shard.of(arrived).flatten())
+        for name, value in trips.reports.items():
+            whose = (len(trained), index, heard_here) if name in method.averaged else (grid.size, everywhere, heard)
+            state.reports[name] = _latest(state.reports.get(name), value, *whose)
+        if upload is not out or state.uploads is not None:
+            state.uploads = _latest(state.uploads, upload, len(trained), index, heard_here)
 
-        def points(starts: Sequence[int], sent: Sequence[Sequence[Transferred]] | None = None) -> list[list[Point]]:
-            return [
-                [
-                    Point(
-                        n * each,
-                        n,
-                        clock[s][n],
-                        received_at[n][s],
-                        trained_at[n][s],
-                        moved.upload,
-                        moved.download,
-                        busiest=moved.busiest,
-                        loss=None if (positions := loss_at[n]) is None else positions[s],
-                    )
-                    for n, moved in zip(scored[start:], sent[s] if sent else repeat(Transferred(0, 0)), strict=sent is not None)
-                ]
-                for s, start in enumerate(starts)
-            ]
-
-        sim.scored_points = points
-
-        for number in sim.numbers:
-            graphs = method.regraph(number, trainer.batch, trainer.evaluation) if isinstance(method, Regraphing) else None
-            if graphs is not None:
-                trainer.regraph(*graphs)
-            now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds
-            stage = method.stage(number, received) if isinstance(method, Staging) else None
-            if now and (stage is not None or not full):
-                received_at[number] = log.add(trainer.evaluate(received)) + grid
-            if stage is not None:
-                trainer.remodel(stage.model, stage.layout)
-                received, trained, reports = stage.models, stage.models.clone(), {}
-                uploads = None
-                stack = (seeds, clients, received.shape[1])
-            if not full:
-                chosen = self._draw(setting.seeds, number, count, clients)
-                rows = np.flatnonzero(chosen).tolist()
-                index = put(rows, received.device)
-            in_time = self._wait(schedules, clock, chosen, number)
-            # Copying a mask to a GPU synchronizes: if all clients arrive, one mask serves all rounds.
-            arrived = everybody if in_time.all() else put(in_time, received.device)
-            sent, out = received, trained
-            if index is not None:  # whole rows: on a CPU indexing takes five times as long
-                sent = received.index_select(0, index)
-                out = torch.empty_like(sent)
-            # With full participation, the first forward pass of the next trip scores the received models.
-            trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
-            if full and now and stage is None and trips.received_score is not None:
-                received_at[number] = log.add(trips.received_score) + grid
-            if now:
-                trained_at[0] = received_at[0]
-                scored.append(number)
-            if trips.trained_score is not None:
-                last = last.copy()
-                last.ravel()[list(trips.rows)] = log.add(trips.trained_score) + np.arange(len(trips.rows))
-            if trips.train_loss is not None and lost is not None:
-                lost = lost.copy()
-                lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))
-            upload = method.upload(trips.rows, sent, out)
-            check_shape("upload()", upload, {"k": len(sent), "P": stack[2]}, "k P")
-            if index is not None:
-                trained.index_copy_(0, index, out)
-            heard = None if (in_time == chosen).all() else _of(index, arrived.flatten())  # late messages do not count
-            for name, value in trips.reports.items():
-                reports[name] = _latest(reports.get(name), value, len(grid.ravel()), index, heard)
-            if upload is not out or uploads is not None:
-                uploads = _latest(uploads, upload, len(grid.ravel()), index, heard)
-
-            reported = {name: value.unflatten(0, (seeds, clients)) for name, value in reports.items()}
-            models = (part.view(stack) for part in (trained if uploads is None else uploads, trained, received))
-            received, matrix = self.aggregate(sim, Trained(number, reported, arrived, *models))
-            received = received.flatten(0, 1)
-            done = (number + 1) * each
-            if done in sim.mixing_at:
-                sim.mixing[done] = matrix().clone()
-                similarity = method.similarity(reported) if isinstance(method, Comparing) else None
-                if similarity is not None:
-                    sim.similarity[done] = similarity.clone()
-            if next_:
-                trained_at[number + 1], loss_at[number + 1] = last, lost
-            sim.progress(seeds * done, partial(sim.accuracy, last))
-
-        received_at[sim.rounds] = log.add(trainer.evaluate(received)) + grid
-        scored.append(sim.rounds)
-        sim.progress(seeds * sim.rounds * each, partial(sim.accuracy, last))
-        kept = method.final_state(trainer.finished(trained)) if isinstance(method, FinalState) else {}
-        sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
-        sim.points = points([0] * seeds, self.transferred(sim, scored, count))
+        reported = {name: value.unflatten(0, (seeds, -1)) for name, value in state.reports.items()}
+        models = (part.view(seeds, -1, size) for part in (trained if state.uploads is None else state.uploads, trained, received))
+        mixed, matrix = self.aggregate(sim, Trained(number, reported, arrived, *models))
+        state.received = mixed.flatten(0, 1)
+        done = (number + 1) * count * sim.stands_for
+        if done in sim.mixing_at:
+            sim.mixing[done] = matrix().clone()
+            similarity = method.similarity(reported) if isinstance(method, Comparing) else None
+            if similarity is not None:
+                sim.similarity[done] = similarity.clone()
+        if next_:
+            state.trained_at[number + 1], state.loss_at[number + 1] = state.last, state.lost
 
     def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
         """This round's participants, ``[S, C]`` bool."""

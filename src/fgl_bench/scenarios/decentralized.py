@@ -16,8 +16,9 @@ from fgl_bench.engine.answers import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 from fgl_bench.engine.transfer import put
 from fgl_bench.errors import SHARE, Range, UserError, at_least
-from fgl_bench.scenarios.base import Rounds, Trained, Transferred
+from fgl_bench.scenarios.base import Rounds, Trained
 from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.states import Transferred
 from fgl_bench.utils.seeding import generator
 
 
@@ -77,7 +78,7 @@ class Decentralized(Rounds):
             return put(np.stack([self.heard(sim, seed, time) for seed in setting.seeds]), trained.device)
 
         def losses(models: Tensor) -> Tensor:
-            return trainer.losses(models.flatten(0, 1)).view(len(setting.seeds), setting.num_clients)
+            return trainer.losses(models.flatten(0, 1)).view(len(setting.seeds), -1)
 
         moments = tuple(state.view_as(trained) for state in trainer.optimizer.moments) if sim.algorithm.trains else ()
         exchange = method.exchange(
@@ -85,8 +86,9 @@ class Decentralized(Rounds):
         )
         check_kind("exchange()", exchange, Exchange, "an Exchange")
         sizes = dict(zip("SCP", trained.shape, strict=True))
-        for name, form in (("models", "S C P"), ("matrix", "S C C"), ("sent", "S C C")):
-            check_shape(f"exchange().{name}", getattr(exchange, name), sizes, form)
+        check_shape("exchange().models", exchange.models, sizes, "S C P")
+        for name in ("matrix", "sent"):
+            check_shape(f"exchange().{name}", getattr(exchange, name), {**sizes, "C": setting.num_clients}, "S C C")
         sim.sent.append(torch.stack([exchange.sent.sum(1), exchange.sent.sum(2)], -1))
         return exchange.models, lambda: exchange.matrix
 

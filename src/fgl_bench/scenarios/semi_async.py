@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, cast
@@ -20,6 +20,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.states import EventState
 from fgl_bench.scenarios.trip_models import Start, TripModels, overrides, resolved, shares_memory
 
 
@@ -56,7 +57,7 @@ class SemiAsync(Stragglers):
             raise UserError("scenario.staleness_from=upload: this method mixes new uploads only, which would all be fresh; use base")
         models = TripModels(sim)
         loops = [_Loop(sim, models, s, schedule, self) for s, schedule in enumerate(self.schedules(sim))]
-        running = {s: loop.events() for s, loop in enumerate(loops)}
+        running = dict(enumerate(loops))
 
         def points(starts: Sequence[int]) -> list[list[Point]]:
             return [resolved(loop.records, models.received_at[s], start) for s, (loop, start) in enumerate(zip(loops, starts, strict=True))]
@@ -67,9 +68,7 @@ class SemiAsync(Stragglers):
         sim.scored_points = points
         while running:
             # Advance every seed to its first missing upload, then train all trips in progress.
-            for s in list(running):
-                if next(running[s], True):
-                    del running[s]
+            running = {s: loop for s, loop in running.items() if not loop.advance()}
             if running:
                 models.train([s * clients + i for s in running for i in range(clients) if models.pending[s, i]])
             report()
@@ -80,7 +79,7 @@ class SemiAsync(Stragglers):
             sim.similarity[at] = torch.stack([loop.pictures[at] for loop in loops])
 
 
-class _Loop:
+class _Loop(EventState):
     """The event loop of one seed; only the models are on the device."""
 
     def __init__(self, sim: Simulation, models: TripModels, s: int, schedule: Schedule, keys: SemiAsync):
@@ -94,7 +93,7 @@ class _Loop:
         self.plain_starts = not overrides(self.algorithm.begin, SemiAsyncServer.begin)
         initial = sim.initial[self.first]
         remembered = clients if self.algorithm.keeps_uploads else 0
-        self.server = Server(
+        server = Server(
             model=initial.clone(),
             uploads=initial.repeat(remembered, 1),
             known=np.zeros(clients, dtype=bool),
@@ -102,20 +101,7 @@ class _Loop:
             weights=setting.weights[s].cpu().numpy(),
             reports={},
         )
-        self.trips, self.time, self.upload, self.download = 0, 0.0, 0, 0
-        self.begun, self.ended = np.zeros(clients, dtype=int), np.zeros(clients, dtype=int)
-        self.version, self.waiting = np.zeros(clients, dtype=int), np.zeros(clients, dtype=bool)
-        self.inbox: list[tuple[Message, int] | None] = [None] * clients
-        self.newest: list[tuple[Message, bool] | None] = [None] * clients  # of atomic trips
-        self.heap: list[tuple[float, int, int]] = []
-        self.held: list[tuple[int, int, int]] = []
-        self.queue: list[Upload] = []
-        self.staleness: list[int] = []
-        self.forced = 0
-        self.records: list[tuple] = []
-        self.last = np.zeros(clients, dtype=int)
-        self.trace: list[tuple[float, int]] = []
-        self.pictures: dict[int, torch.Tensor] = {}
+        super().__init__(**vars(EventState.begin(server, clients)))
 
     def _start(self, client: int, ends: bool = False) -> None:
         """Begin a trip from ``models.starts``; one that ``ends`` as it begins needs no event."""
@@ -178,18 +164,21 @@ class _Loop:
         self.time, _, client = heapq.heappop(self.heap)
         return client
 
-    def events(self) -> Iterator[bool]:
-        """Run to the end of the budget; yields False whenever it needs an upload that has not been computed."""
+    def advance(self) -> bool:
+        """Run to the first upload that has yet to be computed, or to the end of the budget: returns whether that is reached."""
         sim, models = self.sim, self.models
-        for client in range(self.clients):
-            self.download += self.down
-            self._start(client)
-        self._record()
+        if not self.records:
+            for client in range(self.clients):
+                self.download += self.down
+                self._start(client)
+            self._record()
         while self.trips < sim.trips:
-            client = self._next()
-            self._download(client)
-            if models.pending[self.s, client]:
-                yield False
+            if self.due is None:
+                self.due = self._next()
+                self._download(self.due)
+            if models.pending[self.s, self.due]:
+                return False
+            client, self.due = self.due, None
             self._arrive(client)
             if len(self.queue) >= self.buffer:
                 self._serve()
@@ -197,6 +186,7 @@ class _Loop:
                 self._picture()
             if self.trips % sim.eval_every == 0 or self.trips == sim.trips:
                 self._record()
+        return True
 
     def _arrive(self, client: int) -> None:
         """Add one upload to the buffer; the client continues with the message in its inbox, or waits."""

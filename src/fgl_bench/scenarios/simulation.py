@@ -43,6 +43,7 @@ class Simulation:
         mixing_at: trip counts at which to keep both.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
+        validation_nodes: that the scores of all replicas count, those of other workers included.
         final_state: the result of :meth:`FinalState.final_state`, ``[S, C, ...]`` by name.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
@@ -59,6 +60,7 @@ class Simulation:
     mixing_at: tuple[int, ...] = ()
     stands_for: int = 1
     metrics: int = 1
+    validation_nodes: int = 1
     log: ScoreLog = field(default_factory=ScoreLog)
     losses: ScoreLog = field(default_factory=ScoreLog)
     points: list[list[Point]] = field(default_factory=list)
@@ -93,6 +95,12 @@ class Simulation:
         """Bytes ``[S, C, C]`` that client i (row) was sent by client j, where the method counts them."""
         return self.algorithm.exchanged() if isinstance(self.algorithm, Spending) else None
 
+    def score(self, models: Tensor) -> np.ndarray:
+        """Score what clients received, ``[B, P]``; returns the log positions ``[S, C]``, those of other workers' clients included."""
+        shape = len(self.setting.seeds), self.setting.num_clients
+        scores = self.setting.shard.whole(self.trainer.evaluate(models).unflatten(0, (shape[0], -1)))
+        return self.log.add(scores.flatten(0, 1)) + np.arange(shape[0] * shape[1]).reshape(shape)
+
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""
-        return float(self.log.read(positions)[..., :: 2 * self.metrics].sum() / max(self.trainer.validation_nodes, 1))
+        return float(self.log.read(positions)[..., :: 2 * self.metrics].sum() / max(self.validation_nodes, 1))

@@ -13,8 +13,9 @@ from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
-from fgl_bench.scenarios.base import Rounds, Trained, Transferred
+from fgl_bench.scenarios.base import Rounds, Trained
 from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.states import Transferred
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Sync(Rounds):
         mixing = checked(method.mix(done.reports, arrived), arrived)
         # Mixing may overwrite the received models.
         previous = received.clone() if self.drops_uploads or method.refines else received
-        received = mixing.apply(done.uploaded, received, sim.trainer.layout, done.trained)
+        received = mixing.apply(done.uploaded, received, sim.trainer.layout, done.trained, sim.setting.shard)
         if method.refines:
             received = method.refine(previous, received, done.uploaded, arrived)
             check_shape("refine()", received, dict(zip("SCP", done.trained.shape, strict=True)), "S C P")

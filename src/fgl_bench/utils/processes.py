@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,33 @@ def end_with(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return prepare
+
+
+def watched(name: str) -> None:
+    """Go on in a child, whose end this process awaits: it ends with the child's status, and says so if a signal has killed it.
+
+    A process that is killed cannot say it, and a launcher knows no more than its number. A signal that ends this process goes to the child.
+    """
+    parent = os.getpid()
+    prepare = end_with(parent) if sys.platform == "linux" else None
+    child = os.fork()
+    if not child:
+        if prepare is not None:
+            prepare()
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the child too
+    passed: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        passed.append(number)
+        os.kill(child, number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0 and -code not in passed:
+        print(f"fgl-bench: error: {name} was killed by signal {-code} ({signal.Signals(-code).name})", file=sys.stderr, flush=True)
+    os._exit(code if code >= 0 else 128 - code)
 
 
 class Stopped(KeyboardInterrupt):

@@ -24,7 +24,7 @@ from fgl_bench.engine.topologies import Links, random_k_in
 from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, at_least
-from fgl_bench.utils.seeding import derive_seed, generator
+from fgl_bench.utils.seeding import generator
 
 
 class Dispersion(NamedTuple):
@@ -70,6 +70,7 @@ class DFedSST(Peers, Comparing):
         selection: the most ``similar``, or ``random`` partners (ablation).
     """
 
+    by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {"refresh": at_least(1), "sources": at_least(1), "landmarks": at_least(1)}
 
@@ -86,13 +87,12 @@ class DFedSST(Peers, Comparing):
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         batch, clients = setting.batch, setting.num_clients
-        names = [(seed, client) for seed in setting.seeds for client in range(clients)]
-        chosen = [self._landmarks(graph.num_nodes, *name) for graph, name in zip(batch.clients, names, strict=True)]
+        chosen = [self._landmarks(graph.num_nodes, *name) for graph, name in zip(batch.clients, setting.replicas, strict=True)]
         self._hops = stack(batch.clients, chosen, batch.nodes, batch.device)
-        self._streams = torch.tensor([derive_seed(seed, "pairs", client) for seed, client in names], device=batch.device)
+        self._streams = setting.streams("pairs")
         if self.similarity_of == "features":
             means = np.stack([np.asarray(graph.features.mean(0), dtype=np.float64).ravel() for graph in batch.clients])
-            self._features = torch.from_numpy(means).to(batch.device).view(len(setting.seeds), clients, -1)
+            self._features = setting.shard.whole(torch.from_numpy(means).to(batch.device).unflatten(0, (len(setting.seeds), -1)))
         first = [random_k_in(Links(clients, 0, generator(seed, "topology", 0), clients // 2, 0.0)) for seed in setting.seeds]
         self._partners = torch.from_numpy(np.stack(first)).to(batch.device)
         self._similar = torch.ones(self._partners.shape, dtype=torch.float64, device=batch.device)
@@ -158,7 +158,7 @@ class DFedSST(Peers, Comparing):
             self._renew(meeting.reports, heard, meeting.number // self.refresh)
             sent = sent + messages(heard, 4 * (self._statistic() + 1))
         self._round = meeting.number + 1
-        return Exchange(product(matrix, meeting.uploaded), matrix, sent)
+        return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, sent)
 
     def _renew(self, reports: dict[str, Tensor], heard: Tensor, number: int) -> None:
         """Degrees, partners and weights from what clients broadcast, for the rounds to come."""

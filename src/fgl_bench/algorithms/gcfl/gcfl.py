@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from fgl_bench.algorithms.gcfl._clustering import ClusteredAveraging, Evidence
 @dataclass
 class GCFL(ClusteredAveraging):
     """Clustered averaging with cuts along update directions: ``w_ij = 1 + cos(Delta_i, Delta_j)`` (Xie et al., NeurIPS 2021)."""
+
+    by_clients: ClassVar[bool] = True
 
     def likeness(self, members: np.ndarray, evidence: Evidence) -> np.ndarray:
         product = evidence["product"][np.ix_(members, members)]

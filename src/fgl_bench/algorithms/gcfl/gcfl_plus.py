@@ -33,6 +33,7 @@ class GCFLPlus(ClusteredAveraging):
         standardize: divide every series by its standard deviation (a constant one stays).
     """
 
+    by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"sequence": at_least(1)}
 
     sequence: int

@@ -105,7 +105,10 @@ class UniBasis(Derived):
         if not self.together:
             return clients
         if per_federation is None:
-            raise UserError("model.homophily=global: not known on graphs that a method has made; use model.homophily=client")
+            raise UserError(
+                "model.homophily=global: not known on graphs that a method has made, nor where workers share the clients of a seed; "
+                "use model.homophily=client"
+            )
         rated = []
         for start in range(0, len(clients), per_federation):
             group = clients[start : start + per_federation]

@@ -1,0 +1,52 @@
+"""The command as one of several workers: worker 0 prints, and the first that fails says why."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from fgl_bench.cli.arguments import config_dirs
+from fgl_bench.cli.commands import COMMANDS
+from fgl_bench.errors import UserError
+from fgl_bench.utils.launch import launched
+from fgl_bench.utils.processes import Stopped, watched
+from fgl_bench.utils.world import Lost, world
+
+
+def begin(arguments: list[str]) -> None:
+    """Where a launcher has started several workers: go on in a process that this one watches, silent unless it is worker 0.
+
+    Raises:
+        UserError: several workers cannot do what the arguments ask for.
+    """
+    rank, size = launched()
+    if size == 1:
+        return
+    words, _ = config_dirs(arguments)
+    if {"-m", "--multirun"} & set(arguments) or (words and words[0] in COMMANDS):
+        raise UserError(f"WORLD_SIZE={size}: several workers make one run together; start sweeps and other commands without them")
+    watched(f"worker {rank} of {size}")
+    if rank:
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (to the end)
+
+
+def say(text: str, error: BaseException) -> None:
+    """Print what is said of ``error`` on stderr, unless another worker does.
+
+    A mistake that is found before the workers meet is found by all of them, and worker 0 tells it. Workers that their launcher ends say
+    nothing: it does so because one of them has failed, or because it was ended itself.
+    """
+    try:
+        rank, size = launched()
+    except UserError:
+        rank, size = 0, 1
+    if size > 1 and isinstance(error, Stopped):
+        return
+    try:
+        speaks = world().speaks(error) if world().size > 1 and isinstance(error, Exception) else rank == 0
+    except KeyboardInterrupt:  # the launcher ends those that remain; why, has been said where it happened
+        if isinstance(error, Lost):
+            sys.exit(1)
+        raise
+    if speaks:
+        print(f"{text} (worker {rank})" if rank else text, file=sys.__stderr__ if rank else sys.stderr, flush=True)

@@ -1,0 +1,80 @@
+"""The workers that make a run together, and what passes between them.
+
+A worker is a process with a rank, as torchrun numbers them. A process that was started on its own is a world of one: it joins nothing
+and sends nothing. The other kind of world is in ``utils/group.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from fgl_bench.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+
+
+class Lost(UserError):
+    """Another worker is not there any more."""
+
+
+class World:
+    """A world of one.
+
+    Attributes:
+        rank, size: the number of this worker, from 0, and how many there are.
+        sent: bytes of tensors that this worker has sent to others.
+    """
+
+    rank, size, sent = 0, 1, 0
+
+    def first(self, call: Callable[[], T]) -> T:
+        """What ``call`` returns on worker 0, on every worker; the others do not call it."""
+        return call()
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Worker 0 goes first, the others when it is done: what it has put into a cache they find there."""
+        yield
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all workers, by rank, on every worker."""
+        return [value]
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """``tensor``, replaced by its sum over all workers."""
+        return tensor
+
+    def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> list[Tensor]:
+        """The rows ``[k, ...]`` of all workers, by rank, on every worker; worker r has ``counts[r]`` of them."""
+        return [rows]
+
+    def exchange(self, blocks: Sequence[Tensor], shape: Sequence[int]) -> list[Tensor]:
+        """Send ``blocks[r]`` to worker r; returns the blocks that this worker is sent, by rank, all of this ``shape``."""
+        return list(blocks)
+
+    def team(self, teams: Sequence[Sequence[int]]) -> World:
+        """The world of this worker's team, where ``teams`` are the ranks in each; every worker calls it with the same teams."""
+        return self
+
+    def speaks(self, error: BaseException) -> bool:
+        """Whether this worker prints the error: the first that fails speaks for all."""
+        return True
+
+
+_current = World()
+
+
+def world() -> World:
+    """The world of this process."""
+    return _current
+
+
+def enter(now: World) -> None:
+    """Make ``now`` the world of this process."""
+    global _current
+    _current = now
