@@ -45,6 +45,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
             may read labels of test nodes.
         unsent: names of reports that are not uploaded besides the model: what stays with the client, or what the server can work out
             from the model that it gets. :meth:`traffic` covers all others.
+        rebuilt: names of attributes that a checkpoint leaves out: what :meth:`prepare` makes and nothing changes, or a cache.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {}
@@ -56,6 +57,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
     ranges: ClassVar[dict[str, Range]] = {}
     uses_validation: ClassVar[bool] = False
     unsent: ClassVar[tuple[str, ...]] = ()
+    rebuilt: ClassVar[tuple[str, ...]] = ()
 
     def check_choices(self, model: Backbone, split: Split) -> None:
         """Raise :class:`~fgl_bench.errors.Unsuited` where the method cannot run on this model or split; no data are read before."""

@@ -71,13 +71,14 @@ class Rounds(Stragglers):
         schedules = [self.schedule(seed, clients) for seed in sim.setting.seeds]
         # Copying a mask to a GPU synchronizes: if all clients arrive, one mask serves all rounds.
         everybody = torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
-        state = RoundsState.begin(sim.initial, seeds, clients, sim.rounds, sim.algorithm.trains)
+        state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, sim.rounds, sim.algorithm.trains)
         sim.scored_points = partial(state.points, each)
 
-        for number in sim.numbers:
+        for number in (number for number in sim.numbers if number >= state.number):
             self._round(sim, state, number, schedules, everybody)
             state.number = number + 1
             sim.progress(seeds * state.number * each, partial(sim.accuracy, state.last))
+            sim.keep(state.number, lambda: state)
 
         state.received_at[sim.rounds] = sim.log.add(sim.trainer.evaluate(state.received)) + np.arange(seeds * clients).reshape(seeds, -1)
         state.scored.append(sim.rounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,10 @@ from fgl_bench.evaluation.history import Point, ScoreLog
 
 
 def _silent(trips: int, accuracy: Callable[[], float]) -> None:
+    pass
+
+
+def _unkept(done: int, record: Callable[[], Any]) -> None:
     pass
 
 
@@ -41,6 +46,9 @@ class Simulation:
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
         similarity: trip count to ``[S, C, C]``, :meth:`Comparing.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
+        keep: called after every step of the scenario with the number of rounds or trips done, and a function that returns the scenario's
+            record, from which it goes on.
+        resumed: such a record, where the run goes on from the middle.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
         final_state: the result of :meth:`FinalState.final_state`, ``[S, C, ...]`` by name.
@@ -57,6 +65,8 @@ class Simulation:
     participation: float = 1.0
     progress: Callable[[int, Callable[[], float]], None] = _silent
     mixing_at: tuple[int, ...] = ()
+    keep: Callable[[int, Callable[[], Any]], None] = _unkept
+    resumed: Any = None
     stands_for: int = 1
     metrics: int = 1
     log: ScoreLog = field(default_factory=ScoreLog)

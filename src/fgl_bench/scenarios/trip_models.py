@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +13,9 @@ from fgl_bench.engine.transfer import copy_, put, to_host
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.simulation import Simulation
+
+
+CARRIED = ("trained", "received", "inbox", "pending", "received_at", "trained_at", "loss_at", "reports")  # of TripModels
 
 
 class Start:
@@ -82,6 +85,18 @@ class TripModels:
         self.trained_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
         self.loss_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
         self.reports: dict[str, np.ndarray] = {}
+
+    def state(self) -> dict[str, Any]:
+        """All that the trips to come depend on."""
+        self.flush()
+        return {name: getattr(self, name) for name in CARRIED} | {"starts": [(start.model, start.share) for start in self.starts]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a :meth:`state`."""
+        for name in CARRIED:
+            setattr(self, name, state[name])
+        self.rows = list(self.trained.unbind())
+        self.starts = [Start(model, share) for model, share in state["starts"]]
 
     def train(self, rows: list[int]) -> None:
         """Compute the pending trips ``rows``."""

@@ -1,0 +1,85 @@
+"""The state of a simulation between two steps, taken apart for a checkpoint and put together again in a fresh one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.engine.batch import Batch, DenseBlocks
+from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.models.base import Backbone
+from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.utils.capture import Capture
+from fgl_bench.utils.given import Given
+from fgl_bench.utils.restore import Restore
+
+CONSTANT = (Batch, BlockSparse, DenseBlocks, ParameterLayout, Backbone)  # what nothing changes once it is made
+RESULTS = ("log", "losses", "mixing", "similarity", "sent")
+
+
+class State:
+    """What a checkpoint of ``sim`` holds; to be made before the simulation runs, and before one is resumed."""
+
+    def __init__(self, sim: Simulation):
+        self.sim = sim
+        self.methods = dict(methods("method", sim.algorithm))
+        roots = {"setting": sim.setting, "batch": sim.trainer.batch, "evaluation": sim.trainer.evaluation}
+        for path, method in self.methods.items():
+            own = {name: value for name, value in vars(method).items() if name in method.rebuilt or isinstance(value, CONSTANT)}
+            roots |= {f"{path}.{name}": value for name, value in own.items()}
+        self.given = Given(roots, {"trainer": sim.trainer, "simulation": sim, **self.methods})
+        self.packages = tuple({type(method).__module__.partition(".")[0] for method in self.methods.values()})
+
+    def capture(self, record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """As JSON, and the blocks of memory that are part of it; these are not copies.
+
+        Args:
+            record: the scenario's.
+
+        Raises:
+            Uncaptured: something that the method holds cannot be stored.
+        """
+        sim, capture = self.sim, Capture(self.given, self.packages)
+        stored: dict[str, Any] = {path: capture.attributes(method, path) for path, method in self.methods.items()}
+        names = {path: list(vars(method)) for path, method in self.methods.items()}
+        stored["trainer"] = {name: capture.of(getattr(sim.trainer, name), f"trainer.{name}") for name in sim.trainer.carried}
+        stored["results"] = {name: capture.of(getattr(sim, name), name) for name in RESULTS}
+        stored["scenario"] = capture.of(record, "scenario")
+        stored["draws"] = [capture.of(draw, "draws") for draw in (torch.get_rng_state(), np.random.get_state(), random.getstate())]
+        return {"stored": stored, "names": names, **capture.finish()}, capture.blocks
+
+    def restore(self, state: Mapping[str, Any], blocks: Mapping[str, np.ndarray]) -> None:
+        """Put everything into the simulation, whose ``resumed`` is the scenario's record then.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError: it does not fit; the simulation is of no use then.
+        """
+        sim, restore = self.sim, Restore(state, blocks, self.given, self.sim.initial.device, self.packages)
+        stored = state["stored"]
+        for path, method in self.methods.items():
+            for name in set(vars(method)) - set(state["names"][path]):
+                delattr(method, name)
+            vars(method).update({name: value for name, value in restore.attributes(stored[path]).items() if name not in method.rebuilt})
+        vars(sim.trainer).update(restore.attributes(stored["trainer"]))
+        vars(sim).update(restore.attributes(stored["results"]))
+        torch_draws, numpy_draws, draws = (restore.of(draw) for draw in stored["draws"])
+        torch.set_rng_state(torch_draws)
+        np.random.set_state(numpy_draws)
+        random.setstate(draws)
+        sim.resumed = restore.of(stored["scenario"])
+
+
+def methods(path: str, method: Algorithm) -> Iterator[tuple[str, Algorithm]]:
+    """A method and those that it holds, by path."""
+    yield path, method
+    seen = []
+    for name, value in vars(method).items():
+        if isinstance(value, Algorithm) and not any(value is other for other in seen):
+            seen.append(value)
+            yield from methods(f"{path}.{name}", value)
