@@ -60,7 +60,7 @@ def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_p
     finally:
         process.kill()
     assert process.returncode == 128 + number
-    assert len(errors.splitlines()) == 1 and errors.startswith(f"fgl-bench: ended by {name}; kept: nothing of this run")
+    assert len(errors.splitlines()) == 1 and errors.startswith(f"fgl-bench: ended by {name}; kept: a checkpoint after trip ")
     assert not list(temporary.iterdir())
 
 

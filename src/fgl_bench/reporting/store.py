@@ -32,7 +32,7 @@ SCHEMA_VERSION = 1
 # Keys about where and how a run is made: runs that differ only in these are the same run.
 PRESENTATION = (
     "device", "threads", "memory_budget_gb", "seeds_per_chunk", "out_of_core", "data_dir", "results_dir", "cache_dir", "overwrite",
-    "progress", "selection", "average", "tracker",
+    "progress", "selection", "average", "tracker", "checkpoint_minutes",
 )  # fmt: skip
 PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,10 +22,12 @@ from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
+from fgl_bench.reporting.checkpoints import discard
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.reporting.store import clear_leftovers, config_hash, history_rows, write_run
 from fgl_bench.reporting.superseded import superseded
 from fgl_bench.reporting.tracking import Tracking
+from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.devices import joined, over, pick_devices
 from fgl_bench.runner.finished import Finished, stored
 from fgl_bench.runner.memory import Plan, available_bytes, halving
@@ -34,8 +37,10 @@ from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve
 from fgl_bench.runner.summary import summarize
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
+from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
+from fgl_bench.utils.stopping import held_back
 
 
 def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None, title: str = "") -> Finished:
@@ -63,17 +68,24 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     prepared = time.perf_counter()
     title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     config = masked_yaml(spec.config)
-    with Tracking(spec.tracker, config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking:
+    minutes, kept = settings.checkpoint_minutes, None
+    if minutes is not None:
+        kept = Checkpoints(folder, config_hash(what), 60 * minutes, names["algorithm"])
+    with (
+        held_back(f"the finished run {folder}") if kept else nullcontext(),
+        Tracking(spec.tracker, config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking,
+    ):
         hear = [call for call in (tracking.point if tracking.live else None, watch) if call is not None]
         with (
             RunProgress(title, spec.trips * len(settings.seeds), settings.progress, federations[0].metric, hear) as progress,
             suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
         ):
-            outcome = over(devices, federations, partial(simulate, spec), progress)
+            outcome = over(devices, federations, partial(simulate, spec, kept=kept), progress)
         trained = time.perf_counter()
+        before = kept.earlier if kept else 0.0  # training before an interruption counts
 
         weights = node_counts(settings, federations)
-        seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
+        seconds = {"prepare": prepared - begin, "train": before + trained - prepared, "total": before + trained - begin}
         summary = summarize(spec, what, federations, outcome, weights, devices, {k: round(v, 3) for k, v in seconds.items()})
         arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
         arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
@@ -85,6 +97,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
                 f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
                 "choose another folder, and give the same command again"
             ) from error
+        discard(folder)
         tracking.finish(folder)
     return Finished(folder, summary, False)
 
@@ -119,7 +132,12 @@ def check_scores(settings: Settings, federation: Federation) -> None:
 
 
 def simulate(
-    spec: RunSpec, federations: Sequence[Federation], device: torch.device, progress: Progress, chunking: Plan | None = None
+    spec: RunSpec,
+    federations: Sequence[Federation],
+    device: torch.device,
+    progress: Progress,
+    chunking: Plan | None = None,
+    kept: Checkpoints | None = None,
 ) -> Outcome:
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU."""
     settings, scenario, method = spec.settings, spec.scenario, spec.fresh_algorithm()
@@ -129,13 +147,18 @@ def simulate(
     chunking = chunking or chunks(spec, federations, device)[1]
     keep_freed_memory()
     parts = [slice(start, start + chunking.seeds) for start in range(0, len(federations), chunking.seeds)]
+    if kept is not None:
+        parts = kept.groups([federation.seed for federation in federations], chunking.seeds)
 
     def job(seeds: slice) -> Job[Outcome]:
         part = federations[seeds]
 
         def simulate_part(report: Report, chunk: int | None) -> Outcome:
-            made = spec.fresh_algorithm()
-            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunk, scenario.drops_uploads, spec.optimizer)
+            def fresh() -> Simulation:
+                what = (settings, part, model, spec.fresh_algorithm(), device, spec.rounds, spec.trips)
+                return simulation(*what, chunk, scenario.drops_uploads, spec.optimizer)
+
+            sim = fresh() if kept is None else kept.program(scenario, [federation.seed for federation in part], fresh)
             counts = [Counts.of(settings, federation) for federation in part]
             if progress.hears:
                 new_rows = NewPoints(sim, counts, weights[seeds] if weights else None)

@@ -71,7 +71,7 @@ class Rounds(Stragglers):
         schedules = [self.schedule(seed, clients) for seed in sim.setting.seeds]
         # Copying a mask to a GPU synchronizes: if all clients arrive, one mask serves all rounds.
         everybody = torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
-        state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, sim.rounds, sim.algorithm.trains)
+        state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, sim.algorithm.trains)
         sim.scored_points = partial(state.points, each)
 
         for number in (number for number in sim.numbers if number >= state.number):

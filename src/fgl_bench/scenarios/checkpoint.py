@@ -51,7 +51,8 @@ class State:
         stored["trainer"] = {name: capture.of(getattr(sim.trainer, name), f"trainer.{name}") for name in sim.trainer.carried}
         stored["results"] = {name: capture.of(getattr(sim, name), name) for name in RESULTS}
         stored["scenario"] = capture.of(record, "scenario")
-        stored["draws"] = [capture.of(draw, "draws") for draw in (torch.get_rng_state(), np.random.get_state(), random.getstate())]
+        shared = (torch.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002 (that a method of a user's may draw from)
+        stored["draws"] = [capture.of(draw, "draws") for draw in shared]
         return {"stored": stored, "names": names, **capture.finish()}, capture.blocks
 
     def restore(self, state: Mapping[str, Any], blocks: Mapping[str, np.ndarray]) -> None:
@@ -70,7 +71,7 @@ class State:
         vars(sim).update(restore.attributes(stored["results"]))
         torch_draws, numpy_draws, draws = (restore.of(draw) for draw in stored["draws"])
         torch.set_rng_state(torch_draws)
-        np.random.set_state(numpy_draws)
+        np.random.set_state(numpy_draws)  # noqa: NPY002
         random.setstate(draws)
         sim.resumed = restore.of(stored["scenario"])
 
@@ -78,7 +79,7 @@ class State:
 def methods(path: str, method: Algorithm) -> Iterator[tuple[str, Algorithm]]:
     """A method and those that it holds, by path."""
     yield path, method
-    seen = []
+    seen: list[Algorithm] = []
     for name, value in vars(method).items():
         if isinstance(value, Algorithm) and not any(value is other for other in seen):
             seen.append(value)

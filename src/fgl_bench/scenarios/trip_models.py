@@ -14,7 +14,6 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.simulation import Simulation
 
-
 CARRIED = ("trained", "received", "inbox", "pending", "received_at", "trained_at", "loss_at", "reports")  # of TripModels
 
 

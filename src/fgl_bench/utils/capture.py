@@ -154,7 +154,8 @@ class Capture:
 
     def _tuple(self, value: tuple, at: str) -> dict[str, Any]:
         names = getattr(value, "_fields", range(len(value)))
-        inner = [self.of(each, f"{at}.{name}" if isinstance(name, str) else f"{at}[{name}]") for name, each in zip(names, value, strict=True)]
+        steps = [f".{name}" if isinstance(name, str) else f"[{name}]" for name in names]
+        inner = [self.of(each, f"{at}{step}") for step, each in zip(steps, value, strict=True)]
         if type(value) is tuple:
             return {"tuple": inner}
         name = name_of(type(value), self.packages)
@@ -198,7 +199,8 @@ class Capture:
         if value.layout != torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
             raise Uncaptured(at, f"a tensor of the layout {value.layout}")
         leaf = value.is_leaf and value.requires_grad
-        entry = {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape), "stride": list(value.stride())}
+        name = str(value.dtype).removeprefix("torch.")
+        entry: dict[str, Any] = {"tensor": name, "shape": list(value.shape), "stride": list(value.stride())}
         entry |= {"device": value.device.type, "gradient": leaf, "parameter": isinstance(value, torch.nn.Parameter)}
         if leaf and value.grad is not None:
             entry["grad"] = self.of(value.grad, f"{at}.grad")
@@ -224,7 +226,7 @@ class Capture:
     def finish(self) -> dict[str, Any]:
         """The table and where its tensors lie, as JSON; afterwards ``blocks`` is complete."""
         places: list[Any] = [None] * len(self._leaves)
-        order = sorted(range(len(self._leaves)), key=lambda i: (self._leaves[i][0].device, self._leaves[i][0].low, -self._leaves[i][0].high))
+        order = sorted(range(len(places)), key=lambda i: self._leaves[i][0])
         together: list[tuple[Memory, list[int]]] = []
         for i in order:
             where = self._leaves[i][0]
@@ -262,7 +264,7 @@ def _bytes(where: Memory, leaves: Sequence[Any]) -> np.ndarray:
     """The block of memory, of the type that all who lie in it have (else bytes); on a CPU no copy."""
     types_ = {leaf.dtype for leaf in leaves}
     if where.device == "cpu":
-        raw = np.frombuffer((ctypes.c_uint8 * (where.high - where.low)).from_address(where.low), np.uint8)
+        raw = np.ctypeslib.as_array((ctypes.c_uint8 * (where.high - where.low)).from_address(where.low))
     else:
         tensor = next(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
         storage = tensor.untyped_storage()

@@ -60,13 +60,15 @@ class Restore:
             return torch.device(value)
         if kind in ("range", "slice"):
             return {"range": range, "slice": slice}[kind](*value)
-        return {"size": torch.Size, "numpy_dtype": np.dtype, "bytes": bytes.fromhex}[kind](value)
+        others: dict[str, Any] = {"size": torch.Size, "numpy_dtype": np.dtype, "bytes": bytes.fromhex}
+        return others[kind](value)
 
     def _make(self, number: int, entry: dict[str, Any]) -> None:
         """Mutable objects are known before their parts, which may hold them."""
         kind = next(iter(entry))
         if kind == "list":
-            self._made[number] = made = []
+            made: list[Any] = []
+            self._made[number] = made
             made.extend(self.of(inner) for inner in entry["list"])
         elif kind == "dict":
             found: Any = collections.OrderedDict() if entry.get("ordered") else {}
@@ -157,10 +159,10 @@ class Restore:
         return made
 
     def _optimizer(self, entry: dict[str, Any]) -> torch.optim.Optimizer:
-        kind = getattr(torch.optim, entry["optimizer"])
+        kind: Any = getattr(torch.optim, entry["optimizer"])
         if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
             raise ValueError(f"{entry['optimizer']} is no optimizer")
-        made = kind(self.of(entry["groups"]))
+        made = kind(self.of(entry["groups"]))  # type: ignore[call-arg]  # a subclass has defaults of its own
         for parameter, state in self.of(entry["states"]):
             made.state[parameter] = state
         return made
