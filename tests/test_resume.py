@@ -62,7 +62,7 @@ def test_a_run_that_is_killed_five_times_ends_with_the_same_numbers(whole: Any, 
         before = checkpoints(tmp_path)
         (tmp_path / "stderr").unlink(missing_ok=True)
         with begun(tmp_path, *arguments) as process:
-            until(lambda: checkpoints(tmp_path) != before or not process.is_alive())
+            until(lambda: checkpoints(tmp_path) != before or not process.is_alive())  # noqa: B023 (called here)
             time.sleep(rng.uniform(0, 0.4))
             process.kill()
             process.join()

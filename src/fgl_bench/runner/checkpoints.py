@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class Checkpoints:
         method: what the algorithm is called.
         begin: when training began, by ``time.monotonic``.
         earlier: seconds that it had taken before it was interrupted.
+        strict: whether what cannot be kept ends the run, by Uncaptured.
         turns: programs that are trained in all; one that ends is kept for the others where it took its share of the interval.
     """
 
@@ -45,6 +47,7 @@ class Checkpoints:
     method: str
     begin: float = field(default_factory=time.monotonic)
     earlier: float = 0.0
+    strict: bool = False
     turns: int = 1
 
     def groups(self, seeds: Sequence[int], size: int) -> list[slice]:
@@ -79,9 +82,15 @@ class Checkpoints:
                 say(f"the checkpoint {path} is not used: {reason}")
         return None
 
-    def program(self, scenario: object, seeds: Sequence[int], make: Callable[[], Simulation]) -> Simulation:
+    @contextmanager
+    def program(self, scenario: object, seeds: Sequence[int], make: Callable[[], Simulation]) -> Iterator[Simulation]:
         """A simulation of ``seeds``, as it was when it was kept last, which keeps itself from now on."""
-        return Program(self, scenario, tuple(seeds)).simulation(make)
+        program = Program(self, scenario, tuple(seeds))
+        try:
+            yield program.simulation(make)
+        finally:
+            if program.lock is not None:
+                os.close(program.lock)
 
 
 class Program:
@@ -157,7 +166,9 @@ class Program:
             store.write(self.folder, about, *self.state.capture(record()))
         except Uncaptured as reason:
             told = f"algorithm={self.run.method}: {reason} cannot be kept in a checkpoint"
-            if type(self.state.sim.algorithm).__module__.startswith("fgl_bench."):
+            if self.run.strict:
+                raise
+            if not self.state.own:
                 raise UserError(f"{told}; use checkpoint_minutes=null") from reason
             say(f"{told}; the run goes on without checkpoints")
             self.off = True

@@ -153,12 +153,17 @@ def simulate(
     def job(seeds: slice) -> Job[Outcome]:
         part = federations[seeds]
 
-        def simulate_part(report: Report, chunk: int | None) -> Outcome:
-            def fresh() -> Simulation:
-                what = (settings, part, model, spec.fresh_algorithm(), device, spec.rounds, spec.trips)
-                return simulation(*what, chunk, scenario.drops_uploads, spec.optimizer)
+        def fresh(chunk: int | None) -> Simulation:
+            what = (settings, part, model, spec.fresh_algorithm(), device, spec.rounds, spec.trips)
+            return simulation(*what, chunk, scenario.drops_uploads, spec.optimizer)
 
-            sim = fresh() if kept is None else kept.program(scenario, [federation.seed for federation in part], fresh)
+        def simulate_part(report: Report, chunk: int | None) -> Outcome:
+            if kept is None:
+                return outcome_of(fresh(chunk), report)
+            with kept.program(scenario, [federation.seed for federation in part], partial(fresh, chunk)) as sim:
+                return outcome_of(sim, report)
+
+        def outcome_of(sim: Simulation, report: Report) -> Outcome:
             counts = [Counts.of(settings, federation) for federation in part]
             if progress.hears:
                 new_rows = NewPoints(sim, counts, weights[seeds] if weights else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.capture import Capture
 from fgl_bench.utils.given import Given
 from fgl_bench.utils.restore import Restore
+from fgl_bench.utils.sources import files_of
 
 CONSTANT = (Batch, BlockSparse, DenseBlocks, ParameterLayout, Backbone)  # what nothing changes once it is made
 RESULTS = ("log", "losses", "mixing", "similarity", "sent")
@@ -34,7 +36,14 @@ class State:
             own = {name: value for name, value in vars(method).items() if name in method.rebuilt or isinstance(value, CONSTANT)}
             roots |= {f"{path}.{name}": value for name, value in own.items()}
         self.given = Given(roots, {"trainer": sim.trainer, "simulation": sim, **self.methods})
-        self.packages = tuple({type(method).__module__.partition(".")[0] for method in self.methods.values()})
+        modules = {kind.__module__ for method in self.methods.values() for kind in type(method).__mro__}
+        beside = {path.stem for module in modules if outside(module) for path in files_of(module)}  # modules in the same folder
+        self.packages = tuple({module.partition(".")[0] for module in modules if outside(module)} | beside)
+
+    @property
+    def own(self) -> bool:
+        """Whether the method is a user's, not the package's."""
+        return any(outside(kind.__module__) for kind in type(self.sim.algorithm).__mro__)
 
     def capture(self, record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """As JSON, and the blocks of memory that are part of it; these are not copies.
@@ -74,6 +83,11 @@ class State:
         np.random.set_state(numpy_draws)  # noqa: NPY002
         random.setstate(draws)
         sim.resumed = restore.of(stored["scenario"])
+
+
+def outside(module: str) -> bool:
+    """Whether a module is neither the package's nor of Python's library."""
+    return module.partition(".")[0] not in ("fgl_bench", *sys.stdlib_module_names)
 
 
 def methods(path: str, method: Algorithm) -> Iterator[tuple[str, Algorithm]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import functools
+import importlib
 import random
 import types
 import weakref
@@ -22,7 +23,7 @@ import torch
 from fgl_bench.utils.given import Given, Memory, memory
 
 LINE = 64  # bytes; blocks keep their place in a cache line, on which the order of sums may depend
-FUNCTIONS = ("torch", "torch.nn.functional", "math", "operator")  # modules whose functions may be named
+FUNCTIONS = ("torch", "math", "operator")  # modules whose built-in functions may be named
 OWN = ("fgl_bench", "torch.nn")
 
 
@@ -166,7 +167,10 @@ class Capture:
     def _function(self, value: Any, at: str) -> dict[str, Any]:
         name = name_of(value, self.packages)
         if name is None:
-            module = next((each for each in FUNCTIONS if getattr(_module(each), value.__name__, None) is value), None)
+            builtin = isinstance(value, types.BuiltinFunctionType)
+            module = next(
+                (each for each in FUNCTIONS if builtin and getattr(importlib.import_module(each), value.__name__, None) is value), None
+            )
             name = None if module is None else f"{module}:{value.__name__}"
         if name is None:
             raise Uncaptured(at, "a function that has no name in a module")
@@ -274,9 +278,3 @@ def _bytes(where: Memory, leaves: Sequence[Any]) -> np.ndarray:
     dtype = np.dtype(str(kind).removeprefix("torch.")) if isinstance(kind, torch.dtype) and kind != torch.bfloat16 else kind
     same = len(types_) == 1 and isinstance(dtype, np.dtype) and dtype.kind in "fiub" and dtype.isnative
     return raw.view(dtype) if same and len(raw) % dtype.itemsize == 0 else raw
-
-
-def _module(name: str) -> Any:
-    import importlib
-
-    return importlib.import_module(name)

@@ -7,6 +7,7 @@ import functools
 import importlib
 import random
 import sys
+import types
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from fgl_bench.utils.capture import FUNCTIONS, LINE, OWN, within
+from fgl_bench.utils.capture import FUNCTIONS, LINE, OWN, name_of, within
 from fgl_bench.utils.given import Given
 
 
@@ -92,11 +93,15 @@ class Restore:
         module, _, path = name.partition(":")
         if module == "builtins" and path in ("bool", "int", "float", "str", "list", "dict", "set", "tuple"):
             return __builtins__[path] if isinstance(__builtins__, dict) else getattr(__builtins__, path)
-        if not (within(module, self.packages) or module in FUNCTIONS) or "__" in path:
+        inside = within(module, self.packages)
+        if not inside and module not in FUNCTIONS:
             raise ValueError(f"{name} is nothing that a run holds")
         found: Any = sys.modules.get(module) or (importlib.import_module(module) if within(module, OWN) else None)
         for part in path.split("."):
             found = getattr(found, part)
+        # Neither what a module has imported from elsewhere, nor functions of torch's that read files.
+        if name_of(found, self.packages) != name if inside else not isinstance(found, types.BuiltinFunctionType):
+            raise ValueError(f"{name} is nothing that a run holds")
         return found
 
     # ---- kinds of objects; each is given its entry
