@@ -61,6 +61,7 @@ class Settings:
     overwrite: bool = MISSING
     progress: bool = MISSING
     checkpoint_minutes: Optional[float] = MISSING  # noqa: UP045
+    keep_models: str = MISSING
 
 
 @dataclass

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fgl_bench.reporting.store import versions
+from fgl_bench.reporting.provenance import versions
 
 VERSION = 1
 KEPT = 2  # the newest, and the one before, in case the newest is damaged
@@ -96,8 +96,8 @@ def found(folder: Path) -> list[Path]:
     return sorted((path for path in folder.glob("[0-9]*") if path.is_dir()), reverse=True)
 
 
-def about(path: Path, identity: str) -> dict[str, Any]:
-    """What is known of a checkpoint of the run ``identity``.
+def about(path: Path, identity: str, models: str) -> dict[str, Any]:
+    """What is known of a checkpoint of the run ``identity`` that keeps these models.
 
     Raises:
         Unusable: it is damaged, or another run's or other code's.
@@ -108,6 +108,8 @@ def about(path: Path, identity: str) -> dict[str, Any]:
             raise Unusable("it was made by another version of the code")
         if known["identity"] != identity:
             raise Unusable("it belongs to another run")
+        if known["models"] != models:
+            raise Unusable(f"it was made with other models to keep ({known['models']})")
         if any(_sum(path / name) != known["sums"][name] for name in (STATE, TENSORS)):
             raise Unusable("it is damaged")
     except (OSError, ValueError, KeyError, TypeError) as error:

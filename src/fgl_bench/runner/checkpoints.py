@@ -35,6 +35,7 @@ class Checkpoints:
         identity: its hash.
         interval: seconds between two of a program.
         method: what the algorithm is called.
+        models: which ones the run keeps.
         begin: when training began, by ``time.monotonic``.
         earlier: seconds that it had taken before it was interrupted.
         strict: whether what cannot be kept ends the run, by Uncaptured.
@@ -45,6 +46,7 @@ class Checkpoints:
     identity: str
     interval: float
     method: str
+    models: str = "none"
     begin: float = field(default_factory=time.monotonic)
     earlier: float = 0.0
     strict: bool = False
@@ -77,7 +79,7 @@ class Checkpoints:
         """What is known of a program's newest checkpoint that can be used, with its ``path``; says why others cannot."""
         for path in store.found(folder):
             try:
-                return {**store.about(path, self.identity), "path": path}
+                return {**store.about(path, self.identity, self.models), "path": path}
             except Unusable as reason:
                 say(f"the checkpoint {path} is not used: {reason}")
         return None
@@ -110,7 +112,7 @@ class Program:
         if self.folder.is_dir() and self.locked():
             for path in store.found(self.folder):
                 try:
-                    store.about(path, self.run.identity)
+                    store.about(path, self.run.identity, self.run.models)
                     self.state.restore(*store.read(path))
                     break
                 except (Unusable, *MISFITS) as reason:
@@ -162,6 +164,7 @@ class Program:
             if not self.locked():
                 return False
             about = {"identity": self.run.identity, "seeds": list(self.seeds), "done": done, "of": self.end, "unit": self.unit}
+            about["models"] = self.run.models
             about["seconds"] = round(self.run.earlier + time.monotonic() - self.run.begin, 3)
             store.write(self.folder, about, *self.state.capture(record()))
         except Uncaptured as reason:

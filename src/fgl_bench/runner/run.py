@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from omegaconf import DictConfig
@@ -23,11 +24,14 @@ from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.reporting.checkpoints import discard
+from fgl_bench.reporting.models import kept as kept_models
+from fgl_bench.reporting.models import which_models
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.reporting.store import clear_leftovers, config_hash, history_rows, write_run
 from fgl_bench.reporting.superseded import superseded
 from fgl_bench.reporting.tracking import Tracking
 from fgl_bench.runner.checkpoints import Checkpoints
+from fgl_bench.runner.chosen import Chosen
 from fgl_bench.runner.devices import joined, over, pick_devices
 from fgl_bench.runner.finished import Finished, stored
 from fgl_bench.runner.memory import Plan, available_bytes, halving
@@ -50,9 +54,11 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     what = spec.identity(data)
     folder = spec.folder(what)
     clear_leftovers(folder)
-    earlier = stored(folder)
+    earlier, which = stored(folder), which_models(settings.keep_models, settings.selection)
     if earlier is not None and not settings.overwrite:
-        return Finished(folder, earlier, True)
+        if which is None or kept_models(folder) == which:
+            return Finished(folder, earlier, True)
+        print(f"note: the complete run {folder} has not kept the models asked for ({which}) and is made again", file=sys.stderr)
     if (note := superseded(folder, what, spec.dataset.files(data_root(settings.data_dir)))) is not None:
         print(note, file=sys.stderr)
 
@@ -70,7 +76,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     config = masked_yaml(spec.config)
     minutes, kept = settings.checkpoint_minutes, None
     if minutes is not None:
-        kept = Checkpoints(folder, config_hash(what), 60 * minutes, names["algorithm"])
+        kept = Checkpoints(folder, config_hash(what), 60 * minutes, names["algorithm"], which or "none")
     with (
         held_back(f"the finished run {folder}") if kept else nullcontext(),
         Tracking(spec.tracker, config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking,
@@ -91,7 +97,8 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
         arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
         try:
-            write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state)
+            models = None if which is None else outcome.models
+            write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state, models, which or "")
         except OSError as error:
             raise UserError(
                 f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
@@ -155,7 +162,9 @@ def simulate(
 
         def fresh(chunk: int | None) -> Simulation:
             what = (settings, part, model, spec.fresh_algorithm(), device, spec.rounds, spec.trips)
-            return simulation(*what, chunk, scenario.drops_uploads, spec.optimizer)
+            sim = simulation(*what, chunk, scenario.drops_uploads, spec.optimizer)
+            sim.models = None if settings.keep_models == "none" else {}
+            return sim
 
         def simulate_part(report: Report, chunk: int | None) -> Outcome:
             if kept is None:
@@ -165,12 +174,20 @@ def simulate(
 
         def outcome_of(sim: Simulation, report: Report) -> Outcome:
             counts = [Counts.of(settings, federation) for federation in part]
+            sizes = weights[seeds] if weights else None
             if progress.hears:
-                new_rows = NewPoints(sim, counts, weights[seeds] if weights else None)
+                new_rows = NewPoints(sim, counts, sizes)
                 sim.progress = lambda trips, accuracy: report(trips, accuracy, new_rows)
             else:
                 sim.progress = report
-            scenario.run(sim)
+            models: dict[str, np.ndarray] = {}
+            if settings.keep_models == "none":
+                scenario.run(sim)
+            else:
+                chosen = Chosen(sim, settings.selection if settings.keep_models == "best" else None, counts, sizes)
+                sim.settle = chosen.settle
+                scenario.run(sim)
+                models = chosen.parameters()
             logs, cost_history = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
                 history(seed, counts[s], points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in cost_history.items()})
@@ -179,7 +196,7 @@ def simulate(
             mixing = {trips: kept.cpu().numpy() for trips, kept in sim.mixing.items()}
             similarity = {trips: kept.cpu().numpy() for trips, kept in sim.similarity.items()}
             final_state = {name: kept.cpu().numpy() for name, kept in sim.final_state.items()}
-            return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, final_state)
+            return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, final_state, models)
 
         replicas = 1 if isinstance(method, JointTraining) else sum(federation.num_clients for federation in part)  # that can take turns
         return lambda report: halving(partial(simulate_part, report), chunking.replicas, replicas)

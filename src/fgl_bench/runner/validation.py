@@ -28,6 +28,7 @@ CHOICES = {
     "average": ("weighted", "macro"),
     "dtype": ("float32", "float64"),
     "feature_dtype": (None, "bfloat16"),
+    "keep_models": ("none", "final", "best"),
     "out_of_core": ("auto", True, False),
 }
 LEAST = {"layers": 1, "hops": 0, "hidden": 1}

@@ -78,9 +78,11 @@ class Rounds(Stragglers):
             self._round(sim, state, number, schedules, everybody)
             state.number = number + 1
             sim.progress(seeds * state.number * each, partial(sim.accuracy, state.last))
+            sim.settle()
             sim.keep(state.number, lambda: state)
 
-        state.received_at[sim.rounds] = sim.log.add(sim.trainer.evaluate(state.received)) + np.arange(seeds * clients).reshape(seeds, -1)
+        grid = np.arange(seeds * clients).reshape(seeds, clients)
+        state.received_at[sim.rounds] = sim.scored(sim.trainer.evaluate(state.received), None, state.received) + grid
         state.scored.append(sim.rounds)
         sim.progress(seeds * sim.rounds * each, partial(sim.accuracy, state.last))
         method = sim.algorithm
@@ -90,7 +92,7 @@ class Rounds(Stragglers):
 
     def _round(self, sim: Simulation, state: RoundsState, number: int, schedules: Sequence[Schedule], everybody: Tensor) -> None:
         """One round; ``everybody [S, C]`` is true."""
-        trainer, method, setting, log = sim.trainer, sim.algorithm, sim.setting, sim.log
+        trainer, method, setting = sim.trainer, sim.algorithm, sim.setting
         seeds, clients = len(setting.seeds), setting.num_clients
         count = participants(sim.participation, clients)
         full, every = count == clients, max(1, -(-sim.eval_every // (count * sim.stands_for)))
@@ -102,7 +104,7 @@ class Rounds(Stragglers):
         now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds
         stage = method.stage(number, state.received) if isinstance(method, Staging) else None
         if now and (stage is not None or not full):
-            state.received_at[number] = log.add(trainer.evaluate(state.received)) + grid
+            state.received_at[number] = sim.scored(trainer.evaluate(state.received), None, state.received) + grid
         if stage is not None:
             trainer.remodel(stage.model, stage.layout)
             state.received, state.trained, state.reports, state.uploads = stage.models, stage.models.clone(), {}, None
@@ -122,13 +124,13 @@ class Rounds(Stragglers):
         # With full participation, the first forward pass of the next trip scores the received models.
         trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
         if full and now and stage is None and trips.received_score is not None:
-            state.received_at[number] = log.add(trips.received_score) + grid
+            state.received_at[number] = sim.scored(trips.received_score, None, received) + grid
         if now:
             state.trained_at[0] = state.received_at[0]
             state.scored.append(number)
         if trips.trained_score is not None:
             state.last = state.last.copy()
-            state.last.ravel()[list(trips.rows)] = log.add(trips.trained_score) + np.arange(len(trips.rows))
+            state.last.ravel()[list(trips.rows)] = sim.scored(trips.trained_score, trips.rows, out) + np.arange(len(trips.rows))
         if trips.train_loss is not None and state.lost is not None:
             state.lost = state.lost.copy()
             state.lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))

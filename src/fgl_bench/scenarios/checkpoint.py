@@ -14,15 +14,14 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.engine.batch import Batch, DenseBlocks
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.models.base import Backbone
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.capture import Capture
 from fgl_bench.utils.given import Given
 from fgl_bench.utils.restore import Restore
 from fgl_bench.utils.sources import files_of
 
-CONSTANT = (Batch, BlockSparse, DenseBlocks, ParameterLayout, Backbone)  # what nothing changes once it is made
-RESULTS = ("log", "losses", "mixing", "similarity", "sent")
+CONSTANT = (Batch, BlockSparse, DenseBlocks, ParameterLayout)  # what nothing changes once it is made
+RESULTS = ("log", "losses", "mixing", "similarity", "sent", "models")
 
 
 class State:

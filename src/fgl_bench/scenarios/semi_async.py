@@ -76,6 +76,7 @@ class SemiAsync(Stragglers):
             if running:
                 models.train([s * clients + i for s in running for i in range(clients) if models.pending[s, i]])
             report()
+            sim.settle()
             sim.keep(sum(loop.trips for loop in loops), lambda: {"models": models.state(), "loops": [loop.state() for loop in loops]})
         models.finish()
         report()

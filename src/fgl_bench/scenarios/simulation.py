@@ -13,6 +13,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.algorithms.powers import Spending
 from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.training import Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
 
@@ -22,6 +23,10 @@ def _silent(trips: int, accuracy: Callable[[], float]) -> None:
 
 
 def _unkept(done: int, record: Callable[[], Any]) -> None:
+    pass
+
+
+def _unsettled() -> None:
     pass
 
 
@@ -48,10 +53,13 @@ class Simulation:
         mixing_at: trip counts at which to keep both.
         keep: called after every step of the scenario with the number of rounds or trips done, and a function that returns the scenario's
             record, from which it goes on.
+        settle: called before ``keep``; removes models that are not needed.
         resumed: such a record, where the run goes on from the middle.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
         final_state: the result of :meth:`FinalState.final_state`, ``[S, C, ...]`` by name.
+        models: of every scored model, by its position in the log, the replica, the layout and a copy ``[P]``, until somebody removes what
+            is not needed; None where none are kept.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
 
@@ -67,6 +75,7 @@ class Simulation:
     mixing_at: tuple[int, ...] = ()
     keep: Callable[[int, Callable[[], Any]], None] = _unkept
     resumed: Any = None
+    settle: Callable[[], None] = _unsettled
     stands_for: int = 1
     metrics: int = 1
     log: ScoreLog = field(default_factory=ScoreLog)
@@ -77,11 +86,21 @@ class Simulation:
     similarity: dict[int, Tensor] = field(default_factory=dict)
     final_state: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
+    models: dict[int, tuple[int, ParameterLayout, Tensor]] | None = None
     numbers: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.numbers = range(self.rounds)
         self.losses.reserve(1, torch.float64, self.initial.device)
+
+    def scored(self, scores: Tensor, replicas: Sequence[int] | None, models: Tensor) -> int:
+        """Log ``scores [k, 2]`` of the ``models [k, P]`` of some replicas (None: all); returns the position of the first."""
+        start = self.log.add(scores)
+        if self.models is not None:
+            rows = range(len(models)) if replicas is None else replicas
+            for position, (replica, model) in enumerate(zip(rows, models, strict=True), start):
+                self.models[position] = int(replica), self.trainer.layout, model.detach().clone()
+        return start
 
     @property
     def warmup_rounds(self) -> int:

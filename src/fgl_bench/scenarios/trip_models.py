@@ -107,8 +107,9 @@ class TripModels:
             copy_([self.rows[row] for row in rows], out.unbind())
         if self.received is not None:
             self.received.index_copy_(0, put(rows, received.device), received)
-        for at, scores in ((self.received_at, trips.received_score), (self.trained_at, trips.trained_score)):
-            self._note(at, rows, sim.log.add(cast(torch.Tensor, scores)))
+        scored = (self.received_at, trips.received_score, received), (self.trained_at, trips.trained_score, out)
+        for at, scores, models in scored:
+            self._note(at, rows, sim.scored(cast(torch.Tensor, scores), rows, models))
         if trips.train_loss is not None:
             self._note(self.loss_at, rows, sim.losses.add(trips.train_loss[:, None]))
         self.pending.ravel()[rows] = False
@@ -131,8 +132,9 @@ class TripModels:
         """Score the models from which the unfinished trips started."""
         rows = np.flatnonzero(self.pending).tolist()
         if rows:
-            scores = self.sim.trainer.evaluate(self._received(rows), rows)
-            self._note(self.received_at, rows, self.sim.log.add(scores))
+            received = self._received(rows)
+            scores = self.sim.trainer.evaluate(received, rows)
+            self._note(self.received_at, rows, self.sim.scored(scores, rows, received))
 
     def _received(self, rows: list[int]) -> torch.Tensor:
         """The models ``[k, P]`` that trips start from."""
