@@ -23,7 +23,7 @@ from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
-from fgl_bench.reporting.checkpoints import discard
+from fgl_bench.reporting.checkpoints import discard, place
 from fgl_bench.reporting.models import kept as kept_models
 from fgl_bench.reporting.models import which_models
 from fgl_bench.reporting.progress import RunProgress
@@ -81,12 +81,26 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         held_back(f"the finished run {folder}") if kept else nullcontext(),
         Tracking(spec.tracker, config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking,
     ):
-        hear = [call for call in (tracking.point if tracking.live else None, watch) if call is not None]
+        ended: list[Exception] = []
+
+        def watched(row: Mapping[str, Any]) -> None:
+            try:
+                if watch is not None:
+                    watch(row)
+            except Exception as reason:
+                ended.append(reason)
+                raise
+
+        hear = [call for call in (tracking.point if tracking.live else None, watched if watch else None) if call is not None]
         with (
             RunProgress(title, spec.trips * len(settings.seeds), settings.progress, federations[0].metric, hear) as progress,
             suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
         ):
-            outcome = over(devices, federations, partial(simulate, spec, kept=kept), progress)
+            try:
+                outcome = over(devices, federations, partial(simulate, spec, kept=kept), progress)
+            finally:
+                if ended:  # whoever watches has given the run up
+                    discard(folder)
         trained = time.perf_counter()
         before = kept.earlier if kept else 0.0  # training before an interruption counts
 
@@ -101,8 +115,9 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state, models, which or "")
         except OSError as error:
             raise UserError(
-                f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s is lost: make room or "
-                "choose another folder, and give the same command again"
+                f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s "
+                f"{'goes on from its last checkpoint' if place(folder).is_dir() else 'is lost'}: make room or choose another folder, and give "
+                "the same command again"
             ) from error
         discard(folder)
         tracking.finish(folder)
