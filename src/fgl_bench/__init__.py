@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fgl_bench.models.base import Backbone as Backbone
     from fgl_bench.reporting.comparison.table import ResultTable as ResultTable
     from fgl_bench.reporting.comparison.table import table as table
+    from fgl_bench.reporting.models import load_models as load_models
     from fgl_bench.reporting.plots.drawn import plot as plot
     from fgl_bench.reporting.results import Result as Result
     from fgl_bench.reporting.results import load_results as load_results
@@ -34,12 +35,13 @@ __version__ = "1.0.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
     "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
-    "Result": "reporting.results", "UserError": "errors", "load_results": "reporting.results", "run": "runner.api",
+    "Result": "reporting.results", "UserError": "errors", "load_models": "reporting.models", "load_results": "reporting.results",
+    "run": "runner.api",
     "ResultTable": "reporting.comparison.table", "table": "reporting.comparison.table", "plot": "reporting.plots.drawn",
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",
-    "load_results", "plot", "run", "table",
+    "load_models", "load_results", "plot", "run", "table",
 ]  # fmt: skip
 
 

@@ -45,7 +45,18 @@ def test_a_plugin_in_the_current_folder_is_not_executed(arguments: tuple[str, ..
 def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_path: Path) -> None:
     number, temporary = signal.Signals[name], tmp_path / "temporary"
     temporary.mkdir()
-    line = [sys.executable, "-u", "-m", "fgl_bench.cli.main", "-m", *T.split(), "trips=100000000", "rounds=null", "progress=false"]
+    line = [
+        sys.executable,
+        "-u",
+        "-m",
+        "fgl_bench.cli.main",
+        "-m",
+        *T.split(),
+        "trips=100000000",
+        "rounds=null",
+        "progress=false",
+        "checkpoint_minutes=null",
+    ]
     process = subprocess.Popen(
         line, cwd=tmp_path, env=environment(tmp_path, TMPDIR=str(temporary)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )  # fmt: skip

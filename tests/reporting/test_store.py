@@ -11,6 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.provenance import versions
 from fgl_bench.reporting.store import (
     PRESENTATION,
     Untrusted,
@@ -21,7 +22,6 @@ from fgl_bench.reporting.store import (
     read_summary,
     run_folder,
     untrusted,
-    versions,
     write_run,
 )
 from tests.evaluation.test_history import history

@@ -50,6 +50,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
             of this worker's clients.
         unsent: names of reports that are not uploaded besides the model: what stays with the client, or what the server can work out
             from the model that it gets. :meth:`traffic` covers all others.
+        rebuilt: names of attributes that a checkpoint leaves out: what :meth:`prepare` makes and nothing changes, or a cache.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {}
@@ -63,6 +64,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
     by_clients: ClassVar[bool] = False
     averaged: ClassVar[tuple[str, ...]] = ()
     unsent: ClassVar[tuple[str, ...]] = ()
+    rebuilt: ClassVar[tuple[str, ...]] = ()
 
     def check_choices(self, model: Backbone, split: Split) -> None:
         """Raise :class:`~fgl_bench.errors.Unsuited` where the method cannot run on this model or split; no data are read before."""

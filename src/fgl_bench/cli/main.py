@@ -174,7 +174,7 @@ def composed_runs(asked: bool) -> int:
         command()
     except KeyboardInterrupt as interruption:
         how = str(interruption) if isinstance(interruption, Stopped) else "interrupted"
-        workers.say(f"fgl-bench: {how}; {kept(finished)}", interruption)
+        workers.say(f"fgl-bench: {how}; {kept(finished, getattr(interruption, 'kept', ''))}", interruption)
         return INTERRUPTED
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
         if error not in failures and told_failures() == told:
@@ -230,11 +230,12 @@ def complaint(error: BaseException, about: str = "", plainly: bool = False) -> s
     return trace + masked(f"fgl-bench: error{where}: {text or type(error).__name__}")
 
 
-def kept(finished: list[Path]) -> str:
-    """What an interruption keeps: complete runs only."""
-    if not finished:
-        return "kept: nothing of this run (a run is written when it is complete); earlier runs are untouched"
-    return f"kept: {len(finished)} finished run(s), the last in {finished[-1]}; give the same command to go on"
+def kept(finished: list[Path], unfinished: str = "") -> str:
+    """What an interruption keeps: complete runs, and of the one under way what ``unfinished`` says."""
+    if not finished and not unfinished:
+        return "kept: nothing of this run (it ended before the first checkpoint); earlier runs are untouched"
+    runs = [f"{len(finished)} finished run(s), the last in {finished[-1]}"] if finished else []
+    return f"kept: {', '.join([*runs, *filter(None, [unfinished])])}; give the same command to go on"
 
 
 def help_text(arguments: list[str]) -> str:

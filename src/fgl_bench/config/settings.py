@@ -61,6 +61,8 @@ class Settings:
     cache_dir: str = MISSING
     overwrite: bool = MISSING
     progress: bool = MISSING
+    checkpoint_minutes: Optional[float] = MISSING  # noqa: UP045
+    keep_models: str = MISSING
 
 
 @dataclass
@@ -97,6 +99,8 @@ def check_numbers(cfg: DictConfig) -> None:
     require(all(0 <= target <= 1 for target in cfg.targets), "targets", cfg.targets, "a list of accuracies between 0 and 1")
     budget = cfg.memory_budget_gb
     require(budget is None or 0 < budget < math.inf, "memory_budget_gb", budget, "null or a number above 0")
+    minutes = cfg.checkpoint_minutes
+    require(minutes is None or 0 < minutes < math.inf, "checkpoint_minutes", minutes, "null or a number above 0")
 
 
 def participants(cfg: DictConfig | SimpleNamespace) -> int:

@@ -149,6 +149,9 @@ class Batch:
 
     on_disk: bool = False
 
+    rebuilt = ("_operators", "_derived", "_truth", "training_nodes", "scored")
+    """What a checkpoint leaves out."""
+
     def __init__(
         self,
         clients: Sequence[ClientGraph],

@@ -29,6 +29,8 @@ class ServedTrainer(Trainer):
         scored: how many clients the scores of a seed are kept for; C unless their nodes are pooled.
     """
 
+    carried = (*Trainer.carried, "_round")
+
     def __init__(self, server: Batch, weights: Tensor, scored: int, *args: Any, **settings: Any):
         super().__init__(*args, **settings)
         self.server, self.seeds, self.scored = server, len(weights), scored

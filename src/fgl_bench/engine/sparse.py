@@ -30,6 +30,8 @@ class _Bags:
         bounds: host ``[k + 1]``, where each block's entries start.
     """
 
+    rebuilt = ("_ready",)
+
     def __init__(self, columns: Tensor, values: Tensor, counts: Tensor, bounds: np.ndarray):
         self.columns, self.values, self.counts, self.bounds = columns, values, counts, bounds
         self._ready: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
@@ -238,6 +240,8 @@ class BlockSparse:
     Attributes:
         shape: (k, r, c): number of blocks, rows and columns of each (padded with empty ones).
     """
+
+    rebuilt = ("edges",)
 
     def __init__(self, bags: _Bags, transposed: _Bags | Callable[[], _Bags], shape: tuple[int, int, int]):
         self.bags, self._transposed, self.shape = bags, transposed, shape

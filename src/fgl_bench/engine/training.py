@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
@@ -37,6 +37,8 @@ class Trainer:
         optimizer: starts the clients' optimizer, unless the method has its own (:meth:`Algorithm.optimizer`).
         replay: whether steps of all replicas are replayed as CUDA graphs; for methods whose steps allow it.
     """
+
+    carried: ClassVar[tuple[str, ...]] = ("model", "layout", "batch", "evaluation", "optimizer", "trip", "_done")  # by a checkpoint
 
     def __init__(
         self,

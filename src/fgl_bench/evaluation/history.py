@@ -228,8 +228,8 @@ def _losses(points: list[Point], log: np.ndarray, train_nodes: np.ndarray) -> np
 class Outcome:
     """The result of a simulation: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count.
 
-    Some methods also have costs by name, for every seed, bytes between clients ``[S, C, C]``, and a final state of the clients
-    by name, ``[S, C, ...]``.
+    ``models`` are the parameters that are kept, by name. Some methods also have costs by name, for every seed, bytes between clients
+    ``[S, C, C]``, and a final state of the clients by name, ``[S, C, ...]``.
     """
 
     histories: list[History]
@@ -238,3 +238,4 @@ class Outcome:
     costs: dict[str, list[float]] = field(default_factory=dict)
     exchanged: Int[np.ndarray, "S C C"] | None = None
     final_state: dict[str, Float[np.ndarray, "S C ..."]] = field(default_factory=dict)
+    models: dict[str, np.ndarray] = field(default_factory=dict)

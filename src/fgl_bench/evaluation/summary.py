@@ -90,7 +90,7 @@ def selected_scores(
         scored: the same points with the scores to report.
     """
     found: dict[str, dict[str, dict]] = {selection: {} for selection in SELECTIONS}
-    points = [_points(h, model, w) for h, w in zip(histories, weights, strict=True)]
+    points = [chosen_points(h, model, w) for h, w in zip(histories, weights, strict=True)]
     for number, selection in enumerate(SELECTIONS):
         means: dict[str, list[float]] = {average: [] for average in AVERAGES}
         for history, w, of_seed in zip(scored, weights, points, strict=True):
@@ -103,7 +103,7 @@ def selected_scores(
     return found
 
 
-def _points(history: History, model: str, weights: Float[np.ndarray, " C"] | None) -> tuple[np.ndarray, np.ndarray]:
+def chosen_points(history: History, model: str, weights: Float[np.ndarray, " C"] | None) -> tuple[np.ndarray, np.ndarray]:
     """The evaluation point of every client ``[C]`` by each of :data:`SELECTIONS`; -1 where it has none."""
     common, own = best(history, model, weights), history.selectable_by_client(model)
     together = np.full(own.shape[1], -1 if common is None else common)

@@ -6,13 +6,10 @@ import errno
 import hashlib
 import json
 import os
-import platform
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +17,7 @@ import numpy as np
 
 from fgl_bench.config.identity import canonical_names, without_younger_keys
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.models import write_models
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
 from fgl_bench.utils.scratch import leftovers
 from fgl_bench.utils.scratch import scratch as scratch_folder
@@ -32,9 +30,8 @@ SCHEMA_VERSION = 1
 # Keys about where and how a run is made: runs that differ only in these are the same run.
 PRESENTATION = (
     "device", "threads", "memory_budget_gb", "seeds_per_chunk", "out_of_core", "shard", "data_dir", "results_dir", "cache_dir",
-    "overwrite", "progress", "selection", "average", "tracker",
+    "overwrite", "progress", "selection", "average", "tracker", "checkpoint_minutes", "keep_models",
 )  # fmt: skip
-PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 
 
 def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -143,31 +140,6 @@ def untrusted(runs: Path) -> dict[Path, str]:
     return found
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide the numbers."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def code_state() -> dict[str, str | bool] | None:
-    """The commit of the checkout that runs, and whether the code or the configuration differ from it; None outside of one."""
-    root, git = Path(__file__).parents[3], ("git", "--no-optional-locks")
-    if not (root / ".git").exists():
-        return None
-    try:
-        asked: dict[str, Any] = {"cwd": root, "capture_output": True, "text": True, "check": True, "timeout": 20}
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], **asked).stdout.strip()
-        changed = subprocess.run([*git, "status", "--porcelain", "--", "src", "conf", "pyproject.toml"], **asked).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return {"commit": commit, "dirty": bool(changed.strip())}
-
-
 def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:
     """One row per seed and evaluation point; what is not defined is None.
 
@@ -208,10 +180,15 @@ def write_run(
     rows: list[dict],
     arrays: dict[str, np.ndarray],
     final_state: dict[str, np.ndarray] | None = None,
+    models: dict[str, np.ndarray] | None = None,
+    which: str = "",
 ) -> None:
     """Write a complete run directory, or none: everything goes to a temporary sibling that is then renamed.
 
     An earlier complete run is replaced. Anything else in its place is renamed and kept.
+
+    Args:
+        models: parameters by name, and ``which`` models they are, see :mod:`fgl_bench.reporting.models`.
 
     Raises:
         UserError: the results directory cannot be written.
@@ -224,6 +201,8 @@ def write_run(
         for name, named in (("mixing.npz", arrays), ("final_state.npz", final_state)):
             if named:
                 np.savez_compressed(scratch / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle
+        if models is not None:
+            write_models(scratch, models, which)
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         scratch.chmod(0o777 & ~_umask())
         _put(scratch, folder)

@@ -96,14 +96,15 @@ def run(
 def place(cfg: DictConfig, objects: Mapping[str, Any]) -> None:
     """Put objects in the places of their groups' choices.
 
-    A class that no file defines (in a notebook, at the prompt) may have changed since its run, so that run is made again.
+    A class that no file defines (in a notebook, at the prompt) may have changed since its run, so that run is made again, from the start.
     """
     if not objects:
         return
     OmegaConf.set_struct(cfg, False)
     for group, value in objects.items():
         cfg[group] = node_of(group, value)
-        cfg.overwrite = cfg.overwrite or not files_of(type(value).__module__)
+        if not files_of(type(value).__module__):
+            cfg.overwrite, cfg.checkpoint_minutes = True, None
 
 
 def node_of(key: str, value: Any) -> Any:

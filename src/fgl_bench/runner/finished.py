@@ -12,6 +12,8 @@ from fgl_bench.config.groups import build, check_role
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.checkpoints import discard
+from fgl_bench.reporting.models import kept, which_models
 from fgl_bench.reporting.store import Untrusted, clear_leftovers, config_hash, identity, read_summary, run_folder
 from fgl_bench.runner.validation import checked_names
 from fgl_bench.utils.sources import outside_modules
@@ -45,7 +47,11 @@ def finished(cfg: DictConfig) -> Finished | None:
         summary = read_summary(folder)
     except (UserError, Untrusted, OSError):
         return None
-    return None if summary is None else Finished(folder, summary, True)
+    which = which_models(cfg.keep_models, cfg.selection)
+    if summary is None or (which is not None and kept(folder) != which):
+        return None
+    discard(folder)  # of a process that was killed just after it had written the run
+    return Finished(folder, summary, True)
 
 
 def stored(folder: Path) -> dict | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,11 +26,16 @@ from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
+from fgl_bench.reporting.checkpoints import discard, place
+from fgl_bench.reporting.models import kept as kept_models
+from fgl_bench.reporting.models import which_models
 from fgl_bench.reporting.progress import RunProgress
 from fgl_bench.reporting.store import clear_leftovers, config_hash, history_rows, write_run
 from fgl_bench.reporting.superseded import superseded
 from fgl_bench.reporting.trackers.none import NoTracker
 from fgl_bench.reporting.tracking import Tracking
+from fgl_bench.runner.checkpoints import Checkpoints
+from fgl_bench.runner.chosen import Chosen
 from fgl_bench.runner.deal import deal, kept, own_part
 from fgl_bench.runner.devices import joined, over, pick_devices
 from fgl_bench.runner.finished import Finished, stored
@@ -40,8 +46,10 @@ from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve
 from fgl_bench.runner.summary import Facts, summarize
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
+from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.masking import masked_yaml
+from fgl_bench.utils.stopping import held_back
 from fgl_bench.utils.world import world
 
 
@@ -53,9 +61,12 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     folder = spec.folder(what)
     if workers.rank == 0:
         clear_leftovers(folder)
+    which = which_models(settings.keep_models, settings.selection)
     earlier = workers.first(lambda: stored(folder))
     if earlier is not None and not settings.overwrite:
-        return Finished(folder, earlier, True)
+        if which is None or kept_models(folder) == which:
+            return Finished(folder, earlier, True)
+        print(f"note: the complete run {folder} has not kept the models asked for ({which}) and is made again", file=sys.stderr)
     if (note := superseded(folder, what, spec.dataset.files(data_root(settings.data_dir)))) is not None:
         print(note, file=sys.stderr)
 
@@ -76,15 +87,39 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     config = masked_yaml(spec.config)
     first = workers.rank == 0  # who draws the bar, holds the tracker and writes
-    with Tracking(spec.tracker if first else NoTracker(), config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking:
-        hear = [call for call in (tracking.point if tracking.live else None, watch if first else None) if call is not None]
+    checkpoints = None
+    if settings.checkpoint_minutes is not None and not task.shard.alone:
+        print("note: workers that share the clients of a seed keep no checkpoints", file=sys.stderr)
+    elif settings.checkpoint_minutes is not None:
+        checkpoints = Checkpoints(folder, config_hash(what), 60 * settings.checkpoint_minutes, names["algorithm"], which or "none")
+    tracker = spec.tracker if first else NoTracker()
+    with (
+        held_back(f"the finished run {folder}") if checkpoints else nullcontext(),
+        Tracking(tracker, config_hash(what), names, yaml.safe_load(config), settings.seeds) as tracking,
+    ):
+        ended: list[Exception] = []
+
+        def watched(row: Mapping[str, Any]) -> None:
+            try:
+                if watch is not None:
+                    watch(row)
+            except Exception as reason:
+                ended.append(reason)
+                raise
+
+        hear = [call for call in (tracking.point if tracking.live else None, watched if watch and first else None) if call is not None]
         with (
             RunProgress(title, spec.trips * len(task.seeds), settings.progress and first, facts.metric, hear) as progress,
             suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
         ):
-            outcome = over(devices, federations, partial(simulate, spec, shard=task.shard), progress)
+            try:
+                outcome = over(devices, federations, partial(simulate, spec, shard=task.shard, checkpoints=checkpoints), progress)
+            finally:
+                if ended:  # whoever watches has given the run up
+                    discard(folder)
         trained = time.perf_counter()
-        seconds = {"prepare": prepared - begin, "train": trained - prepared, "total": trained - begin}
+        already = checkpoints.earlier if checkpoints else 0.0  # training before an interruption counts
+        seconds = {"prepare": prepared - begin, "train": already + trained - prepared, "total": already + trained - begin}
         sent = {"world_size": workers.size, "worker_bytes": sum(workers.gather(task.shard.world.sent - before))}
         parts = [part for part in workers.gather((outcome, facts, weights) if task.tells else None) if part is not None]
 
@@ -93,7 +128,8 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             weights = None if settings.eval_weight == "test" else [each for part in parts for each in part[2] or ()]
             known = facts._replace(partition_hash=[each for part in parts for each in part[1].partition_hash])
             summary = summarize(spec, what, known, outcome, weights, devices, {k: round(v, 3) for k, v in seconds.items()}, sent)
-            write(folder, config, summary, outcome, weights)
+            write(folder, config, summary, outcome, weights, which)
+            discard(folder)
             tracking.finish(folder)
             return summary
 
@@ -101,17 +137,21 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     return Finished(folder, summary, False)
 
 
-def write(folder: Path, config: str, summary: dict[str, Any], outcome: Outcome, weights: Sequence[np.ndarray] | None) -> None:
-    """Write the run directory; raises UserError where that fails."""
+def write(
+    folder: Path, config: str, summary: dict[str, Any], outcome: Outcome, weights: Sequence[np.ndarray] | None, which: str | None
+) -> None:
+    """Write the run directory, with the models ``which`` (None: without); raises UserError where that fails."""
     arrays = {f"trips_{at}": matrix for at, matrix in outcome.mixing.items()}
     arrays |= {f"similarity_{at}": matrix for at, matrix in outcome.similarity.items()}
     arrays |= {} if outcome.exchanged is None else {"exchanged_bytes": outcome.exchanged}
+    models = None if which is None else outcome.models
     try:
-        write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state)
+        write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state, models, which or "")
     except OSError as error:
         raise UserError(
-            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {summary['seconds']['total']:.0f} s is lost: make "
-            "room or choose another folder, and give the same command again"
+            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {summary['seconds']['total']:.0f} s "
+            f"{'goes on from its last checkpoint' if place(folder).is_dir() else 'is lost'}: make room or choose another folder, and give "
+            "the same command again"
         ) from error
 
 
@@ -151,6 +191,7 @@ def simulate(
     progress: Progress,
     chunking: Plan | None = None,
     shard: Shard = ALONE,
+    checkpoints: Checkpoints | None = None,
 ) -> Outcome:
     """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU.
 
@@ -166,21 +207,40 @@ def simulate(
         chunking = replace(chunking, seeds=min(shard.world.gather(chunking.seeds)), programs=1)
     keep_freed_memory()
     parts = [slice(start, start + chunking.seeds) for start in range(0, len(federations), chunking.seeds)]
+    if checkpoints is not None:
+        parts = checkpoints.groups([federation.seed for federation in federations], chunking.seeds)
 
     def job(seeds: slice) -> Job[Outcome]:
         part = federations[seeds]
 
+        def fresh(chunk: int | None) -> Simulation:
+            what = (settings, part, model, spec.fresh_algorithm(), device, spec.rounds, spec.trips)
+            sim = simulation(*what, chunk, scenario.drops_uploads, spec.optimizer, shard)
+            sim.models = None if settings.keep_models == "none" else {}
+            return sim
+
         def simulate_part(report: Report, chunk: int | None) -> Outcome:
-            made = spec.fresh_algorithm()
-            drops = scenario.drops_uploads
-            sim = simulation(settings, part, model, made, device, spec.rounds, spec.trips, chunk, drops, spec.optimizer, shard)
+            if checkpoints is None:
+                return outcome_of(fresh(chunk), report)
+            with checkpoints.program(scenario, [federation.seed for federation in part], partial(fresh, chunk)) as sim:
+                return outcome_of(sim, report)
+
+        def outcome_of(sim: Simulation, report: Report) -> Outcome:
             counts = [Counts.of(settings, federation) for federation in part]
+            sizes = weights[seeds] if weights else None
             if progress.hears:
-                new_rows = NewPoints(sim, counts, weights[seeds] if weights else None)
+                new_rows = NewPoints(sim, counts, sizes)
                 sim.progress = lambda trips, accuracy: report(trips, accuracy, new_rows)
             else:
                 sim.progress = report
-            scenario.run(sim)
+            models: dict[str, np.ndarray] = {}
+            if settings.keep_models == "none":
+                scenario.run(sim)
+            else:
+                chosen = Chosen(sim, settings.selection if settings.keep_models == "best" else None, counts, sizes)
+                sim.settle = chosen.settle
+                scenario.run(sim)
+                models = chosen.parameters()
             logs, cost_history = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
                 history(seed, counts[s], points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in cost_history.items()})
@@ -189,7 +249,7 @@ def simulate(
             mixing = {trips: kept.cpu().numpy() for trips, kept in sim.mixing.items()}
             similarity = {trips: kept.cpu().numpy() for trips, kept in sim.similarity.items()}
             final_state = {name: kept.cpu().numpy() for name, kept in sim.final_state.items()}
-            return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, final_state)
+            return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, final_state, models)
 
         replicas = 1 if isinstance(method, JointTraining) else sum(federation.num_clients for federation in part)  # that can take turns
         again = halving if shard.alone else once  # who begins again would find the others in the middle

@@ -29,6 +29,7 @@ CHOICES = {
     "average": ("weighted", "macro"),
     "dtype": ("float32", "float64"),
     "feature_dtype": (None, "bfloat16"),
+    "keep_models": ("none", "final", "best"),
     "out_of_core": ("auto", True, False),
     "shard": ("auto", "seeds", "clients"),
 }

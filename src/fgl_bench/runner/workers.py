@@ -21,7 +21,9 @@ import torch
 
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.utils.allocator import return_freed_memory
-from fgl_bench.utils.processes import end_with
+from fgl_bench.utils.processes import Stopped, end_with
+from fgl_bench.utils.stopping import STOP, note_in_child
+from fgl_bench.utils.stopping import together as stopped_together
 
 T = TypeVar("T")
 Row = dict[str, Any]  # of an evaluation point
@@ -129,14 +131,20 @@ def forks() -> bool:
 
 
 def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
-    """Call every job in a thread of its own, with so many of torch's; when one fails, ``cancel`` is called and its exception raised."""
+    """Call every job in a thread of its own, with so many of torch's; when one fails, ``cancel`` is called and its exception raised.
+
+    Jobs that a signal ends are waited for.
+    """
     results: list[Any] = [None] * len(jobs)
     errors: list[BaseException] = []
+    stopped: list[Stopped] = []
 
     def work(number: int) -> None:
         torch.set_num_threads(threads)  # of this thread
         try:
             results[number] = jobs[number]()
+        except Stopped as told:
+            stopped.append(told)
         except BaseException as error:
             errors.append(error)
             cancel()
@@ -154,6 +162,8 @@ def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[],
         raise
     if errors:
         raise errors[0]
+    if stopped:
+        raise stopped_together(stopped)
     return results
 
 
@@ -161,6 +171,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
     """The jobs as processes; what they report and return comes through a pipe each."""
     context = multiprocessing.get_context("fork")
     workers, waiting = [], {}
+    stopped: list[Stopped] = []
     results: dict[int, T] = {}
     try:
         for number, job in enumerate(jobs):
@@ -169,6 +180,9 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
             with warnings.catch_warnings():  # a child that uses neither their locks nor more threads does not miss the others
                 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
                 workers[-1].start()
+            STOP.children.add(cast(int, workers[-1].pid))
+            if STOP.number is not None:  # since the fork
+                os.kill(cast(int, workers[-1].pid), signal.SIGUSR1)
             there.close()  # before the next fork: the end of its only holder must close the pipe
             waiting[here] = number
         while waiting:
@@ -182,15 +196,22 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
                 if isinstance(message, _Done):
                     results[number] = message.result
                     del waiting[pipe]
+                elif isinstance(message, Stopped):  # it has kept what it had, as the others will
+                    stopped.append(message)
+                    STOP.note(message.number)
+                    del waiting[pipe]
                 elif isinstance(message, BaseException):
                     raise message
                 else:
                     trips, accuracy, rows = message
                     progress(first + number, trips, partial(float, accuracy), partial(list, rows))
     finally:
+        STOP.children.clear()
         for worker in workers:
-            worker.terminate()
+            worker.kill()  # an end signal might only be noted
             worker.join()
+    if stopped:
+        raise stopped_together(stopped)
     return [results[number] for number in range(len(jobs))]
 
 
@@ -204,7 +225,7 @@ class _Done:
 def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], None]) -> None:
     prepare()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the others
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    note_in_child(os.getppid())
     if sys.stderr is sys.__stderr__:  # another thread may have held its lock when this process was forked
         sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     torch.set_num_threads(1)
@@ -224,6 +245,8 @@ def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], No
         pipe.send(_Done(result))
     except BrokenPipeError:  # nobody is left who would want it
         os._exit(1)
+    except Stopped as stopped:
+        pipe.send(stopped)
     except BaseException as error:
         pipe.send(_portable(error))
     os._exit(0)  # without what the parent would do at its end

@@ -74,13 +74,15 @@ class Rounds(Stragglers):
         schedules = self.schedules(sim)
         # Copying a mask to a GPU synchronizes: if all clients arrive, one mask serves all rounds.
         everybody = torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
-        state = RoundsState.begin(sim.initial, seeds, clients, sim.rounds, sim.algorithm.trains)
+        state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, sim.algorithm.trains)
         sim.scored_points = partial(state.points, each)
 
-        for number in sim.numbers:
+        for number in (number for number in sim.numbers if number >= state.number):
             self._round(sim, state, number, schedules, everybody)
             state.number = number + 1
             sim.progress(seeds * state.number * each, partial(sim.accuracy, state.last))
+            sim.settle()
+            sim.keep(state.number, lambda: state)
 
         state.received_at[sim.rounds] = sim.score(state.received)
         state.scored.append(sim.rounds)
@@ -92,7 +94,7 @@ class Rounds(Stragglers):
 
     def _round(self, sim: Simulation, state: RoundsState, number: int, schedules: Sequence[Schedule], everybody: Tensor) -> None:
         """One round; ``everybody [S, C]`` is true."""
-        trainer, method, setting, log = sim.trainer, sim.algorithm, sim.setting, sim.log
+        trainer, method, setting = sim.trainer, sim.algorithm, sim.setting
         seeds, clients = len(setting.seeds), setting.num_clients
         count = participants(sim.participation, clients)
         full, every = count == clients, max(1, -(-sim.eval_every // (count * sim.stands_for)))
@@ -127,13 +129,13 @@ class Rounds(Stragglers):
         check_shape("upload()", upload, {"k": len(sent), "P": size}, "k P")
         trips = of_all(trips, chosen, shard, method.averaged)
         if full and now and stage is None and trips.received_score is not None:
-            state.received_at[number] = log.add(trips.received_score) + grid
+            state.received_at[number] = sim.scored(trips.received_score, None, received) + grid
         if now:
             state.trained_at[0] = state.received_at[0]
             state.scored.append(number)
         if trips.trained_score is not None:
             state.last = state.last.copy()
-            state.last.ravel()[list(trips.rows)] = log.add(trips.trained_score) + np.arange(len(trips.rows))
+            state.last.ravel()[list(trips.rows)] = sim.scored(trips.trained_score, trips.rows, out) + np.arange(len(trips.rows))
         if trips.train_loss is not None and state.lost is not None:
             state.lost = state.lost.copy()
             state.lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))

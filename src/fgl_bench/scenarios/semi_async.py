@@ -57,6 +57,10 @@ class SemiAsync(Stragglers):
             raise UserError("scenario.staleness_from=upload: this method mixes new uploads only, which would all be fresh; use base")
         models = TripModels(sim)
         loops = [_Loop(sim, models, s, schedule, self) for s, schedule in enumerate(self.schedules(sim))]
+        if sim.resumed is not None:
+            models.load(sim.resumed["models"])
+            for loop, state in zip(loops, sim.resumed["loops"], strict=True):
+                vars(loop).update(state)
         running = dict(enumerate(loops))
 
         def points(starts: Sequence[int]) -> list[list[Point]]:
@@ -72,6 +76,8 @@ class SemiAsync(Stragglers):
             if running:
                 models.train([s * clients + i for s in running for i in range(clients) if models.pending[s, i]])
             report()
+            sim.settle()
+            sim.keep(sum(loop.trips for loop in loops), lambda: {"models": models.state(), "loops": [loop.state() for loop in loops]})
         models.finish()
         report()
         sim.points = points([0] * len(loops))

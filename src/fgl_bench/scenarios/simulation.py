@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +13,20 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.algorithms.powers import Spending
 from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.training import Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
 
 
 def _silent(trips: int, accuracy: Callable[[], float]) -> None:
+    pass
+
+
+def _unkept(done: int, record: Callable[[], Any]) -> None:
+    pass
+
+
+def _unsettled() -> None:
     pass
 
 
@@ -41,10 +51,16 @@ class Simulation:
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
         similarity: trip count to ``[S, C, C]``, :meth:`Comparing.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
+        keep: called after every step of the scenario with the number of rounds or trips done, and a function that returns the scenario's
+            record, from which it goes on.
+        settle: called before ``keep``; removes models that are not needed.
+        resumed: such a record, where the run goes on from the middle.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
         validation_nodes: that the scores of all replicas count, those of other workers included.
         final_state: the result of :meth:`FinalState.final_state`, ``[S, C, ...]`` by name.
+        models: of every scored model, by its position in the log, the replica, the layout and a copy ``[P]``, until somebody removes what
+            is not needed; None where none are kept.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
 
@@ -58,6 +74,9 @@ class Simulation:
     participation: float = 1.0
     progress: Callable[[int, Callable[[], float]], None] = _silent
     mixing_at: tuple[int, ...] = ()
+    keep: Callable[[int, Callable[[], Any]], None] = _unkept
+    resumed: Any = None
+    settle: Callable[[], None] = _unsettled
     stands_for: int = 1
     metrics: int = 1
     validation_nodes: int = 1
@@ -69,11 +88,21 @@ class Simulation:
     similarity: dict[int, Tensor] = field(default_factory=dict)
     final_state: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
+    models: dict[int, tuple[int, ParameterLayout, Tensor]] | None = None
     numbers: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.numbers = range(self.rounds)
         self.losses.reserve(1, torch.float64, self.initial.device)
+
+    def scored(self, scores: Tensor, replicas: Sequence[int] | None, models: Tensor) -> int:
+        """Log ``scores [k, 2]`` of the ``models [k, P]`` of some replicas (None: all); returns the position of the first."""
+        start = self.log.add(scores)
+        if self.models is not None:
+            rows = range(len(models)) if replicas is None else replicas
+            for position, (replica, model) in enumerate(zip(rows, models, strict=True), start):
+                self.models[position] = int(replica), self.trainer.layout, model.detach().clone()
+        return start
 
     @property
     def warmup_rounds(self) -> int:
@@ -99,7 +128,7 @@ class Simulation:
         """Score what clients received, ``[B, P]``; returns the log positions ``[S, C]``, those of other workers' clients included."""
         shape = len(self.setting.seeds), self.setting.num_clients
         scores = self.setting.shard.whole(self.trainer.evaluate(models).unflatten(0, (shape[0], -1)))
-        return self.log.add(scores.flatten(0, 1)) + np.arange(shape[0] * shape[1]).reshape(shape)
+        return self.scored(scores.flatten(0, 1), None, models) + np.arange(shape[0] * shape[1]).reshape(shape)
 
     def accuracy(self, positions: np.ndarray) -> float:
         """Pooled validation score of the models at these log positions ``[S, C]``; waits for the device."""

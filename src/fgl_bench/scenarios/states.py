@@ -33,8 +33,8 @@ class RoundsState:
         clock: of every seed, the virtual time after each number of rounds.
         last: ``[S, C]`` log positions of the models that clients trained last.
         lost: ``[S, C]`` positions of the losses of these trips; None where nothing is trained.
-        received_at, trained_at: ``[rounds + 1, S, C]`` log positions by round; unused in rounds without an evaluation point.
-        loss_at: the same of losses, by round.
+        received_at, trained_at: ``[S, C]`` log positions by number of rounds, where there is an evaluation point.
+        loss_at: the same of losses.
         scored: numbers of rounds after which there is an evaluation point, both of whose models have been scored.
         number: rounds done.
     """
@@ -44,16 +44,16 @@ class RoundsState:
     clock: list[list[float]]
     last: np.ndarray
     lost: np.ndarray | None
-    received_at: np.ndarray
-    trained_at: np.ndarray
     loss_at: dict[int, np.ndarray | None]
+    received_at: dict[int, np.ndarray] = field(default_factory=dict)
+    trained_at: dict[int, np.ndarray] = field(default_factory=dict)
     reports: dict[str, Tensor] = field(default_factory=dict)
     uploads: Tensor | None = None
     scored: list[int] = field(default_factory=list)
     number: int = 0
 
     @classmethod
-    def begin(cls, initial: Tensor, seeds: int, clients: int, rounds: int, trains: bool) -> RoundsState:
+    def begin(cls, initial: Tensor, seeds: int, clients: int, trains: bool) -> RoundsState:
         """Before the first round, from the models ``initial [B, P]``."""
         lost = np.full((seeds, clients), -1) if trains else None
         return cls(
@@ -62,8 +62,6 @@ class RoundsState:
             clock=[[0.0] for _ in range(seeds)],
             last=np.zeros((seeds, clients), dtype=np.int64),
             lost=lost,
-            received_at=np.zeros((rounds + 1, seeds, clients), dtype=np.int64),
-            trained_at=np.zeros((rounds + 1, seeds, clients), dtype=np.int64),
             loss_at={0: lost},
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +13,8 @@ from fgl_bench.engine.transfer import copy_, put, to_host
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.simulation import Simulation
+
+CARRIED = ("trained", "received", "inbox", "pending", "received_at", "trained_at", "loss_at", "reports")  # of TripModels
 
 
 class Start:
@@ -83,6 +85,18 @@ class TripModels:
         self.loss_at: list[list[list[int]]] = [[[] for _ in range(clients)] for _ in range(seeds)]
         self.reports: dict[str, np.ndarray] = {}
 
+    def state(self) -> dict[str, Any]:
+        """All that the trips to come depend on."""
+        self.flush()
+        return {name: getattr(self, name) for name in CARRIED} | {"starts": [(start.model, start.share) for start in self.starts]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a :meth:`state`."""
+        for name in CARRIED:
+            setattr(self, name, state[name])
+        self.rows = list(self.trained.unbind())
+        self.starts = [Start(model, share) for model, share in state["starts"]]
+
     def train(self, rows: list[int]) -> None:
         """Compute the pending trips ``rows``."""
         sim, everyone = self.sim, len(rows) == len(self.trained)
@@ -93,8 +107,9 @@ class TripModels:
             copy_([self.rows[row] for row in rows], out.unbind())
         if self.received is not None:
             self.received.index_copy_(0, put(rows, received.device), received)
-        for at, scores in ((self.received_at, trips.received_score), (self.trained_at, trips.trained_score)):
-            self._note(at, rows, sim.log.add(cast(torch.Tensor, scores)))
+        scored = (self.received_at, trips.received_score, received), (self.trained_at, trips.trained_score, out)
+        for at, scores, models in scored:
+            self._note(at, rows, sim.scored(cast(torch.Tensor, scores), rows, models))
         if trips.train_loss is not None:
             self._note(self.loss_at, rows, sim.losses.add(trips.train_loss[:, None]))
         self.pending.ravel()[rows] = False
@@ -117,8 +132,9 @@ class TripModels:
         """Score the models from which the unfinished trips started."""
         rows = np.flatnonzero(self.pending).tolist()
         if rows:
-            scores = self.sim.trainer.evaluate(self._received(rows), rows)
-            self._note(self.received_at, rows, self.sim.log.add(scores))
+            received = self._received(rows)
+            scores = self.sim.trainer.evaluate(received, rows)
+            self._note(self.received_at, rows, self.sim.scored(scores, rows, received))
 
     def _received(self, rows: list[int]) -> torch.Tensor:
         """The models ``[k, P]`` that trips start from."""

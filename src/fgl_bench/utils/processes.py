@@ -60,7 +60,13 @@ def watched(name: str) -> None:
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was told to end (SIGTERM, SIGHUP); it does so as after Ctrl-C, and removes what it has begun."""
+    """The process was told to end (SIGTERM, SIGHUP, SIGUSR1); it does so as after Ctrl-C, and removes what it has begun.
+
+    Attributes:
+        kept: what is left of an unfinished run, in words.
+    """
+
+    kept = ""
 
     def __init__(self, number: int):
         super().__init__(number)
@@ -87,7 +93,7 @@ def import_torch() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[list[Stopped]]:
-    """Inside, SIGTERM and SIGHUP raise :class:`Stopped`, once; what was raised is also in the list, whoever has caught it."""
+    """Inside, SIGTERM, SIGHUP and SIGUSR1 raise :class:`Stopped`, once; what was raised is also in the list, whoever has caught it."""
     raised: list[Stopped] = []
     owner = os.getpid()
 
@@ -102,7 +108,7 @@ def stoppable() -> Iterator[list[Stopped]]:
     if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
         yield raised
         return
-    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+    numbers = [number for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None)) is not None]
     # nohup's SIGHUP stays ignored.
     before = {number: signal.signal(number, stop) for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
     try:

@@ -62,6 +62,22 @@ FAULTY = {
         MIX.format(weights="(3 * normalize(arrived.double()) - 2 * torch.eye(arrived.shape[1])[arrived.int().argmax(1)])[:, None]"),
         "rows of averages sum to one, none is negative: an average has the negative weight -1.25",
     ),
+    "forgets_at_a_checkpoint": (
+        f"""    rebuilt = ("change",)
+
+    def prepare(self, setting):
+        super().prepare(setting)
+        self.change = 0.0
+{GOOD}
+    def refine(self, previous, received, uploaded, arrived):
+        self.change = 0.5 * self.change + received - previous
+        return previous + self.change""",
+        "a run that goes on from a checkpoint gives the same numbers: after an interruption another model comes out",
+    ),
+    "holds_an_iterator": (
+        f"{GOOD}\n    def prepare(self, setting):\n        super().prepare(setting)\n        self.turns = iter([1])",
+        r"a run that goes on from a checkpoint gives the same numbers: method.turns \(an object of builtins.list_iterator\) cannot be kept",
+    ),
     "answers_nonsense": (
         f"{GOOD}\n    def predict(self, *arguments):\n        return super().predict(*arguments) * torch.nan",
         r"scores are finite: predict\(\) gives logits that are not finite",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
+from functools import partial
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +17,17 @@ from omegaconf import DictConfig
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.absent import CLOSE, Disturbed, Undisturbed
 from fgl_bench.cli.check.promise import Broken, Untried, tried
-from fgl_bench.cli.check.recording import Recorded, simulated, watch
+from fgl_bench.cli.check.recording import Interrupted, Recorded, simulated, watch
 from fgl_bench.cli.check.subject import CLIENTS, ROUNDS, Subject, composed
 from fgl_bench.config.groups import check_node
 from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.data.served import Served
 from fgl_bench.errors import UserError
+from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import resolve
 from fgl_bench.scenarios.sync import Sync
+from fgl_bench.utils.capture import Uncaptured
 from fgl_bench.utils.seeding import generator
 
 SMALL = (f"num_clients={CLIENTS}", f"rounds={ROUNDS}", f"mixing_at=[{','.join(str(CLIENTS * n) for n in range(1, ROUNDS + 1))}]")
@@ -82,6 +88,21 @@ def chunked(case: Case) -> None:
     for replicas in (1, 3):
         run = simulated(case.cfg, case.federations, replicas)
         differ(run, case.run, CLOSE, f"trained {replicas} client(s) at a time, another model comes out")
+
+
+def resumed(case: Case) -> None:
+    """A run that is interrupted in its middle goes on in a fresh instance."""
+    with tempfile.TemporaryDirectory() as scratch, redirect_stderr(StringIO()):
+        kept = partial(Checkpoints, Path(scratch, "run"), "check", 0.0, case.method.__name__, strict=True)
+        try:
+            simulated(case.cfg, case.federations, kept=kept(), share=0.5)
+        except Interrupted:
+            pass
+        except Uncaptured as reason:
+            raise Broken(f"{reason} cannot be kept; a name in `rebuilt` is left out: what prepare() makes and nothing changes") from None
+        rest = simulated(case.cfg, case.federations, kept=kept())
+    tail = {key: trips[len(trips) - len(rest.trips.get(key, [])) :] for key, trips in case.run.trips.items()}
+    differ(rest, replace(case.run, trips=tail), 0.0, "after an interruption another model comes out")
 
 
 def unlabeled(case: Case) -> None:
@@ -181,6 +202,7 @@ PROMISES: dict[Callable[[Case], None], str] = {
     repeatable: "a repeated run gives the same numbers",
     alone: "a seed alone equals the seed among others",
     chunked: "chunks of clients change nothing",
+    resumed: "a run that goes on from a checkpoint gives the same numbers",
     unlabeled: "labels outside training change nothing",
     absent: "absent clients change nothing",
     stochastic: "rows of averages sum to one, none is negative",

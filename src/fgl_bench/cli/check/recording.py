@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -25,6 +26,7 @@ from fgl_bench.engine.trips import Trips
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate
 from fgl_bench.runner.spec import resolve
@@ -140,11 +142,42 @@ def links(weights: Tensor) -> int:
     return int(((matrix != 0) & ~torch.eye(clients, dtype=torch.bool, device=matrix.device)).sum())
 
 
-def simulated(cfg: DictConfig, federations: Sequence[Federation], replicas: int | None = None) -> Recorded:
-    """Run the small federations, all in one program of at most so many replicas at a time."""
+def simulated(
+    cfg: DictConfig,
+    federations: Sequence[Federation],
+    replicas: int | None = None,
+    *,
+    kept: Checkpoints | None = None,
+    share: float = math.inf,
+) -> Recorded:
+    """Run the small federations, all in one program of at most so many replicas at a time.
+
+    Args:
+        kept: checkpoints to go on from, and to keep the run in.
+        share: of the run, after which it is interrupted.
+
+    Raises:
+        Interrupted: more than ``share`` is done.
+    """
     cfg, notes = cfg.copy(), Notes()
     cfg.seeds = [federation.seed for federation in federations]
     Watched.notes = notes
-    with RunProgress("check", 1, False) as progress:
-        outcome = simulate(resolve(cfg), federations, torch.device("cpu"), progress, Plan(len(federations), replicas))
+    spec = resolve(cfg)
+    with (progress := Partly("check", spec.trips * len(federations), False)):
+        progress.share = share
+        outcome = simulate(spec, federations, torch.device("cpu"), progress, Plan(len(federations), replicas), checkpoints=kept)
     return Recorded(**vars(notes), outcome=outcome)
+
+
+class Interrupted(Exception):
+    """A simulation has come as far as it should."""
+
+
+class Partly(RunProgress):
+    """Ends a run after a share of it."""
+
+    share = math.inf
+
+    def __call__(self, program: int, trips: int, *read: Any) -> None:
+        if trips > self.share * self.total:
+            raise Interrupted

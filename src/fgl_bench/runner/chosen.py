@@ -1,0 +1,72 @@
+"""The models that a run keeps: those of its last evaluation point, or of the best one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fgl_bench.evaluation.history import Point
+from fgl_bench.evaluation.summary import MODELS, chosen_points
+from fgl_bench.runner.points import Counts, history
+from fgl_bench.scenarios.simulation import Simulation
+
+
+class Chosen:
+    """Lets go of the scored models of a simulation (``Simulation.models``) that will not be kept.
+
+    Args:
+        selection: of the best point (``federation`` or ``client``); None keeps the final models.
+        counts, weights: of every seed, as for :class:`~fgl_bench.runner.points.NewPoints`.
+    """
+
+    def __init__(self, sim: Simulation, selection: str | None, counts: Sequence[Counts], weights: Sequence[np.ndarray] | None):
+        self.sim, self.selection, self.counts, self.weights = sim, selection, counts, weights
+        self.seen = [-1] * len(counts)
+
+    def settle(self) -> None:
+        """To be called now and then; looks at the points that have been scored by now."""
+        models, clients = self.sim.models, self.sim.setting.num_clients
+        assert models is not None
+        by_seed = self.sim.scored_points([0] * len(self.counts))
+        if [len(points) for points in by_seed] == self.seen:
+            return
+        self.seen = [len(points) for points in by_seed]
+        needed: set[int] = set()
+        first = np.zeros(len(self.counts) * clients, dtype=np.int64)  # the oldest position that a later point may name
+        for s, points in enumerate(by_seed):
+            if points:
+                first[s * clients : (s + 1) * clients] = np.minimum(points[-1].received, points[-1].trained)
+                needed |= {int(at) for kind in MODELS for at in self._positions(s, points, kind) if at >= 0}
+        for position in [at for at, (replica, _, _) in models.items() if at < first[replica] and at not in needed]:
+            del models[position]
+
+    def _positions(self, s: int, points: list[Point], kind: str) -> np.ndarray:
+        """Where in the log the kept model of each client is scored, ``[C]``; -1 where it has none."""
+        if self.selection is None:
+            return getattr(points[-1], kind)
+        logs, seeds = (self.sim.log.read(), self.sim.losses.read()), self.sim.setting.seeds
+        seen = history(seeds[s], self.counts[s], points, logs, self.sim.warmup_rounds, {})
+        together, alone = chosen_points(seen, kind, None if self.weights is None else self.weights[s])
+        named = np.stack([getattr(point, kind) for point in points])
+        at = (
+            alone if self.selection == "client" and len(alone) == named.shape[1] else together[: named.shape[1]]
+        )  # one model of pooled clients
+        return np.where(at >= 0, named[np.maximum(at, 0), np.arange(len(at))], -1)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Those of the models that are kept, by name; to be called at the end."""
+        sim, found = self.sim, {}
+        assert sim.models is not None
+        clients = sim.setting.num_clients
+        for s, points in enumerate(sim.points):
+            for kind in MODELS:
+                for client, at in enumerate(self._positions(s, points, kind)):
+                    if at < 0:
+                        continue
+                    replica, layout, row = sim.models.get(int(at), (-1, sim.setting.layout, sim.initial[s * clients + client]))
+                    if replica != s * clients + client:  # it has not trained yet
+                        layout, row = sim.setting.layout, sim.initial[s * clients + client]
+                    for name, view in layout.views(row[None].cpu()).items():
+                        found[f"{sim.setting.seeds[s]}/{client}/{kind}/{name}"] = np.ascontiguousarray(view[0].numpy())
+        return found

@@ -1,0 +1,93 @@
+"""What a scenario carries: a fresh simulation that is given it in the middle of a run ends with the same bits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_bench.algorithms.powers import federated
+from fgl_bench.runner.planning import network
+from fgl_bench.runner.program import simulation
+from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import RunSpec
+from fgl_bench.scenarios.base import Rounds
+from fgl_bench.scenarios.checkpoint import State
+from fgl_bench.scenarios.simulation import Simulation
+from tests.device_cases import CASES, QUICK, SMALL, VARIANTS
+from tests.pretend_cuda import spec_of
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoint")
+
+
+def programs(case: str, folder: Path) -> tuple[RunSpec, Any]:
+    """The run of a case, and a function that makes a fresh simulation of it."""
+    words = CASES[case].split()
+    chunk = next((int(word.removeprefix("chunk=")) for word in words if word.startswith("chunk=")), None)
+    words = [word for word in words if not word.startswith("chunk=")]
+    pairing = () if "model=" in CASES[case] else spec_of(words[:1]).algorithm.pairing.items()
+    paired = [f"{group}={choice}" for group, choice in pairing]
+    quick = QUICK.get(words[0].removeprefix("algorithm="), "").split()
+    spec = spec_of([*SMALL, "mixing_at=[8,16,20]", *paired, *quick, *words, f"cache_dir={folder}"])
+    federations = federated(spec.fresh_algorithm(), prepare(spec))
+
+    def fresh() -> Simulation:
+        model, drops = network(spec, federations, CPU), spec.scenario.drops_uploads
+        made = spec.fresh_algorithm()
+        return simulation(spec.settings, federations, model, made, CPU, spec.rounds, spec.trips, chunk, drops, spec.optimizer)
+
+    return spec, fresh
+
+
+def results(sim: Simulation) -> dict[str, Any]:
+    """Everything that a run stores, but for the time that it took."""
+    costs = {name: spent for name, spent in sim.costs.items() if name != "computation_seconds"}
+    return {
+        "log": sim.log.read(), "losses": sim.losses.read(), "mixing": sim.mixing, "similarity": sim.similarity, "costs": costs,
+        "final": sim.final_state, "exchanged": sim.exchanged,
+        "points": [[vars(point) for point in points] for points in sim.points],
+    }  # fmt: skip
+
+
+def same(one: Any, other: Any) -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            same(one[key], other[key])
+    elif isinstance(one, list):
+        for pair in zip(one, other, strict=True):
+            same(*pair)
+    else:
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("case", VARIANTS)
+def test_a_fresh_run_goes_on_from_a_checkpoint(case: str, folder: Path) -> None:
+    """With a part of the clients, in chunks, after a change of network or of graphs; `fgl-bench check` tries every method whole."""
+    spec, fresh = programs(case, folder)
+    whole, taken, steps = fresh(), {}, []
+    state, half = State(whole), spec.rounds // 2 if isinstance(spec.scenario, Rounds) else spec.trips
+
+    def keep(done: int, record: Any) -> None:
+        if done >= half and not taken:
+            stored, blocks = state.capture(record())
+            taken[done] = json.dumps(stored), {name: block.copy() for name, block in blocks.items()}
+
+    whole.keep = keep
+    spec.scenario.run(whole)
+    ((done, (stored, blocks)),) = taken.items()
+    again = fresh()
+    again.keep = lambda done, record: steps.append(done)
+    State(again).restore(json.loads(stored), blocks)
+    spec.scenario.run(again)
+    assert steps and min(steps) > done, "what was kept is not done again"
+    same(results(again), results(whole))

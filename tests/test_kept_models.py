@@ -1,0 +1,123 @@
+"""Kept models have the scores that the run has stored for them, also where it was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+import fgl_bench
+from fgl_bench.algorithms.powers import federated
+from fgl_bench.errors import UserError
+from fgl_bench.evaluation.history import Outcome
+from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
+from fgl_bench.runner.memory import Plan
+from fgl_bench.runner.planning import network
+from fgl_bench.runner.program import simulation
+from fgl_bench.runner.run import simulate
+from tests.quick import prepared
+from tests.runner.test_checkpoints import Counting, Run
+
+CPU = torch.device("cpu")
+SEEDS = [0, 3]
+CASES = {
+    "sync": ("fedadam", {}),
+    "sync part": ("fedavg", {"participation": 0.5, "scenario.slow_fraction": 0.5, "scenario.deadline": 2.0}),
+    "sync seldom": ("fedgta", {"eval_every": 12}),
+    "semi_async": ("fedsa_gcl", {}),
+    "semi_async atomic": ("fedsa_gcl", {"scenario.fast_trips": "atomic", "algorithm.merge": "before_upload"}),
+    "decentralized": ("osgp", {}),
+    "pooled": ("global", {}),
+}
+
+
+def outcome(folder: Path, algorithm: str, changes: dict[str, Any], rounds: int = 8) -> tuple[Any, Any, Outcome]:
+    changes = {"dtype": "float64", "lr": 0.05, **changes}
+    spec, federations = prepared(algorithm, folder, changes, seeds=SEEDS, rounds=rounds)
+    return spec, federations, simulate(spec, federations, CPU, Counting(), Plan(2, None))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("keep", "selection"), [("final", "federation"), ("best", "federation"), ("best", "client")])
+def test_kept_models_have_the_scores_of_their_point(case: str, keep: str, selection: str, tmp_path: Path) -> None:
+    algorithm, changes = CASES[case]
+    spec, federations, found = outcome(tmp_path, algorithm, {**changes, "keep_models": keep, "selection": selection})
+    method = spec.fresh_algorithm()
+    pooled = federated(method, federations)
+    sim = simulation(spec.settings, pooled, network(spec, pooled, CPU), method, CPU, spec.rounds, spec.trips)
+    layout, clients = sim.setting.layout, sim.setting.num_clients
+    for kind in MODELS:
+        names = [[{n: f"{seed}/{c}/{kind}/{n}" for n in layout.shapes} for c in range(clients)] for seed in SEEDS]
+        rows = [layout.pack({n: torch.from_numpy(found.models[key]) for n, key in each.items()}) for of in names for each in of]
+        scores = sim.trainer.evaluate(torch.stack(rows)).double().numpy().reshape(len(SEEDS), -1, 2)
+        for s, history in enumerate(found.histories):
+            at = np.full(scores.shape[1], len(history.trips) - 1)
+            if keep == "best":
+                by = 0 if case == "pooled" else SELECTIONS.index(selection)  # all clients have one model
+                at = chosen_points(history, kind, None)[by]
+            np.testing.assert_allclose(scores[s], history.scores[kind][at, np.arange(len(at))], rtol=1e-12)
+    assert len(found.models) == len(MODELS) * len(SEEDS) * clients * len(layout.shapes), "and nothing else"
+
+
+def test_keeping_models_changes_no_number_and_lets_go_of_what_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most: list[int] = []
+    settle = fgl_bench.runner.chosen.Chosen.settle
+
+    def counting(self: Any) -> None:
+        settle(self)
+        most.append(len(self.sim.models))
+
+    monkeypatch.setattr(fgl_bench.runner.chosen.Chosen, "settle", counting)
+    (*_, none), (*_, best) = (outcome(tmp_path, "fedadam", {"keep_models": keep}, 30) for keep in ("none", "best"))
+    for one, other in zip(none.histories, best.histories, strict=True):
+        np.testing.assert_array_equal(one.scores["trained"], other.scores["trained"])
+    assert not none.models and max(most) <= 6 * 6 * len(SEEDS), "a few of every client, however many rounds"
+
+
+def test_a_new_network_in_the_middle_is_kept_by_its_own_parameters(tmp_path: Path) -> None:
+    *_, found = outcome(tmp_path, "adafgl", {"keep_models": "final", "algorithm.federated_rounds": 3})
+    assert any("slope" in name for name in found.models)
+
+
+def test_a_run_that_was_interrupted_keeps_the_models_of_one_that_was_not(tmp_path: Path) -> None:
+    def run(name: str) -> Run:
+        changes = {"keep_models": "best", "mixing_at": [12]}
+        return Run(*prepared("fedadam", tmp_path / "cache", changes, seeds=[0, 1, 2], rounds=8), tmp_path / name / "0123456789ab")
+
+    whole, _ = run("whole")(kept=False)
+    run("part").interrupted(6)
+    again, _ = run("part")()
+    assert whole.models.keys() == again.models.keys()
+    assert all(np.array_equal(whole.models[name], again.models[name]) for name in whole.models)
+
+
+def test_a_run_is_made_again_where_it_has_not_kept_what_is_asked_for(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny: dict[str, Any] = {
+        "dataset__num_nodes": 120,
+        "dataset__num_edges": 300,
+        "num_clients": 3,
+        "rounds": 3,
+        "seeds": [4],
+        "device": "cpu",
+    }
+    first = fgl_bench.run("fedavg", "csbm", **tiny)
+    with pytest.raises(UserError, match="has kept no models; make it with keep_models=final"):
+        fgl_bench.load_models(first.folder)
+    again = fgl_bench.run("fedavg", "csbm", keep_models="best", **tiny)
+    assert again.folder == first.folder and "has not kept the models asked for (best by federation)" in capsys.readouterr().err
+    models = fgl_bench.load_models(again.folder)
+    assert list(models) == [4] and list(models[4]) == [0, 1, 2] and list(models[4][0]) == list(MODELS)
+    stamp = (again.folder / "models.safetensors").stat().st_mtime_ns
+    for keep in ("best", "none"):
+        fgl_bench.run("fedavg", "csbm", keep_models=keep, **tiny)
+    assert (again.folder / "models.safetensors").stat().st_mtime_ns == stamp, "it has what is asked for"
+    with safe_open(again.folder / "models.safetensors", "np") as file:
+        assert file.metadata() == {"models": "best by federation"}
+    (again.folder / "models.safetensors").write_bytes(b"damaged")
+    with pytest.raises(UserError, match="cannot be read .*overwrite=true"):
+        fgl_bench.load_models(again.folder)

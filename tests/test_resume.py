@@ -1,0 +1,97 @@
+"""Runs that are killed, told to end or disturbed: the same command goes on, and its numbers are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.warm import begun, command
+
+TINY = (
+    "dataset=csbm", "dataset.num_nodes=160", "dataset.num_edges=420", "dataset.num_features=24", "dataset.words_per_node=4",
+    "num_clients=5", "seeds=[0,1]", "progress=false", "device=cpu", "checkpoint_minutes=0.001", "threads=2", "mixing_at=[60,300]",
+)  # fmt: skip
+SCENARIOS = {
+    "sync": ("algorithm=fedadam", "rounds=200", "scenario.slow_fraction=0.4", "scenario.deadline=2", "participation=0.6"),
+    "semi_async": ("algorithm=fedsa_gcl", "trips=900"),
+    "decentralized": ("algorithm=osgp", "rounds=200"),
+}
+TIMES = {"seconds", "finished", "code", "device"}  # and the number of threads
+GOES_ON = re.compile(r"goes on from (?:round|trip) (\d+)(?: and (\d+))? of \d+, as kept in")
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    """What the only run in ``folder`` has stored, but for times."""
+    (summary,) = folder.glob("results/runs/*/*/*/*/*/summary.json")
+    found = {key: value for key, value in json.loads(summary.read_text()).items() if key not in TIMES}
+    return {**found, "history": (summary.parent / "history.csv").read_text(), "mixing": (summary.parent / "mixing.npz").read_bytes()}
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    return sorted(folder.glob("results/runs/*/*/*/*/.*.checkpoint/seeds-*/[0-9]*/checkpoint.json"))
+
+
+def until(condition: Any, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module", params=SCENARIOS)
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The arguments of a scenario, and what an undisturbed run without checkpoints stores."""
+    folder, arguments = tmp_path_factory.mktemp("whole"), (*TINY, *SCENARIOS[request.param])
+    done = command(folder, *arguments, "checkpoint_minutes=null", "threads=1")
+    assert done.returncode == 0, done.stderr
+    return arguments, stored(folder)
+
+
+def test_a_run_that_is_killed_five_times_ends_with_the_same_numbers(whole: Any, tmp_path: Path) -> None:
+    arguments, expected = whole
+    rng, reached = random.Random(0), 0
+    for _ in range(5):
+        before = checkpoints(tmp_path)
+        (tmp_path / "stderr").unlink(missing_ok=True)
+        with begun(tmp_path, *arguments) as process:
+            until(lambda: checkpoints(tmp_path) != before or not process.is_alive())  # noqa: B023 (called here)
+            time.sleep(rng.uniform(0, 0.4))
+            process.kill()
+            process.join()
+        told = GOES_ON.search((tmp_path / "stderr").read_text())
+        assert bool(told) == bool(before), "what was kept is used"
+        if told:
+            at = min(int(number) for number in told.groups() if number)
+            assert at >= reached, "nothing is done twice that was kept"
+            reached = at
+    last = command(tmp_path, *arguments)
+    assert last.returncode == 0 and GOES_ON.search(last.stderr), last.stderr
+    assert stored(tmp_path) == expected
+    assert not list(tmp_path.glob("results/runs/*/*/*/*/.*")), "a complete run leaves no checkpoint"
+
+
+def test_a_signal_ends_a_run_in_one_line_after_a_checkpoint(whole: Any, tmp_path: Path) -> None:
+    arguments, expected = whole
+    name = {"algorithm=fedadam": "SIGTERM", "algorithm=fedsa_gcl": "SIGINT", "algorithm=osgp": "SIGUSR1"}[arguments[len(TINY)]]
+    number = signal.Signals[name]
+    with begun(tmp_path, *arguments, "checkpoint_minutes=10") as process:
+        until(lambda: list(tmp_path.glob("cache/**/*")) or not process.is_alive())
+        time.sleep(0.7)
+        os.kill(process.pid, number)
+        process.join(60)
+        assert process.exitcode == 128 + number
+    how = "interrupted" if name == "SIGINT" else f"ended by {name}"
+    told = (tmp_path / "stderr").read_text()
+    assert re.fullmatch(rf"fgl-bench: {how}; kept: (a checkpoint after \w+ \d+ of \d+(, )?)+; give the same command to go on\n", told), told
+    assert len(checkpoints(tmp_path)) == 2, "one of each program"
+    last = command(tmp_path, *arguments)
+    assert last.returncode == 0 and GOES_ON.search(last.stderr), last.stderr
+    assert stored(tmp_path) == expected
