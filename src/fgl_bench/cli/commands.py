@@ -24,6 +24,7 @@ Commands (instead of KEY=VALUE)
   plot KIND [RESULTS] [KEY=VALUE...]                   figures of them: curves, bars, ranks, pareto or clients
   report [RESULTS]              one HTML page of all runs and papers' tables: compare, search, download, print
   place FILE.py paper=fedsa_gcl table=3                your method in a published table, with rank and tests
+  leaderboard [show=scores]     all methods tuned equally: scores, ranks, local, tuning, costs, fairness or federation
   tune SPACE [KEY=VALUE...]     search hyperparameters on validation scores; `tune` without arguments lists the spaces
 """
 
@@ -135,7 +136,14 @@ def place(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     show(arguments, folders)
 
 
+def leaderboard(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Show the leaderboard."""
+    from fgl_bench.cli.leaderboard import show
+
+    show(arguments)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str], Sequence[Path]], None]] = {
     "ls": ls, "show": show, "cp": cp, "check": check, "table": table, "plot": plot, "report": report,
-    "place": place, "tune": tune,
+    "place": place, "leaderboard": leaderboard, "tune": tune,
 }  # fmt: skip
