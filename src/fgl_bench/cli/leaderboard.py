@@ -11,8 +11,8 @@ from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison.question import read_words, short
 from fgl_bench.reporting.console import line_width
-from fgl_bench.reporting.leaderboard.board import read_board
 from fgl_bench.reporting.leaderboard.protocol import read_protocol
+from fgl_bench.reporting.leaderboard.submission import whole_board
 from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, as_csv, markdown, text
 
 USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [out=FILE.md]"
@@ -50,7 +50,7 @@ def show(arguments: Sequence[str]) -> None:
         if value not in allowed:
             raise UserError(f"{key}={short(value)}: not known{suggest(value, allowed)}")
     models = MODELS if asked.get("model_of", "both") == "both" else (asked["model_of"],)
-    board = read_board(folder, protocol)
+    board = whole_board(folder, protocol)
     parts = VIEWS[asked.get("show", "overview")](board, models, asked.get("method"))
     made = as_csv(parts) if form == "csv" else markdown(parts, board.said()) if form == "md" else text(parts, board.said(), line_width())
     if out is None:

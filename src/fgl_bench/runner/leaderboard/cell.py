@@ -103,7 +103,7 @@ class Making:
                 trial = Trial(number, values, dict.fromkeys(MODELS), round(time.monotonic() - begin, 3), str(error))
             record.trials.append(trial)
             if not record.properties:
-                record.properties = self.measured()
+                record.properties = self.measured(values)
             write_record(self.folder, record)
             scores = ", ".join(f"{model} {percent(score)}" for model, score in trial.validation.items())
             self.say(f"{record.entry} in {self.column.key}: trial {number + 1} of {record.planned}: validation {scores}")
@@ -138,11 +138,11 @@ class Making:
     def blind(self, values: Mapping[str, Any], runs: Path) -> Blind:
         return blinded(self.run(values, self.protocol.tuning_seeds, runs).summary)
 
-    def measured(self) -> dict[str, float]:
-        """Properties of the federations of the tuning seeds."""
+    def measured(self, values: Mapping[str, Any]) -> dict[str, float]:
+        """Properties of the federations of the tuning seeds, on which ``values`` have no influence."""
         from fgl_bench.runner.run import federations_of
 
-        line = self.protocol.overrides(self.entry, self.column, {}, self.protocol.tuning_seeds)
+        line = self.protocol.overrides(self.entry, self.column, values, self.protocol.tuning_seeds)
         with as_command([*line, "progress=false", *self.where], self.folders) as cfg:
             expand_paths(cfg)
             take_owners(cfg)
