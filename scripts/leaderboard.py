@@ -1,4 +1,4 @@
-"""Make the cells that the leaderboard lacks, the cheap ones first, then write its tables; see docs/leaderboard.md.
+"""Make the cells that the leaderboard lacks, the cheap ones first, then print the overview; see docs/leaderboard.md.
 
     python scripts/leaderboard.py --datasets cora,webkb --methods fedavg,fedgta --list
 
@@ -16,9 +16,12 @@ from pathlib import Path
 
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.console import line_width
 from fgl_bench.reporting.estimates import duration, read_rates
 from fgl_bench.reporting.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.reporting.leaderboard.record import current, read_records
+from fgl_bench.reporting.leaderboard.submission import whole_board
+from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, text
 from fgl_bench.runner.leaderboard.queue import Queue, plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,6 +71,8 @@ def make(options: argparse.Namespace) -> int:
     where += [f"data_dir={shown(options.data_dir)}"] if options.data_dir else []
     queue = Queue(options.protocol.resolve(), cells, folder, options.jobs, time.time() + 3600 * (options.hours or 1e6), where)
     queue.make()
+    board = whole_board(folder, protocol)
+    print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.said(), line_width())}\nmake numbers writes docs/leaderboard.md", flush=True)
     for failure in queue.failures:
         print(f"failed: {failure}", file=sys.stderr)
     if queue.stopping:

@@ -86,6 +86,8 @@ def test_a_command_names_what_there_is(where, line, compose):
         assert rest[0].endswith(".yaml") or read_space(rest[0])
     elif first == "leaderboard":
         assert set(read_words(rest, BOARD_KEYS, "")[0]) <= {*BOARD_KEYS}
+    elif first == "submit":
+        assert rest[0] == "--check" and len(rest) == 2
     elif first == "report":
         assert set(read_words(rest, ("out", "papers", "placed"), "")[0]) <= {"papers", "placed", "out"}
     else:

@@ -85,7 +85,7 @@ def test_an_edited_method_is_made_anew(guest, capsys):
         (["datasets=cora"], "datasets=cora: not in the leaderboard"),
         (["space=none.yaml"], "space=none.yaml: cannot be read"),
         (["algorithm.share=0.5"], "algorithm.share: is tuned, so it has no value of its own"),
-        (["model.dropout=0.3"], "model.dropout: only keys of the method"),
+        (["model.dropout=0.3"], "model.dropout: the protocol"),
         (["space=space.yaml"], "space= is given twice"),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_space_cannot_change_what_all_have(guest):
         values = [["adam", 0.01]] if "," in key else [1]
         content = yaml.safe_load((guest / "mine" / FILE).read_text())
         (guest / "mine" / FILE).write_text(yaml.safe_dump({**content, "space": {key: {"choices": values}}}))
-        with pytest.raises(UserError, match="only keys of the method and its backbone are its own"):
+        with pytest.raises(UserError, match="only algorithm.KEY is the method's own"):
             read_submission(guest / "mine").entry(read_protocol(guest / "protocol.yaml"))
 
 

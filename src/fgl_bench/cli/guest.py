@@ -34,7 +34,7 @@ def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> N
     """
     given = [text.partition("=")[::2] for text in arguments]
     asked = {key: value for key, value in given if key in OWN}
-    keys = {key.lstrip("+"): value for key, value in given if key.lstrip("+").startswith(("algorithm.", "model."))}
+    keys = {key.lstrip("+"): value for key, value in given if key.lstrip("+").startswith("algorithm.")}
     where = [f"{key}={value}" for key, value in given if key in PRESENTATION]
     wrong = next((key for key, _ in given if key not in (*asked, *PRESENTATION) and key.lstrip("+") not in keys), None)
     if wrong is not None:

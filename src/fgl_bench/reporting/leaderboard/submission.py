@@ -24,7 +24,7 @@ KEYS = {"method", "class", "scenario", "model", "keys", "space"}
 SCENARIOS = ("sync", "semi_async", "decentralized")
 SUBMITTED = "submitted"  # below the folder of the leaderboard's cells
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-OF_ENTRY = re.compile(r"(algorithm|model)(\.[A-Za-z]\w*)+")  # keys that a method may have for itself
+OF_ENTRY = re.compile(r"algorithm(\.[A-Za-z]\w*)+")  # keys that a method may have for itself
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,10 @@ class Submission:
             if not isinstance(value, str) or not NAME.fullmatch(value) or (allowed and value not in allowed):
                 raise UserError(f"{where}: {key}={value}: must be {', '.join(allowed) if allowed else 'a backbone'}")
         keys, space = content["keys"] or {}, space_of(content["space"] or {}, str(where))
-        shared = {part for key in protocol.shared for part in names(key)}
         tuned = [part for key in space for part in names(key)]
-        strange = [str(key) for key in (*keys, *tuned) if key in shared or not OF_ENTRY.fullmatch(str(key))]
+        strange = [str(key) for key in (*keys, *tuned) if not OF_ENTRY.fullmatch(str(key))]
         if strange:
-            raise UserError(f"{where}: {strange[0]}: only keys of the method and its backbone are its own; the others are the same for all")
+            raise UserError(f"{where}: {strange[0]}: only algorithm.KEY is the method's own; all else is the same for all")
         twice = [key for key in tuned if key in keys]
         if twice:
             raise UserError(f"{where}: {twice[0]}: is tuned, so it has no value of its own; its default is the first choice")
@@ -76,7 +75,7 @@ class Submission:
             space={**protocol.shared, **space},
             overrides=(
                 "algorithm=fedavg", f"algorithm._target_={module}.{name}", f"scenario={content['scenario']}",
-                *(f"{'++' if str(key).startswith('algorithm.') else ''}{key}={plain(value)}" for key, value in keys.items()),
+                *(f"++{key}={plain(value)}" for key, value in keys.items()),
             ),
             sums=(self.sum(),),
         )  # fmt: skip
