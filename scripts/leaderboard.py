@@ -72,7 +72,8 @@ def make(options: argparse.Namespace) -> int:
     queue = Queue(options.protocol.resolve(), cells, folder, options.jobs, time.time() + 3600 * (options.hours or 1e6), where)
     queue.make()
     board = whole_board(folder, protocol)
-    print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.said(), line_width())}\nmake numbers writes docs/leaderboard.md", flush=True)
+    print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.said(), line_width())}")
+    print("make numbers writes docs/leaderboard.md", flush=True)
     for failure in queue.failures:
         print(f"failed: {failure}", file=sys.stderr)
     if queue.stopping:

@@ -65,18 +65,14 @@ def test_other_labels(label, counts):
     assert np.bincount(graph.labels[graph.labels >= 0], minlength=len(counts)).tolist() == counts and graph.num_classes == len(counts)
 
 
-def test_school_features_are_columns_of_one_school_each():
-    folder = need(FILES["reed98"], FILES["caltech36"])
-    plain, own = (
-        configured("dataset", "facebook100", schools=["reed98", "caltech36"], min_frequency=1, school_features=given).load(folder)
-        for given in (False, True)
-    )
-    tables = [scipy.io.loadmat(f"{folder}/{FILES[name]}")["local_info"] for name in ("reed98", "caltech36")]
-    expected = sum(np.unique(table[:, place][table[:, place] > 0]).size for table in tables for place in (2, 3, 4))
-    added = own.features[:, plain.num_features :]
-    assert added.shape[1] == expected and (own.features[:, : plain.num_features] != plain.features).nnz == 0
-    owners = [set(own.owner[added[:, column].nonzero()[0]].tolist()) for column in range(expected)]
-    assert all(len(owner) == 1 for owner in owners)
+def test_school_features_are_columns_of_one_school_each(tmp_path):
+    write_school(tmp_path, "caltech36", [[1, 1, 3, 0, 2, 2005, 9], [1, 2, 4, 3, 2, 2005, 9]])
+    write_school(tmp_path, "mit8", [[1, 1, 3, 0, 5, 2005, 9], [1, 2, 3, 0, 2, 2006, 9]])
+    keys = {"schools": ["caltech36", "mit8"], "min_frequency": 1}
+    plain, own = (configured("dataset", "facebook100", school_features=given, **keys).load(str(tmp_path)) for given in (False, True))
+    assert plain.num_features == 1 + 2 + 1 and (own.features[:, :4] != plain.features).nnz == 0
+    majors, minors, dorms = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], [[0], [1], [0], [0]], [[1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    assert own.features[:, 4:].toarray().tolist() == [[*a, *b, *c] for a, b, c in zip(majors, minors, dorms, strict=True)]
 
 
 def test_the_label_is_no_feature(tmp_path):
