@@ -175,6 +175,21 @@ def test_a_file_that_is_no_protocol_is_one_line(content, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"trials": 0}, "trials=0: must be an integer of at least 1"),
+        ({"clients": True}, "clients=True: must be an integer"),
+        ({"test_seeds": []}, "must be a list of different seeds"),
+        ({"tuning_seeds": [1, 1]}, "must be a list of different seeds"),
+        ({"tuning_seeds": [2, 11]}, "tuning_seeds and test_seeds share 2"),
+    ],
+)
+def test_a_protocol_that_would_not_be_sound_is_refused(changes, said, tmp_path):
+    with pytest.raises(UserError, match=said):
+        read_protocol(written(tmp_path, **changes))
+
+
 def test_names_outside_the_protocol_are_refused(tiny):
     chosen = PROTOCOL.narrowed([], ["fedgta", "fed_pub-gcn_linear"])[1]
     assert [entry.name for entry in chosen] == ["fedgta", "fedgta-gamlp", "fed_pub-gcn_linear"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,12 +42,12 @@ def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> N
         raise UserError(f"{short(wrong)}: the protocol is the same for all; {USAGE}")
     if len(given) > len(dict(given)):
         raise UserError(f"{next(key for key, _ in given if [k for k, _ in given].count(key) > 1)}= is given twice")
-    protocol = read_protocol(*([Path(asked["protocol"]).expanduser()] if asked.get("protocol") else []))
+    protocol = read_protocol(*([Path(os.path.expanduser(asked["protocol"]))] if asked.get("protocol") else []))
     submission = begun(name, asked, keys, protocol)
     entry = submission.entry(protocol)
     datasets = [each.strip() for each in asked.get("datasets", "").split(",") if each.strip()]
     columns, _ = protocol.narrowed(datasets, [])
-    results = Path(asked["results"]).expanduser() if asked.get("results") else stored()
+    results = Path(os.path.expanduser(asked["results"])) if asked.get("results") else stored()
     for number, column in enumerate(columns, 1):
         print(f"cell {number} of {len(columns)}: {entry.name} in {column.key}", file=sys.stderr, flush=True)
         Making(protocol, entry, column, submission.folder, where, folders=folders, say=tell).make()
@@ -67,11 +68,11 @@ def begun(name: str, asked: dict[str, str], keys: dict[str, str], protocol: Prot
     if not issubclass(method, Algorithm):
         raise UserError(f"{name}: {method.__name__} is no method; it must derive from a base such as fgl_bench.ServerRounds")
     check_hooks(method)
-    file = Path(name.partition(":")[0]).expanduser()
+    file = Path(os.path.expanduser(name.partition(":")[0]))
     model = asked.get("model", "gcn")
-    out = Path(asked["out"]).expanduser() if asked.get("out") else Path("placed", f"leaderboard-{method.__name__.lower()}-{model}")
+    out = Path(os.path.expanduser(asked["out"])) if asked.get("out") else Path("placed", f"leaderboard-{method.__name__.lower()}-{model}")
     try:
-        space = yaml.safe_load(Path(asked["space"]).expanduser().read_text(encoding="utf-8")) if asked.get("space") else {}
+        space = yaml.safe_load(Path(os.path.expanduser(asked["space"])).read_text(encoding="utf-8")) if asked.get("space") else {}
         values = {key: yaml.safe_load(value) for key, value in keys.items()}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"space={short(asked.get('space', ''))}: cannot be read ({' '.join(str(error).split())[:100]})") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,11 +36,11 @@ def show(arguments: Sequence[str]) -> None:
     asked = {key: values[0] for key, values in words.items()}
     if len(rest) > 1:
         raise UserError(f"{short(' '.join(rest))}: give one folder, and KEY=VALUE; {USAGE}")
-    folder = Path(rest[0]).expanduser() if rest else stored()
+    folder = Path(os.path.expanduser(rest[0])) if rest else stored()
     if not folder.is_dir():
         raise UserError(f"{short(str(folder))}: there is no such folder; {USAGE}")
-    protocol = read_protocol(*([Path(asked["protocol"]).expanduser()] if "protocol" in asked else []))
-    out = Path(asked["out"]).expanduser() if "out" in asked else None
+    protocol = read_protocol(*([Path(os.path.expanduser(asked["protocol"]))] if "protocol" in asked else []))
+    out = Path(os.path.expanduser(asked["out"])) if "out" in asked else None
     form = asked.get("format", out.suffix[1:] if out is not None else "text")
     for key, value, allowed in (
         ("show", asked.get("show", "overview"), [*VIEWS]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,8 +42,8 @@ def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if not 0 <= tolerance <= 1:
         raise UserError("tolerance=: must be a number from 0 to 1, a difference between two scores")
     path = given.pop("protocol", "")
-    protocol = read_protocol(*([Path(path).expanduser()] if path else []))
-    folder = folder_of(Path(words[0]).expanduser())
+    protocol = read_protocol(*([Path(os.path.expanduser(path))] if path else []))
+    folder = folder_of(Path(os.path.expanduser(words[0])))
     submission = read_submission(folder)
     entry = submission.entry(protocol)
     method = load(f"{submission.file}:{submission.content['class']}")

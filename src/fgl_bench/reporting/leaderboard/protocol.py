@@ -118,6 +118,7 @@ def read_protocol(path: Path = FILE) -> Protocol:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         preset = config_folder() / "experiment" / f"{content['experiment']}.yaml"
         setting = yaml.safe_load(preset.read_text(encoding="utf-8"))
+        check(content, path)
         shared = space_of(content["shared"], f"{path.name}: shared")
         return Protocol(
             experiment=content["experiment"],
@@ -139,6 +140,20 @@ def read_protocol(path: Path = FILE) -> Protocol:
 def plain(value: Any) -> str:
     """A value as one writes it on the command line; words need no quotes."""
     return value if isinstance(value, str) and NAME.fullmatch(value) else shown(value)
+
+
+def check(content: Mapping[str, Any], path: Path) -> None:
+    """Numbers of trials, clients and seeds; raises UserError."""
+    for key in ("trials", "clients"):
+        if type(content[key]) is not int or content[key] < 1:
+            raise UserError(f"{path.name}: {key}={content[key]}: must be an integer of at least 1")
+    tuning, test = content["tuning_seeds"], content["test_seeds"]
+    for key, seeds in (("tuning_seeds", tuning), ("test_seeds", test)):
+        if not isinstance(seeds, list) or not seeds or len(set(seeds)) < len(seeds) or any(type(s) is not int or s < 0 for s in seeds):
+            raise UserError(f"{path.name}: {key}={seeds}: must be a list of different seeds")
+    both = set(tuning) & set(test)
+    if both:
+        raise UserError(f"{path.name}: tuning_seeds and test_seeds share {min(both)}; winners are scored on seeds of their own")
 
 
 def entries_of(algorithm: str, what: Mapping[str, Any], shared: Space) -> list[Entry]:
