@@ -14,8 +14,6 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.console import line_width
@@ -25,10 +23,8 @@ from fgl_bench.reporting.leaderboard.record import current, read_records
 from fgl_bench.reporting.leaderboard.submission import whole_board
 from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, text
 from fgl_bench.runner.leaderboard.queue import Queue, plan
-from fgl_bench.runner.memory import available_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARE = 0.8  # of the free memory, for all cells that are made at a time
 
 
 def main() -> None:
@@ -57,6 +53,17 @@ def names(text: str) -> list[str]:
     return [part for part in text.replace(",", " ").split() if part]
 
 
+def memory(jobs: int) -> list[str]:
+    """A share of the machine's memory for each of several processes, which would all plan with the whole; nothing on a GPU."""
+    import torch
+
+    from fgl_bench.runner.memory import available_bytes
+
+    if jobs == 1 or torch.cuda.is_available():
+        return []
+    return [f"memory_budget_gb={available_bytes(torch.device('cpu')) / jobs / 1e9:.2f}"]
+
+
 def make(options: argparse.Namespace) -> int:
     """Exit status: 0, 1 if a cell failed, 130 after Ctrl-C."""
     protocol, folder = read_protocol(options.protocol), options.results.resolve()
@@ -72,8 +79,7 @@ def make(options: argparse.Namespace) -> int:
             print(f"  {cell.name}: {duration(cell.cost or None)}")
         return 0
     where = [f"device={options.device}", f"threads={max(1, (os.cpu_count() or 1) // options.jobs)}"]
-    if options.jobs > 1:  # each would plan with all of the memory
-        where.append(f"memory_budget_gb={SHARE * available_bytes(torch.device('cpu')) / options.jobs / 1e9:.2f}")
+    where += memory(options.jobs)
     where += [f"data_dir={shown(options.data_dir)}"] if options.data_dir else []
     queue = Queue(options.protocol.resolve(), cells, folder, options.jobs, time.time() + 3600 * (options.hours or 1e6), where)
     queue.make()
