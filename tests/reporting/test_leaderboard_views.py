@@ -173,6 +173,18 @@ def test_the_command_reads_cells_and_leaves_those_of_another_protocol_out(tmp_pa
     assert rows_of_page(tmp_path / "leaderboard.csv")[1][0] == "fedgta"
 
 
+def test_figures_are_drawn_where_there_are_cells_for_them(tmp_path, capsys):
+    for record in SOME.records:
+        write_record(tmp_path / "cells", record)
+    show([str(tmp_path / "cells"), f"figures={tmp_path / 'figures'}", "model_of=trained"])
+    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {"ranks_trained", "bytes_trained"}
+    assert "ranks_trained.svg" in capsys.readouterr().out
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UserError, match="nothing to draw yet. 0 of 506 cells"):
+        show([str(tmp_path / "none"), f"figures={tmp_path / 'more'}"])
+    assert not (tmp_path / "more").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

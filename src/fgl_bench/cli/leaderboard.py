@@ -12,12 +12,13 @@ from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison.question import read_words, short
 from fgl_bench.reporting.console import line_width
+from fgl_bench.reporting.leaderboard.board import Board
 from fgl_bench.reporting.leaderboard.protocol import read_protocol
 from fgl_bench.reporting.leaderboard.submission import whole_board
 from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, as_csv, markdown, text
 
-USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [out=FILE.md]"
-KEYS = ("show", "model_of", "method", "format", "out", "protocol")
+USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [out=FILE.md] [figures=FOLDER]"
+KEYS = ("show", "model_of", "method", "format", "out", "figures", "protocol")
 FORMATS = ("text", "md", "csv")
 
 
@@ -52,9 +53,26 @@ def show(arguments: Sequence[str]) -> None:
             raise UserError(f"{key}={short(value)}: not known{suggest(value, allowed)}")
     models = MODELS if asked.get("model_of", "both") == "both" else (asked["model_of"],)
     board = whole_board(folder, protocol)
+    if "figures" in asked:
+        save(board, models, Path(os.path.expanduser(asked["figures"])))
+        return
     parts = VIEWS[asked.get("show", "overview")](board, models, asked.get("method"))
     made = as_csv(parts) if form == "csv" else markdown(parts, board.said()) if form == "md" else text(parts, board.said(), line_width())
     if out is None:
         sys.stdout.write(made)
     else:
         write(out, made)
+
+
+def save(board: Board, models: Sequence[str], folder: Path) -> None:
+    """Write the figures that there are enough cells for."""
+    from fgl_bench.reporting.leaderboard.figures import draw
+    from fgl_bench.reporting.plots.look import save_all
+
+    try:
+        paths = [path for name, figure in draw(board, models) for path in save_all(figure, folder / name)]
+    except OSError as error:
+        raise UserError(f"figures={short(str(folder))}: cannot be written ({error.strerror})") from error
+    if not paths:
+        raise UserError(f"figures={short(str(folder))}: nothing to draw yet. {board.said()}")
+    print("written: " + ", ".join(path.name for path in paths) + f" in {folder}")
