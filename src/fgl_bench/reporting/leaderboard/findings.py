@@ -107,6 +107,11 @@ class Cost:
 def costs(board: Board, model: str) -> tuple[dict[str, Cost], list[Column]]:
     """By entry, the cheapest first, and the columns that all have."""
     rows, columns = board.whole(model)
+    return costs_in(board, model, rows, columns), columns
+
+
+def costs_in(board: Board, model: str, rows: Sequence[str], columns: Sequence[Column]) -> dict[str, Cost]:
+    """:func:`costs` of these entries in these columns, where all have a score."""
     means = board.means(model)
     points, seconds = {}, {}
     for name in rows:
@@ -116,7 +121,7 @@ def costs(board: Board, model: str) -> tuple[dict[str, Cost], list[Column]]:
         seconds[name] = mean(winner.seconds / len(winner.scores) for winner in winners)
     front = set(pareto(points))
     order = sorted(points, key=lambda name: (points[name][0], -points[name][1]))
-    return {name: Cost(points[name][1], points[name][0], seconds[name], name in front) for name in order}, columns
+    return {name: Cost(points[name][1], points[name][0], seconds[name], name in front) for name in order}
 
 
 def fairness(board: Board, model: str) -> tuple[dict[str, dict[str, float]], list[Column]]:
