@@ -32,7 +32,7 @@ class Part:
 def scores(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
     """Mean test scores by split, with marks of the paired tests."""
     notes = [
-        "Mean over ten seeds. * best of a column. ~ not worse than the best: paired t-tests over the",
+        f"Mean over {len(board.protocol.test_seeds)} seeds. * best of a column. ~ not worse than the best: paired t-tests over the",
         "seeds, Holm-corrected in a column, 5 %. Minesweeper, Tolokers: area under the curve.",
     ]
     parts = []
@@ -101,7 +101,7 @@ def local(board: Board, models: Sequence[str], method: str | None) -> list[Part]
             head = ["entry", *(column.dataset for column in those), "+/-/="]
             parts.append(Part(f"points above local training, {model} model, {split}", head, rows))
     notes = [
-        "* different: paired t-tests over ten seeds, Holm-corrected in a column, 5 %. The seeds share a",
+        "* different: paired t-tests over the seeds, Holm-corrected in a column, 5 %. The seeds share a",
         "graph, so the tests are somewhat optimistic. +/-/=: columns in which the entry is better, worse, not told apart.",
     ]
     return [*parts[:-1], Part(parts[-1].title, parts[-1].head, parts[-1].rows, notes)] if parts else []
@@ -111,7 +111,7 @@ def tuning(board: Board, models: Sequence[str], method: str | None) -> list[Part
     """What tuning gains."""
     notes = [
         "Validation score of the best trial minus that of the defaults, in points, over the columns of the entry. The",
-        "best of twelve noisy scores is too good by chance: the gain on other seeds is smaller.",
+        f"best of {board.protocol.trials} noisy scores is too good by chance: the gain on other seeds is smaller.",
     ]
     head = ["entry", "mean gain", "largest", "columns", "defaults best in"]
     parts = []
