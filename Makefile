@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-processors lint bench reproduce-tables figures report numbers docs setup-docs audit wheel-check clean
+.PHONY: help setup quickstart test test-processors lint bench reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,11 @@ reproduce-tables: $(READY) ## run what the papers' tables lack, then write resul
 	$(DATA) $(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
 	  $(if $(METHODS),--methods $(METHODS)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(ARGS)
+
+# Comma-separated DATASETS and METHODS narrow what is made; JOBS, HOURS and DEVICE say how; ARGS="--list" shows the plan cell by cell.
+leaderboard: $(READY) ## make what the leaderboard lacks, the cheap cells first (see docs/leaderboard.md)
+	$(DATA) $(PY) scripts/leaderboard.py $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
+	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 figures: $(DEV) ## draw the papers' figures from the runs and cells into results/figures
 	$(DATA) for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/reporting/papers/[!_]*.py))),$(PAPER)); do \

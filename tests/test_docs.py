@@ -15,6 +15,7 @@ import fgl_bench
 from fgl_bench.cli.arguments import get_args_parser
 from fgl_bench.cli.check import examine
 from fgl_bench.cli.commands import COMMANDS
+from fgl_bench.cli.leaderboard import KEYS as BOARD_KEYS
 from fgl_bench.cli.table import target as table_file
 from fgl_bench.cli.tune import read_space
 from fgl_bench.config.choices import GROUPS, file_of
@@ -84,6 +85,10 @@ def test_a_command_names_what_there_is(where, line, compose):
         assert not rest or rest[0] in GROUPS
     elif first == "tune":
         assert rest[0].endswith(".yaml") or read_space(rest[0])
+    elif first == "leaderboard":
+        assert set(read_words(rest, BOARD_KEYS, "")[0]) <= {*BOARD_KEYS}
+    elif first == "submit":
+        assert rest[0] == "--check" and len(rest) == 2
     elif first == "report":
         assert set(read_words(rest, ("out", "papers", "placed"), "")[0]) <= {"papers", "placed", "out"}
     else:

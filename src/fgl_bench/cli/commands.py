@@ -24,6 +24,9 @@ Commands (instead of KEY=VALUE)
   plot KIND [RESULTS] [KEY=VALUE...]                   figures of them: curves, bars, ranks, pareto or clients
   report [RESULTS]              one HTML page of all runs and papers' tables: compare, search, download, print
   place FILE.py paper=fedsa_gcl table=3                your method in a published table, with rank and tests
+  place FILE.py leaderboard datasets=webkb             your method in the leaderboard, tuned and scored as all others
+  leaderboard [show=scores]     all methods tuned equally: scores, ranks, local, tuning, costs, fairness or federation
+  submit --check FOLDER         whether a method's cells follow the leaderboard's protocol and can be repeated
   tune SPACE [KEY=VALUE...]     search hyperparameters on validation scores; `tune` without arguments lists the spaces
 """
 
@@ -135,7 +138,21 @@ def place(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     show(arguments, folders)
 
 
+def leaderboard(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Show the leaderboard."""
+    from fgl_bench.cli.leaderboard import show
+
+    show(arguments)
+
+
+def submit(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Check a method's cells of the leaderboard."""
+    from fgl_bench.cli.submit import run
+
+    run(arguments, folders)
+
+
 COMMANDS: dict[str, Callable[[Sequence[str], Sequence[Path]], None]] = {
     "ls": ls, "show": show, "cp": cp, "check": check, "table": table, "plot": plot, "report": report,
-    "place": place, "tune": tune,
+    "place": place, "leaderboard": leaderboard, "submit": submit, "tune": tune,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""``fgl-bench place``: a user's own method in a published table's setting."""
+"""``fgl-bench place``: a user's own method in a published table's setting, or in the leaderboard."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from tabulate import tabulate
 
 from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.cli import guest
 from fgl_bench.cli.check.subject import load
 from fgl_bench.config.compose import as_command
 from fgl_bench.errors import UserError
@@ -29,6 +30,7 @@ from fgl_bench.runner.one import run_one
 from fgl_bench.scenarios.hooks import check_hooks, supported
 
 USAGE = "fgl-bench place my_method.py [paper=fedsa_gcl table=3 datasets=cora,citeseer] [algorithm.KEY=VALUE]"
+BOARD = "leaderboard"
 OWN = {"paper": "fedsa_gcl", "table": "3", "datasets": "", "results": "", "out": ""}
 HEAD = ["", "method", "ours", "printed", "diff.", "p"]
 
@@ -40,6 +42,9 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         UserError: an argument is wrong, or the method cannot be run.
     """
     names = [text for text in arguments if "=" not in text]
+    if len(names) == 2 and names[1] == BOARD and names[0].partition(":")[0].endswith(".py"):
+        guest.show(names[0], [text for text in arguments if "=" in text], folders)
+        return
     if len(names) != 1 or not names[0].partition(":")[0].endswith(".py"):
         raise UserError(f"place what? {USAGE}")
     given = [text.partition("=")[::2] for text in arguments if text.partition("=")[0] in OWN]

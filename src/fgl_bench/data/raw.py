@@ -53,13 +53,14 @@ def shown(path: Path) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def locate(dataset: str, paths: Iterable[Path], address: Callable[[str], str] | None) -> list[Path]:
+def locate(dataset: str, paths: Iterable[Path], address: Callable[[str], str] | None, what: str | None = None) -> list[Path]:
     """``paths`` as a list, downloading what is absent.
 
     Args:
         dataset: name for messages.
         paths: the files, as :meth:`Dataset.files` places them.
         address: maps a file's name to where it is published; None where nobody publishes it in this form.
+        what: to put there in that case.
 
     Raises:
         UserError: a file is absent and cannot be downloaded, or its folder cannot be written.
@@ -68,7 +69,8 @@ def locate(dataset: str, paths: Iterable[Path], address: Callable[[str], str] | 
     missing = [path for path in paths if not present(f"dataset={dataset}", path)]
     for path in missing:
         if address is None:
-            raise UserError(f"dataset={dataset}: {path} not found, and it has no download in this form; {ELSEWHERE}")
+            put = f"put {what}, or " if what else ""
+            raise UserError(f"dataset={dataset}: {path} not found, and it has no download in this form; {put}{ELSEWHERE}")
         with downloaded(dataset, path, partial(address, path.name)) as temporary:
             place(dataset, temporary, path)
     return paths

@@ -8,13 +8,21 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from fgl_bench.reporting.plan import Cell, Paper
+    from fgl_bench.reporting.plan import Cell
 
 Kind = tuple[str, str, str]  # algorithm, model, dataset
 COLUMNS = ("algorithm", "model", "dataset", "seconds")
+
+
+class Sized(Protocol):
+    """What knows sizes of data sets: a paper, or the leaderboard."""
+
+    @property
+    def sizes(self) -> Mapping[str, tuple[int, int]]:
+        """Nodes and undirected edges by data set."""
 
 
 class Costs:
@@ -25,7 +33,7 @@ class Costs:
     that was never run is taken for an average one.
     """
 
-    def __init__(self, paper: Paper, known: Iterable[Mapping], earlier: Mapping[Kind, float] | None = None):
+    def __init__(self, paper: Sized, known: Iterable[Mapping], earlier: Mapping[Kind, float] | None = None):
         """``known`` are stored cells, see ``cells.py``; ``earlier`` are rates of runs that are stored no more."""
         self.sizes = paper.sizes
         self.rates = {kind: [rate] for kind, rate in (earlier or {}).items()} | rates_of(known)

@@ -18,6 +18,9 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting import analysis, settlements
 from fgl_bench.reporting.cells import cell_path, compact, read_cells, stored_of
 from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
+from fgl_bench.reporting.leaderboard.protocol import read_protocol
+from fgl_bench.reporting.leaderboard.submission import whole_board
+from fgl_bench.reporting.leaderboard.views import board_rows
 from fgl_bench.reporting.methods import all_methods, of_run
 from fgl_bench.reporting.own_runs import own_runs
 from fgl_bench.reporting.placed import PlacedRow, read_rows, with_rows
@@ -203,11 +206,13 @@ def quantiles(most: int) -> list[float]:
 
 
 def read_board(path: Path | None) -> list[list[str]]:
-    """The rows of a leaderboard, its headings first; none where there is none.
+    """The rows of a leaderboard, its headings first; none where there is none. A folder of cells with the csv's name takes its place.
 
     Raises:
         UserError: it cannot be read.
     """
+    if path is not None and path.with_suffix("").is_dir():
+        return board_rows(whole_board(path.with_suffix(""), read_protocol()))
     if path is None or not path.is_file():
         return []
     try:

@@ -62,13 +62,12 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
 
 
 def take_owners(cfg: DictConfig) -> None:
-    """Where clients are the owners that the data names (``split=natural``), set ``num_clients`` to their number unless it was given."""
+    """Where clients are the owners that the data names (``split=natural``), set ``num_clients`` to what follows unless it was given."""
     target = OmegaConf.select(cfg, "split._target_")
     given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
     if target != NATURAL or given:
         return
-    from fgl_bench.data.splits.natural import natural_clients
-
-    check_role("dataset", cfg.dataset)
+    for group in ("dataset", "split"):
+        check_role(group, cfg[group])
     with join().in_turn():
-        cfg.num_clients = natural_clients(build(cfg.dataset).load(cfg.data_dir))
+        cfg.num_clients = build(cfg.split).clients(build(cfg.dataset).load(cfg.data_dir))

@@ -18,4 +18,9 @@ SIZES = {
     "minesweeper": (10000, 39402),
     "tolokers": (11758, 519000),
     "questions": (48921, 153540),
+    "actor": (7600, 26659),
+    "twitch": (36890, 492575),
+    "facebook100": (104270, 4352533),
+    "citation_domains": (23779, 38771),
+    "webkb": (617, 1006),
 }

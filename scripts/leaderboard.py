@@ -1,0 +1,98 @@
+"""Make the cells that the leaderboard lacks, the cheap ones first, then print the overview; see docs/leaderboard.md.
+
+    python scripts/leaderboard.py --datasets cora,webkb --methods fedavg,fedgta --list
+
+Every cell (a method in a column) is a process: twelve trials on validation, then the winners on test. It is written after every run,
+so that Ctrl-C, or an end without warning, costs the run under way; the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from fgl_bench.config.values import shown
+from fgl_bench.errors import UserError
+from fgl_bench.reporting.console import line_width
+from fgl_bench.reporting.estimates import duration, read_rates
+from fgl_bench.reporting.leaderboard.protocol import FILE, read_protocol
+from fgl_bench.reporting.leaderboard.record import current, read_records
+from fgl_bench.reporting.leaderboard.submission import whole_board
+from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, text
+from fgl_bench.runner.leaderboard.queue import Queue, plan
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    options = parser().parse_args()
+    try:
+        sys.exit(make(options))
+    except UserError as error:
+        sys.exit(f"leaderboard: {error}")
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--datasets", type=names, default=[], help="default: all of the protocol")
+    result.add_argument("--methods", type=names, default=[], help="methods, or entries such as fedgta-gamlp; default: all")
+    result.add_argument("--hours", type=float, help="start no run that would end later than this")
+    result.add_argument("--jobs", type=int, default=1, help="cells at a time")
+    result.add_argument("--data-dir", help="default: $FGL_BENCH_DATA, or data")
+    result.add_argument("--device", default="auto")
+    result.add_argument("--results", type=Path, default=ROOT / "results" / "leaderboard", help="folder of the cells")
+    result.add_argument("--protocol", type=Path, default=FILE, help="another protocol")
+    result.add_argument("--list", action="store_true", help="show the plan, cell by cell, and stop")
+    return result
+
+
+def names(text: str) -> list[str]:
+    return [part for part in text.replace(",", " ").split() if part]
+
+
+def memory(jobs: int) -> list[str]:
+    """A share of the machine's memory for each of several processes, which would all plan with the whole; nothing on a GPU."""
+    import torch
+
+    from fgl_bench.runner.memory import available_bytes
+
+    if jobs == 1 or torch.cuda.is_available():
+        return []
+    return [f"memory_budget_gb={available_bytes(torch.device('cpu')) / jobs / 1e9:.2f}"]
+
+
+def make(options: argparse.Namespace) -> int:
+    """Exit status: 0, 1 if a cell failed, 130 after Ctrl-C."""
+    protocol, folder = read_protocol(options.protocol), options.results.resolve()
+    columns, entries = protocol.narrowed(options.datasets, options.methods)
+    mine, others = current(read_records(folder), protocol)
+    cells = plan(protocol, columns, entries, folder, read_rates(ROOT / "results" / "rates.csv"))
+    done = len(columns) * len(entries) - len(cells)
+    print(f"{done} cell(s) complete, {len(cells)} to make: {duration(sum(cell.cost for cell in cells) or None)}", flush=True)
+    for record in others:
+        print(f"  of another protocol: {record.entry} in {record.column.key} ({record.protocol})")
+    if options.list:
+        for cell in cells:
+            print(f"  {cell.name}: {duration(cell.cost or None)}")
+        return 0
+    where = [f"device={options.device}", f"threads={max(1, (os.cpu_count() or 1) // options.jobs)}"]
+    where += memory(options.jobs)
+    where += [f"data_dir={shown(options.data_dir)}"] if options.data_dir else []
+    queue = Queue(options.protocol.resolve(), cells, folder, options.jobs, time.time() + 3600 * (options.hours or 1e6), where)
+    queue.make()
+    board = whole_board(folder, protocol)
+    print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.said(), line_width())}")
+    print("make numbers writes docs/leaderboard.md", flush=True)
+    for failure in queue.failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    if queue.stopping:
+        print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
+        return 130
+    return int(bool(queue.failures))
+
+
+if __name__ == "__main__":
+    main()

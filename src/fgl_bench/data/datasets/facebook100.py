@@ -1,0 +1,111 @@
+"""Friendships at eighteen American schools in 2005 (Facebook100; Traud, Mucha and Porter, 2012), one client a school."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from fgl_bench.data.checks import check_choice
+from fgl_bench.data.datasets._owners import check_owners, side_by_side
+from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.graph import Graph
+from fgl_bench.data.raw import locate, reading
+from fgl_bench.errors import Range, at_least
+
+LINKX = ("amherst41", "cornell5", "johnshopkins55", "reed98")  # which Lim et al. (NeurIPS 2021) publish
+OTHERS = (
+    "American75", "Brandeis99", "Caltech36", "Colgate88", "Haverford76", "MIT8", "Middlebury45", "Oberlin44", "Oklahoma97", "Pepperdine86",
+    "Santa74", "Trinity100", "UNC28", "Wesleyan43",
+)  # fmt: skip
+FILES = {
+    **{name: f"{name}/raw/data.mat" for name in LINKX},
+    **{name.lower(): f"facebook100/{name}/raw/data.mat" for name in OTHERS},
+}
+SCHOOLS = tuple(sorted(FILES))
+SHARED = {"status": 0, "gender": 1, "year": 5, "high_school": 6}  # columns of codes that mean the same at every school
+OF_SCHOOL = {"major": 2, "second_major": 3, "dorm": 4}  # and of those that are each school's own
+CLASSES = {"year": range(2004, 2010), "gender": range(1, 3), "status": range(1, 7)}  # codes that are classes, in this order
+
+
+@dataclass
+class Facebook100(Dataset):
+    """Schools in one feature space: a natural federation. Features are one-hot, without a column for a missing value.
+
+    Status, gender, year and high school have the same codes everywhere, so that schools share their columns. The attribute that is
+    the label is no feature. People without a label, or with one that is no class, are unlabelled: in the graph, but in no mask.
+
+    Attributes:
+        schools: some of the eighteen; their order is the clients' order.
+        label: ``year`` of graduation (2004 to 2009, 6 classes), ``gender`` (2) or ``status`` (student, alumnus, staff, ...; 6).
+        min_frequency: of an attribute's codes, those that fewer people have share one column, as in scikit-learn's encoder.
+        school_features: majors, second majors and dorms are features too, each school's in columns of its own.
+    """
+
+    ranges: ClassVar[dict[str, Range]] = {"min_frequency": at_least(1)}
+
+    schools: list[str]
+    label: str
+    min_frequency: int
+    school_features: bool
+
+    def files(self, root: Path) -> dict[str, Path]:
+        check_choice("dataset.label", self.label, CLASSES)
+        return {FILES[name]: root / FILES[name] for name in check_owners("dataset.schools", self.schools, SCHOOLS)}
+
+    def read(self, root: Path) -> Graph:
+        paths = self.files(root).values()
+        links, tables = zip(*(self._school(name, path) for name, path in zip(self.schools, paths, strict=True)), strict=True)
+        sizes = [len(table) for table in tables]
+        whole = np.concatenate(tables)
+        school = np.repeat(np.arange(len(sizes)), sizes)
+        columns = [whole[:, place] for name, place in SHARED.items() if name != self.label]
+        if self.school_features:
+            most = whole.max(initial=0) + 1
+            columns += [np.where(whole[:, place] > 0, school * most + whole[:, place], 0) for place in OF_SCHOOL.values()]
+        features = sp.csr_matrix(sp.hstack([one_hot(codes, self.min_frequency) for codes in columns]))
+        parts = np.split(np.arange(len(whole)), np.cumsum(sizes)[:-1])
+        labels = classes(whole[:, SHARED[self.label]], CLASSES[self.label])
+        owned = [(features[ids], graph.row, graph.col, labels[ids]) for ids, graph in zip(parts, links, strict=True)]
+        return side_by_side(self, owned, len(CLASSES[self.label]))
+
+    def _school(self, name: str, path: Path) -> tuple[sp.coo_matrix, np.ndarray]:
+        """Friendships and codes ``[n, 7]`` of one school."""
+        what = f"{name}'s data there, a .mat with A (friendships) and local_info (seven columns of codes)"
+        (path,) = locate(self.name, [path], (lambda _: _address(name)) if name in LINKX else None, what)
+        with reading(self.name, path):
+            from scipy.io import loadmat
+
+            content = loadmat(path, variable_names=["A", "local_info"])
+            links, table = sp.coo_matrix(content["A"]), content["local_info"].astype(np.int64)
+            if links.shape != (len(table), len(table)) or table.shape[1] != 7 or table.min(initial=0) < 0:
+                raise ValueError(f"friendships {links.shape}, codes {table.shape}")
+        return links, table
+
+
+def _address(school: str) -> str:
+    from torch_geometric.datasets import LINKXDataset as Source
+
+    return Source.datasets[school]["data.mat"]
+
+
+def classes(codes: np.ndarray, wanted: Sequence[int]) -> np.ndarray:
+    """The place of every code in the ascending ``wanted``; -1 where it is not there."""
+    kinds = np.asarray(wanted)
+    place = np.searchsorted(kinds, codes).clip(max=kinds.size - 1)
+    return np.where(kinds[place] == codes, place, -1)
+
+
+def one_hot(codes: np.ndarray, min_frequency: int = 1) -> sp.csr_matrix:
+    """A column for every code above 0, in ascending order, and a last one for all those that fewer than ``min_frequency`` have."""
+    kinds, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    usual = (counts >= min_frequency) & (kinds > 0)
+    column = np.where(usual, np.cumsum(usual) - 1, usual.sum())
+    known = kinds > 0
+    rows = np.flatnonzero(known[place])
+    width = int(usual.sum() + (known & ~usual).any())
+    return sp.csr_matrix((np.ones(rows.size, np.float32), (rows, column[place][rows])), shape=(codes.size, width))

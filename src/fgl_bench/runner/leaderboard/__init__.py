@@ -1,0 +1,1 @@
+"""Making the cells of the leaderboard."""

@@ -1,0 +1,203 @@
+"""A user's own method in the leaderboard, and the check of cells that somebody else has made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from fgl_bench.cli.leaderboard import show as show_board
+from fgl_bench.cli.place import show as place
+from fgl_bench.cli.submit import run as submit
+from fgl_bench.errors import UserError
+from fgl_bench.reporting.leaderboard.protocol import read_protocol
+from fgl_bench.reporting.leaderboard.record import read_records
+from fgl_bench.reporting.leaderboard.submission import FILE, read_submission, whole_board
+from fgl_bench.runner.leaderboard.cell import Making
+from fgl_bench.runner.leaderboard.check import chosen
+from tests.test_leaderboard import COLUMN, written
+from tests.test_placing import METHOD
+
+SPACE = "algorithm.share: {choices: [0.5, 0.25]}"
+QUIET = ("device=cpu", "threads=1", "cache_dir=cache", "protocol=protocol.yaml")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a stored entry, and a user's method that has been placed beside it."""
+    folder = tmp_path_factory.mktemp("guest")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path])
+        (folder / "halved_method.py").write_text(METHOD, encoding="utf-8")
+        (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
+        protocol = read_protocol(written(folder))
+        entry = next(entry for entry in protocol.entries if entry.name == "fedavg")
+        where = ("device=cpu", "threads=1", "cache_dir=cache")
+        Making(protocol, entry, COLUMN, folder / "stored", where, say=lambda text: None).make()
+        place(["halved_method.py", "leaderboard", "space=space.yaml", "results=stored", "out=mine", *QUIET])
+        sys.modules.pop("halved_method", None)
+    return folder
+
+
+@pytest.fixture
+def guest(made, tmp_path, monkeypatch):
+    shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "halved_method", raising=False)
+    yield tmp_path / "copy"
+    sys.modules.pop("halved_method", None)
+
+
+def test_a_method_is_tuned_scored_and_ranked_as_all_others(guest, capsys):
+    protocol = read_protocol(guest / "protocol.yaml")
+    entry = read_submission(guest / "mine").entry(protocol)
+    [record] = read_records(guest / "mine")
+    assert record.entry == entry.name == "halved" and record.complete and record.protocol == protocol.digest(entry)
+    assert [trial.values for trial in record.trials] == protocol.trials_of(entry, COLUMN)
+    assert {trial.values["algorithm.share"] for trial in record.trials} <= {0.5, 0.25} and record.trials[0].values["algorithm.share"] == 0.5
+    assert all("optimizer" in trial.values for trial in record.trials)
+    stamp = {path: path.stat().st_mtime_ns for path in guest.glob("mine/*/*.json")}
+    place(["halved_method.py", "leaderboard", "space=space.yaml", "results=stored", "out=mine", *QUIET])
+    said = capsys.readouterr().out
+    assert "> halved" in said and "fedavg" in said and "average rank, trained model" not in said.splitlines()[0]
+    assert said.count("csbm-metis, ") == 2 and "submit --check mine" in said
+    assert {path: path.stat().st_mtime_ns for path in guest.glob("mine/*/*.json")} == stamp  # nothing is made twice
+
+
+def test_an_edited_method_is_made_anew(guest, capsys):
+    (guest / "halved_method.py").write_text(METHOD + "# edited\n", encoding="utf-8")
+    before = read_records(guest / "mine")[0].protocol
+    place(["halved_method.py", "leaderboard", "space=space.yaml", "results=stored", "out=mine", *QUIET])
+    assert "made anew" in capsys.readouterr().err and read_records(guest / "mine")[0].protocol != before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rounds=5"], "rounds: the protocol is the same for all"),
+        (["lr=0.5"], "lr: the protocol is the same for all"),
+        (["datasets=cora"], "datasets=cora: not in the leaderboard"),
+        (["space=none.yaml"], "space=none.yaml: cannot be read"),
+        (["algorithm.share=0.5"], "algorithm.share: is tuned, so it has no value of its own"),
+        (["model.dropout=0.3"], "model.dropout: the protocol"),
+        (["space=space.yaml"], "space= is given twice"),
+    ],
+)
+def test_what_would_be_unfair_is_refused(arguments, said, guest):
+    space = [] if "none" in arguments[0] else ["space=space.yaml"]
+    with pytest.raises(UserError, match=said) as caught:
+        place(["halved_method.py", "leaderboard", *space, *arguments, "out=other", *QUIET])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_space_cannot_change_what_all_have(guest):
+    for key in ("lr", "optimizer,lr", "rounds", "algorithm._target_", "dataset.num_nodes"):
+        values = [["adam", 0.01]] if "," in key else [1]
+        content = yaml.safe_load((guest / "mine" / FILE).read_text())
+        (guest / "mine" / FILE).write_text(yaml.safe_dump({**content, "space": {key: {"choices": values}}}))
+        with pytest.raises(UserError, match="only algorithm.KEY is the method's own"):
+            read_submission(guest / "mine").entry(read_protocol(guest / "protocol.yaml"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"method": "../halved_method.py"}, {"method": "x.txt"}, {"class": "os.system"}, {"scenario": "none"}, {"model": "a b"}, {"more": 1}],
+)
+def test_an_entry_that_is_none_is_one_line(change, guest):
+    path = guest / "mine" / FILE
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **change}))
+    with pytest.raises(UserError) as caught:
+        read_submission(guest / "mine").entry(read_protocol(guest / "protocol.yaml"))
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def checked(*arguments: str) -> int:
+    try:
+        submit(["--check", "mine", *arguments, *QUIET])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+def test_honest_cells_pass_and_a_share_of_the_runs_is_repeated(guest, capsys, monkeypatch):
+    seeds = []
+    usual = Making.run
+    monkeypatch.setattr(Making, "run", lambda self, values, chosen, runs: seeds.append(tuple(chosen)) or usual(self, values, chosen, runs))
+    assert checked("tolerance=0") == 0
+    said = capsys.readouterr().out
+    assert "agrees: halved in csbm-metis: " in said and "1 cell(s) of halved follow the protocol" in said
+    assert [len(each) for each in seeds] == [1]  # one seed of a winner alone has the score that it has among the others
+    protocol, records = read_protocol(guest / "protocol.yaml"), read_records(guest / "mine")
+    repeats = chosen(protocol, [records[0]] * 10)
+    assert len(repeats) == 3 + 1 and sum(repeat.seed is not None for repeat in repeats) == 3  # of 60 seeds and 30 trials
+    assert chosen(protocol, records) == chosen(protocol, records)
+    assert len(chosen(protocol, records, 1.0)) == 6 + 3
+
+
+def edit(guest, change) -> None:
+    [path] = (guest / "mine").glob("*/*.json")
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def better_scores(content):
+    for winner in content["winners"].values():
+        winner["scores"] = [min(1.0, score + 0.05) for score in winner["scores"]]
+
+
+def other_winner(content):
+    content["winners"]["trained"]["trial"] = (content["winners"]["trained"]["trial"] + 1) % 3
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (better_scores, "DIFFERS: halved in csbm-metis"),
+        (other_winner, "which is not the best on validation"),
+        (lambda content: content["trials"][1]["values"].update(lr=0.2), "its trials are not those that the protocol draws"),
+        (lambda content: content["winners"]["received"]["scores"].pop(), "2 scores of the received winner, not 3"),
+        (lambda content: content["winners"].pop("received"), "not complete"),
+        (lambda content: content.update(protocol="0" * 12), "made for another protocol, method file or space"),
+    ],
+)
+def test_cells_that_were_touched_do_not_pass(change, said, guest, capsys):
+    edit(guest, change)
+    assert checked() == 1
+    assert said in capsys.readouterr().out
+
+
+def test_another_method_file_does_not_pass(guest, capsys):
+    with (guest / "mine" / "halved_method.py").open("a") as file:
+        file.write("# edited\n")
+    assert checked() == 1 and "method file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["--check"], ["mine"], ["--check", "nowhere"], ["--check", ".", "x=1"], ["--check", "stored"]])
+def test_a_check_of_nothing_is_one_line(arguments, guest):
+    with pytest.raises(UserError) as caught:
+        submit(arguments)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="tolerance"):
+        submit(["--check", "mine", "tolerance=x"])
+
+
+def test_submitted_cells_are_shown_and_what_does_not_fit_is_left_out(guest, capsys):
+    protocol = read_protocol(guest / "protocol.yaml")
+    shutil.copytree(guest / "mine", guest / "stored" / "submitted" / "halved")
+    board = whole_board(guest / "stored", protocol)
+    assert board.guests == ("halved",) and board.entries == ["halved", "fedavg"] and not board.others
+    assert board.said().startswith("1 of 4 cells are complete")
+    show_board(["stored", "show=scores", "protocol=protocol.yaml"])
+    assert "halved" in capsys.readouterr().out
+    with (guest / "stored/submitted/halved/halved_method.py").open("a") as file:
+        file.write("# edited\n")
+    assert whole_board(guest / "stored", protocol).entries == ["fedavg"]
+    other = replace(protocol, trials=2)
+    assert len(whole_board(guest / "stored", other).others) == 2
