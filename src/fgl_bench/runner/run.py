@@ -116,8 +116,8 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         except OSError as error:
             raise UserError(
                 f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {seconds['total']:.0f} s "
-                f"{'goes on from its last checkpoint' if place(folder).is_dir() else 'is lost'}: make room or choose another folder, and give "
-                "the same command again"
+                f"{'goes on from its last checkpoint' if place(folder).is_dir() else 'is lost'}: make room or choose another folder, and "
+                "give the same command again"
             ) from error
         discard(folder)
         tracking.finish(folder)
