@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,16 @@ def test_a_run_that_was_interrupted_keeps_the_models_of_one_that_was_not(tmp_pat
     again, _ = run("part")()
     assert whole.models.keys() == again.models.keys()
     assert all(np.array_equal(whole.models[name], again.models[name]) for name in whole.models)
+
+
+def test_the_example_of_the_docs_scores_a_model_as_the_run_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[1] / "docs/sweeps.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(import fgl_bench\n.*?)^```", text, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example.replace("keep_models=", 'dataset__num_nodes=300, dataset__num_edges=700, device="cpu", keep_models='), names)
+    scores = names["result"].clients().set_index(["client", "evaluated"])["score"]
+    assert names["accuracy"].item() == pytest.approx(scores[3, "trained"], abs=1e-6)
 
 
 def test_a_run_is_made_again_where_it_has_not_kept_what_is_asked_for(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:

@@ -26,8 +26,8 @@ def which_models(keep: str, selection: str) -> str | None:
     return {"none": None, "final": "final"}.get(keep, f"best by {selection}")
 
 
-def write_models(folder: Path, models: Mapping[str, np.ndarray], which: str) -> None:
-    """Raises OSError where they cannot be written."""
+def write_models(folder: Path, models: Mapping[str, np.ndarray], which: str) -> Path:
+    """The file; raises OSError where it cannot be written."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -35,6 +35,7 @@ def write_models(folder: Path, models: Mapping[str, np.ndarray], which: str) -> 
         save_file(dict(models), folder / FILE, {"models": which})
     except SafetensorError as error:
         raise OSError(str(error)) from error
+    return folder / FILE
 
 
 def kept(folder: Path) -> str | None:

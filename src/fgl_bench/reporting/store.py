@@ -202,7 +202,7 @@ def write_run(
             if named:
                 np.savez_compressed(scratch / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle
         if models is not None:
-            write_models(scratch, models, which)
+            write_models(scratch, models, which).chmod(0o666 & ~_umask())
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         scratch.chmod(0o777 & ~_umask())
         _put(scratch, folder)
