@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +28,16 @@ from tests.quick import SMALL, prepared
 CPU = torch.device("cpu")
 SERVER = (
     "fedadam", "fedavg", "fedavgm", "feddc", "fednova", "fedper", "fedprox", "fedgta", "fed_pub", "gcfl", "gcfl_plus", "local", "majority",
-    "moon", "pfedme", "scaffold",
+    "fedtad", "moon", "pfedme", "scaffold",
 )  # fmt: skip
-PEERS = ("d_psgd", "dfed_sst", "dfedavgm", "feddual", "gossip", "osgp")
-CHANGES = {"dfedavgm": {"algorithm.bits": 4}, "feddual": {"algorithm.noise": 0.1}, "gcfl_plus": {"algorithm.sequence": 2}}
+PEERS = ("d_psgd", "dfed_sst", "dfedavgm", "dis_pfl", "feddual", "gossip", "osgp", "pens")
+CHANGES: dict[str, dict[str, Any]] = {
+    "dfedavgm": {"algorithm.bits": 4},
+    "feddual": {"algorithm.noise": 0.1},
+    "fedtad": {"algorithm.outer": 1, "algorithm.pseudo_nodes": 20},
+    "gcfl_plus": {"algorithm.sequence": 2},
+    "pens": {"algorithm.sampled": 3, "algorithm.first_phase": 0.5},
+}
 
 
 @pytest.mark.parametrize("name", (*SERVER, *PEERS))

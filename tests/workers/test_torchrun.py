@@ -69,6 +69,7 @@ def test_processes_give_the_scores_of_one(size: int, tmp_path: Path) -> None:
     by_seeds = [{**TINY, "algorithm": "fedsa_gcl", "shard": "seeds"}] if size == 2 else [{**TINY, "algorithm": "fedavg", "shard": "auto"}]
     single = [{**TINY, "algorithm": "fedavg", "dtype": "float32", "shard": "clients"}] if size == 2 else []
     folders = made([*jobs, *by_seeds, *single], size, tmp_path)
+    sent = []
     for number, (one, many) in enumerate(folders):
         exact = number < len(jobs) + len(by_seeds)
         np.testing.assert_allclose(history(many), history(one), rtol=1e-9 if exact else 0.05, atol=1e-9 if exact else 0.02)
@@ -78,6 +79,9 @@ def test_processes_give_the_scores_of_one(size: int, tmp_path: Path) -> None:
         assert not exact or all(first[key] == second[key] for key in alike)
         shared = size == 4 or number != len(jobs)
         assert (second["worker_bytes"] > 0) is shared, "only who shares the clients of a seed sends anything"
+        sent.append(second["worker_bytes"])
+    if size == 2:
+        assert sent[0] == sent[1] > sent[-1], "FedProx sends what FedAvg does, which in single precision is less"
 
 
 ARGUMENTS = [f"{key.replace('__', '.')}={json.dumps(value) if key == 'seeds' else value}" for key, value in TINY.items()]
@@ -140,6 +144,37 @@ def test_mistakes_are_told_by_worker_0(rank: str, arguments: Sequence[str], says
     done = command(tmp_path, *arguments, RANK=rank, WORLD_SIZE="2")
     assert done.returncode in (1, 2) and not done.stdout
     assert (says in done.stderr and done.stderr.count("\n") == 1) if says else not done.stderr
+
+
+WATCHED = """
+import os, signal, sys, time
+from fgl_bench.utils.processes import watched
+watched("worker 1 of 2")
+print(os.getpid(), flush=True)
+time.sleep(float(sys.argv[1]))
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "number", "child", "status", "says"),
+    [
+        ("0", None, False, 3, ""),
+        ("60", signal.SIGKILL, True, 137, "fgl-bench: error: worker 1 of 2 was killed by signal 9 (SIGKILL)\n"),
+        ("60", signal.SIGTERM, True, 143, "fgl-bench: error: worker 1 of 2 was killed by signal 15 (SIGTERM)\n"),
+        ("60", signal.SIGTERM, False, 143, ""),  # its launcher ends it
+    ],
+)
+def test_who_watches_a_worker_ends_with_its_status(seconds: str, number: int | None, child: bool, status: int, says: str) -> None:
+    line = [sys.executable, "-c", WATCHED, seconds]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
+        assert process.stdout is not None
+        worker = int(process.stdout.readline())
+        if number is not None:
+            os.kill(worker if child else process.pid, number)
+        stderr = process.communicate(timeout=60)[1]
+    assert (process.returncode, stderr) == (status, says)
 
 
 def test_without_a_launcher_there_is_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:

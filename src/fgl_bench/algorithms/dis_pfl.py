@@ -48,6 +48,8 @@ class DisPFL(Peers):
         clip: largest norm of a gradient; null does not clip.
     """
 
+    by_clients: ClassVar[bool] = True
+    own_reports: ClassVar[tuple[str, ...]] = ("gradient",)
     ranges: ClassVar[dict[str, Range]] = {"density": Range(0, 1, above=True), "erk_power": at_least(0), "anneal": SHARE, "clip": above(0)}
 
     density: float
@@ -62,18 +64,17 @@ class DisPFL(Peers):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        layout, device, clients = setting.layout, setting.batch.device, setting.num_clients
+        layout, device = setting.layout, setting.batch.device
         shares = erk_densities(layout.shapes, self.density, self.erk_power)
         self.active = {name: max(1, round(share * layout.numel(name))) for name, share in shares.items()}
-        names = [(seed, client) for seed in setting.seeds for client in range(clients)]
         self._streams = setting.streams("masks")
-        firsts = [derive_seed(seed, "first masks", client if self.different_initial else 0) for seed, client in names]
+        firsts = [derive_seed(seed, "first masks", client if self.different_initial else 0) for seed, client in setting.replicas]
         keys = torch.tensor(firsts, device=device)
-        mask = torch.zeros(len(names), layout.size, dtype=torch.bool, device=device)
+        mask = torch.zeros(len(firsts), layout.size, dtype=torch.bool, device=device)
         for number, (name, part) in enumerate(self._parts()):
             order = draws(mix(keys + number), 1, layout.numel(name))[:, 0]
             mask[:, part] = mask[:, part].scatter(1, order.topk(self.active[name], sorted=False).indices, True)
-        self.mask = mask.view(len(setting.seeds), clients, -1)
+        self.mask = mask.unflatten(0, (len(setting.seeds), -1))
 
     def _parts(self) -> list[tuple[str, slice]]:
         layout = self.setting.layout
@@ -104,9 +105,10 @@ class DisPFL(Peers):
         kept = trained & self.mask
         for moments in meeting.moments:
             moments.mul_(numbers(kept, moments.dtype))
-        support, kind = heard | itself(heard), meeting.uploaded.dtype
-        count = torch.bmm(support.to(kind), numbers(trained, kind))  # small integers, exact in any type
-        models = product(support.double(), meeting.uploaded).div_(count.clamp_(min=1)).mul_(numbers(self.mask, kind))
+        support, kind, shard = heard | itself(heard), meeting.uploaded.dtype, self.setting.shard
+        # Small integers, exact in any type.
+        count = shard.product(support.to(kind), numbers(trained, kind), torch.empty_like(meeting.uploaded), _product)
+        models = product(support.double(), meeting.uploaded, shard).div_(count.clamp_(min=1)).mul_(numbers(self.mask, kind))
         size = 4 * sum(self.active.values()) + -(-self.setting.layout.count // 8)
         return Exchange(models, uniform(heard), messages(heard, size))
 
@@ -130,6 +132,10 @@ class DisPFL(Peers):
             grown = wanted.sub_(numbers(~own, wanted.dtype).reciprocal_().sub_(1)).topk(count, sorted=False).indices
             mask[..., part] = own.scatter(-1, grown, True)
         return mask
+
+
+def _product(support: Tensor, masks: Tensor, out: Tensor) -> Tensor:
+    return torch.bmm(support, masks, out=out)
 
 
 def numbers(mask: Tensor, dtype: torch.dtype) -> Tensor:

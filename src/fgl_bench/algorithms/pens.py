@@ -38,6 +38,7 @@ class PENS(Peers):
         weighting: by the clients' sizes (``samples``), or ``uniform``.
     """
 
+    by_clients: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {
         "sampled": at_least(1), "selected": at_least(1), "first_phase": SHARE, "gossip_peers": at_least(1),
     }  # fmt: skip
@@ -55,7 +56,7 @@ class PENS(Peers):
         if self.selected > self._sample:
             raise UserError(f"algorithm.selected={self.selected} does not fit {self._sample} sampled peers; allowed: 1 to as many")
         able = torch.as_tensor(setting.batch.num_train > 0, device=device)
-        self._able = able.view(len(setting.seeds), clients, 1)
+        self._able = setting.shard.whole(able.view(len(setting.seeds), -1, 1))
         self.times_selected = torch.zeros(len(setting.seeds), clients, clients, dtype=torch.float64, device=device)
         self.times_sampled = torch.zeros_like(self.times_selected)
 
@@ -76,7 +77,7 @@ class PENS(Peers):
             received = chosen = self._draw(heard & self.preferred, count, meeting.number)
         matrix = sized(chosen, self.setting.weights) if self.weighting == "samples" else uniform(chosen)
         matrix = torch.where(chosen.any(-1, keepdim=True), matrix, itself(chosen).double())
-        return Exchange(product(matrix, meeting.uploaded), matrix, messages(received, self.traffic().bytes[0] + 4))
+        return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, messages(received, self.traffic().bytes[0] + 4))
 
     def _draw(self, among: Tensor, count: int, number: int) -> Tensor:
         """Up to ``count`` random peers of each client, ``[S, C, C]`` bool."""
@@ -89,13 +90,14 @@ class PENS(Peers):
 
         Every client evaluates one of its received models at a time, all clients together.
         """
-        senders = received.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
-        losses = torch.full(received.shape, torch.inf, dtype=torch.float64, device=received.device)
+        shard = self.setting.shard
+        uploaded, senders = shard.whole(meeting.uploaded), shard.of(received).to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
+        losses = torch.full(senders.shape, torch.inf, dtype=torch.float64, device=received.device)
         for slot in range(self._sample):
             sender = senders[..., slot]
-            models = meeting.uploaded.gather(1, sender[..., None].expand_as(meeting.uploaded))
+            models = uploaded.gather(1, sender[..., None].expand_as(meeting.uploaded))
             losses.scatter_(2, sender[..., None], meeting.losses(models).double()[..., None])
-        return torch.where(received, losses, torch.inf)
+        return torch.where(received, shard.whole(losses), torch.inf)
 
 
 def _rank(values: Tensor) -> Tensor:

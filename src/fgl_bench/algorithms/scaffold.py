@@ -36,7 +36,7 @@ class Scaffold(ServerRounds):
     """
 
     by_clients: ClassVar[bool] = True
-    averaged: ClassVar[tuple[str, ...]] = ("variate",)
+    own_reports: ClassVar[tuple[str, ...]] = ("variate",)
     ranges: ClassVar[dict[str, Range]] = {"server_lr": above(0)}
 
     server_lr: float

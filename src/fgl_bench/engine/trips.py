@@ -93,17 +93,17 @@ class Trips:
             return self.model.forward(parameters, self.batch, self.model.first(parameters, self.batch), no_dropout)
 
 
-def of_all(trips: Trips, chosen: np.ndarray, shard: Shard, averaged: Sequence[str]) -> Trips:
+def of_all(trips: Trips, chosen: np.ndarray, shard: Shard, own: Sequence[str]) -> Trips:
     """The trips of this worker with those of the others: the scores, losses and reports of all ``chosen [S, C]`` (host bool) clients.
 
     ``rows`` are then the numbers of the replicas among all S * C. Models stay with the worker that trained them, and so do the reports
-    ``averaged``.
+    ``own``.
     """
     if shard.alone:
         return trips
     measured = {("", name): value for name in MEASURED if (value := getattr(trips, name)) is not None}
     mine = shard.named(measured | {("report", name): value for name, value in trips.reports.items()}, chosen, trips.trained.device)
-    stay = {key: value for key, value in mine.items() if key in [("report", name) for name in averaged]}
+    stay = {key: value for key, value in mine.items() if key in [("report", name) for name in own]}
     found = shard.rows({key: value for key, value in mine.items() if key not in stay}, chosen) | stay
     return replace(
         trips,

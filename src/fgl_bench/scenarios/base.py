@@ -31,7 +31,7 @@ class Trained(NamedTuple):
         uploaded: ``[S, C, P]``, what clients uploaded last; ``trained`` itself, unless the method uploads something else.
         trained, received: ``[S, C, P]``; ``received`` is what clients had before, and may be overwritten.
 
-    Where workers share the clients of a seed, the models are those of this worker's clients, and so are the reports ``averaged``.
+    Where workers share the clients of a seed, the models are those of this worker's clients, and so are the method's ``own_reports``.
     """
 
     number: int
@@ -127,7 +127,7 @@ class Rounds(Stragglers):
         trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
         upload = method.upload(trips.rows, sent, out) if trips.rows else out  # a worker may have no participant
         check_shape("upload()", upload, {"k": len(sent), "P": size}, "k P")
-        trips = of_all(trips, chosen, shard, method.averaged)
+        trips = of_all(trips, chosen, shard, method.own_reports)
         if full and now and stage is None and trips.received_score is not None:
             state.received_at[number] = sim.scored(trips.received_score, None, received) + grid
         if now:
@@ -146,7 +146,7 @@ class Rounds(Stragglers):
         heard = None if punctual else _of(everywhere, arrived.flatten())
         heard_here = None if punctual else _of(index, shard.of(arrived).flatten())
         for name, value in trips.reports.items():
-            whose = (len(trained), index, heard_here) if name in method.averaged else (grid.size, everywhere, heard)
+            whose = (len(trained), index, heard_here) if name in method.own_reports else (grid.size, everywhere, heard)
             state.reports[name] = _latest(state.reports.get(name), value, *whose)
         if upload is not out or state.uploads is not None:
             state.uploads = _latest(state.uploads, upload, len(trained), index, heard_here)

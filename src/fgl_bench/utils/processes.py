@@ -37,22 +37,23 @@ def watched(name: str) -> None:
 
     A process that is killed cannot say it, and a launcher knows no more than its number. A signal that ends this process goes to the child.
     """
-    parent = os.getpid()
-    prepare = end_with(parent) if sys.platform == "linux" else None
+    child, passed = 0, []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        passed.append(number)
+        if child:
+            os.kill(child, number)
+
+    prepare = end_with(os.getpid()) if sys.platform == "linux" else None
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP)}
     child = os.fork()
     if not child:
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if prepare is not None:
             prepare()
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the child too
-    passed: list[int] = []
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        passed.append(number)
-        os.kill(child, number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, pass_on)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code < 0 and -code not in passed:
         print(f"fgl-bench: error: {name} was killed by signal {-code} ({signal.Signals(-code).name})", file=sys.stderr, flush=True)

@@ -54,6 +54,7 @@ class FedTAD(FedAvg):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
+    by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
     hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)  # the generator's layers, fixed by the authors
     ranges: ClassVar[dict[str, Range]] = {
@@ -85,7 +86,7 @@ class FedTAD(FedAvg):
             )
         batch, seeds, classes = setting.batch, len(setting.seeds), setting.num_classes
         phi = np.stack([reliability(client, classes, self.walk_length) for client in batch.clients])
-        self.reliability = torch.from_numpy(phi).to(batch.device).view(seeds, setting.num_clients, classes)
+        self.reliability = setting.shard.whole(torch.from_numpy(phi).to(batch.device).view(seeds, -1, classes))
         self.streams = torch.tensor([derive_seed(seed, "fedtad") for seed in setting.seeds], device=batch.device)
         self.round = torch.zeros((), dtype=torch.int64, device=batch.device)
         # Spread evenly, the remainder in the last class.
@@ -111,7 +112,7 @@ class FedTAD(FedAvg):
         if not self.outer:
             return received
         weights = self.weights(arrived).to(received.dtype)
-        uploads = self.setting.layout.views(uploaded.flatten(0, 1))
+        uploads = self.setting.layout.views(self.setting.shard.whole(uploaded).flatten(0, 1))
         student, rows = received[:, 0].clone(), range(len(received))
         for turn in range(self.outer):
             noise = normal(step_key(self.streams, self.round, turn), self.pseudo_nodes, self.noise, received.dtype)
