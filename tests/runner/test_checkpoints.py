@@ -153,6 +153,17 @@ def test_checkpoints_of_another_run_or_code_are_not_used_and_it_is_said(
     assert len(errors) == 2 and all(line.endswith(f"is not used: {words}") for line in errors)
 
 
+def test_a_run_that_began_anew_is_kept_beside_what_is_of_no_use(run: Run) -> None:
+    run.interrupted(6)
+    (store.program(run.folder, SEEDS) / f"{store.PART}of-a-killed-process").mkdir()
+    for path in run.files():
+        rewritten(path / store.ABOUT, other_code)
+    run.interrupted(2)
+    assert [path.name for path in run.files()] == ["000000000001", "000000000005"]
+    assert run()[1] == ROUNDS, "it goes on from round 1"
+    assert not list(store.program(run.folder, SEEDS).glob(f"{store.PART}*"))
+
+
 def test_a_state_that_does_not_fit_is_not_used(run: Run, capsys: pytest.CaptureFixture) -> None:
     """Whoever wrote it: sums that are right say nothing about that."""
     whole, _ = run(kept=False)

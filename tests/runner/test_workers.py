@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.runner import workers
 from fgl_bench.runner.workers import forks, groups, side_by_side
+from fgl_bench.utils.processes import Stopped
+from fgl_bench.utils.stopping import STOP
 
 forked = pytest.mark.skipif(not forks(), reason="jobs are threads here")
 
@@ -121,6 +123,21 @@ def test_a_failing_thread_cancels_the_others_and_is_raised(threads):
     with pytest.raises(ValueError, match="no"):
         side_by_side([lambda _: heard.cancelled.wait(30), fails, lambda _: pytest.fail("a later group was begun")], 2, 1, heard)
     assert heard.cancelled.is_set()
+
+
+def test_jobs_that_a_signal_ends_are_waited_for_and_say_what_they_have_kept(both, monkeypatch):
+    monkeypatch.setattr(STOP, "held", True)
+    monkeypatch.setattr(STOP, "number", None)
+
+    def job(report, i):
+        time.sleep(0.3 * i)
+        stopped = Stopped(signal.SIGTERM)
+        stopped.kept = f"job {i}"
+        raise stopped
+
+    with pytest.raises(Stopped) as ended:
+        side_by_side([lambda report, i=i: job(report, i) for i in range(2)], 2, 1, Heard())
+    assert ended.value.kept == "job 0, job 1" and ended.value.status == 128 + signal.SIGTERM
 
 
 def test_jobs_of_one_thread_are_processes_of_their_own(processes):

@@ -233,7 +233,7 @@ def complaint(error: BaseException, about: str = "", plainly: bool = False) -> s
 def kept(finished: list[Path], unfinished: str = "") -> str:
     """What an interruption keeps: complete runs, and of the one under way what ``unfinished`` says."""
     if not finished and not unfinished:
-        return "kept: nothing of this run (it ended before the first checkpoint); earlier runs are untouched"
+        return "kept: nothing of this run since it was started; earlier runs and checkpoints are untouched"
     runs = [f"{len(finished)} finished run(s), the last in {finished[-1]}"] if finished else []
     return f"kept: {', '.join([*runs, *filter(None, [unfinished])])}; give the same command to go on"
 

@@ -90,10 +90,21 @@ def write(folder: Path, about: Mapping[str, Any], state: Mapping[str, Any], bloc
 
 
 def found(folder: Path) -> list[Path]:
-    """The checkpoints of a program, newest first; what a killed process has left of another one is removed."""
+    """The checkpoints of a program, the one that was written last first: a run that began anew may be behind one that is of no use."""
+
+    def written(path: Path) -> int:
+        try:
+            return path.stat().st_mtime_ns
+        except OSError:  # another process has removed it
+            return 0
+
+    return sorted((path for path in sorted(folder.glob("[0-9]*")) if path.is_dir()), key=written, reverse=True)
+
+
+def clear(folder: Path) -> None:
+    """Remove what a killed process has left of a checkpoint that it was writing."""
     for part in folder.glob(f"{PART}*"):
         shutil.rmtree(part, ignore_errors=True)
-    return sorted((path for path in folder.glob("[0-9]*") if path.is_dir()), reverse=True)
 
 
 def about(path: Path, identity: str, models: str) -> dict[str, Any]:

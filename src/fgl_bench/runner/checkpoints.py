@@ -143,6 +143,8 @@ class Program:
                 return False
             if self.lock is None:
                 time.sleep(0.05)
+            elif self.lock is not None:
+                store.clear(self.folder)
         return True
 
     def keep(self, done: int, record: Callable[[], Any]) -> None:
