@@ -113,3 +113,14 @@ def test_a_round_launches_as_much_for_many_clients_as_for_few():
 def test_seeds_add_no_more_than_their_own_aggregation():
     one, five = per_round(1, 4) - 2 * 4, per_round(5, 4) - 2 * 20
     assert five - one <= 2 * 4, "one product a seed on a CPU, and writing it"
+
+
+def test_the_trained_model_of_a_client_that_has_not_trained_is_its_initial_one():
+    result = simulate(federations, FedAvg(), synchronous(), rounds=1, participation=0.5)
+    for s, history in enumerate(result.histories):
+        clients = federations[s].num_clients
+        absent = [i for i in range(clients) if not result.trips[s * clients + i]]
+        assert absent and len(absent) < clients
+        initial, after = (counts(history, "trained", point) for point in (0, 1))
+        assert initial == counts(history, "received", 0)
+        assert [after[i] for i in absent] == [initial[i] for i in absent]

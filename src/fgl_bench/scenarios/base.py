@@ -131,8 +131,9 @@ class Rounds(Stragglers):
         if full and now and stage is None and trips.received_score is not None:
             state.received_at[number] = sim.scored(trips.received_score, None, received) + grid
         if now:
-            state.trained_at[0] = state.received_at[0]
             state.scored.append(number)
+        if number == 0:  # who has not trained yet has what everybody began with
+            state.trained_at[0] = state.last = state.received_at[0]
         if trips.trained_score is not None:
             state.last = state.last.copy()
             state.last.ravel()[list(trips.rows)] = sim.scored(trips.trained_score, trips.rows, out) + np.arange(len(trips.rows))
