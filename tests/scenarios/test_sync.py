@@ -15,7 +15,7 @@ from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.engine.graphs import federation, make_client
 from tests.reference.small import small_federation
 from tests.scenarios.loops import tiny
-from tests.small_runs import simulate, synchronous
+from tests.small_runs import counts, simulate, synchronous
 from tests.test_equivalence import GTA
 
 
@@ -116,6 +116,7 @@ def test_seeds_add_no_more_than_their_own_aggregation():
 
 
 def test_the_trained_model_of_a_client_that_has_not_trained_is_its_initial_one():
+    federations = [small_federation(seed) for seed in (1, 2)]
     result = simulate(federations, FedAvg(), synchronous(), rounds=1, participation=0.5)
     for s, history in enumerate(result.histories):
         clients = federations[s].num_clients
