@@ -13,7 +13,7 @@ from tests.hostile.bed import GRAPH
 
 CROSS = (
     "batches=int[1,oo) fanout=int?[1,oo) interval=int[0,oo) sampling=attention|uniform fetch=interval|batch between=history|drop "
-    "link_mbps=real(0,oo) link_seconds=real[0,oo)"
+    "link_mbps=real[0.000001,1000000000000] link_seconds=real[0,1000000000]"
 )
 ALGORITHMS = {
     "adafgl": "federated_rounds=int[0,oo) label_steps=int[0,oo) label_alpha=real[0,1] hops=int[0,oo) blend=real[0,1] beta=real[0,1] "
@@ -91,7 +91,7 @@ SPLITS = {
     "louvain": "resolution=real[1e-9,oo) delta=int[0,oo) backend=python_louvain|igraph",
     "metis": "test=clients|server inductive=bool",
 }
-STRAGGLERS = "slow_fraction=real[0,1] lag_draw=per_run|per_trip jitter=real[0,1)"
+STRAGGLERS = "slow_fraction=real[0,1] lag_draw=per_run|per_trip jitter=real[0,1) cycle_seconds=real(0,1000000000]"
 SCENARIOS = {
     "sync": f"{STRAGGLERS} deadline=real?(0,oo)",
     "semi_async": f"{STRAGGLERS} lag_unit=trips|time fast_trips=concurrent|atomic",

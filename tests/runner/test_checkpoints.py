@@ -58,7 +58,7 @@ class Run:
         """The outcome, and how many rounds (and a last evaluation of every program) it took from where it went on."""
         progress = Counting(last)
         keeps = Checkpoints(self.folder, self.identity, interval, "fedadam") if kept else None
-        return simulate(self.spec, self.federations, CPU, progress, plan, keeps), progress.reports
+        return simulate(self.spec, self.federations, CPU, progress, plan, checkpoints=keeps), progress.reports
 
     def interrupted(self, last: int, plan: Plan = TOGETHER, interval: float = 0.0) -> None:
         with pytest.raises(KeyboardInterrupt):

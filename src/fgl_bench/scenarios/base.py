@@ -85,6 +85,7 @@ class Rounds(Stragglers):
             sim.keep(state.number, lambda: state)
 
         state.received_at[sim.rounds] = sim.score(state.received)
+        state.trained_at.setdefault(0, state.received_at[0])  # in case there was no round
         state.scored.append(sim.rounds)
         sim.progress(seeds * sim.rounds * each, partial(sim.accuracy, state.last))
         method = sim.algorithm

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from fgl_bench.errors import SHARE, Range, UserError, above, at_least
+from fgl_bench.errors import SHARE, Range, UserError, at_least, check_range
 from fgl_bench.scenarios.devices import Device, device
 from fgl_bench.utils.seeding import derive_seed, generator
 
@@ -101,7 +101,7 @@ class Stragglers:
     name: ClassVar[str]
     contract: ClassVar[type]
     ranges: ClassVar[dict[str, Range]] = {
-        "slow_fraction": SHARE, "lag": at_least(1), "jitter": Range(0, 1, below=True), "cycle_seconds": above(0),
+        "slow_fraction": SHARE, "lag": at_least(1), "jitter": Range(0, 1, below=True), "cycle_seconds": Range(0, 1e9, above=True),
     }  # fmt: skip
 
     slow_fraction: float
@@ -134,8 +134,7 @@ class Stragglers:
         drawn = [self.schedule(seed, sim.setting.num_clients) for seed in sim.setting.seeds]
         if not self.devices:
             return drawn
-        if self.cycle_seconds <= 0:
-            raise UserError(f"scenario.cycle_seconds={self.cycle_seconds} is out of range; allowed: above 0")
+        check_range("scenario.cycle_seconds", self.cycle_seconds, Stragglers.ranges["cycle_seconds"])
         devices = [device(name) for name in self.devices]
         parts = [self.sent(sim, seed) for seed in sim.setting.seeds]
         return [each.on_devices(devices, self.cycle_seconds, part) for each, part in zip(drawn, parts, strict=True)]

@@ -28,7 +28,7 @@ from fgl_bench.engine.network import Parameters
 from fgl_bench.engine.noise import uniform
 from fgl_bench.engine.training import Trainer
 from fgl_bench.engine.trips import Trips
-from fgl_bench.errors import Range, Unsuited, UserError, above, at_least, check_ranges
+from fgl_bench.errors import Range, Unsuited, UserError, at_least, between, check_ranges
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 
@@ -73,7 +73,8 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
     reset_optimizer: ClassVar[bool] = True
     node_batches: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {
-        "batches": at_least(1), "fanout": at_least(1), "interval": at_least(0), "link_mbps": above(0), "link_seconds": at_least(0),
+        "batches": at_least(1), "fanout": at_least(1), "interval": at_least(0), "link_mbps": between(1e-6, 1e12),
+        "link_seconds": between(0, 1e9),
     }  # fmt: skip
 
     batches: int
