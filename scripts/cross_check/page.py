@@ -41,7 +41,7 @@ def table(file: Path) -> str:
             f"{row['evaluated']}, {row['rounds']} rounds",
             f"{row['theirs']} ± {row['theirs_spread']}",
             f"{row['ours']} ± {row['ours_spread']}",
-            f"{row['difference']} ± {row['interval']}",
+            f"{float(row['difference']) + 0.0:+.2f} ± {row['interval']}",  # and no minus before a zero
             row["steps_differ"] or "random",
             row["their_round_s"],
             row["our_round_s"],
