@@ -179,7 +179,9 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
             workers.append(context.Process(target=_child, args=(job, there, progress.pause, end_with(os.getpid())), daemon=True))
             with warnings.catch_warnings():  # a child that uses neither their locks nor more threads does not miss the others
                 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # until the child knows what to do with it
                 workers[-1].start()
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             STOP.children.add(cast(int, workers[-1].pid))
             if STOP.number is not None:  # since the fork
                 os.kill(cast(int, workers[-1].pid), signal.SIGUSR1)
@@ -226,6 +228,7 @@ def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], No
     prepare()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the others
     note_in_child(os.getppid())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     if sys.stderr is sys.__stderr__:  # another thread may have held its lock when this process was forked
         sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     torch.set_num_threads(1)
