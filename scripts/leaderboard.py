@@ -81,17 +81,15 @@ def make(options: argparse.Namespace) -> int:
     where = [f"device={options.device}", f"threads={max(1, (os.cpu_count() or 1) // options.jobs)}"]
     where += memory(options.jobs)
     where += [f"data_dir={shown(options.data_dir)}"] if options.data_dir else []
-    queue = Queue(options.protocol.resolve(), cells, folder, options.jobs, time.time() + 3600 * (options.hours or 1e6), where)
+    until = time.time() + 3600 * (options.hours or 1e6)
+    queue = Queue(waiting=cells, jobs=options.jobs, protocol=options.protocol.resolve(), folder=folder, until=until, where=where)
     queue.make()
     board = whole_board(folder, protocol)
     print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.said(), line_width())}")
     print("make numbers writes docs/leaderboard.md", flush=True)
     for failure in queue.failures:
         print(f"failed: {failure}", file=sys.stderr)
-    if queue.stopping:
-        print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
-        return 130
-    return int(bool(queue.failures))
+    return queue.status
 
 
 if __name__ == "__main__":

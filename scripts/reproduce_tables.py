@@ -175,16 +175,13 @@ class Reproduction:
             write_rates(self.results / "rates.csv", [cell for work in self.works for cell in work.stored.values()])
         for failure in runs.failures:
             print(f"failed: {failure.name}: {failure.reason}\n    {failure.command}", file=sys.stderr)
-        if runs.stopping:
-            print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
-            return 130
-        return int(bool(runs.failures))
+        return runs.status
 
     def runs(self, todo: list[tuple[Work, Cell]]) -> Runs:
         given = {key: getattr(self.options, key) for key in ("data_dir", "device", "threads")}
         where = {"results_dir": str(self.results / "runs"), "overwrite": True if self.options.again else None, **given}
         end = time.monotonic() + 3600 * (self.options.hours or 1e6)
-        return Runs(todo, self.options.jobs, end, where, self.absent, look=self._absent, keep=self.keep)
+        return Runs(waiting=todo, jobs=self.options.jobs, until=end, where=where, absent=self.absent, look=self._absent, keep=self.keep)
 
     def keep(self, work: Work) -> None:
         """Collect what was run for a paper; the estimates of all papers follow it."""

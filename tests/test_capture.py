@@ -167,7 +167,7 @@ def test_objects_of_other_packages_are_not_taken_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "subprocess:Popen", "builtins:eval", "fgl_bench.runner.queue:subprocess.Popen", "torch:hub.load", "torch:load"]
+    "name", ["os:system", "subprocess:Popen", "builtins:eval", "fgl_bench.runner.started:subprocess.Popen", "torch:hub.load", "torch:load"]
 )
 def test_no_other_function_or_class_is_looked_up(name: str) -> None:
     for entry in ({"function": name}, {"class": name}, {"object": name, "attributes": {}}):

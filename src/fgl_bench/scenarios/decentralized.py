@@ -65,7 +65,7 @@ class Decentralized(Rounds):
             raise UserError(f"scenario.degree={self.degree} is out of range; allowed: null or 1 and more")
         super().run(sim)
 
-    def sent(self, sim: Simulation, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def trip_bytes(self, sim: Simulation, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of a round: the method's upload to every neighbor that the first round's graph gives, and what these send."""
         heard = self.heard(sim, seed, 0) & ~np.eye(sim.setting.num_clients, dtype=bool)
         up = sim.algorithm.traffic().bytes[0]

@@ -124,7 +124,7 @@ class Stragglers:
         """Train to the end of the budget and fill ``sim.points``, with one evaluation point every ``sim.eval_every`` trips."""
         raise NotImplementedError  # abstract
 
-    def sent(self, sim: Simulation, seed: int) -> tuple[Bytes, Bytes]:
+    def trip_bytes(self, sim: Simulation, seed: int) -> tuple[Bytes, Bytes]:
         """Bytes that a client sends and receives in a trip."""
         up, down, _ = sim.algorithm.traffic().bytes
         return up, down
@@ -136,7 +136,7 @@ class Stragglers:
             return drawn
         check_range("scenario.cycle_seconds", self.cycle_seconds, Stragglers.ranges["cycle_seconds"])
         devices = [device(name) for name in self.devices]
-        parts = [self.sent(sim, seed) for seed in sim.setting.seeds]
+        parts = [self.trip_bytes(sim, seed) for seed in sim.setting.seeds]
         return [each.on_devices(devices, self.cycle_seconds, part) for each, part in zip(drawn, parts, strict=True)]
 
     def schedule(self, seed: int, clients: int) -> Schedule:

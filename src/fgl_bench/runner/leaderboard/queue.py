@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from fgl_bench.reporting.estimates import Costs, Kind, duration
 from fgl_bench.reporting.leaderboard.protocol import Column, Entry, Protocol
@@ -20,11 +15,8 @@ from fgl_bench.reporting.leaderboard.record import Record, read_records
 from fgl_bench.reporting.papers._sizes import SIZES
 from fgl_bench.reporting.progress import Display
 from fgl_bench.runner.leaderboard.cell import RUNS
-from fgl_bench.utils.allocator import environment
-from fgl_bench.utils.processes import end_with
+from fgl_bench.runner.started import InTurn, Started
 from fgl_bench.utils.scratch import leftovers
-
-POLL = 0.2
 
 
 @dataclass(frozen=True)
@@ -84,93 +76,55 @@ def measured(records: Sequence[Record], protocol: Protocol) -> dict[Kind, float]
     return found
 
 
-@dataclass
-class Job:
-    cell: Cell
-    process: subprocess.Popen
-    log: IO[str]
-    begin: float
-
-
-@dataclass
-class Queue:
-    """The cells to make; the reasons of those that fail go to ``failures``.
+@dataclass(kw_only=True)
+class Queue(InTurn[Cell, str]):
+    """The cells to make.
 
     Attributes:
         protocol: its file.
         folder: of the leaderboard's cells.
-        jobs: how many at a time.
         until: start no run that would end later, by ``time.time``.
         where: keys of every run that change no number.
     """
 
     protocol: Path
-    waiting: list[Cell]
     folder: Path
-    jobs: int
     until: float
     where: Sequence[str]
-    running: list[Job] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    stopping: bool = False
-
-    def stop(self, *_: object) -> None:
-        """Handler of Ctrl-C and of an end signal."""
-        self.stopping = True
 
     def make(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         with leftovers(RUNS, self.folder) as gone:  # of processes that were killed
             for path in gone:
                 shutil.rmtree(path, ignore_errors=True)
-        previous = {number: signal.signal(number, self.stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        with Display(len(self.waiting)) as display:
-            try:
-                self.loop(display)
-            finally:
-                for job in self.running:
-                    job.process.terminate()
-                for job in self.running:
-                    job.process.wait()
-                    job.log.close()
-                for number, handler in previous.items():
-                    signal.signal(number, handler)
+        super().make()
 
-    def loop(self, display: Display) -> None:
-        made = 0
-        while (self.waiting or self.running) and not self.stopping:
-            while self.waiting and len(self.running) < self.jobs:
-                if time.time() >= self.until:
-                    display.say(f"left out, no time: {len(self.waiting)} cell(s)")
-                    self.waiting.clear()
-                    break
-                self.start(self.waiting.pop(0), display)
-            for job in [job for job in self.running if not self.stopping and job.process.poll() is not None]:
-                self.running.remove(job)
-                made += 1
-                self.finish(job, display)
-            rest = sum(cell.cost for cell in [*self.waiting, *(job.cell for job in self.running)])
-            display.show(made, [job.cell.name for job in self.running], rest / self.jobs)
-            if self.running:
-                time.sleep(POLL)
+    def name(self, work: Cell) -> str:
+        return work.name
 
-    def start(self, cell: Cell, display: Display) -> None:
-        display.say(f"start: {cell.name} ({duration(cell.cost or None)})")
-        line = [sys.executable, "-m", "fgl_bench.runner.leaderboard", str(self.protocol), cell.entry.name]
-        line += [cell.column.dataset, cell.column.split, str(self.folder), str(self.until), *self.where]
-        log = tempfile.TemporaryFile("w+", encoding="utf-8")
-        dying = end_with(os.getpid()) if sys.platform == "linux" else None
-        process = subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=environment(), preexec_fn=dying, start_new_session=True)
-        self.running.append(Job(cell, process, log, time.monotonic()))
+    def rest(self) -> float:
+        return sum(cell.cost for cell in [*self.waiting, *(cell for cell, _ in self.running)])
 
-    def finish(self, job: Job, display: Display) -> None:
+    def begin(self, display: Display) -> int:
+        while self.waiting and len(self.running) < self.jobs:
+            if time.time() >= self.until:
+                display.say(f"left out, no time: {len(self.waiting)} cell(s)")
+                self.waiting.clear()
+                break
+            cell = self.waiting.pop(0)
+            display.say(f"start: {cell.name} ({duration(cell.cost or None)})")
+            line = [sys.executable, "-m", "fgl_bench.runner.leaderboard", str(self.protocol), cell.entry.name]
+            line += [cell.column.dataset, cell.column.split, str(self.folder), str(self.until), *self.where]
+            self.running.append((cell, Started.of(line, own_session=True)))
+        return 0
+
+    def end(self, work: Cell, started: Started, display: Display) -> int:
         """Tell what became of a cell."""
-        job.log.seek(0)
-        told = [line.strip() for line in job.log.read().splitlines() if line.strip()][-6:]
-        job.log.close()
-        seconds = time.monotonic() - job.begin
-        if job.process.returncode == 0:
-            display.say(f"done: {job.cell.name} in {seconds:.0f} s", *(f"    {line}" for line in told if "made anew" in line))
-            return
-        self.failures.append(f"{job.cell.name}: {told[-1] if told else f'exit status {job.process.returncode}'}")
-        display.say(f"failed: {job.cell.name} after {seconds:.0f} s (exit {job.process.returncode})", *(f"    {line}" for line in told))
+        seconds, told = started.seconds, started.told()
+        if started.process.returncode == 0:
+            display.say(f"done: {work.name} in {seconds:.0f} s", *(f"    {line}" for line in told if "made anew" in line))
+            return 0
+        self.failures.append(f"{work.name}: {told[-1] if told else f'exit status {started.process.returncode}'}")
+        how = f"after {seconds:.0f} s (exit {started.process.returncode})"
+        display.say(f"failed: {work.name} {how}", *(f"    {line}" for line in told))
+        return 0
