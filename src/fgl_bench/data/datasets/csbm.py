@@ -27,6 +27,13 @@ from fgl_bench.utils.seeding import generator
 ROUNDS = 40
 """Rounds of drawing again what fell on an edge already there, before giving up."""
 
+PAIRS = 1 << 25
+"""Pairs that are drawn at a time: what bounds the memory of graphs with more edges."""
+
+
+Draw = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Draws so many pairs, whose sources begin with the given nodes."""
+
 
 @dataclass
 class CSBM(Dataset):
@@ -127,24 +134,29 @@ class CSBM(Dataset):
         # Every node starts one edge first, strangers without kin in the second round, so that few stay isolated.
         first, none = rng.permutation(self.num_nodes), np.empty(0, dtype=np.int64)
 
-        keys = self._distinct(none, local_inner, lambda size: kin.pairs(size, first, rng))
-        lonely = rng.permutation(np.setdiff1d(first, np.divmod(keys, self.num_nodes)))
-        keys = self._distinct(keys, inner, lambda size: within_class.pairs(size, lonely, rng))
+        keys = self._distinct(none, local_inner, first, lambda size, first: kin.pairs(size, first, rng))
+        linked = np.zeros(self.num_nodes, dtype=bool)
+        for part in blocks(keys.size, 2 * keys.itemsize):
+            linked[np.concatenate(np.divmod(keys[part], self.num_nodes))] = True
+        lonely = rng.permutation(np.flatnonzero(~linked))
+        keys = self._distinct(keys, inner, lonely, lambda size, first: within_class.pairs(size, first, rng))
         if keys.size < inner:
             raise UserError(f"dataset.homophily={self.homophily}: the classes are too small for {inner} edges inside them; lower num_edges")
-        keys = self._distinct(keys, local_outer, lambda size: _apart(labels, *neighbors.pairs(size, none, rng)))
-        keys = self._distinct(keys, self.num_edges, lambda size: _apart(labels, *anywhere.pairs(size, none, rng)))
+        keys = self._distinct(keys, local_outer, none, lambda size, first: _apart(labels, *neighbors.pairs(size, first, rng)))
+        keys = self._distinct(keys, self.num_edges, none, lambda size, first: _apart(labels, *anywhere.pairs(size, first, rng)))
         if keys.size < self.num_edges:
             raise UserError(f"dataset.num_edges={self.num_edges}: too many for {self.num_nodes} nodes with homophily={self.homophily}")
         return np.divmod(keys, self.num_nodes)
 
-    def _distinct(self, keys: np.ndarray, target: int, draw: Callable[[int], tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Sorted ``keys`` grown to ``target`` distinct undirected pairs, or as near as the rounds allow."""
-        for _ in range(ROUNDS):
-            missing = target - keys.size
+    def _distinct(self, keys: np.ndarray, target: int, starts: np.ndarray, draw: Draw) -> np.ndarray:
+        """Sorted ``keys`` grown to ``target`` distinct undirected pairs, or as near as the rounds allow; ``starts`` begin one each."""
+        for _ in range(ROUNDS + target // PAIRS):
+            missing = min(target - keys.size, PAIRS)
             if missing <= 0:
                 break
-            u, v = draw(missing + missing // 8 + 16)
+            size = missing + missing // 8 + 16
+            u, v = draw(size, starts)
+            starts = starts[size:] if missing == PAIRS else starts
             apart = u != v
             drawn = np.minimum(u, v)[apart] * self.num_nodes + np.maximum(u, v)[apart]
             values, first = np.unique(drawn, return_index=True)
