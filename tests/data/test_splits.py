@@ -15,7 +15,7 @@ from fgl_bench.data.splits.louvain import chop, deal
 from fgl_bench.errors import UserError
 from tests.data.graphs import configured, graphs, make_graph
 
-DISJOINT = ["metis", "louvain", "dirichlet", "iid"]
+DISJOINT = ["metis", "louvain", "dirichlet", "iid", "label_propagation"]
 CONFIGURED = {
     **{name: configured("split", name) for name in [*DISJOINT, "metis_overlap", "natural"]},
     "louvain_igraph": configured("split", "louvain", backend="igraph"),
@@ -69,9 +69,10 @@ def test_a_seed_of_louvain_stands_for_the_repetition_s():
     assert max(sizes) <= 81 + 80 and sum(sizes) == 400 and sizes != [nodes.size for nodes in fixed[0]]
 
 
-def test_metis_clients_are_of_like_size_and_cut_few_edges():
+@pytest.mark.parametrize("name", ["metis", "label_propagation"])
+def test_clients_are_of_like_size_and_cut_few_edges(name):
     graph = configured("dataset", "csbm").load(None)
-    clients = CONFIGURED["metis"].assign(graph, 10, 0)
+    clients = CONFIGURED[name].assign(graph, 10, 0)
     owner = np.empty(graph.num_nodes, dtype=int)
     for i, nodes in enumerate(clients):
         owner[nodes] = i
