@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,13 +11,17 @@ from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
+from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.data.federation import build_federations
 from fgl_bench.engine.batch import Batch, gcn_operator, mean_operator
 from fgl_bench.engine.derived import Derived
 from fgl_bench.engine.propagation import OneHop
 from fgl_bench.models.gcn import GCN
+from tests.algorithms.peers import decentralized
 from tests.data.graphs import CONF, configured
-from tests.small_runs import simulate, synchronous
+from tests.small_runs import semi_async, simulate, synchronous
 
 SMALL = {"num_nodes": 300, "num_edges": 900, "num_features": 8, "words_per_node": None}
 
@@ -61,6 +67,44 @@ def test_a_run_gives_the_numbers_that_it_gives_in_memory(model, participation, c
     for held, kept in zip(runs[0].trips, runs[1].trips, strict=True):
         for one, other in zip(held, kept, strict=True):
             torch.testing.assert_close(one, other)
+
+
+DECOUPLED = ("gamlp", "gbp", "s2gc", "sgc", "sign")
+LABELED_ONLY = sorted(
+    name
+    for name in (path.stem for path in (CONF / "algorithm").glob("*.yaml"))
+    if vars(get_class(OmegaConf.load(CONF / "algorithm" / f"{name}.yaml")._target_)).get("labeled_only")
+)
+
+
+def sparsely_labeled(given):
+    """Federations in which a node in three has a label, and a client none."""
+    found = []
+    for federation in given:
+        clients = []
+        for number, client in enumerate(federation.clients):
+            known = np.arange(client.num_nodes) % 3 == 0 if number != 2 else np.zeros(client.num_nodes, bool)
+            masks = {name: getattr(client, name) & known for name in ("train", "val", "test")}
+            clients.append(replace(client, labels=np.where(known, client.labels, -1), **masks))
+        same = tuple(clients)
+        found.append(replace(federation, clients=same, observed=same))
+    return found
+
+
+@pytest.mark.parametrize(("algorithm", "model"), [*((name, "sgc") for name in LABELED_ONLY), *(("fedavg", name) for name in DECOUPLED)])
+def test_nodes_without_labels_change_no_score_and_are_not_held(algorithm, model, tmp_path):
+    chosen = yaml("algorithm", algorithm)
+    kinds = {ServerRounds: synchronous, SemiAsyncServer: semi_async, Peers: decentralized}
+    scenario = next(make() for kind, make in kinds.items() if isinstance(chosen, kind))
+    network = yaml("model", model, propagation="precomputed", **({} if model in ("sgc", "s2gc") else {"dropout": 0.0}))
+    runs = [
+        simulate(given, chosen, scenario, rounds=3, model=network, agg_weight="nodes")
+        for given in (sparsely_labeled(federations()), sparsely_labeled(federations(tmp_path)))
+    ]
+    for held, kept in zip(runs[0].histories, runs[1].histories, strict=True):
+        for which in ("received", "trained"):
+            np.testing.assert_allclose(held.scores[which], kept.scores[which], atol=1e-9)
+    assert runs[1].sim.trainer.batch.nodes == -(-runs[0].sim.trainer.batch.nodes // 3)
 
 
 def test_only_a_chunk_of_the_features_is_ever_in_memory(monkeypatch, tmp_path):

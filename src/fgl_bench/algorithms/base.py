@@ -46,6 +46,8 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         by_clients: whether several workers can share the clients of a seed. Hooks of the training then have those of this worker at
             hand (``setting.shard``), and so have :meth:`upload`, ``refine`` and ``exchange``; ``mix`` has the reports of all. It is not
             inherited, since a method that does more may need more.
+        labeled_only: whether the method reads predictions for nodes with a label only, so that the others need no rows where the backbone's
+            features of a node are made beforehand and no dropout is drawn. It is not inherited either.
         own_reports: names of reports that the server does nothing with but to average them (``setting.shard.mean``), or that stay with the
             client: of these a worker has those of its own clients only.
         unsent: names of reports that are not uploaded besides the model: what stays with the client, or what the server can work out
@@ -62,6 +64,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
     ranges: ClassVar[dict[str, Range]] = {}
     uses_validation: ClassVar[bool] = False
     by_clients: ClassVar[bool] = False
+    labeled_only: ClassVar[bool] = False
     own_reports: ClassVar[tuple[str, ...]] = ()
     unsent: ClassVar[tuple[str, ...]] = ()
     rebuilt: ClassVar[tuple[str, ...]] = ()

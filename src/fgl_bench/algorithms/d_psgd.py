@@ -28,6 +28,7 @@ class DPSGD(Peers):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
 
     weights: Literal["metropolis", "uniform"]
     order: Literal["train_mix", "mix_train", "lian"]

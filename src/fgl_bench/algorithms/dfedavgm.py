@@ -37,6 +37,7 @@ class DFedAvgM(Peers):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     reset_optimizer: ClassVar[bool] = True
     own_optimizer: ClassVar[str | None] = "heavy-ball steps with algorithm.momentum and algorithm.lr"
     ranges: ClassVar[dict[str, Range]] = {"momentum": Range(0, 1, below=True), "bits": between(2, 16), "lr": above(0)}

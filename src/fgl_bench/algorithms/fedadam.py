@@ -33,6 +33,7 @@ class FedAdam(FedAvg):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {
         "server_lr": above(0), "beta1": Range(0, 1, below=True), "beta2": Range(0, 1, below=True), "tau": above(0),
     }  # fmt: skip

@@ -38,6 +38,7 @@ class FedAsync(SemiAsyncServer):
         rho: strength of the proximal term.
     """
 
+    labeled_only: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {
         "alpha": SHARE, "exponent": at_least(0), "hinge_slope": at_least(0), "hinge_b": at_least(0), "offset": at_least(0),
         "halve_after": at_least(1), "rho": at_least(0),

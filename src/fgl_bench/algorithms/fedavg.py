@@ -21,6 +21,7 @@ class FedAvg(ServerRounds):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return self._everybody if self.setting.full_participation else Mixing(normalize(self.setting.weights, arrived)[:, None])

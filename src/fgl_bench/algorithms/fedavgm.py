@@ -27,6 +27,7 @@ class FedAvgM(FedAvg):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"momentum": Range(0, 1, below=True), "server_lr": above(0)}
 
     momentum: float

@@ -31,6 +31,7 @@ class FedBuff(SemiAsyncServer):
         wait: an uploader waits for the step it takes part in (else it downloads the current model at once).
     """
 
+    labeled_only: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"buffer": at_least(1), "server_lr": at_least(0), "staleness_exponent": at_least(0)}
 
     buffer: int | None

@@ -40,6 +40,7 @@ class FedDC(ServerRounds):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     own_reports: ClassVar[tuple[str, ...]] = ("state", "moved")
     ranges: ClassVar[dict[str, Range]] = {"alpha": at_least(0), "clip": above(0)}
     unsent: ClassVar[tuple[str, ...]] = ("moved",)  # the model less what the server sent

@@ -28,6 +28,7 @@ class FedNova(ServerRounds):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         steps = trips.trained.new_ones(1, 1) * trips.steps

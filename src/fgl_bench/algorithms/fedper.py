@@ -27,6 +27,7 @@ class FedPer(FedAvg):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"personal_layers": at_least(0)}
 
     personal_layers: int

@@ -24,6 +24,7 @@ class FedProx(FedAvg):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"mu": at_least(0)}
 
     mu: float

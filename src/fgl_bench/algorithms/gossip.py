@@ -32,6 +32,7 @@ class Gossip(Peers):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"segments": at_least(1), "peers": at_least(1)}
 
     segments: int

@@ -31,3 +31,4 @@ class Local(Alone, MixingPeers):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True

@@ -32,6 +32,7 @@ class OSGP(Peers):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
 
     overlap: bool
 

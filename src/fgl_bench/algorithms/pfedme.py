@@ -37,6 +37,7 @@ class PFedMe(FedAvg):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     node_batches: ClassVar[bool] = False  # mini-batches are as many as the largest client's: no count of a client's own steps
     ranges: ClassVar[dict[str, Range]] = {
         "inner_steps": at_least(1), "penalty": at_least(0), "outer_lr": above(0), "beta": above(0),

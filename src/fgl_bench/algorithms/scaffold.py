@@ -36,6 +36,7 @@ class Scaffold(ServerRounds):
     """
 
     by_clients: ClassVar[bool] = True
+    labeled_only: ClassVar[bool] = True
     own_reports: ClassVar[tuple[str, ...]] = ("variate",)
     ranges: ClassVar[dict[str, Range]] = {"server_lr": above(0)}
 

@@ -188,6 +188,7 @@ class Batch:
 
     def _stack_features(self) -> BlockSparse | DenseBlocks:
         blocks = [client.features for client in self.clients]
+        assert all(len(client.nodes) == block.shape[0] for client, block in zip(self.clients, blocks, strict=True)), "of labeled nodes only"
         if not is_dense(blocks, self.device):
             return BlockSparse.stack([sp.csr_matrix(b) for b in blocks], self.nodes, blocks[0].shape[1], self.dtype, self.device)
         out = torch.zeros(self.size, self.nodes, blocks[0].shape[1], dtype=self.feature_dtype)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
+from fgl_bench.data.labeled import LabeledNodes
 from fgl_bench.data.storage import Disk, name_of, release
 from fgl_bench.engine.linear import product
 from fgl_bench.engine.transfer import put
@@ -53,17 +54,30 @@ class Derived:
 
 
 def fill(build: Derived, client: ClientGraph, out: np.ndarray) -> None:
-    """``build.fill``; for a client on disk it is done once and the result lies beside the client's files, one file a client."""
-    if client.folder is None:
-        build.fill(client, out)
+    """``build.fill``; for a client on disk it is done once and the result lies beside the client's files, one file a client.
+
+    Of :class:`~fgl_bench.data.labeled.LabeledNodes`, the rows of the whole client that are theirs.
+    """
+    whole, rows = (client.whole, client.rows) if isinstance(client, LabeledNodes) else (client, None)
+
+    def make(new: np.ndarray) -> None:
+        if rows is None:
+            build.fill(whole, new)
+        else:
+            every = np.zeros((len(new), whole.num_nodes, new.shape[2]), new.dtype)
+            build.fill(whole, every)
+            new[:] = every[:, rows]
+
+    if whole.folder is None or not out.size:
+        make(out)
         return
-    others = [source for source in build.sources(client) if not isinstance(source, np.memmap)]
+    others = [source for source in (*build.sources(whole), rows) if source is not None and not isinstance(source, np.memmap)]
     held = [source if isinstance(source, float) else digest(source) for source in others]
-    folder = client.folder / f"{type(build).__name__.lower()}_{name_of(build.key, out.dtype.str, held)}"
-    name = f"from_node_{client.nodes[0]}_with_{client.edges.shape[1]}_edges"
-    made = Disk(folder).array(name, out.shape, out.dtype, lambda new: build.fill(client, new))
+    folder = whole.folder / f"{type(build).__name__.lower()}_{name_of(build.key, out.dtype.str, held)}"
+    name = f"from_node_{whole.nodes[0]}_with_{whole.edges.shape[1]}_edges"
+    made = Disk(folder).array(name, out.shape, out.dtype, make)
     out[:] = made
-    for array in (made, client.features, client.edges):
+    for array in (made, whole.features, whole.edges):
         release(array)
 
 

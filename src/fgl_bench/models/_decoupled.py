@@ -66,6 +66,10 @@ class Decoupled(Backbone):
         """
         return self.propagation == "precomputed" and isinstance(batch, Batch) and batch.pristine
 
+    @property
+    def rows_suffice(self) -> bool:
+        return self.propagation == "precomputed"
+
     def series(self, batch: Batch, weight: Tensor) -> Tensor:
         """``sum_l c_l S_r^l X W`` with the one row c of :meth:`hops_made`: ``weight [k, F, h]`` to ``[k, n, h]``."""
         hops = self.hops_made()

@@ -38,6 +38,11 @@ class Backbone:
         def dropout(self) -> float: ...
 
     @property
+    def rows_suffice(self) -> bool:
+        """Whether a node's logits need nothing but that node's rows of matrices made beforehand."""
+        return False
+
+    @property
     def drops(self) -> bool:
         """Whether training mode draws dropout masks at all."""
         return bool(self.dropout)
@@ -152,6 +157,10 @@ class Around(Backbone):
     @property
     def needs_neighbors(self) -> bool:  # type: ignore[override]  # the inner network decides
         return self.inner.needs_neighbors
+
+    @property
+    def rows_suffice(self) -> bool:
+        return self.inner.rows_suffice
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         return self.inner.layout(num_features, num_classes)

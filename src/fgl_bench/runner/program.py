@@ -11,6 +11,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Setting, plain_steps
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
+from fgl_bench.data.labeled import LabeledNodes, reducible
 from fgl_bench.data.served import Served
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
@@ -54,16 +55,19 @@ def simulation(
     """
     dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
     stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
-    clients = federations[0].num_clients
-    batch = stacked([client for f in federations for client in f.observed[shard.own]])
+    clients, held = federations[0].num_clients, [client for f in federations for client in f.observed[shard.own]]
     same = all(f.observed is f.clients for f in federations)
+    # Dropout draws a mask by the place of a node: with fewer nodes it would draw another.
+    alone = vars(type(algorithm)).get("labeled_only", False) and model.rows_suffice and not model.drops
+    reduced = same and alone and reducible(held)
+    batch = stacked([LabeledNodes.of(client) for client in held] if reduced else held)
     evaluation = batch if same else stacked([client for f in federations for client in f.clients[shard.own]])
     batch.per_federation = evaluation.per_federation = clients if shard.alone else None
     model = algorithm.backbone(model)
     if settings.batch_nodes is not None and model.needs_neighbors:  # what the method has put around the backbone does
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
-    sizes = batch.num_train if settings.agg_weight == "train" else batch.num_nodes
+    sizes = batch.num_train if settings.agg_weight == "train" else [client.num_nodes for client in held] if reduced else batch.num_nodes
     weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))
     server = stacked([f.server for f in federations if isinstance(f, Served)]) if isinstance(federations[0], Served) else None
     setting = Setting(
