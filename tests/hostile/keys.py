@@ -88,6 +88,7 @@ OPTIMIZERS = {
 }
 SPLITS = {
     "dirichlet": "alpha=real[0.001,oo) min_nodes=int[1,40] shares=per_class|per_client test=clients|server inductive=bool",
+    "label_propagation": "sweeps=int[1,oo) clusters_per_client=int[1,oo)",
     "louvain": "resolution=real[1e-9,oo) delta=int[0,oo) backend=python_louvain|igraph",
     "metis": "test=clients|server inductive=bool",
 }

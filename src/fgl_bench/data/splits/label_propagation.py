@@ -69,7 +69,7 @@ def label_propagation(graph: Weighted, cap: int, sweeps: int, seed: int) -> np.n
                 for turn in range(TURNS):
                     wishes = list(threads.map(partial(clusters.wishes, turn, f"{seed} {sweep}"), group))
                     moved += sum(clusters.move(nodes, targets) for nodes, targets in wishes)
-            if moved < graph.num_nodes // 1000:
+            if moved <= graph.num_nodes // 1000:
                 break
     return np.unique(clusters.labels, return_inverse=True)[1]
 
