@@ -16,7 +16,7 @@ from fgl_bench.data.edges import in_blocks
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import release
-from fgl_bench.errors import Range, at_least
+from fgl_bench.errors import Range, UserError, at_least
 from fgl_bench.utils.seeding import derive_seed, generator
 
 BLOCK = 1 << 21
@@ -190,6 +190,8 @@ def divided(graph: Weighted, num_parts: int, seed: int) -> np.ndarray:
     """``[N]`` METIS part of every cluster, balanced by the nodes in them."""
     if num_parts == 1:
         return np.zeros(graph.num_nodes, dtype=np.int64)
+    if graph.edges.shape[1] >= 2**31:
+        raise UserError("split.clusters_per_client: the clusters have more edges than METIS can count; use a smaller number")
     import pymetis
 
     starts = np.concatenate([[0], np.cumsum(degrees(graph))])
