@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +20,7 @@ from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.federation import build_federations
 from fgl_bench.data.storage import Disk, Memory
 from fgl_bench.errors import UserError
+from fgl_bench.utils.scratch import lock
 from tests.data.graphs import configured, make_graph
 
 SMALL = {"num_nodes": 400, "num_edges": 1200, "num_features": 9, "words_per_node": None}
@@ -72,6 +74,18 @@ def test_files_are_made_once(tmp_path):
     before = files(tmp_path)
     build(tmp_path)
     assert files(tmp_path) == before and not list(tmp_path.rglob("*.part"))
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tmp_path):
+    left, written, other = (tmp_path / name for name in ("edges.77.part", "edges.78.part", "edges.keys.77.part"))
+    for path in (left, written, other):
+        path.write_bytes(b"half")
+    handle = lock(written)
+    made = Disk(tmp_path).array("edges", (3,), np.int64, lambda out: np.copyto(out, 7))
+    os.close(handle)
+    assert made.tolist() == [7, 7, 7]
+    assert not left.exists() and written.exists(), "the lock shows that its process is alive"
+    assert other.exists(), "another array's"
 
 
 def test_other_ratios_and_names_need_no_new_graph_and_another_seed_does(tmp_path):

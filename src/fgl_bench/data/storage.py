@@ -12,13 +12,15 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from fgl_bench.errors import UserError
+from fgl_bench.utils.scratch import lock
 
 FORMAT = 1
 """Part of every folder's name; raised when what the files hold changes."""
@@ -61,14 +63,35 @@ class Disk:
             try:
                 if not path.is_file():
                     self.folder.mkdir(parents=True, exist_ok=True)
-                    self._write(part, tuple(shape), np.dtype(dtype), fill)
-                    os.replace(part, path)
+                    self._remove_leftovers(name)
+                    with self._held(part):
+                        self._write(part, tuple(shape), np.dtype(dtype), fill)
+                        os.replace(part, path)
                 return np.load(path, mmap_mode="r", allow_pickle=False)
             except OSError as error:
                 raise UserError(f"cache_dir: {path} cannot be written or read ({error.strerror or error})") from error
             finally:
                 with suppress(OSError):
                     part.unlink()
+
+    def _remove_leftovers(self, name: str) -> None:
+        """What processes that were killed had written of this array."""
+        for part in self.folder.glob(f"{escape(name)}.[0-9]*.part"):
+            handle = lock(part)
+            if handle is not None:
+                part.unlink(missing_ok=True)
+                os.close(handle)
+
+    @contextmanager
+    def _held(self, part: Path) -> Iterator[None]:
+        """Shows other processes that this one is alive and writes the file."""
+        part.touch()
+        handle = lock(part)
+        try:
+            yield
+        finally:
+            if handle is not None:
+                os.close(handle)
 
     def _write(self, part: Path, shape: tuple[int, ...], dtype: np.dtype, fill: Fill) -> None:
         out = np.lib.format.open_memmap(part, "w+", dtype, shape)  # zeros

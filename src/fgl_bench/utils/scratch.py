@@ -45,11 +45,11 @@ def _locked(prefix: str, folder: Path) -> tuple[Path, int | None]:
 
 
 def lock(path: Path) -> int | None:
-    """Lock a folder; None if that fails, or if another process holds the lock."""
+    """Lock a folder or a file; None if that fails, or if another process holds the lock."""
     if fcntl is None:
         return None
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
