@@ -26,6 +26,16 @@ class Threads(World):
         self.barrier.wait()
         return found
 
+    def first(self, call: Callable[[], Any]) -> Any:
+        return self.gather(call() if self.rank == 0 else None)[0]
+
+    def collect(self, value: Any) -> list[Any]:
+        found = self.gather(value)
+        return [] if self.rank else found
+
+    def highest(self, number: int) -> int:
+        return max(self.gather(number))
+
     def sum_(self, tensor: Tensor) -> Tensor:
         return tensor.copy_(torch.stack(self.gather(tensor.clone())).sum(0))
 

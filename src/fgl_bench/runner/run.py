@@ -88,10 +88,9 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     config = masked_yaml(spec.config)
     first = workers.rank == 0  # who draws the bar, holds the tracker and writes
     checkpoints = None
-    if settings.checkpoint_minutes is not None and not task.shard.alone:
-        print("note: workers that share the clients of a seed keep no checkpoints", file=sys.stderr)
-    elif settings.checkpoint_minutes is not None:
-        checkpoints = Checkpoints(folder, config_hash(what), 60 * settings.checkpoint_minutes, names["algorithm"], which or "none")
+    if settings.checkpoint_minutes is not None:
+        which_run = (folder, config_hash(what), 60 * settings.checkpoint_minutes, names["algorithm"], which or "none")
+        checkpoints = Checkpoints(*which_run, world=task.shard.world)
     tracker = spec.tracker if first else NoTracker()
     with (
         held_back(f"the finished run {folder}") if checkpoints else nullcontext(),
@@ -121,7 +120,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         already = checkpoints.earlier if checkpoints else 0.0  # training before an interruption counts
         seconds = {"prepare": prepared - begin, "train": already + trained - prepared, "total": already + trained - begin}
         sent = {"world_size": workers.size, "worker_bytes": sum(workers.gather(task.shard.world.sent - before))}
-        parts = [part for part in workers.gather((outcome, facts, weights) if task.tells else None) if part is not None]
+        parts = [part for part in workers.collect((outcome, facts, weights) if task.tells else None) if part is not None]
 
         def conclude() -> dict[str, Any]:
             outcome = joined([part[0] for part in parts])
@@ -134,6 +133,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             return summary
 
         summary = workers.first(conclude)
+        discard(folder)  # a worker on another machine has a folder of its own
     return Finished(folder, summary, False)
 
 
