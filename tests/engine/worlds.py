@@ -51,7 +51,19 @@ class Threads(World):
 
 
 def together(size: int, job: Callable[[World], Any]) -> list[Any]:
-    """What ``job`` returns on each of so many workers."""
+    """What ``job`` returns on each of so many workers; where one raises, the others are not waited for."""
     table, barrier = [None] * size, threading.Barrier(size, timeout=20)
+
+    def work(rank: int) -> Any:
+        try:
+            return job(Threads(rank, size, table, barrier))
+        except BaseException:
+            barrier.abort()
+            raise
+
     with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(lambda rank: job(Threads(rank, size, table, barrier)), range(size)))
+        begun = [pool.submit(work, rank) for rank in range(size)]
+    errors = [error for error in (each.exception() for each in begun) if error is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+        raise error
+    return [each.result() for each in begun]
