@@ -30,7 +30,7 @@ from fgl_bench.utils.world import World
 from tests.engine.worlds import together
 from tests.quick import prepared
 from tests.runner.test_checkpoints import Counting, absent, cut, equal, flipped, other_code, rewritten, torn
-from tests.test_resume import GOES_ON, TINY, stored, until
+from tests.test_resume import GOES_ON, TINY, checkpoints, stored, until
 from tests.warm import begun
 
 CPU = torch.device("cpu")
@@ -298,3 +298,24 @@ def shared_checkpoints(folder: Path) -> list[Path]:
 def models(folder: Path) -> dict[str, np.ndarray]:
     (path,) = folder.glob("results/runs/*/*/*/*/*/models.safetensors")
     return load_file(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_seeds_go_on_whatever_the_number_of_workers_that_share_them(tmp_path: Path) -> None:
+    seeds = (*TINY, "algorithm=scaffold", "rounds=150", "dtype=float64")
+    with group(tmp_path / "whole", 1, *seeds, "checkpoint_minutes=null") as processes:
+        assert ended(processes) == [0], told(tmp_path / "whole", 0)
+    part, before = tmp_path / "part", []
+    for size in (2, 1):
+        with group(part, size, *seeds) as processes:
+            until(lambda: len({path.parents[1] for path in set(checkpoints(part)) - set(before)}) == 2)  # noqa: B023 (called here)
+            for process in processes:
+                os.kill(child(process) if size > 1 else process.pid, signal.SIGKILL)
+            ended(processes)
+        assert (len(GOES_ON.findall(told(part, 0))), "not used" in told(part, 0)) == (int(size == 1), False), "of both seeds at once"
+        before = checkpoints(part)
+    with group(part, 2, *seeds) as processes:
+        assert ended(processes) == [0, 0] and GOES_ON.search(told(part, 0)), told(part, 0)
+    one, other = stored(part), stored(tmp_path / "whole")
+    assert (one.pop("world_size"), other.pop("world_size")) == (2, 1)
+    assert one == other
