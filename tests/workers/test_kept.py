@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.deal import kept
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate
+from fgl_bench.runner.stand_in import in_place_of, workers_of
 from fgl_bench.utils.group import GONE
 from fgl_bench.utils.world import World
 from tests.engine.worlds import together
@@ -213,6 +214,34 @@ def test_the_models_of_all_clients_are_kept(name: str, keep: str, tmp_path: Path
         for key, value in outcome.models.items():
             np.testing.assert_allclose(value, alone.models[key], rtol=0, atol=1e-9)
     assert len(alone.models) > 2 * len(SEEDS) * CLIENTS
+
+
+@pytest.mark.parametrize(("name", "size"), [("scaffold", 2), ("moon", 2), ("osgp", 3), ("fed_pub", 3)])
+def test_one_process_goes_on_in_the_place_of_several(name: str, size: int, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    run = shared(name, tmp_path, {**STATEFUL.get(name, {}), "keep_models": "final"})
+    whole, rounds = run(size, keeps=False)
+    run.interrupted(6, size)
+    keeps, world = Checkpoints(run.folder, "0123456789ab", 0.0, "some", run.models), World()
+    assert [workers_of(keeps, seeds, 1) for seeds in (SEEDS, [*SEEDS, 7], SEEDS[:1])] == [size, size, 1]
+    assert workers_of(replace(keeps, identity="another"), SEEDS, 1) == 1
+    progress = Counting()
+    again = in_place_of(size, simulate, run.spec, world, keeps, run.federations, CPU, progress)
+    assert equal(again, whole) and progress.reports == rounds - 5
+    assert all(np.array_equal(value, again.models[name]) for name, value in whole.models.items())
+    assert capsys.readouterr().err.count("goes on from round 5 of") == 1
+    gone(run.files(0, size)[-1])
+    gone(run.files(0, size)[-1])
+    assert workers_of(keeps, SEEDS, 1) == 1, "a part is missing"
+
+
+@pytest.mark.parametrize("size", (1, 3))
+def test_more_workers_do_not_go_on_from_the_checkpoint_of_fewer_and_say_so(run: Shared, size: int, capsys: Any) -> None:
+    whole, rounds = run(keeps=False)
+    run.interrupted(6, size)
+    again, rest = run()
+    assert equal(again, whole) and rest == rounds
+    where, by = store.program(run.folder, SEEDS), {1: "one worker", 3: "3 workers that shared the clients"}[size]
+    assert capsys.readouterr().err == f"fgl-bench: the checkpoints in {where} are not used: they were made by {by}; the run begins anew\n"
 
 
 # ---- processes

@@ -44,6 +44,7 @@ from fgl_bench.runner.planning import chunks, network
 from fgl_bench.runner.points import Counts, NewPoints, history, node_counts
 from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve
+from fgl_bench.runner.stand_in import in_place_of, workers_of
 from fgl_bench.runner.summary import Facts, summarize
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.scenarios.simulation import Simulation
@@ -82,7 +83,6 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         folder = spec.folder(what)
     check_scores(settings, federations[0])
     facts, weights = Facts.of(federations), node_counts(settings, federations)
-    federations = [kept(federation, task.shard) for federation in federations]
     prepared = time.perf_counter()
     title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     config = masked_yaml(spec.config)
@@ -91,6 +91,12 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     if settings.checkpoint_minutes is not None:
         which_run = (folder, config_hash(what), 60 * settings.checkpoint_minutes, names["algorithm"], which or "none")
         checkpoints = Checkpoints(*which_run, world=task.shard.world)
+    work, team = partial(simulate, spec, shard=task.shard, checkpoints=checkpoints), task.shard.world
+    made_by = team.first(lambda: workers_of(checkpoints, task.seeds, team.size)) if checkpoints else team.size
+    if checkpoints and made_by != team.size:
+        work, devices = partial(in_place_of, made_by, simulate, spec, team, checkpoints), devices[:1]
+    else:
+        federations = [kept(federation, task.shard) for federation in federations]
     tracker = spec.tracker if first else NoTracker()
     with (
         held_back(f"the finished run {folder}") if checkpoints else nullcontext(),
@@ -112,7 +118,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
         ):
             try:
-                outcome = over(devices, federations, partial(simulate, spec, shard=task.shard, checkpoints=checkpoints), progress)
+                outcome = over(devices, federations, work, progress)
             finally:
                 if ended:  # whoever watches has given the run up
                     discard(folder)
