@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -21,7 +22,7 @@ from safetensors.numpy import load_file
 from fgl_bench.engine.shard import Shard
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.reporting import checkpoints as store
-from fgl_bench.runner.checkpoints import Checkpoints
+from fgl_bench.runner.checkpoints import APART, Checkpoints
 from fgl_bench.runner.deal import kept
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate
@@ -216,32 +217,66 @@ def test_the_models_of_all_clients_are_kept(name: str, keep: str, tmp_path: Path
     assert len(alone.models) > 2 * len(SEEDS) * CLIENTS
 
 
-@pytest.mark.parametrize(("name", "size"), [("scaffold", 2), ("moon", 2), ("osgp", 3), ("fed_pub", 3)])
-def test_one_process_goes_on_in_the_place_of_several(name: str, size: int, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("name", "size", "fewer"), [("scaffold", 2, 1), ("moon", 2, 1), ("osgp", 3, 1), ("osgp", 3, 2), ("fed_pub", 3, 2), ("dfed_sst", 4, 2)]
+)
+def test_fewer_workers_go_on_in_the_place_of_those_that_were(name: str, size: int, fewer: int, tmp_path: Path, capsys: Any) -> None:
     run = shared(name, tmp_path, {**STATEFUL.get(name, {}), "keep_models": "final"})
     whole, rounds = run(size, keeps=False)
     run.interrupted(6, size)
-    keeps, world = Checkpoints(run.folder, "0123456789ab", 0.0, "some", run.models), World()
-    assert [workers_of(keeps, seeds, 1) for seeds in (SEEDS, [*SEEDS, 7], SEEDS[:1])] == [size, size, 1]
-    assert workers_of(replace(keeps, identity="another"), SEEDS, 1) == 1
-    progress = Counting()
-    again = in_place_of(size, simulate, run.spec, world, keeps, run.federations, CPU, progress)
-    assert equal(again, whole) and progress.reports == rounds - 5
+    counting = [Counting() for _ in range(fewer)]
+
+    def job(world: World) -> Outcome:
+        keeps = Checkpoints(run.folder, "0123456789ab", 0.0, "some", run.models, world=world)
+        return in_place_of(size, simulate, run.spec, world, keeps, run.federations, CPU, counting[world.rank])
+
+    again, *others = together(fewer, job)
+    assert equal(again, whole) and all(equal(other, whole) and not other.models for other in others)
+    assert [each.reports for each in counting] == [rounds - 5] * fewer
+    assert again.models.keys() == whole.models.keys()
     assert all(np.array_equal(value, again.models[name]) for name, value in whole.models.items())
     assert capsys.readouterr().err.count("goes on from round 5 of") == 1
-    gone(run.files(0, size)[-1])
-    gone(run.files(0, size)[-1])
+
+
+def test_who_goes_on_looks_for_a_checkpoint_of_as_many_workers_or_of_more(run: Shared, capsys: pytest.CaptureFixture) -> None:
+    run.interrupted(6, 3)
+    capsys.readouterr()
+    keeps = Checkpoints(run.folder, "0123456789ab", 0.0, "some", run.models)
+    assert [workers_of(keeps, SEEDS, size) for size in (1, 2, 3, 4)] == [3, 3, 3, 4]
+    assert workers_of(keeps, [*SEEDS, 7], 1) == 3 and workers_of(keeps, SEEDS[:1], 1) == 1, "all of its seeds, and others"
+    assert workers_of(replace(keeps, identity="another"), SEEDS, 1) == workers_of(keeps, [7], 1) == 1
+    flipped(run.files(1, 3)[-1])
+    assert workers_of(keeps, SEEDS, 1) == 3, "there is the one before"
+    gone(run.files(2, 3)[0])
     assert workers_of(keeps, SEEDS, 1) == 1, "a part is missing"
+    gone(run.files(2, 3)[0])
+    assert workers_of(keeps, SEEDS, 1) == 1
+    said = [line.split(" not used: ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == [APART, APART, *["it belongs to another run"] * 2, *["it is damaged"] * 2, "none has the parts of all 3 workers"]
+    run.interrupted(3, 1)
+    run.interrupted(6, 2)
+    assert [workers_of(keeps, SEEDS, size) for size in (1, 2, 3)] == [1, 2, 3], "its own come first"
 
 
-@pytest.mark.parametrize("size", (1, 3))
-def test_more_workers_do_not_go_on_from_the_checkpoint_of_fewer_and_say_so(run: Shared, size: int, capsys: Any) -> None:
-    whole, rounds = run(keeps=False)
+def test_an_error_of_one_thread_is_that_of_all() -> None:
+    def job(world: World) -> list[int]:
+        world.gather(0)
+        if world.rank == 1:
+            raise ValueError("no")
+        return world.gather(0)
+
+    with pytest.raises(ValueError, match="no"):
+        together(3, job)
+
+
+@pytest.mark.parametrize(("size", "says"), [(1, "one worker: 3 begin anew; start one"), (2, "2 workers: 3 begin anew; start 2 or fewer")])
+def test_more_workers_begin_anew_and_say_how_many_would_go_on(run: Shared, size: int, says: str, capsys: pytest.CaptureFixture) -> None:
+    whole, rounds = run(3, keeps=False)
     run.interrupted(6, size)
-    again, rest = run()
+    again, rest = run(3)
     assert equal(again, whole) and rest == rounds
-    where, by = store.program(run.folder, SEEDS), {1: "one worker", 3: "3 workers that shared the clients"}[size]
-    assert capsys.readouterr().err == f"fgl-bench: the checkpoints in {where} are not used: they were made by {by}; the run begins anew\n"
+    where = store.program(run.folder, SEEDS)
+    assert capsys.readouterr().err == f"fgl-bench: the checkpoints in {where} were made by {says} to go on from them\n"
 
 
 # ---- processes
@@ -312,12 +347,18 @@ def test_workers_that_are_killed_or_told_to_end_go_on_with_the_same_numbers(tmp_
         killed = "fgl-bench: error: worker 1 of 2 was killed by signal 9 (SIGKILL)\n"
         assert reached() >= last and told(part, 1) == ("" if how == "told" else killed)
         last = reached()
+    shutil.copytree(part, tmp_path / "one")
     with group(part, 2, *LONG) as processes:
         assert ended(processes) == [0, 0] and GOES_ON.search(told(part, 0)), told(part, 0)
     assert stored(part) == stored(tmp_path / "whole") and stored(part)["worker_bytes"] > 0
     assert models(part).keys() == models(tmp_path / "whole").keys()
     assert all(np.array_equal(value, models(part)[name]) for name, value in models(tmp_path / "whole").items())
     assert not list(part.glob("results/runs/*/*/*/*/.*")), "a complete run leaves no checkpoint"
+    with group(tmp_path / "one", 1, *LONG) as processes:
+        assert ended(processes) == [0] and GOES_ON.search(told(tmp_path / "one", 0)), told(tmp_path / "one", 0)
+    one, two = stored(tmp_path / "one"), stored(part)
+    assert (one.pop("world_size"), two.pop("world_size")) == (1, 2) and 0 < one.pop("worker_bytes") < two.pop("worker_bytes")
+    assert one == two, "in the place of both"
 
 
 def shared_checkpoints(folder: Path) -> list[Path]:
@@ -335,16 +376,14 @@ def test_seeds_go_on_whatever_the_number_of_workers_that_share_them(tmp_path: Pa
     with group(tmp_path / "whole", 1, *seeds, "checkpoint_minutes=null") as processes:
         assert ended(processes) == [0], told(tmp_path / "whole", 0)
     part, before = tmp_path / "part", []
-    for size in (2, 1):
+    for size in (1, 2):
         with group(part, size, *seeds) as processes:
             until(lambda: len({path.parents[1] for path in set(checkpoints(part)) - set(before)}) == 2)  # noqa: B023 (called here)
             for process in processes:
                 os.kill(child(process) if size > 1 else process.pid, signal.SIGKILL)
             ended(processes)
-        assert (len(GOES_ON.findall(told(part, 0))), "not used" in told(part, 0)) == (int(size == 1), False), "of both seeds at once"
+        assert (len(GOES_ON.findall(told(part, 0))), "not used" in told(part, 0)) == (size - 1, False)
         before = checkpoints(part)
-    with group(part, 2, *seeds) as processes:
-        assert ended(processes) == [0, 0] and GOES_ON.search(told(part, 0)), told(part, 0)
-    one, other = stored(part), stored(tmp_path / "whole")
-    assert (one.pop("world_size"), other.pop("world_size")) == (2, 1)
-    assert one == other
+    with group(part, 1, *seeds) as processes:
+        assert ended(processes) == [0] and GOES_ON.search(told(part, 0)), told(part, 0)
+    assert stored(part) == stored(tmp_path / "whole")

@@ -25,6 +25,7 @@ from fgl_bench.utils.stopping import STOP
 from fgl_bench.utils.world import World
 
 PATIENCE = 3.0  # seconds that the processes of a killed run have to disappear
+APART = "its seeds are not trained by one process now"
 MISFITS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError)
 
 
@@ -72,7 +73,7 @@ class Checkpoints:
                 kept.append(slice(where[0], where[0] + len(where)))
                 told.append(known)
             elif known and max(where) >= 0:
-                self.say(f"the checkpoint {known['path']} is not used: its seeds are not trained by one process now")
+                self.say(f"the checkpoint {known['path']} is not used: {APART}")
         kept.sort(key=lambda part: part.start)
         if any(one.stop > other.start for one, other in zip(kept, kept[1:], strict=False)):
             kept, told = [], []
@@ -97,10 +98,10 @@ class Checkpoints:
         whole = [name for name in names[0] if all(name in each for each in names)]
         if any(names) and not whole and not quiet:
             self.say(f"the checkpoints in {folder} are not used: none has the parts of all {size} workers")
-        others = [made for made in self.world.first(lambda: store.sizes(folder)) if made != size]
-        if others and not any(names) and not quiet:
-            by = f"{others[-1]} workers that shared the clients" if others[-1] > 1 else "one worker"
-            self.say(f"the checkpoints in {folder} are not used: they were made by {by}; the run begins anew")
+        fewer = [made for made in self.world.first(lambda: store.sizes(folder)) if made < size]
+        if fewer and not any(names) and not quiet:
+            by, so_many = ("one worker", "one") if fewer[-1] == 1 else (f"{fewer[-1]} workers", f"{fewer[-1]} or fewer")
+            self.say(f"the checkpoints in {folder} were made by {by}: {size} begin anew; start {so_many} to go on from them")
         for name in whole:
             known: dict[str, Any] = {}
             try:

@@ -19,7 +19,7 @@ from fgl_bench.engine.shard import Shard
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.reporting import checkpoints as store
 from fgl_bench.reporting.checkpoints import Unusable
-from fgl_bench.runner.checkpoints import Checkpoints
+from fgl_bench.runner.checkpoints import APART, Checkpoints
 from fgl_bench.runner.deal import kept
 from fgl_bench.runner.planning import chunks
 from fgl_bench.runner.spec import RunSpec
@@ -55,15 +55,25 @@ def workers_of(run: Checkpoints, seeds: Sequence[int], size: int) -> int:
 
 
 def complete(run: Checkpoints, folder: Path, size: int, seeds: Sequence[int]) -> bool:
-    """Whether ``folder`` has a checkpoint of these seeds whose parts can all be used."""
+    """Whether ``folder`` has a checkpoint of these seeds whose parts can all be used; says why one cannot."""
     parts = [store.of_worker(folder, rank, size) for rank in range(size)]
-    names = [{path.name for path in store.found(part)} for part in parts]
-    for name in set.intersection(*names):
-        try:
-            if all(set(store.about(part / name, run.identity, run.models)["seeds"]) <= set(seeds) for part in parts):
-                return True
-        except Unusable:
-            continue
+    names = [[path.name for path in store.found(part)] for part in parts]
+    whole = [name for name in names[0] if all(name in each for each in names)]
+    if not whole:
+        run.say(f"the checkpoints in {folder} are not used: none has the parts of all {size} workers")
+    for name in whole:
+        for part in parts:
+            try:
+                trained = set(store.about(part / name, run.identity, run.models)["seeds"])
+                reason = APART if trained - set(seeds) else ""
+            except Unusable as error:
+                trained, reason = set(seeds), str(error)
+            if reason and trained & set(seeds):  # other workers may train them
+                run.say(f"the checkpoint {part / name} is not used: {reason}")
+            if reason:
+                break
+        else:
+            return True
     return False
 
 
