@@ -62,7 +62,7 @@ class Threads(World):
             self.table.result = call(list(self.table.values))
             self.sent += self.outer.sent - before
         self._wait()
-        return self.table.result  # type: ignore[no-any-return]  # it is what call has returned
+        return self.table.result
 
     def _wait(self) -> None:
         try:
