@@ -258,6 +258,14 @@ def test_who_goes_on_looks_for_a_checkpoint_of_as_many_workers_or_of_more(run: S
     assert [workers_of(keeps, SEEDS, size) for size in (1, 2, 3)] == [1, 2, 3], "its own come first"
 
 
+def test_what_a_team_goes_on_from_does_not_depend_on_what_another_team_has_kept(run: Shared) -> None:
+    """Workers share the clients of seed 3, and others those of seed 1."""
+    Shared(run.spec, run.federations[1:], run.folder).interrupted(3, 2)
+    Shared(run.spec, run.federations[:1], run.folder).interrupted(3, 4)
+    keeps = Checkpoints(run.folder, "0123456789ab", 0.0, "some", run.models)
+    assert [workers_of(keeps, [seed], 2) for seed in SEEDS] == [4, 2]
+
+
 def test_an_error_of_one_thread_is_that_of_all() -> None:
     def job(world: World) -> list[int]:
         world.gather(0)

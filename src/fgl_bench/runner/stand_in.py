@@ -45,21 +45,18 @@ class Silent:
 def workers_of(run: Checkpoints, seeds: Sequence[int], size: int) -> int:
     """How many workers shared the clients of these seeds in the checkpoints from which ``size`` go on: themselves, or more."""
     for folder in sorted(store.place(run.folder).glob("seeds-*")):
-        made = store.sizes(folder)
-        if size in made:
-            return size
-        for more in made:
-            if more > size and complete(run, folder, more, seeds):
-                return more
+        for made_by in store.sizes(folder):
+            if made_by >= size and complete(run, folder, made_by, seeds, quiet=made_by == size):  # of its own, others tell
+                return made_by
     return size
 
 
-def complete(run: Checkpoints, folder: Path, size: int, seeds: Sequence[int]) -> bool:
-    """Whether ``folder`` has a checkpoint of these seeds whose parts can all be used; says why one cannot."""
+def complete(run: Checkpoints, folder: Path, size: int, seeds: Sequence[int], quiet: bool = False) -> bool:
+    """Whether ``folder`` has a checkpoint of these seeds whose parts can all be used; unless it is ``quiet``, says why one cannot."""
     parts = [store.of_worker(folder, rank, size) for rank in range(size)]
     names = [[path.name for path in store.found(part)] for part in parts]
     whole = [name for name in names[0] if all(name in each for each in names)]
-    if not whole:
+    if not whole and not quiet:
         run.say(f"the checkpoints in {folder} are not used: none has the parts of all {size} workers")
     for name in whole:
         for part in parts:
@@ -68,7 +65,7 @@ def complete(run: Checkpoints, folder: Path, size: int, seeds: Sequence[int]) ->
                 reason = APART if trained - set(seeds) else ""
             except Unusable as error:
                 trained, reason = set(seeds), str(error)
-            if reason and trained & set(seeds):  # other workers may train them
+            if reason and trained & set(seeds) and not quiet:  # other workers may train them
                 run.say(f"the checkpoint {part / name} is not used: {reason}")
             if reason:
                 break
