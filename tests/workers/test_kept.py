@@ -289,7 +289,10 @@ def test_more_workers_begin_anew_and_say_how_many_would_go_on(run: Shared, size:
 
 # ---- processes
 
-LONG = (*TINY, "shard=clients", "algorithm=scaffold", "seeds=[0]", "rounds=150", "keep_models=final", "dtype=float64", "threads=1")
+LONG = (
+    *TINY, "checkpoint_minutes=0.0003", "algorithm=scaffold", "rounds=200", "seeds=[0]", "shard=clients", "keep_models=final",
+    "dtype=float64", "threads=1",
+)  # fmt: skip
 
 
 @contextmanager
@@ -350,19 +353,19 @@ def test_workers_that_are_killed_or_told_to_end_go_on_with_the_same_numbers(tmp_
             assert codes[0] == 1 and ours == [f"fgl-bench: error: {GONE}"]
         if how == "told":
             assert codes == [128 + signal.SIGTERM] * 2, "one is told, all end"
-            kept_at = r"fgl-bench: ended by SIGTERM; kept: a checkpoint after round \d+ of 150; give the same command to go on"
+            kept_at = r"fgl-bench: ended by SIGTERM; kept: a checkpoint after round \d+ of 200; give the same command to go on"
             assert len(ours) == 1 and re.fullmatch(kept_at, ours[0])
         killed = "fgl-bench: error: worker 1 of 2 was killed by signal 9 (SIGKILL)\n"
         assert reached() >= last and told(part, 1) == ("" if how == "told" else killed)
         last = reached()
     shutil.copytree(part, tmp_path / "one")
-    with group(part, 2, *LONG) as processes:
+    with group(part, 2, *LONG, "checkpoint_minutes=10") as processes:
         assert ended(processes) == [0, 0] and GOES_ON.search(told(part, 0)), told(part, 0)
     assert stored(part) == stored(tmp_path / "whole") and stored(part)["worker_bytes"] > 0
     assert models(part).keys() == models(tmp_path / "whole").keys()
     assert all(np.array_equal(value, models(part)[name]) for name, value in models(tmp_path / "whole").items())
     assert not list(part.glob("results/runs/*/*/*/*/.*")), "a complete run leaves no checkpoint"
-    with group(tmp_path / "one", 1, *LONG) as processes:
+    with group(tmp_path / "one", 1, *LONG, "checkpoint_minutes=10") as processes:
         assert ended(processes) == [0] and GOES_ON.search(told(tmp_path / "one", 0)), told(tmp_path / "one", 0)
     one, two = stored(tmp_path / "one"), stored(part)
     assert (one.pop("world_size"), two.pop("world_size")) == (1, 2) and 0 < one.pop("worker_bytes") < two.pop("worker_bytes")
@@ -380,7 +383,7 @@ def models(folder: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_seeds_go_on_whatever_the_number_of_workers_that_share_them(tmp_path: Path) -> None:
-    seeds = (*TINY, "algorithm=scaffold", "rounds=150", "dtype=float64")
+    seeds = (*TINY, "checkpoint_minutes=0.0003", "algorithm=scaffold", "rounds=150", "dtype=float64")
     with group(tmp_path / "whole", 1, *seeds, "checkpoint_minutes=null") as processes:
         assert ended(processes) == [0], told(tmp_path / "whole", 0)
     part, before = tmp_path / "part", []
@@ -392,6 +395,6 @@ def test_seeds_go_on_whatever_the_number_of_workers_that_share_them(tmp_path: Pa
             ended(processes)
         assert (len(GOES_ON.findall(told(part, 0))), "not used" in told(part, 0)) == (size - 1, False)
         before = checkpoints(part)
-    with group(part, 1, *seeds) as processes:
+    with group(part, 1, *seeds, "checkpoint_minutes=10") as processes:
         assert ended(processes) == [0] and GOES_ON.search(told(part, 0)), told(part, 0)
     assert stored(part) == stored(tmp_path / "whole")
