@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import json
 import random
+import weakref
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -73,6 +75,22 @@ def test_tensors_keep_bits_shape_strides_and_place_in_the_cache_line(dtype: torc
         assert not view.numel() or found.data_ptr() % 64 == view.data_ptr() % 64
     odd = torch.tensor([float("nan"), -0.0]).to(torch.float32)
     assert again(odd).view(torch.int32).tolist() == odd.view(torch.int32).tolist()
+
+
+def test_a_block_outlives_the_object_that_it_was_taken_from() -> None:
+    """The state of a generator, for example, is a copy that nobody else holds."""
+    array = np.arange(1000)
+    held = weakref.ref(array)
+    capture = Capture(Given({}, {}))
+    capture.of(array, "draws")
+    capture.finish()
+    blocks = capture.blocks
+    del array, capture
+    gc.collect()
+    assert held() is not None and blocks["draws"].tolist() == list(range(1000))
+    blocks.clear()
+    gc.collect()
+    assert held() is None, "and not longer"
 
 
 def test_names_of_one_object_and_views_of_one_memory_stay_together() -> None:

@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from fgl_bench.utils.threads import threads
 from fgl_bench.utils.world import World
 
 
-class Threads(World):
-    """One of ``size`` workers that put what they have into the same list."""
-
-    def __init__(self, rank: int, size: int, table: list[Any], barrier: threading.Barrier):
-        self.rank, self.size, self.table, self.barrier = rank, size, table, barrier
-
-    def gather(self, value: Any) -> list[Any]:
-        self.table[self.rank] = value
-        self.barrier.wait()
-        found = list(self.table)
-        self.barrier.wait()
-        return found
-
-    def sum_(self, tensor: Tensor) -> Tensor:
-        return tensor.copy_(torch.stack(self.gather(tensor.clone())).sum(0))
-
-    def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> list[Tensor]:
-        found = self.gather(rows)
-        assert [len(part) for part in found] == list(counts)
-        return found
-
-    def exchange(self, blocks: Sequence[Tensor], shape: Sequence[int]) -> list[Tensor]:
-        found = [sent[self.rank].clone() for sent in self.gather(blocks)]
-        assert all(block.shape == torch.Size(shape) for block in found)
-        return found
-
-
 def together(size: int, job: Callable[[World], Any]) -> list[Any]:
-    """What ``job`` returns on each of so many workers."""
-    table, barrier = [None] * size, threading.Barrier(size, timeout=20)
+    """What ``job`` returns on each of so many workers; where one raises, so do the others."""
     with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(lambda rank: job(Threads(rank, size, table, barrier)), range(size)))
+        return list(pool.map(lambda world: world.work(partial(job, world)), threads([size], World(), 20)))

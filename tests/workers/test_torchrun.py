@@ -163,6 +163,7 @@ sys.exit(3)
         ("60", signal.SIGKILL, True, 137, "fgl-bench: error: worker 1 of 2 was killed by signal 9 (SIGKILL)\n"),
         ("60", signal.SIGTERM, True, 143, "fgl-bench: error: worker 1 of 2 was killed by signal 15 (SIGTERM)\n"),
         ("60", signal.SIGTERM, False, 143, ""),  # its launcher ends it
+        ("60", signal.SIGUSR1, False, 138, ""),  # the time of a job is almost up
     ],
 )
 def test_who_watches_a_worker_ends_with_its_status(seconds: str, number: int | None, child: bool, status: int, says: str) -> None:

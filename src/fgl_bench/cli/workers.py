@@ -34,13 +34,13 @@ def say(text: str, error: BaseException) -> None:
     """Print what is said of ``error`` on stderr, unless another worker does.
 
     A mistake that is found before the workers meet is found by all of them, and worker 0 tells it. Workers that their launcher ends say
-    nothing: it does so because one of them has failed, or because it was ended itself.
+    nothing, for it does so because one of them has failed, or because it was ended itself; but worker 0 tells what it has kept.
     """
     try:
         rank, size = launched()
     except UserError:
         rank, size = 0, 1
-    if size > 1 and isinstance(error, Stopped):
+    if size > 1 and isinstance(error, Stopped) and not (error.kept and rank == 0):
         return
     try:
         speaks = world().speaks(error) if world().size > 1 and isinstance(error, Exception) else rank == 0

@@ -1,6 +1,7 @@
 """The checkpoints of unfinished runs, in a hidden folder beside the run's own: ``.<hash>.checkpoint/seeds-0-1/<rounds or trips done>/``.
 
-Each holds ``checkpoint.json`` (of which run and code it is, and sums of the other files), ``state.json`` and ``tensors.safetensors``.
+Workers that share the clients of a seed have a folder each between the last two, ``worker-0-of-2/``. Each checkpoint holds
+``checkpoint.json`` (of which run and code it is, and sums of the other files), ``state.json`` and ``tensors.safetensors``.
 No code is stored, and none is executed when a checkpoint is read.
 """
 
@@ -42,6 +43,17 @@ def program(folder: Path, seeds: Sequence[int]) -> Path:
     return place(folder) / f"seeds-{named if len(named) < 100 else hashlib.sha256(named.encode()).hexdigest()[:16]}"
 
 
+def of_worker(folder: Path, rank: int, size: int) -> Path:
+    """Where in a program's folder worker ``rank`` of ``size`` that share its clients has its part; a single worker has no other place."""
+    return folder if size == 1 else folder / f"worker-{rank}-of-{size}"
+
+
+def sizes(folder: Path) -> list[int]:
+    """By how many workers each the checkpoints of a program were made."""
+    teams = {int(path.name.rpartition("-")[2]) for path in folder.glob("worker-*-of-[1-9]*") if found(path)}
+    return sorted(teams | ({1} if found(folder) else set()))
+
+
 def discard(folder: Path) -> None:
     """Remove the checkpoints of the run ``folder``."""
     shutil.rmtree(place(folder), ignore_errors=True)
@@ -57,7 +69,7 @@ def code() -> dict[str, str]:
 
 
 def write(folder: Path, about: Mapping[str, Any], state: Mapping[str, Any], blocks: Mapping[str, np.ndarray]) -> int:
-    """A checkpoint of a program, whole or not at all; older ones but for the last are removed. Returns its bytes.
+    """A checkpoint of a program, whole or not at all. Returns its bytes.
 
     Args:
         folder: the program's.
@@ -84,9 +96,18 @@ def write(folder: Path, about: Mapping[str, Any], state: Mapping[str, Any], bloc
         raise OSError(str(error)) from error
     finally:
         shutil.rmtree(path, ignore_errors=True)
+    return size
+
+
+def remove(folder: Path, done: int) -> None:
+    """Remove the checkpoint of a program after so many rounds or trips."""
+    shutil.rmtree(folder / f"{done:012d}", ignore_errors=True)
+
+
+def thin(folder: Path) -> None:
+    """Remove a program's older checkpoints but for the last."""
     for old in found(folder)[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
-    return size
 
 
 def found(folder: Path) -> list[Path]:

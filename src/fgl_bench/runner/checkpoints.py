@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +22,18 @@ from fgl_bench.utils.capture import Uncaptured
 from fgl_bench.utils.processes import Stopped
 from fgl_bench.utils.scratch import lock
 from fgl_bench.utils.stopping import STOP
+from fgl_bench.utils.world import World
 
 PATIENCE = 3.0  # seconds that the processes of a killed run have to disappear
+APART = "its seeds are not trained by one process now"
 MISFITS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError)
 
 
 @dataclass
 class Checkpoints:
     """Those of one run.
+
+    Workers that share the clients of a seed keep them together: each a part, after the same steps. Every worker makes every call.
 
     Attributes:
         folder: the run's.
@@ -40,6 +45,8 @@ class Checkpoints:
         earlier: seconds that it had taken before it was interrupted.
         strict: whether what cannot be kept ends the run, by Uncaptured.
         turns: programs that are trained in all; one that ends is kept for the others where it took its share of the interval.
+        world: the workers that share the clients.
+        attempt: names this start of the run.
     """
 
     folder: Path
@@ -51,25 +58,29 @@ class Checkpoints:
     earlier: float = 0.0
     strict: bool = False
     turns: int = 1
+    world: World = field(default_factory=World)
+    attempt: str = ""
 
     def groups(self, seeds: Sequence[int], size: int) -> list[slice]:
         """The seeds of every program, ``size`` each, or as they were when the run was interrupted; says from where it goes on."""
+        self.attempt = self.world.first(lambda: secrets.token_hex(8))
         positions, kept, told = {seed: i for i, seed in enumerate(seeds)}, [], []
-        for folder in sorted(store.place(self.folder).glob("seeds-*")):
-            known = self.newest(folder)
+        place = store.place(self.folder)
+        for name in self.world.first(lambda: sorted(folder.name for folder in place.glob("seeds-*"))):
+            _, known = next(self.usable(place / name), (None, None))
             where = [positions.get(seed, -1) for seed in known["seeds"]] if known else []
             if known and where and where == list(range(where[0], where[0] + len(where))) and where[0] >= 0:
                 kept.append(slice(where[0], where[0] + len(where)))
                 told.append(known)
             elif known and max(where) >= 0:
-                say(f"the checkpoint {known['path']} is not used: its seeds are not trained by one process now")
+                self.say(f"the checkpoint {known['path']} is not used: {APART}")
         kept.sort(key=lambda part: part.start)
         if any(one.stop > other.start for one, other in zip(kept, kept[1:], strict=False)):
             kept, told = [], []
         if told:
             self.earlier = max(self.earlier, *(known["seconds"] for known in told))
             done = " and ".join(sorted({str(known["done"]) for known in told}, key=int))
-            say(f"goes on from {told[0]['unit']} {done} of {told[0]['of']}, as kept in {store.place(self.folder)}")
+            self.say(f"goes on from {told[0]['unit']} {done} of {told[0]['of']}, as kept in {place}")
         parts, start = [], 0
         for stop in [*(part.start for part in kept), len(seeds)]:
             parts += [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
@@ -77,14 +88,38 @@ class Checkpoints:
         self.turns = len(parts) + len(kept)
         return sorted([*parts, *kept], key=lambda part: part.start)
 
-    def newest(self, folder: Path) -> dict[str, Any] | None:
-        """What is known of a program's newest checkpoint that can be used, with its ``path``; says why others cannot."""
-        for path in store.found(folder):
+    def usable(self, folder: Path, quiet: bool = False) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """This worker's part of each checkpoint of a program that can be used, newest first, and what is known of it.
+
+        Unless it is ``quiet``, says why others cannot be used. Whoever asks for the next one does so on every worker.
+        """
+        part, size = store.of_worker(folder, self.world.rank, self.world.size), self.world.size
+        names = self.world.gather([path.name for path in store.found(part)])
+        whole = [name for name in names[0] if all(name in each for each in names)]
+        if any(names) and not whole and not quiet:
+            self.say(f"the checkpoints in {folder} are not used: none has the parts of all {size} workers")
+        fewer = [made for made in self.world.first(lambda: store.sizes(folder)) if made < size]
+        if fewer and not any(names) and not quiet:
+            by, so_many = ("one worker", "one") if fewer[-1] == 1 else (f"{fewer[-1]} workers", f"{fewer[-1]} or fewer")
+            self.say(f"the checkpoints in {folder} were made by {by}: {size} begin anew; start {so_many} to go on from them")
+        for name in whole:
+            known: dict[str, Any] = {}
             try:
-                return {**store.about(path, self.identity, self.models), "path": path}
-            except Unusable as reason:
-                say(f"the checkpoint {path} is not used: {reason}")
-        return None
+                known, reason = store.about(part / name, self.identity, self.models), ""
+            except Unusable as error:
+                reason = str(error)
+            if self.agreed(part / name, reason, known.get("attempt"), quiet):
+                yield part / name, {**known, "path": part / name}
+
+    def agreed(self, path: Path, reason: str, attempt: str | None = None, quiet: bool = False) -> bool:
+        """Whether no worker has a ``reason`` not to use its part of a checkpoint, and all parts were written in one attempt."""
+        told = self.world.gather((path, reason, attempt))
+        bad = next(((where, why) for where, why, _ in told if why), None)
+        if bad is None and len({made for *_, made in told}) > 1:
+            bad = path, "its parts are of several attempts"
+        if bad is not None and not quiet:
+            self.say(f"the checkpoint {bad[0]} is not used: {bad[1]}")
+        return bad is None
 
     @contextmanager
     def program(self, scenario: object, seeds: Sequence[int], make: Callable[[], Simulation]) -> Iterator[Simulation]:
@@ -96,32 +131,44 @@ class Checkpoints:
             if program.lock is not None:
                 os.close(program.lock)
 
+    def say(self, text: str) -> None:
+        """A line on stderr, from one of the workers that share clients."""
+        if self.world.rank == 0:
+            print(f"fgl-bench: {text}", file=sys.stderr, flush=True)
+
 
 class Program:
     """The checkpoints of the seeds that are trained together; made in the process that trains them."""
 
     def __init__(self, run: Checkpoints, scenario: object, seeds: tuple[int, ...]):
-        self.run, self.seeds = run, seeds
+        self.run, self.seeds, self.world = run, seeds, run.world
         self.unit = "round" if isinstance(scenario, Rounds) else "trip"
         self.folder = store.program(run.folder, seeds)
+        self.part = store.of_worker(self.folder, self.world.rank, self.world.size)
         self.lock: int | None = None
+        self.held: bool | None = None  # None: not tried yet
         self.off = self.failed = False
+        self.sent = self.world.sent
 
     def simulation(self, make: Callable[[], Simulation]) -> Simulation:
         """A fresh one, or one that goes on from the newest checkpoint that fits."""
         sim = make()
         self.state = State(sim)
-        if self.folder.is_dir() and self.locked():
-            for path in store.found(self.folder):
+        if self.world.first(self.folder.is_dir) and self.locked():
+            for path, known in self.run.usable(self.folder, quiet=True):
+                reason = ""
                 try:
-                    store.about(path, self.run.identity, self.run.models)
                     self.state.restore(*store.read(path))
+                except Unusable as error:
+                    reason = str(error)
+                except MISFITS as error:
+                    reason = f"it does not fit ({type(error).__name__}: {error})"
+                if self.run.agreed(path, reason):
+                    if self.world.size > 1:  # what making the simulation again has sent does not count twice
+                        self.world.sent = self.sent + known["sent"]
                     break
-                except (Unusable, *MISFITS) as reason:
-                    if not isinstance(reason, Unusable):
-                        say(f"the checkpoint {path} is not used: it does not fit ({type(reason).__name__}: {reason})")
-                        sim = make()
-                        self.state = State(sim)
+                sim = make()
+                self.state = State(sim)
         self.due = time.monotonic() + self.run.interval
         self.last = time.monotonic()
         self.end = sim.rounds if self.unit == "round" else sim.trips * len(self.seeds)
@@ -129,69 +176,88 @@ class Program:
         return sim
 
     def locked(self) -> bool:
-        """Whether this process alone writes here; says so where another one does."""
+        """Whether this process (with those that share its clients) alone writes here; says so where another one does.
+
+        Raises:
+            OSError: there can be no such folder.
+        """
+        if self.held is None:
+            answer = self.world.first(self._lock)
+            if isinstance(answer, OSError):
+                raise answer
+            self.held = answer
+            self.off = not self.held
+            if self.held:
+                store.clear(self.part)
+            else:
+                self.run.say(f"another process keeps this run in {self.folder}; this one goes on without checkpoints")
+        return self.held
+
+    def _lock(self) -> bool | OSError:
         end = time.monotonic() + PATIENCE
         while self.lock is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:  # to be raised on every worker
+                return error
             self.lock = lock(self.folder)
             if self.lock is not None and not self.folder.exists():  # removed in between
                 os.close(self.lock)
                 self.lock = None
             if self.lock is None and time.monotonic() > end:
-                say(f"another process keeps this run in {self.folder}; this one goes on without checkpoints")
-                self.off = True
                 return False
             if self.lock is None:
                 time.sleep(0.05)
-            elif self.lock is not None:
-                store.clear(self.folder)
         return True
 
     def keep(self, done: int, record: Callable[[], Any]) -> None:
-        """After every step of the scenario; writes a checkpoint where one is due or the process was told to end.
+        """After every step of the scenario; writes a checkpoint where one is due or a process was told to end.
 
         Raises:
             Stopped: it was told to end.
             UserError: a method of the package holds something that cannot be kept.
         """
-        now, stop = time.monotonic(), STOP.number
+        now = time.monotonic()
         ends = done >= self.end and self.run.turns > 1 and now - self.last > self.run.interval / self.run.turns
-        written = (now >= self.due or ends or stop is not None) and not self.off and self.written(done, record)
-        if stop is not None:
-            stopped = Stopped(stop)
+        # Workers that share clients do the same: nothing, keep (1), or keep and end by a signal (its number and 1).
+        asked = self.world.highest(int(now >= self.due or ends) if STOP.number is None else STOP.number + 1)
+        written = asked > 0 and not self.off and self.written(done, record)
+        if asked > 1:
+            stopped = Stopped(asked - 1)
             stopped.kept = f"a checkpoint after {self.unit} {done} of {self.end}" if written else ""
             raise stopped
 
     def written(self, done: int, record: Callable[[], Any]) -> bool:
-        """Whether a checkpoint could be written."""
+        """Whether a checkpoint could be written, by every worker that has a part of it."""
+        fault = full = ""
         try:
             if not self.locked():
                 return False
             about = {"identity": self.run.identity, "seeds": list(self.seeds), "done": done, "of": self.end, "unit": self.unit}
-            about["models"] = self.run.models
+            about |= {"models": self.run.models, "attempt": self.run.attempt, "sent": self.world.sent - self.sent}
             about["seconds"] = round(self.run.earlier + time.monotonic() - self.run.begin, 3)
-            store.write(self.folder, about, *self.state.capture(record()))
+            store.write(self.part, about, *self.state.capture(record()))
         except Uncaptured as reason:
-            told = f"algorithm={self.run.method}: {reason} cannot be kept in a checkpoint"
             if self.run.strict:
                 raise
-            if not self.state.own:
-                raise UserError(f"{told}; use checkpoint_minutes=null") from reason
-            say(f"{told}; the run goes on without checkpoints")
-            self.off = True
-            return False
+            fault = f"algorithm={self.run.method}: {reason} cannot be kept in a checkpoint"
         except OSError as error:
-            if not self.failed:
-                say(f"no checkpoint in {self.folder} ({error.strerror or error}); the run goes on")
-            self.failed = True
-            return False
+            full = f"no checkpoint in {self.part} ({error.strerror or error}); the run goes on"
         finally:
             self.last = time.monotonic()
             self.due = self.last + self.run.interval
-        self.failed = False
-        return True
-
-
-def say(text: str) -> None:
-    """A line on stderr."""
-    print(f"fgl-bench: {text}", file=sys.stderr, flush=True)
+        faults, fulls = (list(filter(None, told)) for told in zip(*self.world.gather((fault, full)), strict=True))
+        if faults and not self.state.own:
+            raise UserError(f"{faults[0]}; use checkpoint_minutes=null")
+        if faults:
+            self.run.say(f"{faults[0]}; the run goes on without checkpoints")
+            self.off = True
+        if fulls and not self.failed:
+            self.run.say(fulls[0])
+        self.failed = bool(fulls)
+        if not faults and not fulls:
+            store.thin(self.part)  # now that all parts of the new one are there
+            return True
+        if not fault and not full:
+            store.remove(self.part, done)
+        return False

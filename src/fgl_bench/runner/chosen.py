@@ -55,18 +55,24 @@ class Chosen:
         return np.where(at >= 0, named[np.maximum(at, 0), np.arange(len(at))], -1)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Those of the models that are kept, by name; to be called at the end."""
+        """Those of the models that are kept, by name; to be called at the end.
+
+        Where workers share the clients, worker 0 has those of all of them, and the others have none.
+        """
         sim, found = self.sim, {}
         assert sim.models is not None
-        clients = sim.setting.num_clients
+        clients, shard = sim.setting.num_clients, sim.setting.shard
+        own = range(clients)[shard.own]
         for s, points in enumerate(sim.points):
+            initial = sim.initial.unflatten(0, (len(sim.points), -1))[s]
             for kind in MODELS:
                 for client, at in enumerate(self._positions(s, points, kind)):
-                    if at < 0:
+                    if at < 0 or client not in own:
                         continue
-                    replica, layout, row = sim.models.get(int(at), (-1, sim.setting.layout, sim.initial[s * clients + client]))
+                    unchanged = sim.setting.layout, initial[client - own.start]
+                    replica, layout, row = sim.models.get(int(at), (-1, *unchanged))
                     if replica != s * clients + client:  # it has not trained yet
-                        layout, row = sim.setting.layout, sim.initial[s * clients + client]
+                        layout, row = unchanged
                     for name, view in layout.views(row[None].cpu()).items():
                         found[f"{sim.setting.seeds[s]}/{client}/{kind}/{name}"] = np.ascontiguousarray(view[0].numpy())
-        return found
+        return {name: value for part in shard.world.collect(found) for name, value in part.items()}

@@ -67,8 +67,6 @@ def check(spec: RunSpec, size: int, team: int) -> None:
         raise UserError(f"algorithm={names['algorithm']}: workers cannot share the clients of a seed; {way}")
     if spec.split.test == "server":
         raise UserError(f"split.test=server: workers cannot share the clients of a seed; {way}")
-    if settings.keep_models != "none":
-        raise UserError(f"keep_models={settings.keep_models}: workers cannot share the clients of a seed; {way}")
     if team > settings.num_clients:
         raise UserError(f"num_clients={settings.num_clients}: {team} workers would share the clients of a seed; start fewer")
 

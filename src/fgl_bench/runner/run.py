@@ -44,6 +44,7 @@ from fgl_bench.runner.planning import chunks, network
 from fgl_bench.runner.points import Counts, NewPoints, history, node_counts
 from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve
+from fgl_bench.runner.stand_in import in_place_of, workers_of
 from fgl_bench.runner.summary import Facts, summarize
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.scenarios.simulation import Simulation
@@ -82,16 +83,20 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         folder = spec.folder(what)
     check_scores(settings, federations[0])
     facts, weights = Facts.of(federations), node_counts(settings, federations)
-    federations = [kept(federation, task.shard) for federation in federations]
     prepared = time.perf_counter()
     title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     config = masked_yaml(spec.config)
     first = workers.rank == 0  # who draws the bar, holds the tracker and writes
     checkpoints = None
-    if settings.checkpoint_minutes is not None and not task.shard.alone:
-        print("note: workers that share the clients of a seed keep no checkpoints", file=sys.stderr)
-    elif settings.checkpoint_minutes is not None:
-        checkpoints = Checkpoints(folder, config_hash(what), 60 * settings.checkpoint_minutes, names["algorithm"], which or "none")
+    if settings.checkpoint_minutes is not None:
+        which_run = (folder, config_hash(what), 60 * settings.checkpoint_minutes, names["algorithm"], which or "none")
+        checkpoints = Checkpoints(*which_run, world=task.shard.world)
+    work, team = partial(simulate, spec, shard=task.shard, checkpoints=checkpoints), task.shard.world
+    made_by = team.first(lambda: workers_of(checkpoints, task.seeds, team.size)) if checkpoints else team.size
+    if checkpoints and made_by != team.size:
+        work, devices = partial(in_place_of, made_by, simulate, spec, team, checkpoints), devices[:1]
+    else:
+        federations = [kept(federation, task.shard) for federation in federations]
     tracker = spec.tracker if first else NoTracker()
     with (
         held_back(f"the finished run {folder}") if checkpoints else nullcontext(),
@@ -113,7 +118,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             suited(names["algorithm"], spec.algorithm.pairing, spec.overrides),
         ):
             try:
-                outcome = over(devices, federations, partial(simulate, spec, shard=task.shard, checkpoints=checkpoints), progress)
+                outcome = over(devices, federations, work, progress)
             finally:
                 if ended:  # whoever watches has given the run up
                     discard(folder)
@@ -121,7 +126,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         already = checkpoints.earlier if checkpoints else 0.0  # training before an interruption counts
         seconds = {"prepare": prepared - begin, "train": already + trained - prepared, "total": already + trained - begin}
         sent = {"world_size": workers.size, "worker_bytes": sum(workers.gather(task.shard.world.sent - before))}
-        parts = [part for part in workers.gather((outcome, facts, weights) if task.tells else None) if part is not None]
+        parts = [part for part in workers.collect((outcome, facts, weights) if task.tells else None) if part is not None]
 
         def conclude() -> dict[str, Any]:
             outcome = joined([part[0] for part in parts])
@@ -134,6 +139,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             return summary
 
         summary = workers.first(conclude)
+        discard(folder)  # a worker on another machine has a folder of its own
     return Finished(folder, summary, False)
 
 

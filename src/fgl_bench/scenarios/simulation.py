@@ -59,8 +59,8 @@ class Simulation:
         metrics: number of scores of every model; the first is what models are selected by.
         validation_nodes: that the scores of all replicas count, those of other workers included.
         final_state: the result of :meth:`FinalState.final_state`, ``[S, C, ...]`` by name.
-        models: of every scored model, by its position in the log, the replica, the layout and a copy ``[P]``, until somebody removes what
-            is not needed; None where none are kept.
+        models: of every scored model of this worker's clients, by its position in the log, the replica (of S * C), the layout and a copy
+            ``[P]``, until somebody removes what is not needed; None where none are kept.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
     """
 
@@ -96,12 +96,19 @@ class Simulation:
         self.losses.reserve(1, torch.float64, self.initial.device)
 
     def scored(self, scores: Tensor, replicas: Sequence[int] | None, models: Tensor) -> int:
-        """Log ``scores [k, 2]`` of the ``models [k, P]`` of some replicas (None: all); returns the position of the first."""
+        """Log ``scores [k, 2]`` of some replicas (None: all); returns the position of the first.
+
+        Args:
+            models: ``[k, P]``, theirs; of the replicas of this worker's clients only.
+        """
         start = self.log.add(scores)
         if self.models is not None:
-            rows = range(len(models)) if replicas is None else replicas
-            for position, (replica, model) in enumerate(zip(rows, models, strict=True), start):
-                self.models[position] = int(replica), self.trainer.layout, model.detach().clone()
+            clients = self.setting.num_clients
+            own = range(clients)[self.setting.shard.own]
+            rows = enumerate(range(len(scores)) if replicas is None else map(int, replicas), start)
+            mine = [(position, replica) for position, replica in rows if replica % clients in own]
+            for (position, replica), model in zip(mine, models, strict=True):
+                self.models[position] = replica, self.trainer.layout, model.detach().clone()
         return start
 
     @property

@@ -268,7 +268,9 @@ def _bytes(where: Memory, leaves: Sequence[Any]) -> np.ndarray:
     """The block of memory, of the type that all who lie in it have (else bytes); on a CPU no copy."""
     types_ = {leaf.dtype for leaf in leaves}
     if where.device == "cpu":
-        raw = np.ctypeslib.as_array((ctypes.c_uint8 * (where.high - where.low)).from_address(where.low))
+        room: Any = (ctypes.c_uint8 * (where.high - where.low)).from_address(where.low)
+        room.leaves = leaves  # whose memory it is: some are held by nobody else
+        raw = np.ctypeslib.as_array(room)
     else:
         tensor = next(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
         storage = tensor.untyped_storage()

@@ -30,7 +30,8 @@ GONE = "another worker is gone, and the run with it; give the same command again
 class Group(World):
     """The workers of a process group.
 
-    Bytes are counted as they leave this worker: in a sum over R workers, which goes around a ring, 2 (R - 1) / R times the tensor.
+    Bytes of a run's tensors are counted as they leave this worker: in a sum over R workers, which goes around a ring, 2 (R - 1) / R times
+    the tensor.
 
     Args:
         group: None means the default group.
@@ -56,6 +57,19 @@ class Group(World):
         with present():
             dist.all_gather_object(values, value, group=self.group)
         return values
+
+    def collect(self, value: T) -> list[T]:
+        values: list[Any] | None = None if self.rank else [None] * self.size
+        first = 0 if self.group is None else dist.get_global_rank(self.group, 0)
+        with present():
+            dist.gather_object(value, values, first, group=self.group)
+        return values or []
+
+    def highest(self, number: int) -> int:
+        told = torch.tensor([number])  # on the CPU: a GPU would be waited for
+        with present():
+            dist.all_reduce(told, dist.ReduceOp.MAX, group=self.group)
+        return int(told)
 
     def sum_(self, tensor: Tensor) -> Tensor:
         self.sent += 2 * (self.size - 1) * tensor.nbytes // self.size

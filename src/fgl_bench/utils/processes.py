@@ -45,7 +45,7 @@ def watched(name: str) -> None:
             os.kill(child, number)
 
     prepare = end_with(os.getpid()) if sys.platform == "linux" else None
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
     child = os.fork()
     if not child:
         for number, handler in before.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from fgl_bench.utils.processes import Stopped
 
 SIGNALS = [number for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None)) is not None]
 
+ONCE = 0.5
+"""Seconds within which signals are one: torchrun sends them to a worker's group, and who watches the worker passes them on to it."""
+
 
 @dataclass
 class Stop:
@@ -24,17 +28,19 @@ class Stop:
     Attributes:
         held: whether signals are only noted now.
         number: of the signal that was noted; None where there was none.
+        since: when that was, by ``time.monotonic``.
         children: processes to pass it on to.
     """
 
     held: bool = False
     number: int | None = None
+    since: float = 0.0
     children: set[int] = field(default_factory=set)
 
     def note(self, number: int) -> None:
         """The first signal, and pass it on as SIGUSR1."""
         if self.number is None:
-            self.number = number
+            self.number, self.since = number, time.monotonic()
             for child in self.children:
                 os.kill(child, signal.SIGUSR1)
 
@@ -44,7 +50,7 @@ STOP = Stop()
 
 @contextmanager
 def held_back(done: str) -> Iterator[None]:
-    """Inside, the first signal to end the process is only noted in :data:`STOP`, the second is obeyed at once.
+    """Inside, the first signal to end the process is only noted in :data:`STOP`, the second is obeyed at once; but not within :data:`ONCE`.
 
     Who works inside looks there, keeps what there is and raises :class:`Stopped`; it is then as if the signal came at the end.
 
@@ -57,7 +63,7 @@ def held_back(done: str) -> Iterator[None]:
     owner, before = os.getpid(), {number: signal.getsignal(number) for number in SIGNALS}
 
     def note(number: int, frame: FrameType | None) -> None:
-        again = STOP.number is not None
+        again = STOP.number is not None and time.monotonic() - STOP.since > ONCE
         STOP.note(number)
         if again and os.getpid() == owner:
             obey(number, before[number])

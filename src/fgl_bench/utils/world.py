@@ -45,6 +45,14 @@ class World:
         """The values of all workers, by rank, on every worker."""
         return [value]
 
+    def collect(self, value: T) -> list[T]:
+        """The values of all workers, by rank, on worker 0; nothing on the others."""
+        return [] if self.rank else [value]
+
+    def highest(self, number: int) -> int:
+        """The highest of the workers' numbers, on every worker."""
+        return number
+
     def sum_(self, tensor: Tensor) -> Tensor:
         """``tensor``, replaced by its sum over all workers."""
         return tensor

@@ -1,0 +1,33 @@
+"""Signals that a run only notes."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from fgl_bench.utils import stopping
+from fgl_bench.utils.processes import Stopped, stoppable
+from fgl_bench.utils.stopping import STOP, held_back
+
+
+def told(times: int, begun: list[int]) -> Stopped:
+    """What ends a process that is told so often to end while it holds signals back; ``begun`` are the times that it went on."""
+    with stoppable(), pytest.raises(Stopped) as ended, held_back("all"):
+        for time in range(times):
+            os.kill(os.getpid(), signal.SIGTERM)
+            begun.append(time)
+    assert STOP.number is None and not STOP.held
+    return ended.value
+
+
+def test_a_launcher_may_send_the_same_signal_twice() -> None:
+    begun: list[int] = []
+    assert told(2, begun).kept == "all" and begun == [0, 1], "it ended when it suited"
+
+
+def test_a_signal_that_comes_later_is_obeyed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "ONCE", -1.0)
+    begun: list[int] = []
+    assert told(2, begun).number == signal.SIGTERM and begun == [0]

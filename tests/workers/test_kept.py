@@ -1,0 +1,400 @@
+"""Checkpoints and models of workers that share the clients of a seed: what is kept, what is used again, and what is said."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from fgl_bench.engine.shard import Shard
+from fgl_bench.evaluation.history import Outcome
+from fgl_bench.reporting import checkpoints as store
+from fgl_bench.runner.checkpoints import APART, Checkpoints
+from fgl_bench.runner.deal import kept
+from fgl_bench.runner.memory import Plan
+from fgl_bench.runner.run import simulate
+from fgl_bench.runner.stand_in import in_place_of, workers_of
+from fgl_bench.utils.group import GONE
+from fgl_bench.utils.world import World
+from tests.engine.worlds import together
+from tests.quick import prepared
+from tests.runner.test_checkpoints import Counting, absent, cut, equal, flipped, other_code, rewritten, torn
+from tests.test_resume import GOES_ON, TINY, checkpoints, stored, until
+from tests.warm import begun
+
+CPU = torch.device("cpu")
+ROUNDS, SEEDS, CLIENTS = 8, [3, 1], 5
+
+
+@dataclass
+class Shared:
+    """A run in a test's folder, made by workers that are threads; after ``last`` rounds they may be interrupted together."""
+
+    spec: Any
+    federations: Any
+    folder: Path
+    models: str = "none"
+    sent: list[int] = field(default_factory=list)
+
+    def __call__(self, size: int = 2, last: int | None = None, keeps: bool = True) -> tuple[Outcome, int]:
+        """What worker 0 has in the end, and how many rounds (and a last evaluation) it took."""
+        progress = [Counting(last) for _ in range(size)]
+
+        def job(world: World) -> Outcome:
+            shard = Shard(CLIENTS, world)
+            mine = [kept(federation, shard) for federation in self.federations]
+            run = Checkpoints(self.folder, "0123456789ab", 0.0, "some", self.models, world=world) if keeps else None
+            return simulate(self.spec, mine, CPU, progress[world.rank], Plan(len(SEEDS), None), shard, run)
+
+        outcomes = together(size, job)
+        assert all(equal(other, outcomes[0]) and not other.models for other in outcomes[1:])
+        return outcomes[0], progress[0].reports
+
+    def interrupted(self, last: int, size: int = 2) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            self(size, last)
+
+    def files(self, rank: int, size: int = 2) -> list[Path]:
+        return sorted(store.of_worker(store.program(self.folder, SEEDS), rank, size).glob("[0-9]*"))
+
+
+def shared(name: str, folder: Path, changes: dict[str, Any] | None = None) -> Shared:
+    settings = {"mixing_at": [10], **(changes or {})}
+    what = prepared(name, folder / "cache", settings, clients=CLIENTS, seeds=SEEDS, rounds=ROUNDS)
+    return Shared(*what, folder / "runs" / "0123456789ab", settings.get("keep_models", "none"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Shared:
+    return shared("scaffold", tmp_path)
+
+
+STATEFUL = {
+    "fedadam": {"participation": 0.5, "scenario.slow_fraction": 0.5, "scenario.deadline": 2.0},
+    "moon": {},
+    "fed_pub": {"participation": 0.5},
+    "gcfl_plus": {"algorithm.sequence": 2},
+    "osgp": {},
+    "dis_pfl": {},
+    "dfed_sst": {},
+}
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_workers_go_on_together_with_the_same_numbers(name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    run = shared(name, tmp_path, STATEFUL[name])
+    whole, rounds = run(keeps=False)
+    run.interrupted(6)
+    assert [[path.name for path in run.files(rank)] for rank in (0, 1)] == [["000000000004", "000000000005"]] * 2
+    again, rest = run()
+    assert equal(again, whole) and rest == rounds - 5
+    said = f"fgl-bench: goes on from round 5 of {rounds - 1}, as kept in {store.place(run.folder)}\n"
+    assert capsys.readouterr().err == said, "one speaks"
+
+
+@pytest.mark.parametrize("damage", [cut, flipped, torn, absent])
+def test_of_a_damaged_part_the_checkpoint_before_is_used(run: Shared, damage: Any, capsys: pytest.CaptureFixture) -> None:
+    whole, rounds = run(keeps=False)
+    run.interrupted(6)
+    newest = run.files(1)[-1]
+    damage(newest)
+    again, rest = run()
+    assert equal(again, whole) and rest == rounds - 4
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == f"fgl-bench: the checkpoint {newest} is not used: it is damaged" and "goes on from round 4 of 8" in second
+
+
+def gone(path: Path) -> None:
+    for file in path.iterdir():
+        file.unlink()
+    path.rmdir()
+
+
+@pytest.mark.parametrize("rank", (0, 1))
+def test_a_checkpoint_that_lacks_a_part_is_not_used(run: Shared, rank: int) -> None:
+    """Workers that were killed while one had written its part, and another one had not."""
+    whole, rounds = run(keeps=False)
+    run.interrupted(6)
+    gone(run.files(rank)[-1])
+    again, rest = run()
+    assert equal(again, whole) and rest == rounds - 4
+
+
+def test_where_no_checkpoint_has_all_its_parts_the_run_begins_anew(run: Shared, capsys: pytest.CaptureFixture) -> None:
+    run.interrupted(6)
+    for path in run.files(1):
+        gone(path)
+    assert run()[1] == ROUNDS + 1
+    where = store.program(run.folder, SEEDS)
+    assert capsys.readouterr().err == f"fgl-bench: the checkpoints in {where} are not used: none has the parts of all 2 workers\n"
+
+
+def test_the_older_checkpoint_stays_until_every_worker_has_written_the_newer(run: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker 1 is killed while it writes; worker 0 has written its part."""
+    write = store.write
+
+    def killed(folder: Path, about: Any, *parts: Any) -> int:
+        if about["done"] == 6 and folder.name.startswith("worker-1"):
+            raise KeyboardInterrupt
+        return write(folder, about, *parts)
+
+    monkeypatch.setattr(store, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    names = [{path.name[-1] for path in run.files(rank)} for rank in (0, 1)]
+    assert names[0] - {"6"} == names[1] == {"4", "5"}
+
+
+def test_parts_of_several_attempts_are_not_used_together(run: Shared, capsys: pytest.CaptureFixture) -> None:
+    run.interrupted(6)
+    newest = [run.files(rank)[-1] for rank in (0, 1)]
+    rewritten(newest[1] / store.ABOUT, lambda known: known.update(attempt="another"))
+    assert run()[1] == ROUNDS + 1 - 4
+    assert capsys.readouterr().err.startswith(f"fgl-bench: the checkpoint {newest[0]} is not used: its parts are of several attempts")
+
+
+def test_other_code_on_one_worker_is_not_used(run: Shared, capsys: pytest.CaptureFixture) -> None:
+    run.interrupted(6)
+    for path in run.files(1):
+        rewritten(path / store.ABOUT, other_code)
+    assert run()[1] == ROUNDS + 1
+    assert capsys.readouterr().err.count("is not used: it was made by another version of the code") == 2
+
+
+def test_a_state_that_does_not_fit_one_worker_is_used_by_none(run: Shared, capsys: pytest.CaptureFixture) -> None:
+    whole, _ = run(keeps=False)
+    run.interrupted(6)
+    path = run.files(1)[-1]
+    rewritten(path / store.STATE, lambda state: state["table"].__setitem__(0, {"function": "os:system"}))
+    rewritten(path / store.ABOUT, lambda known: known["sums"].update({store.STATE: store._sum(path / store.STATE)}))
+    again, rest = run()
+    assert equal(again, whole) and rest == ROUNDS + 1 - 4
+    assert f"the checkpoint {path} is not used: it does not fit (ValueError" in capsys.readouterr().err
+
+
+def test_a_full_disk_of_one_worker_costs_the_checkpoint_of_all(run: Shared, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, rounds = run(keeps=False)
+    write = store.write
+
+    def full(folder: Path, about: Any, *parts: Any) -> int:
+        if about["done"] > 3 and folder.name.startswith("worker-1"):
+            raise OSError(28, "No space left on device")
+        return write(folder, about, *parts)
+
+    monkeypatch.setattr(store, "write", full)
+    run.interrupted(6)
+    where = store.of_worker(store.program(run.folder, SEEDS), 1, 2)
+    assert capsys.readouterr().err == f"fgl-bench: no checkpoint in {where} (No space left on device); the run goes on\n"
+    assert [[path.name[-1] for path in run.files(rank)] for rank in (0, 1)] == [["2", "3"]] * 2
+    assert run()[1] == rounds - 3
+
+
+@pytest.mark.parametrize("keep", ("final", "best"))
+@pytest.mark.parametrize("name", ("fedadam", "osgp"))
+def test_the_models_of_all_clients_are_kept(name: str, keep: str, tmp_path: Path) -> None:
+    """Half of the clients take part, so some keep a model of an earlier round; and one worker more than before an interruption."""
+    changes = {"keep_models": keep, "dtype": "float64", **({"participation": 0.4} if name == "fedadam" else {})}
+    run = shared(name, tmp_path, changes)
+    alone = simulate(run.spec, run.federations, CPU, Counting())
+    run.interrupted(6, size=3)
+    for outcome in (run(size=3)[0], run(size=2, keeps=False)[0]):
+        assert outcome.models.keys() == alone.models.keys()
+        for key, value in outcome.models.items():
+            np.testing.assert_allclose(value, alone.models[key], rtol=0, atol=1e-9)
+    assert len(alone.models) > 2 * len(SEEDS) * CLIENTS
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "fewer"), [("scaffold", 2, 1), ("moon", 2, 1), ("osgp", 3, 1), ("osgp", 3, 2), ("fed_pub", 3, 2), ("dfed_sst", 4, 2)]
+)
+def test_fewer_workers_go_on_in_the_place_of_those_that_were(name: str, size: int, fewer: int, tmp_path: Path, capsys: Any) -> None:
+    run = shared(name, tmp_path, {**STATEFUL.get(name, {}), "keep_models": "final"})
+    whole, rounds = run(size, keeps=False)
+    run.interrupted(6, size)
+    counting = [Counting() for _ in range(fewer)]
+
+    def job(world: World) -> Outcome:
+        keeps = Checkpoints(run.folder, "0123456789ab", 0.0, "some", run.models, world=world)
+        return in_place_of(size, simulate, run.spec, world, keeps, run.federations, CPU, counting[world.rank])
+
+    again, *others = together(fewer, job)
+    assert equal(again, whole) and all(equal(other, whole) and not other.models for other in others)
+    assert [each.reports for each in counting] == [rounds - 5] * fewer
+    assert again.models.keys() == whole.models.keys()
+    assert all(np.array_equal(value, again.models[name]) for name, value in whole.models.items())
+    assert capsys.readouterr().err.count("goes on from round 5 of") == 1
+
+
+def test_who_goes_on_looks_for_a_checkpoint_of_as_many_workers_or_of_more(run: Shared, capsys: pytest.CaptureFixture) -> None:
+    run.interrupted(6, 3)
+    capsys.readouterr()
+    keeps = Checkpoints(run.folder, "0123456789ab", 0.0, "some", run.models)
+    assert [workers_of(keeps, SEEDS, size) for size in (1, 2, 3, 4)] == [3, 3, 3, 4]
+    assert workers_of(keeps, [*SEEDS, 7], 1) == 3 and workers_of(keeps, SEEDS[:1], 1) == 1, "all of its seeds, and others"
+    assert workers_of(replace(keeps, identity="another"), SEEDS, 1) == workers_of(keeps, [7], 1) == 1
+    flipped(run.files(1, 3)[-1])
+    assert workers_of(keeps, SEEDS, 1) == 3, "there is the one before"
+    gone(run.files(2, 3)[0])
+    assert workers_of(keeps, SEEDS, 1) == 1, "a part is missing"
+    gone(run.files(2, 3)[0])
+    assert workers_of(keeps, SEEDS, 1) == 1
+    said = [line.split(" not used: ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == [APART, APART, *["it belongs to another run"] * 2, *["it is damaged"] * 2, "none has the parts of all 3 workers"]
+    run.interrupted(3, 1)
+    run.interrupted(6, 2)
+    assert [workers_of(keeps, SEEDS, size) for size in (1, 2, 3)] == [1, 2, 3], "its own come first"
+
+
+def test_what_a_team_goes_on_from_does_not_depend_on_what_another_team_has_kept(run: Shared) -> None:
+    """Workers share the clients of seed 3, and others those of seed 1."""
+    Shared(run.spec, run.federations[1:], run.folder).interrupted(3, 2)
+    Shared(run.spec, run.federations[:1], run.folder).interrupted(3, 4)
+    keeps = Checkpoints(run.folder, "0123456789ab", 0.0, "some", run.models)
+    assert [workers_of(keeps, [seed], 2) for seed in SEEDS] == [4, 2]
+
+
+def test_an_error_of_one_thread_is_that_of_all() -> None:
+    def job(world: World) -> list[int]:
+        world.gather(0)
+        if world.rank == 1:
+            raise ValueError("no")
+        return world.gather(0)
+
+    with pytest.raises(ValueError, match="no"):
+        together(3, job)
+
+
+@pytest.mark.parametrize(("size", "says"), [(1, "one worker: 3 begin anew; start one"), (2, "2 workers: 3 begin anew; start 2 or fewer")])
+def test_more_workers_begin_anew_and_say_how_many_would_go_on(run: Shared, size: int, says: str, capsys: pytest.CaptureFixture) -> None:
+    whole, rounds = run(3, keeps=False)
+    run.interrupted(6, size)
+    again, rest = run(3)
+    assert equal(again, whole) and rest == rounds
+    where = store.program(run.folder, SEEDS)
+    assert capsys.readouterr().err == f"fgl-bench: the checkpoints in {where} were made by {says} to go on from them\n"
+
+
+# ---- processes
+
+LONG = (
+    *TINY, "checkpoint_minutes=0.0003", "algorithm=scaffold", "rounds=200", "seeds=[0]", "shard=clients", "keep_models=final",
+    "dtype=float64", "threads=1",
+)  # fmt: skip
+
+
+@contextmanager
+def group(folder: Path, size: int, *arguments: str) -> Iterator[list[Any]]:
+    """Workers under way, started without a launcher; they share ``folder``, and each writes to a folder of its own in it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(size)}
+    with ExitStack() as stack:
+        started = []
+        for rank in range(size):
+            own = folder / f"rank{rank}"
+            own.mkdir(exist_ok=True, parents=True)
+            (own / "stderr").unlink(missing_ok=True)
+            where = {"RANK": str(rank), "FGL_BENCH_CACHE": str(folder / "cache"), **meet}
+            started.append(stack.enter_context(begun(own, *arguments, f"results_dir={folder / 'results' / 'runs'}", **where)))
+        yield started
+
+
+def ended(processes: Sequence[Any]) -> list[int]:
+    for process in processes:
+        process.join(60)
+    return [process.exitcode for process in processes]
+
+
+def child(process: Any) -> int:
+    """The worker, whose end the process that was started awaits."""
+    for one in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (one / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1] == str(process.pid):
+                return int(one.name)
+    raise AssertionError("no worker")
+
+
+def told(folder: Path, rank: int) -> str:
+    return (folder / f"rank{rank}" / "stderr").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_workers_that_are_killed_or_told_to_end_go_on_with_the_same_numbers(tmp_path: Path) -> None:
+    """In turn: one is killed, all are, one is told to end; what is stored at last is what two undisturbed workers store."""
+    with group(tmp_path / "whole", 2, *LONG, "checkpoint_minutes=null") as processes:
+        assert ended(processes) == [0, 0], told(tmp_path / "whole", 0)
+    part, last = tmp_path / "part", 0
+
+    def reached() -> int:
+        return max((int(path.parent.name) for path in shared_checkpoints(part)), default=0)
+
+    for how in ("one", "all", "told"):
+        with group(part, 2, *LONG) as processes:
+            until(lambda: reached() > last or not all(process.is_alive() for process in processes))  # noqa: B023 (called here)
+            for process in processes if how == "all" else processes[1:]:
+                os.kill(child(process), signal.SIGTERM if how == "told" else signal.SIGKILL)
+            codes = ended(processes)
+        ours = told(part, 0).splitlines()
+        assert not last or GOES_ON.search(ours.pop(0)), "what was kept is used"
+        if how == "one":
+            assert codes[0] == 1 and ours == [f"fgl-bench: error: {GONE}"]
+        if how == "told":
+            assert codes == [128 + signal.SIGTERM] * 2, "one is told, all end"
+            kept_at = r"fgl-bench: ended by SIGTERM; kept: a checkpoint after round \d+ of 200; give the same command to go on"
+            assert len(ours) == 1 and re.fullmatch(kept_at, ours[0])
+        killed = "fgl-bench: error: worker 1 of 2 was killed by signal 9 (SIGKILL)\n"
+        assert reached() >= last and told(part, 1) == ("" if how == "told" else killed)
+        last = reached()
+    shutil.copytree(part, tmp_path / "one")
+    with group(part, 2, *LONG, "checkpoint_minutes=10") as processes:
+        assert ended(processes) == [0, 0] and GOES_ON.search(told(part, 0)), told(part, 0)
+    assert stored(part) == stored(tmp_path / "whole") and stored(part)["worker_bytes"] > 0
+    assert models(part).keys() == models(tmp_path / "whole").keys()
+    assert all(np.array_equal(value, models(part)[name]) for name, value in models(tmp_path / "whole").items())
+    assert not list(part.glob("results/runs/*/*/*/*/.*")), "a complete run leaves no checkpoint"
+    with group(tmp_path / "one", 1, *LONG, "checkpoint_minutes=10") as processes:
+        assert ended(processes) == [0] and GOES_ON.search(told(tmp_path / "one", 0)), told(tmp_path / "one", 0)
+    one, two = stored(tmp_path / "one"), stored(part)
+    assert (one.pop("world_size"), two.pop("world_size")) == (1, 2) and 0 < one.pop("worker_bytes") < two.pop("worker_bytes")
+    assert one == two, "in the place of both"
+
+
+def shared_checkpoints(folder: Path) -> list[Path]:
+    return list(folder.glob("results/runs/*/*/*/*/.*.checkpoint/seeds-*/worker-1-of-2/[0-9]*/checkpoint.json"))
+
+
+def models(folder: Path) -> dict[str, np.ndarray]:
+    (path,) = folder.glob("results/runs/*/*/*/*/*/models.safetensors")
+    return load_file(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_seeds_go_on_whatever_the_number_of_workers_that_share_them(tmp_path: Path) -> None:
+    seeds = (*TINY, "checkpoint_minutes=0.0003", "algorithm=scaffold", "rounds=150", "dtype=float64")
+    with group(tmp_path / "whole", 1, *seeds, "checkpoint_minutes=null") as processes:
+        assert ended(processes) == [0], told(tmp_path / "whole", 0)
+    part, before = tmp_path / "part", []
+    for size in (1, 2):
+        with group(part, size, *seeds) as processes:
+            until(lambda: len({path.parents[1] for path in set(checkpoints(part)) - set(before)}) == 2)  # noqa: B023 (called here)
+            for process in processes:
+                os.kill(child(process) if size > 1 else process.pid, signal.SIGKILL)
+            ended(processes)
+        assert (len(GOES_ON.findall(told(part, 0))), "not used" in told(part, 0)) == (size - 1, False)
+        before = checkpoints(part)
+    with group(part, 1, *seeds, "checkpoint_minutes=10") as processes:
+        assert ended(processes) == [0] and GOES_ON.search(told(part, 0)), told(part, 0)
+    assert stored(part) == stored(tmp_path / "whole")
