@@ -216,8 +216,8 @@ class LabelPropagation(Split):
 
     ranges: ClassVar[dict[str, Range]] = {"sweeps": at_least(1), "clusters_per_client": at_least(1)}
 
-    sweeps: int = field(default=5, kw_only=True)
-    clusters_per_client: int = field(default=10, kw_only=True)
+    sweeps: int = field(kw_only=True)
+    clusters_per_client: int = field(kw_only=True)
 
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
         cap = max(1, graph.num_nodes // (num_clients * self.clusters_per_client))
