@@ -113,6 +113,40 @@ def test_more_replicas_never_need_less_and_a_plan_keeps_its_budget(algorithm, tm
         assert (replicas is None) == (budget == whole), (replicas, budget, need)
 
 
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "scaffold", "d_psgd"])
+def test_few_clients_in_files_tell_what_all_take(algorithm, tmp_path, monkeypatch):
+    monkeypatch.setattr(rehearsal, "forks", lambda: False)
+    dataset = {
+        f"dataset.{key}": value
+        for key, value in {"num_nodes": 4000, "num_edges": 9000, "num_features": 8, "words_per_node": "null"}.items()
+    }
+    changes = {
+        **dataset,
+        "dataset": "csbm",
+        "num_clients": 40,
+        "out_of_core": True,
+        "cache_dir": str(tmp_path / "cache"),
+        "model.hidden": 64,
+    }
+    spec, federations = small(algorithm, tmp_path, **changes)
+    model = fgl_bench.runner.planning.network(spec, federations, CPU)
+    sizes, rehearsed = [], rehearsal.rehearse
+
+    def recorded(spec, federation, *rest):
+        sizes.append(federation.num_clients)
+        return rehearsed(spec, federation, *rest)
+
+    monkeypatch.setattr(rehearsal, "rehearse", recorded)
+    found = measured(spec, federations, model, CPU, 1)
+    assert set(sizes) == {16}
+    monkeypatch.setattr(rehearsal, "FEW", 100)
+    known = measured(spec, federations, model, CPU, 1)
+    assert set(sizes) == {16, 40}
+    assert (found.clients, found.row) == (known.clients, known.row)
+    for replicas in (1, 5, 40):
+        assert 0.95 < found.program(1, replicas) / known.program(1, replicas) < 1.5, "too much costs time, too little memory"
+
+
 @pytest.mark.skipif(not forks(), reason="needs forked processes")
 def test_a_forked_process_tells_how_far_its_memory_rises(tmp_path, monkeypatch):
     def touched():

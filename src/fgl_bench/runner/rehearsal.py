@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -14,6 +16,7 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.data.served import Served
 from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.engine.replay import WARM_UP
+from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.runner.memory import Need, largest_client, out_of_memory
 from fgl_bench.runner.program import DTYPES, simulation
@@ -29,6 +32,9 @@ from fgl_bench.utils.live_bytes import DeviceBytes, LiveBytes, ResidentBytes
 HOLES = 1.2
 # Twice the most that a method was seen to take for a byte of what it trains, and what networks of its own may take of small graphs.
 CEILING, FLOOR = 60, 2**28
+
+FEW = 16
+"""Clients in files that are rehearsed with; a rehearsal with all of them would read all files many times."""
 
 
 class _Enough(Exception):
@@ -53,9 +59,68 @@ def measured(spec: RunSpec, federations: Sequence[Federation], model: Backbone, 
     forks, what is alive is taken :data:`HOLES` times.
     """
     federation = max(federations, key=lambda f: (largest_client([f]), sum(client.edges.shape[1] for client in f.clients)))
+    if federation.observed[0].folder is not None and federation.num_clients > FEW and not isinstance(spec.algorithm, JointTraining):
+        with suppress(UserError):  # a communication graph that so few clients cannot form
+            return told_by_few(spec, federation, model, device)
     clients, together = federation.num_clients, min(spec.settings.seeds_per_chunk or 1, len(federations))
     layout = spec.algorithm.backbone(model).layout(federation.num_features, federation.num_classes)
     row = clients * layout.size * DTYPES[spec.settings.dtype].itemsize
+    alive, taken = counts_of(spec, federation, model, device)
+    if isinstance(spec.algorithm, JointTraining):  # all clients at once, whatever the chunk
+        whole = taken(None)
+        return Need(clients, whole, whole, 1, row)
+    try:
+        whole = taken(None, budget // together)
+        if together * whole <= budget:
+            return Need(clients, whole, whole, 1, row)
+    except (MemoryError, Died):
+        whole = budget // together + 1
+    single = taken(1)
+    counts = [alive(chunk) for chunk in range(1, min(3, clients) + 1)]
+    step = step_of(counts, single)
+    return Need(clients, max(whole, single + (clients - 1) * step), single, step, row)
+
+
+def told_by_few(spec: RunSpec, federation: Federation, model: Backbone, device: torch.device) -> Need:
+    """What a seed of many clients in files takes, from rehearsals with the largest :data:`FEW` and with half of them.
+
+    Training takes what the largest client needs. A client more that is not trained at the same time takes its models, moments and reports.
+
+    Raises:
+        UserError: the run cannot be made of so few clients.
+    """
+    clients, layout = federation.num_clients, spec.algorithm.backbone(model).layout(federation.num_features, federation.num_classes)
+    alive, taken = counts_of(spec, largest(federation, FEW), model, device)
+    single, counts = taken(1), [alive(chunk) for chunk in (1, 2, 3)]
+    fewer, _ = counts_of(spec, largest(federation, FEW // 2), model, device)
+    kept = max(0, counts[0] - fewer(1)) / (FEW - FEW // 2)
+    single += int((clients - FEW) * kept * single / counts[0])
+    step = step_of(counts, single)
+    row = clients * layout.size * DTYPES[spec.settings.dtype].itemsize
+    return Need(clients, single + (clients - 1) * step, single, step, row)
+
+
+def largest(federation: Federation, count: int) -> Federation:
+    """The clients with most nodes as a federation of their own."""
+    chosen = sorted(sorted(range(federation.num_clients), key=lambda i: -federation.clients[i].num_nodes)[:count])
+    clients, observed = (tuple(held[i] for i in chosen) for held in (federation.clients, federation.observed))
+    observed = clients if federation.observed is federation.clients else observed
+    return replace(federation, clients=clients, observed=observed, cross_edges=federation.cross_edges[:, :0])
+
+
+def step_of(counts: Sequence[int], single: int) -> int:
+    """What a client more takes that is trained at the same time: one takes ``single``, ``counts`` are alive with one, two and three.
+
+    The larger of two steps: a program of one client at a time may need more than one of two, for what it keeps of many small parts.
+    """
+    rises = [after - before for before, after in pairwise(counts)]
+    return max(1, max(rises) * single // counts[0]) if rises else single
+
+
+def counts_of(
+    spec: RunSpec, federation: Federation, model: Backbone, device: torch.device
+) -> tuple[Callable[[int], int], Callable[..., int]]:
+    """What is alive when so many clients are trained at once, and what memory is taken (None: all clients; a limit may be given)."""
     at_once = partial(rehearse, spec, federation, model, device)
 
     def alive(chunk: int) -> int:
@@ -68,21 +133,7 @@ def measured(spec: RunSpec, federations: Sequence[Federation], model: Backbone, 
             return apart(lambda: at_once(chunk, ResidentBytes(limit)))
         return int(HOLES * at_once(chunk, LiveBytes(None if limit is None else int(limit / HOLES))))
 
-    if isinstance(spec.algorithm, JointTraining):  # all clients at once, whatever the chunk
-        whole = taken(None)
-        return Need(clients, whole, whole, 1, row)
-    try:
-        whole = taken(None, budget // together)
-        if together * whole <= budget:
-            return Need(clients, whole, whole, 1, row)
-    except (MemoryError, Died):
-        whole = budget // together + 1
-    single = taken(1)
-    counts = [alive(chunk) for chunk in range(1, min(3, clients) + 1)]
-    # The larger of two steps: a program of one client at a time may need more than one of two, for what it keeps of many small parts.
-    rises = [after - before for before, after in pairwise(counts)]
-    step = max(1, max(rises) * single // counts[0]) if rises else single
-    return Need(clients, max(whole, single + (clients - 1) * step), single, step, row)
+    return alive, taken
 
 
 def rehearse(
