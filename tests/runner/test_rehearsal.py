@@ -113,22 +113,12 @@ def test_more_replicas_never_need_less_and_a_plan_keeps_its_budget(algorithm, tm
         assert (replicas is None) == (budget == whole), (replicas, budget, need)
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "scaffold", "d_psgd"])
-def test_few_clients_in_files_tell_what_all_take(algorithm, tmp_path, monkeypatch):
+def test_few_clients_in_files_tell_what_all_take(tmp_path, monkeypatch):
     monkeypatch.setattr(rehearsal, "forks", lambda: False)
-    dataset = {
-        f"dataset.{key}": value
-        for key, value in {"num_nodes": 4000, "num_edges": 9000, "num_features": 8, "words_per_node": "null"}.items()
-    }
-    changes = {
-        **dataset,
-        "dataset": "csbm",
-        "num_clients": 40,
-        "out_of_core": True,
-        "cache_dir": str(tmp_path / "cache"),
-        "model.hidden": 64,
-    }
-    spec, federations = small(algorithm, tmp_path, **changes)
+    sizes = {"num_nodes": 12000, "num_edges": 24000, "num_features": 8, "words_per_node": "null"}
+    changes = {"num_clients": 24, "out_of_core": True, "cache_dir": str(tmp_path / "cache"), "model.hidden": 64}
+    changes |= {"dataset": "csbm", **{f"dataset.{key}": value for key, value in sizes.items()}}
+    spec, federations = small("fedgta", tmp_path, **changes)
     model = fgl_bench.runner.planning.network(spec, federations, CPU)
     sizes, rehearsed = [], rehearsal.rehearse
 
@@ -141,10 +131,10 @@ def test_few_clients_in_files_tell_what_all_take(algorithm, tmp_path, monkeypatc
     assert set(sizes) == {16}
     monkeypatch.setattr(rehearsal, "FEW", 100)
     known = measured(spec, federations, model, CPU, 1)
-    assert set(sizes) == {16, 40}
+    assert set(sizes) == {16, 24}
     assert (found.clients, found.row) == (known.clients, known.row)
-    for replicas in (1, 5, 40):
-        assert 0.95 < found.program(1, replicas) / known.program(1, replicas) < 1.5, "too much costs time, too little memory"
+    for replicas in (1, 5, 24):
+        assert 0.9 < found.program(1, replicas) / known.program(1, replicas) < 1.3, "too much costs time, too little memory"
 
 
 @pytest.mark.skipif(not forks(), reason="needs forked processes")

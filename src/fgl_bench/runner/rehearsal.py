@@ -94,8 +94,8 @@ def told_by_few(spec: RunSpec, federation: Federation, model: Backbone, device: 
     single, counts = taken(1), [alive(chunk) for chunk in (1, 2, 3)]
     fewer, _ = counts_of(spec, largest(federation, FEW // 2), model, device)
     kept = max(0, counts[0] - fewer(1)) / (FEW - FEW // 2)
-    single += int((clients - FEW) * kept * single / counts[0])
     step = step_of(counts, single)
+    single += int((clients - FEW) * kept * single / counts[0])
     row = clients * layout.size * DTYPES[spec.settings.dtype].itemsize
     return Need(clients, single + (clients - 1) * step, single, step, row)
 
