@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 
 import torch
 from hypothesis import settings
@@ -10,6 +11,8 @@ from hypothesis import settings
 torch.set_num_threads(1)
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what the tests start is not to inherit the deafness of nohup
 
 
 def pytest_collection_finish() -> None:

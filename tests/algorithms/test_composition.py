@@ -139,6 +139,7 @@ OWN_ATTRIBUTES = {
     "trains": "a strategy that does not is refused",
     "node_batches": "models that change graphs need all nodes",
     "multilabel": "both models read classes",
+    "labeled_only": "both models ask for every node",
     "by_clients": "no graph model shares a seed's clients among workers",
     "own_reports": "of workers that share clients",
     "rebuilt": "a checkpoint asks the host and its strategy, each for itself",
