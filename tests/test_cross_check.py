@@ -23,21 +23,26 @@ def compare(monkeypatch):
     return importlib.import_module("compare")
 
 
+def loaded(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as file:
+        return dict(file)
+
+
 def test_other_code_is_given_every_client_as_it_is_and_our_weights(compare, tmp_path):
     with as_command([*TINY, "algorithm=fedavg", "seeds=[3]"]) as cfg:
         spec = resolve(cfg)
         (federation,) = prepare(spec)
         compare.export(spec, federation, tmp_path)
-    whole = np.load(tmp_path / "global.npz")
+    whole = loaded(tmp_path / "global.npz")
     edges = {tuple(edge) for edge in whole["edge_index"].T.tolist()}
     assert len(edges) == federation.notes["edges"] * 2
     for i, client in enumerate(federation.clients):
-        given = np.load(tmp_path / f"client_{i}.npz")
+        given = loaded(tmp_path / f"client_{i}.npz")
         for name, value in (("y", client.labels), ("train", client.train), ("val", client.val), ("test", client.test)):
             np.testing.assert_array_equal(given[name], value)
         np.testing.assert_array_equal(whole["x"][client.nodes], given["x"])
         assert {tuple(edge) for edge in client.nodes[given["edge_index"]].T.tolist()} <= edges
-    initial = np.load(tmp_path / "initial.npz")
+    initial = loaded(tmp_path / "initial.npz")
     assert initial["conv0.weight"].shape == (federation.num_features, 64)
     assert np.abs(initial["conv0.weight"]).max() > 0
 
