@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_bench.data.canonical import canonical_edges
+from fgl_bench.data.datasets import csbm
 from fgl_bench.errors import UserError
 from tests.data.graphs import configured
 
@@ -131,3 +132,31 @@ def test_impossible_keys_are_refused(change, message):
 def test_presets_have_the_real_sets_counts(name, nodes, edges, features, classes):
     graph = configured("dataset", name).load(None)
     assert (graph.num_nodes, graph.edges.shape[1] // 2, graph.num_features, graph.num_classes) == (nodes, edges, features, classes)
+
+
+@pytest.mark.parametrize("pairs", [100, 1000])
+def test_edges_drawn_in_small_pieces_keep_every_promise(pairs, monkeypatch):
+    """What bounds the memory of large graphs: exact counts, nobody isolated, uneven degrees, as in one piece."""
+    keys = {"num_nodes": 300, "num_edges": 3000, "num_classes": 5, "homophily": 0.65, "degree_skew": 1.0}
+    whole = made(**keys)
+    monkeypatch.setattr(csbm, "PAIRS", pairs)
+    graph = made(**keys)
+    assert graph.edges.shape == (2, 6000) and len(np.unique(graph.edges, axis=1).T) == 6000
+    assert homophily(graph) == pytest.approx(0.65, abs=1e-9)
+    degrees, usual = (np.bincount(found.edges[0], minlength=300) for found in (graph, whole))
+    assert degrees.min() > 0
+    assert degrees.std() == pytest.approx(usual.std(), rel=0.2)
+
+
+def test_a_node_begins_its_first_edge_in_one_piece_only(monkeypatch):
+    monkeypatch.setattr(csbm, "PAIRS", 64)
+    begun, rng = [], np.random.default_rng(0)
+
+    def draw(size, starts):
+        begun.append(starts[:size])
+        return rng.integers(1000, size=size), rng.integers(1000, size=size)
+
+    model = configured("dataset", "csbm", num_nodes=1000)
+    keys = model._distinct(np.empty(0, dtype=np.int64), 256, np.arange(200), draw)
+    assert keys.size == 256
+    assert np.concatenate(begun).tolist() == list(range(200))

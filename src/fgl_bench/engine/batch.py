@@ -188,7 +188,8 @@ class Batch:
 
     def _stack_features(self) -> BlockSparse | DenseBlocks:
         blocks = [client.features for client in self.clients]
-        assert all(len(client.nodes) == block.shape[0] for client, block in zip(self.clients, blocks, strict=True)), "of labeled nodes only"
+        rows = [block.shape[0] for block in blocks]
+        assert rows == [client.num_nodes for client in self.clients], "clients reduced to their labeled nodes have no features of their own"
         if not is_dense(blocks, self.device):
             return BlockSparse.stack([sp.csr_matrix(b) for b in blocks], self.nodes, blocks[0].shape[1], self.dtype, self.device)
         out = torch.zeros(self.size, self.nodes, blocks[0].shape[1], dtype=self.feature_dtype)

@@ -30,7 +30,6 @@ ROUNDS = 40
 PAIRS = 1 << 25
 """Pairs that are drawn at a time: what bounds the memory of graphs with more edges."""
 
-
 Draw = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Draws so many pairs, whose sources begin with the given nodes."""
 
