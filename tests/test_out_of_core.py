@@ -78,12 +78,12 @@ LABELED_ONLY = sorted(
 
 
 def sparsely_labeled(given):
-    """Federations in which a node in three has a label, and a client none."""
+    """Federations in which a node in two, three or more has a label, by client, and a client none."""
     found = []
     for federation in given:
         clients = []
         for number, client in enumerate(federation.clients):
-            known = np.arange(client.num_nodes) % 3 == 0 if number != 2 else np.zeros(client.num_nodes, bool)
+            known = np.arange(client.num_nodes) % (2 + number) == 0 if number != 2 else np.zeros(client.num_nodes, bool)
             masks = {name: getattr(client, name) & known for name in ("train", "val", "test")}
             clients.append(replace(client, labels=np.where(known, client.labels, -1), **masks))
         same = tuple(clients)
@@ -98,13 +98,17 @@ def test_nodes_without_labels_change_no_score_and_are_not_held(algorithm, model,
     scenario = next(make() for kind, make in kinds.items() if isinstance(chosen, kind))
     network = yaml("model", model, propagation="precomputed", **({} if model in ("sgc", "s2gc") else {"dropout": 0.0}))
     runs = [
-        simulate(given, chosen, scenario, rounds=3, model=network, agg_weight="nodes")
+        simulate(given, yaml("algorithm", algorithm), scenario, rounds=3, model=network, agg_weight="nodes")
         for given in (sparsely_labeled(federations()), sparsely_labeled(federations(tmp_path)))
     ]
     for held, kept in zip(runs[0].histories, runs[1].histories, strict=True):
         for which in ("received", "trained"):
             np.testing.assert_allclose(held.scores[which], kept.scores[which], atol=1e-9)
-    assert runs[1].sim.trainer.batch.nodes == -(-runs[0].sim.trainer.batch.nodes // 3)
+    for held, kept in zip(runs[0].trips, runs[1].trips, strict=True):
+        for one, other in zip(held, kept, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    assert runs[1].sim.trainer.batch.nodes == max((client.labels >= 0).sum() for client in runs[1].sim.trainer.batch.clients)
+    assert runs[1].sim.trainer.batch.nodes < runs[0].sim.trainer.batch.nodes
 
 
 def test_only_a_chunk_of_the_features_is_ever_in_memory(monkeypatch, tmp_path):
