@@ -5,7 +5,8 @@
 Every run is one ``fgl-bench`` command in a process of its own, so that one that fails never stops the others. A run that is
 complete is not repeated: its compact result is kept in results/cells/<paper>/ and the tables are made from those. Ctrl-C ends after
 writing the tables, and an end without warning costs the run under way; the same command goes on where it stopped. Most telling methods
-come first. Of a dataset that is absent one run is tried, which downloads it where it can be; if that fails its others are left out.
+come first, or with ``--cheapest`` the cheapest runs. Of a dataset that is absent one run is tried, which downloads it where it can be; if
+that fails its others are left out.
 ``--again`` makes the chosen runs once more, complete or not.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import sys
 import time
 from dataclasses import replace
@@ -65,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--threads", type=int, help="CPU threads of a run")
     result.add_argument("--jobs", type=int, default=1, help="runs at a time")
     result.add_argument("--hours", type=float, help="start no run that would end later than this")
+    result.add_argument("--cheapest", action="store_true", help="cheapest runs first, of all papers, instead of the most telling")
     result.add_argument("--set", dest="extra", nargs="+", default=[], metavar="KEY=VALUE", help="further keys of every run")
     result.add_argument("--again", action="store_true", help="also make the runs that are complete; each takes its predecessor's place")
     result.add_argument("--list", action="store_true", help="show the plan, run by run, and stop")
@@ -196,13 +199,15 @@ class Reproduction:
         return (not datasets or cell.dataset in datasets) and (not methods or cell.row.key in methods) and fits
 
     def todo(self) -> list[tuple[Work, Cell]]:
-        """The runs to make: paper by paper, those whose dataset is absent at the end."""
+        """The runs to make: paper by paper or by their cost, those whose dataset is absent at the end."""
         found = [
             (work, cell)
             for work in self.works
             for cell in in_order(work.paper, [each for each in work.cells if self.wanted(each)])
             if self.options.again or cell.digest not in work.stored
         ]
+        if self.options.cheapest:
+            found.sort(key=lambda pair: pair[0].cost(pair[1]) or math.inf)
         return sorted(found, key=lambda pair: pair[1].dataset in self.absent)
 
     def show(self, todo: list[tuple[Work, Cell]]) -> None:

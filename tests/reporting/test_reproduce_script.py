@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,15 @@ def test_the_list_says_commands_and_runs_nothing(tmp_path: Path) -> None:
     assert status == 0
     assert "fgl-bench experiment=fedsa_gcl/table3 dataset=cora algorithm=local seeds=[0] num_clients=4 trips=8" in output
     assert not (tmp_path / "results").exists()
+
+
+def test_the_cheapest_runs_of_all_papers_come_first(tmp_path: Path) -> None:
+    start = ("--paper", "fedsa_gcl,dfed_sst", "--tables", "2,3", "--methods", "fedavg,fedavg_e3,dis_pfl", "--list", "--cheapest")
+    process = call(tmp_path, "--datasets", "cora,photo,physics", "--data-dir", str(tmp_path), start=start)
+    output, _ = process.communicate(timeout=250)
+    assert process.returncode == 0, output
+    found = re.findall(r"^  (\w+): table .*: about ([0-9.]+) (s|min|h)", output, flags=re.MULTILINE)
+    seconds = [float(value) * {"s": 1, "min": 60, "h": 3600}[unit] for _, value, unit in found]
+    changes = sum(one != other for (one, *_), (other, *_) in pairwise(found))
+    assert len(set(seconds)) > 5 and seconds == sorted(seconds), "not by cost"
+    assert changes > 1, "paper after paper"
