@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-processors lint bench reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
+.PHONY: help setup quickstart test test-processors lint bench bench-peers reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ lint: $(DEV) ## check style and types
 bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
 	$(if $(ARGS),,$(PY) scripts/bench_speed.py --dear)
+
+bench-peers: $(DEV) ## time other frameworks beside ours: PEERS="openfgl=../OpenFGL flower fed_graph"
+	$(DATA) $(PY) scripts/bench_peers.py $(PEERS) $(ARGS)
 
 # PAPER (all of them by default), and comma-separated TABLE, DATASETS, METHODS, CLIENTS narrow what is run; SEEDS is how many (5), or which ([0]);
 # DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan run by run.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,14 +48,14 @@ def test_other_code_is_given_every_client_as_it_is_and_our_weights(compare, tmp_
     assert np.abs(initial["conv0.weight"]).max() > 0
 
 
-DRIVER = '''
+DRIVER = """
 import json, sys
 from pathlib import Path
 job = Path(sys.argv[1])
 settings = json.loads((job / "settings.json").read_text())
 right = [[[1, 2]] * settings["clients"], [[2, 1]] * settings["clients"]]
 (job / "theirs.json").write_text(json.dumps({"trained": right, "received": [], "seconds": [1.0, 3.0], "asked": settings}))
-'''
+"""
 
 
 def test_what_is_asked_of_other_code_is_what_ours_does(compare, tmp_path, monkeypatch):
@@ -77,7 +78,7 @@ def test_right_answers_are_counted_not_averaged(monkeypatch):
     assert driving.right((2 / 3, 0.25), [3, 8]) == [2, 2]
 
 
-@pytest.mark.parametrize("repository", ["openfgl", "fed_pub", "fedgta", "fediih"])
+@pytest.mark.parametrize("repository", ["openfgl", "fed_graph", "fed_pub", "fedgta", "fediih", "flower"])
 def test_every_comparison_composes(compare, repository):
     matched = importlib.import_module(repository).MATCHED
     for name, each in matched.items():
@@ -119,3 +120,69 @@ def test_stored_rows_are_of_comparisons_that_exist(compare):
         header, *lines = file.read_text().splitlines()
         assert lines and header.startswith("method,dataset")
         assert {line.partition(",")[0] for line in lines} <= set(matched)
+
+
+# ---- seconds of other frameworks
+
+ROW = {
+    "framework": "Flower", "version": "1.0", "method": "fedavg", "dataset": "cora", "clients": "20", "rounds": "20", "model": "trained",
+    "threads": "2", "their_s": "0.5", "our_s": "0.01", "ratio": "50", "theirs": "70.1", "ours": "70.2", "cores": "2", "versions": "torch 2",
+    "date": "2026-01-01", "command": "fgl-bench", "problem": "",
+}  # fmt: skip
+
+
+@pytest.fixture
+def peers(compare, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(FOLDER.parent))
+    module = importlib.import_module("bench_peers")
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
+    (tmp_path / "page.md").write_text("before\n<!-- rows: peers -->\n\nold\n\n<!-- /rows -->\nafter\n")
+    return module
+
+
+def asked(peers, monkeypatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["bench_peers.py", *words])
+    return peers.main()
+
+
+def test_a_framework_that_cannot_be_run_says_why_until_it_can(peers, monkeypatch, tmp_path):
+    assert asked(peers, monkeypatch, "openfgl") == 0
+    page = (tmp_path / "page.md").read_text()
+    assert "OpenFGL could not be run: openfgl=CLONE was not given." in page and "old" not in page and page.endswith("after\n")
+    peers.keep({**ROW, "framework": "OpenFGL", "ratio": "13"})
+    assert asked(peers, monkeypatch, "--tables-only") == 0
+    page = (tmp_path / "page.md").read_text()
+    assert "could not be run" not in page and "| OpenFGL 1.0 | fedavg | cora, 20 clients | 0.5 | 0.01 | 13 |" in page
+
+
+def test_a_row_takes_the_place_of_the_one_it_repeats(peers, tmp_path):
+    peers.keep(ROW)
+    peers.keep({**ROW, "method": "fedgta", "problem": "no such method"})
+    peers.keep({**ROW, "ratio": "51"})
+    table = peers.table(tmp_path / "peers.csv")
+    assert table.count("| Flower") == 1 and "| 51 |" in table and "Flower, fedgta could not be run: no such method." in table
+
+
+def test_other_code_counts_with_the_faster_number_of_threads(peers, monkeypatch, tmp_path):
+    (tmp_path / "other.py").write_text(DRIVER.replace("[1.0, 3.0]", "[9.0, 3.0 / settings['threads'], 3.0 / settings['threads']]"))
+    monkeypatch.setattr(sys.modules["compare"], "__file__", str(tmp_path / "compare.py"))
+    monkeypatch.setitem(peers.PEERS, "other", peers.Peer("Other", None, (), (), {"fedavg": (2, 3)}))
+    monkeypatch.setattr(peers.os, "cpu_count", lambda: 4)
+    monkeypatch.setitem(sys.modules, "other", SimpleNamespace(MATCHED={"fedavg": {"ours": [*TINY[1:4], "algorithm=fedavg"]}}))
+    options = peers.parser().parse_args(["--dataset", "csbm", "--clients", "3"])
+    options.repository, options.source, options.python = "other", ".", sys.executable
+    row = peers.compared("other", "fedavg", options)
+    assert (row["threads"], row["their_s"]) == ("4", "0.75")
+    assert float(row["ratio"]) == pytest.approx(0.75 / float(row["our_s"]), rel=0.02)
+    assert {file.name for file in (tmp_path / "peers").iterdir()} == {f"other-fedavg-csbm-{n}_threads.json" for n in (1, 4)}
+
+
+def test_an_unknown_framework_is_one_line(peers, monkeypatch, capsys):
+    assert asked(peers, monkeypatch, "fedfoo") == 2
+    assert "fedfoo: no such framework; allowed: openfgl" in capsys.readouterr().err
+
+
+def test_the_page_has_the_stored_rows(peers):
+    root = FOLDER.parents[1]
+    assert peers.table(root / "results" / "bench" / "peers.csv") in (root / "docs" / "benchmark.md").read_text(encoding="utf-8")

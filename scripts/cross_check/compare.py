@@ -41,7 +41,7 @@ from fgl_bench.runner.spec import RunSpec, resolve
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
-REPOSITORIES = ("fed_pub", "fedgta", "fediih", "openfgl")
+REPOSITORIES = ("fed_graph", "fed_pub", "fedgta", "fediih", "flower", "openfgl")
 
 
 def main() -> int:
@@ -83,19 +83,16 @@ SHOWN = ("ours", "theirs", "difference", "interval", "steps_differ", "our_round_
 def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dataset: str) -> dict[str, str]:
     """One row, but for what names it."""
     seeds, evaluated = list(range(options.seeds)), matched.get("evaluated", "trained")
-    common = [
-        f"dataset={dataset}", f"split={options.split}", f"num_clients={options.clients}", "agg_weight=nodes", "mixing_at=[]",
-        "scenario=sync", "threads=1", *matched["ours"],
-    ]  # fmt: skip
+    always = [*common(options, matched, dataset), "threads=1"]
     rounds = min(options.rounds, matched.get("rounds", options.rounds))
-    line = [*common, f"rounds={rounds}"]
+    line = [*always, f"rounds={rounds}"]
     result = run_ours([*line, f"seeds={seeds}"])
     runs = [run_theirs(options, name, matched, [*line, f"seeds=[{seed}]"]) for seed in seeds]
     ours = 100 * result.scores().query("evaluated == @evaluated")["score"].to_numpy()
     theirs = 100 * np.array([best(*run, evaluated) for run in runs])
     steps = None
     if matched.get("deterministic", True):
-        still = [*common, "model.dropout=0", f"rounds={options.step_rounds}", "seeds=[0]"]
+        still = [*always, "model.dropout=0", f"rounds={options.step_rounds}", "seeds=[0]"]
         steps = largest_difference(run_ours(still), *run_theirs(options, name, matched, still, exact=True), evaluated)
     difference = ours - theirs
     half = stats.t.ppf(0.975, len(seeds) - 1) * difference.std(ddof=1) / len(seeds) ** 0.5
@@ -120,6 +117,14 @@ def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dat
         "versions": f"fgl-bench {fgl_bench.__version__}, torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
         "remark": matched.get("remark", ""),
     }
+
+
+def common(options: argparse.Namespace, matched: dict[str, Any], dataset: str) -> list[str]:
+    """What every run of ours has, whatever its rounds and seeds."""
+    return [
+        f"dataset={dataset}", f"split={options.split}", f"num_clients={options.clients}", "agg_weight=nodes", "mixing_at=[]",
+        "scenario=sync", *matched["ours"],
+    ]  # fmt: skip
 
 
 def run_ours(line: list[str]) -> fgl_bench.Result:
@@ -147,6 +152,7 @@ def run_theirs(
             "seed": federation.seed, "clients": federation.num_clients, "rounds": spec.rounds, "local_epochs": settings.local_epochs,
             "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model.get("hidden"), "layers": model["layers"],
             "dropout": model["dropout"], "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
+            "threads": getattr(options, "threads", 1),
         }  # fmt: skip
         (job / "settings.json").write_text(json.dumps(asked))
         driver = Path(__file__).with_name(f"{options.repository}.py")

@@ -43,7 +43,7 @@ def drive(train: Callable[[dict[str, Any], Path, Path], Scores]) -> None:
     settings = json.loads((job / "settings.json").read_text())
     sys.path.insert(0, str(source))
     sys.argv = sys.argv[:1]  # which other code parses on import
-    torch.set_num_threads(1)
+    torch.set_num_threads(settings["threads"])
     random.seed(settings["seed"])
     np.random.seed(settings["seed"])  # noqa: NPY002 (what other code draws from)
     torch.manual_seed(settings["seed"])
