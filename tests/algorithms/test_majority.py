@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from fgl_bench.algorithms.majority import Majority
+from fgl_bench.models.gcn import GCN
 from tests.engine.graphs import federation, from_edges
 from tests.reference.small import small_federation
 from tests.small_runs import counts, simulate, synchronous
@@ -63,3 +64,12 @@ def test_majority_of_what_is_observed_is_scored_on_what_is_true():
     clean = federation(CLIENTS)
     result = simulate([replace(clean, observed=(observed, *CLIENTS[1:]))], Majority(), synchronous(), rounds=1)
     assert counts(result.histories[0], "received", 0)[0] == (0, 1)
+
+
+def test_no_network_is_made_and_none_is_asked():
+    class Refusing(GCN):
+        def first(self, *_):
+            raise AssertionError("a pass over the features")
+
+    result = run(model=Refusing(hidden=4, layers=2, dropout=0.0))
+    assert {len(received) for trips in result.trips for received, _ in trips} == {1}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Parameters
-from fgl_bench.models.base import Backbone
+from fgl_bench.engine.parameter_groups import Rates
+from fgl_bench.models.base import Around, Backbone
 
 
 @dataclass
@@ -27,6 +31,9 @@ class Majority(Local):
     multilabel: ClassVar[bool] = False
     trains: ClassVar[bool] = False
 
+    def backbone(self, model: Backbone) -> Backbone:
+        return Unused(model)
+
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         batch = setting.batch
@@ -35,3 +42,20 @@ class Majority(Local):
 
     def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
         return self._answer[batch.replicas][:, None].expand(-1, batch.nodes, -1)
+
+
+class Unused(Around):
+    """In the place of a network whose prediction nobody asks for: one number, and no pass over the features."""
+
+    @property
+    def rates(self) -> Mapping[str, Rates]:
+        return {}
+
+    def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
+        return ParameterLayout({"unused": (1,)})
+
+    def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"unused": torch.zeros(1, dtype=torch.float64)}
+
+    def first(self, parameters: Parameters, batch: Batch) -> Tensor:
+        return parameters["unused"]
