@@ -71,6 +71,9 @@ def _transductive(width: dict[str, tuple[str, ...]]) -> tuple[Row, ...]:
         rows += _optimizers(backbone, True, width)
         name, where = f"{title}, FedGTA, orders and threshold by data set", {"backbone": backbone}
         rows.append(Row(f"{backbone}_fedgta_searched", name, "fedgta", model, "fedgta", where, _searched))
+        # Its correction takes the way that a client went for a sum of gradients, which Adam's steps are not.
+        plain = (*model, "optimizer=sgd", "lr=0.1")
+        rows.append(Row(f"{backbone}_feddc_sgd", f"{title}, FedDC with SGD at 0.1 as its authors have it", "feddc", plain, "feddc", where))
     for name, (backbone, model) in ON.items():
         rows.append(Row(name, MODELS[name], name, (*model, *width[backbone]), name, {"variant": "with_fedavg"}))
     return tuple(rows)
