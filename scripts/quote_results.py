@@ -1,14 +1,14 @@
-"""Write the numbers that docs/reproduction.md quotes, from the tables in results/tables/.
+"""Write the numbers that docs/reproduction.md and docs/benchmark.md quote, from the tables in results/tables/.
 
     python scripts/quote_results.py
 
-A block of the page begins with a line such as
+A block of a page begins with a line such as
 
     <!-- numbers: fedsa_gcl/table3 columns=cora,photo rows=local,fedavg -->
 
 and ends with ``<!-- /numbers -->``; the lines between them are replaced. A column is a data set. Where a table has several for a data set,
 ``/`` and the number of clients or the first letters of the group choose one (``cora/20``, ``pubmed/iid``). ``<!-- numbers: agreement -->``
-sums results/tables/agreement.md by paper.
+sums results/tables/agreement.md by paper, ``<!-- numbers: outlook -->`` is results/tables/outlook.md.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- numbers: (?P<asked>[^\n]*) -->\n).*?(<!-- /numbers -->)", re.DOTALL)
+PAGES = ("reproduction.md", "benchmark.md")
 OPTION = re.compile(r"(columns|rows)=(\S+)")
 
 
@@ -34,6 +35,8 @@ def numbers(asked: str, tables: Path) -> list[str]:
     name, *options = asked.split()
     if name == "agreement":
         return agreement((tables / "agreement.md").read_text(encoding="utf-8"))
+    if name == "outlook":
+        return (tables / "outlook.md").read_text(encoding="utf-8").splitlines()[1:]
     chosen = {key: names.split(",") for key, names in (OPTION.fullmatch(option).groups() for option in options)}  # type: ignore[union-attr]
     with (tables / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         cells = list(csv.DictReader(file))
@@ -82,16 +85,19 @@ def agreement(text: str) -> list[str]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--page", type=Path, default=ROOT / "docs" / "reproduction.md")
+    options.add_argument("--pages", type=Path, nargs="+", default=[ROOT / "docs" / name for name in PAGES])
     options.add_argument("--tables", type=Path, default=ROOT / "results" / "tables")
-    options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is not up to date")
+    options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is not up to date")
     given = options.parse_args()
-    before = given.page.read_text(encoding="utf-8")
-    after = page(before, given.tables)
-    if given.check:
-        sys.exit(int(before != after))
-    given.page.write_text(after, encoding="utf-8")
-    print(f"written: {given.page}")
+    for path in given.pages:
+        before = path.read_text(encoding="utf-8")
+        after = page(before, given.tables)
+        if before == after:
+            continue
+        if given.check:
+            sys.exit(1)
+        path.write_text(after, encoding="utf-8")
+        print(f"written: {path}")
 
 
 if __name__ == "__main__":

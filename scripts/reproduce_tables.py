@@ -32,6 +32,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.estimates import duration, read_rates, write_rates
+from fgl_bench.reporting.outlook import outlook
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
 from fgl_bench.reporting.settlements import OVERVIEW as SETTLEMENTS
@@ -175,6 +176,9 @@ class Reproduction:
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
             write_whole(path, "\n".join([*lines, *SETTLEMENTS, *(work.settled_line() for work in self.works)]) + "\n")
             print(f"written: {path.relative_to(self.results)}")
+            write_whole(
+                path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.todo(), self.absent)]) + "\n"
+            )
             write_rates(self.results / "rates.csv", [cell for work in self.works for cell in work.stored.values()])
         for failure in runs.failures:
             print(f"failed: {failure.name}: {failure.reason}\n    {failure.command}", file=sys.stderr)

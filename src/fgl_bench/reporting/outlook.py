@@ -1,0 +1,41 @@
+"""What the tables of all papers have taken, and about how long the rest will take here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from fgl_bench.reporting.plan import Cell
+from fgl_bench.reporting.work import Work
+
+DEAREST = 10
+
+
+def outlook(works: Sequence[Work], todo: Sequence[tuple[Work, Cell]], absent: Collection[str]) -> list[str]:
+    """Lines of Markdown: runs and core hours by paper, made and to make, then the rows that will take longest.
+
+    Args:
+        todo: the runs that are missing.
+        absent: datasets that are not at hand, whose runs are left out.
+    """
+    here = [(work, cell, work.cost(cell) or 0.0) for work, cell in todo if cell.dataset not in absent]
+    lines = ["| paper | runs made | hours | to make | about, hours |", "|---|--:|--:|--:|--:|"]
+    totals = [0, 0.0, 0, 0.0]
+    for work in works:
+        made = [work.stored[digest]["seconds"]["total"] for digest in {cell.digest for cell in work.cells} & set(work.stored)]
+        mine = [cost for other, _, cost in here if other is work]
+        row = (len(made), sum(made) / 3600, len(mine), sum(mine) / 3600)
+        totals = [total + value for total, value in zip(totals, row, strict=True)]
+        lines.append(_line(work.paper.title, row))
+    lines += [_line("all", totals), "", "| paper | row | runs to make | about, hours |", "|---|---|--:|--:|"]
+    rows: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for work, cell, cost in here:
+        rows[work.paper.title, cell.row.title].append(cost)
+    for (paper, row), costs in sorted(rows.items(), key=lambda each: -sum(each[1]))[:DEAREST]:
+        lines.append(f"| {paper} | {row} | {len(costs)} | {sum(costs) / 3600:.1f} |")
+    return lines
+
+
+def _line(name: str, row: Sequence[float]) -> str:
+    made, spent, missing, ahead = row
+    return f"| {name} | {made:.0f} | {spent:.1f} | {missing:.0f} | {ahead:.1f} |"
