@@ -20,13 +20,13 @@ def outlook(works: Sequence[Work], todo: Sequence[tuple[Work, Cell]], absent: Co
     """
     here = [(work, cell, work.cost(cell) or 0.0) for work, cell in todo if cell.dataset not in absent]
     lines = ["| paper | runs made | hours | to make | about, hours |", "|---|--:|--:|--:|--:|"]
-    totals = [0, 0.0, 0, 0.0]
+    totals = [0.0] * 4
     for work in works:
         made = [work.stored[digest]["seconds"]["total"] for digest in {cell.digest for cell in work.cells} & set(work.stored)]
         mine = [cost for other, _, cost in here if other is work]
-        row = (len(made), sum(made) / 3600, len(mine), sum(mine) / 3600)
-        totals = [total + value for total, value in zip(totals, row, strict=True)]
-        lines.append(_line(work.paper.title, row))
+        numbers = (len(made), sum(made) / 3600, len(mine), sum(mine) / 3600)
+        totals = [total + value for total, value in zip(totals, numbers, strict=True)]
+        lines.append(_line(work.paper.title, numbers))
     lines += [_line("all", totals), "", "| paper | row | runs to make | about, hours |", "|---|---|--:|--:|"]
     rows: dict[tuple[str, str], list[float]] = defaultdict(list)
     for work, cell, cost in here:
