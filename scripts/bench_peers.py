@@ -205,7 +205,8 @@ HEAD = ["framework", "method", "data", "s a round", "ours", "ratio", "accuracy a
 def table(file: Path) -> str:
     if not file.exists():
         return "Nothing has been run."
-    found = pd.read_csv(file, keep_default_na=False, dtype=str).to_dict("records")
+    order = [peer.title for peer in PEERS.values()]
+    found = sorted(pd.read_csv(file, keep_default_na=False, dtype=str).to_dict("records"), key=lambda row: order.index(row["framework"]))
     lines = [f"| {' | '.join(HEAD)} |", "|---" * 3 + "|--:" * 3 + "|---" + "|--:" * 2 + "|"]
     for row in found:
         if not row.get("problem"):
