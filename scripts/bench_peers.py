@@ -125,16 +125,17 @@ def bench(name: str, source: str, options: argparse.Namespace) -> None:
 
 
 def compared(name: str, method: str, options: argparse.Namespace) -> dict[str, str]:
+    """A row but for what names it: seconds and accuracies of both sides."""
     matched = importlib.import_module(name).MATCHED[method]
     evaluated, (rounds, our_rounds) = matched.get("evaluated", "trained"), PEERS[name].rounds[method]
     line = common(options, matched, options.dataset)
     ours = run_ours([*line, f"rounds={our_rounds}", f"seeds={list(range(SEEDS))}"])
     answers, cores = {}, os.cpu_count() or 1
-    for options.threads in [cores] if PEERS[name].all_cores else sorted({1, cores}):
-        answers[options.threads], counts = run_theirs(options, method, matched, [*line, f"rounds={rounds}", "seeds=[0]"])
-        file = RESULTS / "peers" / f"{name}-{method}-{options.dataset}-{options.threads}_threads.json"
+    for threads in [cores] if PEERS[name].all_cores else sorted({1, cores}):
+        answers[threads], counts = run_theirs(options, method, matched, [*line, f"rounds={rounds}", "seeds=[0]"], threads=threads)
+        file = RESULTS / "peers" / f"{name}-{method}-{options.dataset}-{threads}_threads.json"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(answers[options.threads]) + "\n")
+        file.write_text(json.dumps(answers[threads]) + "\n")
     seconds = {threads: float(np.median(answer["seconds"][1:])) for threads, answer in answers.items()}
     threads = min(seconds, key=seconds.get)
     own = ours.summary["seconds"]["train"] / our_rounds / SEEDS
@@ -178,7 +179,8 @@ def version(peer: Peer, source: str, python: str) -> str:
 
 
 def last_line(error: subprocess.CalledProcessError) -> str:
-    return (error.stderr or "").strip().splitlines()[-1:][0] if (error.stderr or "").strip() else f"exit status {error.returncode}"
+    said = (error.stderr or "").strip().splitlines()
+    return said[-1] if said else f"exit status {error.returncode}"
 
 
 def keep(row: dict[str, str]) -> None:

@@ -176,9 +176,7 @@ class Reproduction:
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
             write_whole(path, "\n".join([*lines, *SETTLEMENTS, *(work.settled_line() for work in self.works)]) + "\n")
             print(f"written: {path.relative_to(self.results)}")
-            write_whole(
-                path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.todo(), self.absent)]) + "\n"
-            )
+            write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
             write_rates(self.results / "rates.csv", [cell for work in self.works for cell in work.stored.values()])
         for failure in runs.failures:
             print(f"failed: {failure.name}: {failure.reason}\n    {failure.command}", file=sys.stderr)

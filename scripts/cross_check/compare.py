@@ -138,7 +138,7 @@ def run_ours(line: list[str]) -> fgl_bench.Result:
 
 
 def run_theirs(
-    options: argparse.Namespace, name: str, matched: dict[str, Any], line: list[str], exact: bool = False
+    options: argparse.Namespace, name: str, matched: dict[str, Any], line: list[str], exact: bool = False, threads: int = 1
 ) -> tuple[dict[str, Any], np.ndarray]:
     """What the driver found in the federation of this line of one seed, and the clients' validation and test nodes ``[C, 2]``."""
     with as_command(line) as cfg, tempfile.TemporaryDirectory() as folder:
@@ -152,7 +152,7 @@ def run_theirs(
             "seed": federation.seed, "clients": federation.num_clients, "rounds": spec.rounds, "local_epochs": settings.local_epochs,
             "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model.get("hidden"), "layers": model["layers"],
             "dropout": model["dropout"], "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
-            "threads": getattr(options, "threads", 1),
+            "threads": threads,
         }  # fmt: skip
         (job / "settings.json").write_text(json.dumps(asked))
         driver = Path(__file__).with_name(f"{options.repository}.py")

@@ -23,6 +23,7 @@ def test_hours_are_added_by_paper_and_by_row_and_absent_data_are_left_out() -> N
     one = work("A", {"a": 1800, "b": 3600}, [(dear, 36000), (far, 1e9)])
     two = work("B", {}, [(cheap, 3600)])
     two.stored["elsewhere"] = {"seconds": {"total": 1e9}}  # of a table that is not planned any more
-    lines = outlook([one, two], [(one, dear), (one, far), (two, cheap)], {"reddit"})
+    one.cells.append(cell("c", "cora", "FedIIH, in another table"))
+    lines = outlook([one, two], {"reddit"})
     assert lines[2:5] == ["| A | 2 | 1.5 | 1 | 10.0 |", "| B | 0 | 0.0 | 1 | 1.0 |", "| all | 2 | 1.5 | 2 | 11.0 |"]
     assert lines[-2:] == ["| A | FedIIH | 1 | 10.0 |", "| B | FedAvg | 1 | 1.0 |"]

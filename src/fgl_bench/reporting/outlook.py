@@ -11,14 +11,15 @@ from fgl_bench.reporting.work import Work
 DEAREST = 10
 
 
-def outlook(works: Sequence[Work], todo: Sequence[tuple[Work, Cell]], absent: Collection[str]) -> list[str]:
+def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
     """Lines of Markdown: runs and core hours by paper, made and to make, then the rows that will take longest.
 
+    A run that several tables of a paper show counts once, in the first of them.
+
     Args:
-        todo: the runs that are missing.
         absent: datasets that are not at hand, whose runs are left out.
     """
-    here = [(work, cell, work.cost(cell) or 0.0) for work, cell in todo if cell.dataset not in absent]
+    here = [(work, cell, work.cost(cell) or 0.0) for work in works for cell in _missing(work) if cell.dataset not in absent]
     lines = ["| paper | runs made | hours | to make | about, hours |", "|---|--:|--:|--:|--:|"]
     totals = [0.0] * 4
     for work in works:
@@ -34,6 +35,14 @@ def outlook(works: Sequence[Work], todo: Sequence[tuple[Work, Cell]], absent: Co
     for (paper, row), costs in sorted(rows.items(), key=lambda each: -sum(each[1]))[:DEAREST]:
         lines.append(f"| {paper} | {row} | {len(costs)} | {sum(costs) / 3600:.1f} |")
     return lines
+
+
+def _missing(work: Work) -> Collection[Cell]:
+    first: dict[str, Cell] = {}
+    for cell in work.cells:
+        if cell.digest and cell.digest not in work.stored:
+            first.setdefault(cell.digest, cell)
+    return first.values()
 
 
 def _line(name: str, row: Sequence[float]) -> str:

@@ -10,8 +10,8 @@ FEDAVG = Row("fedavg", "FedAvg (with a server)", "fedavg")
 GOSSIP = Row("gossip", "Gossip", "gossip", published="gossip")
 PENS = Row("pens", "PENS", "pens", published="pens")
 DFEDAVGM = Row("dfedavgm", "DFedAvgM", "dfedavgm", published="dfedavgm")
-# The other rows take steps of 0.01 with Adam, this one plain ones. Of 0.03, 0.1, 0.3, 1 and 3, 1 had the best validation scores on seeds 0
-# to 2 of Cora and PubMed together.
+# The other rows take steps of 0.01 with Adam, this one plain ones. Of 0.01, 0.03, 0.1, 0.3 and 1, 1 had the best validation scores on seeds
+# 0 to 2 of Cora and PubMed together.
 DFEDAVGM_STEP = Row("dfedavgm_step", "DFedAvgM, steps of 1", "dfedavgm", ("algorithm.lr=1.0",), published="dfedavgm")
 FEDDUAL = Row("feddual", "FedDual", "feddual", published="feddual")
 D_PSGD = Row("d_psgd", "D-PSGD, ring", "d_psgd", published="d_psgd")
