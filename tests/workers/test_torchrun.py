@@ -149,6 +149,13 @@ def test_mistakes_are_told_by_worker_0(rank: str, arguments: Sequence[str], says
 WATCHED = """
 import os, signal, sys, time
 from fgl_bench.utils.processes import watched
+fork = os.fork
+def signalled():
+    child = fork()
+    if child and len(sys.argv) > 2:
+        os.kill(os.getpid(), int(sys.argv[2]))
+    return child
+os.fork = signalled
 watched("worker 1 of 2")
 print(os.getpid(), flush=True)
 time.sleep(float(sys.argv[1]))
@@ -176,6 +183,14 @@ def test_who_watches_a_worker_ends_with_its_status(seconds: str, number: int | N
             os.kill(worker if child else process.pid, number)
         stderr = process.communicate(timeout=60)[1]
     assert (process.returncode, stderr) == (status, says)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_before_the_child_is_known_reaches_it(number: int) -> None:
+    line = [sys.executable, "-c", WATCHED, "20", str(int(number))]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(line, capture_output=True, text=True, env=variables, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (128 + number, "")
 
 
 def test_without_a_launcher_there_is_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:

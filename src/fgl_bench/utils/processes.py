@@ -41,15 +41,18 @@ def watched(name: str) -> None:
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         passed.append(number)
-        if child:
-            os.kill(child, number)
+        os.kill(child, number)
 
     prepare = end_with(os.getpid()) if sys.platform == "linux" else None
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # until it is known to whom a signal goes
+    before = {number: signal.signal(number, pass_on) for number in numbers}
     child = os.fork()
     if not child:
         for number, handler in before.items():
             signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    if not child:
         if prepare is not None:
             prepare()
         return
