@@ -14,7 +14,7 @@ from fgl_bench.data.checks import check_ratios
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import ClientGraph, Federation, Graph
 from fgl_bench.data.inductive import training_view
-from fgl_bench.data.masks import random_masks, stratified_masks
+from fgl_bench.data.masks import Masks, random_masks, stratified_masks
 from fgl_bench.data.partition_cache import assignment_digest, cached_assignment, draw_ahead
 from fgl_bench.data.served import Served, hold_out
 from fgl_bench.data.sparsity import NoSparsity, Sparsity
@@ -66,7 +66,12 @@ def build_federations(
             nodes, versions = cached_assignment(split, graph, num_clients, partition_seed, cache_dir)
             drawn[partition_seed] = (nodes, versions, *apart(graph, nodes))
         nodes, versions, bare, cross_edges = drawn[partition_seed]
-        clean = draw_masks(graph, bare, split, ratios, seed if "masks" in split.per_seed else 0)
+        masks_seed = seed if "masks" in split.per_seed else 0
+        if split.masks in ("client", "global"):
+            masks = draw_masks(graph, bare, split, ratios, masks_seed)
+        else:
+            masks = split.own_masks(graph, nodes, ratios, (partition_seed, masks_seed), cache_dir)
+        clean = tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(bare, masks, strict=True))
         if not any(client.train.any() for client in clean):
             raise UserError(f"split.ratios={list(ratios)}: no client has a training node; raise the first number or lower num_clients")
         observed = clean
@@ -125,10 +130,8 @@ def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str,
     }
 
 
-def draw_masks(
-    graph: Graph, clients: Sequence[ClientGraph], split: Split, ratios: tuple[float, float, float], seed: int
-) -> tuple[ClientGraph, ...]:
-    """``clients`` with train, val and test masks.
+def draw_masks(graph: Graph, clients: Sequence[ClientGraph], split: Split, ratios: tuple[float, float, float], seed: int) -> list[Masks]:
+    """Train, val and test masks of every client.
 
     Client i draws its own from the stream ``masks/i``. With ``split.masks=global`` they are drawn once over all nodes that anybody
     holds, from the stream ``masks/shared``: where clients share nodes, none trains on what another one is tested on. A client may
@@ -139,12 +142,10 @@ def draw_masks(
     for client in clients:
         held[client.nodes] = True
     if split.masks == "client":
-        masks = [draw(client.strata, ratios, generator(seed, "masks", i)) for i, client in enumerate(clients)]
-    else:
-        shared = np.zeros((3, graph.num_nodes), dtype=bool)
-        shared[:, held] = draw(graph.strata[held], ratios, generator(seed, "masks", "shared"))
-        masks = [tuple(shared[:, client.nodes]) for client in clients]
-    return tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(clients, masks, strict=True))
+        return [draw(client.strata, ratios, generator(seed, "masks", i)) for i, client in enumerate(clients)]
+    shared = np.zeros((3, graph.num_nodes), dtype=bool)
+    shared[:, held] = draw(graph.strata[held], ratios, generator(seed, "masks", "shared"))
+    return [tuple(shared[:, client.nodes]) for client in clients]
 
 
 def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:

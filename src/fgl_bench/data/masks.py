@@ -16,9 +16,7 @@ def random_masks(labels: np.ndarray, ratios: tuple[float, float, float], rng: np
     return stratified_masks(np.where(labels >= 0, 0, -1), ratios, rng)
 
 
-def stratified_masks(
-    labels: np.ndarray, ratios: tuple[float, float, float], rng: np.random.Generator
-) -> Masks:
+def stratified_masks(labels: np.ndarray, ratios: tuple[float, float, float], rng: np.random.Generator) -> Masks:
     """Disjoint boolean masks over some nodes: a client's, or those of all clients that share nodes.
 
     Of a class with n nodes here, in random order, the first ``floor(a n)`` train, those up to ``floor((a + b) n)``

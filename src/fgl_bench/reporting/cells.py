@@ -23,7 +23,6 @@ _said: set[str] = set()  # warnings of this process
 ANYTHING = object()
 
 
-
 def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
     """``summary.json`` with fairness statistics instead of the clients' scores, and the command of the run.
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from fgl_bench.data.checks import check_num_clients, check_ratios
 from fgl_bench.data.graph import Graph
+from fgl_bench.data.masks import Masks
 from fgl_bench.errors import UserError
 
 AXES = ("partition", "masks")
-MASKS = ("client", "global")
 
 
 @dataclass
@@ -30,9 +31,11 @@ class Split:
             nodes than others, or none).
         stratify: masks are drawn class by class; otherwise regardless of classes.
         overlaps: whether a node may have several clients.
+        ways_of_masks: values of ``masks``; those besides ``client`` and ``global`` are drawn by :meth:`own_masks`.
     """
 
     overlaps: ClassVar[bool] = False
+    ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global")
 
     ratios: list[float] | None
     per_seed: list[str]
@@ -46,8 +49,8 @@ class Split:
             check_ratios(self.ratios)
         if self.test not in ("clients", "server"):
             raise UserError(f"split.test={self.test}: must be one of clients, server")
-        if self.masks not in MASKS or (self.overlaps and self.masks != "global"):
-            allowed = "global, for clients share nodes" if self.overlaps else "one of client, global"
+        if self.masks not in self.ways_of_masks or (self.overlaps and self.masks != "global"):
+            allowed = "global, for clients share nodes" if self.overlaps else f"one of {', '.join(self.ways_of_masks)}"
             raise UserError(f"split.masks={self.masks}: must be {allowed}")
         if self.inductive and self.test == "server":
             raise UserError("split.inductive=true: with split.test=server clients hold training nodes only anyway; set it to false")
@@ -67,6 +70,23 @@ class Split:
         """
         num_clients = check_num_clients(num_clients, graph.num_nodes)
         return members(fill_empty(self.parts(graph, num_clients, seed), num_clients), num_clients)
+
+    def own_masks(
+        self,
+        graph: Graph,
+        nodes: Sequence[np.ndarray],
+        ratios: tuple[float, float, float],
+        seeds: tuple[int, int],
+        cache_dir: str | Path | None,
+    ) -> list[Masks]:
+        """Masks of every client in a way that is this split's own.
+
+        Args:
+            nodes: what :meth:`assign` has given.
+            seeds: of the partition and of the masks.
+            cache_dir: where partitions are kept, None for none.
+        """
+        raise NotImplementedError(f"split.masks={self.masks}")
 
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
         """``[N]`` int64: the client of every node. Empty clients are repaired by the caller."""

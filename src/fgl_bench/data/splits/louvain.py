@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +15,8 @@ import scipy.sparse as sp
 from fgl_bench.data.canonical import adjacency
 from fgl_bench.data.checks import check_between, check_choice
 from fgl_bench.data.graph import Graph
+from fgl_bench.data.masks import SLACK, Masks
+from fgl_bench.data.partition_cache import cached_assignment
 from fgl_bench.data.splits.base import Split, as_parts, members
 from fgl_bench.errors import Range, UserError, at_least
 from fgl_bench.utils.seeding import derive_seed
@@ -107,8 +111,12 @@ class Louvain(Split):
         delta: tolerance in nodes. Where clients are small it shrinks to half of their fair size, since OpenFGL's rule
             never ends once ``fair <= delta``.
         backend: ``python_louvain`` or ``igraph``.
+        masks: besides ``client`` and ``global``, ``fedgta``: as its code draws them, with Python's generator, over a client's nodes in the
+            order in which they were dealt, regardless of classes; they follow from ``seed`` where that is given. With the partitions above
+            these are the masks that its code comes with (Cora's has four nodes twice, each of which keeps the first of its masks).
     """
 
+    ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "fedgta")
     ranges: ClassVar[dict[str, Range]] = {"resolution": at_least(1e-9), "delta": at_least(0), "seed": at_least(0)}
 
     resolution: float
@@ -117,21 +125,80 @@ class Louvain(Split):
     deal: str = field(default="openfgl", kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key, wanted in {"deal": "fedgta", "stratify": False, "test": "clients"}.items():
+            if self.masks == "fedgta" and getattr(self, key) != wanted:
+                raise UserError(f"split.masks=fedgta: goes with split.{key}={str(wanted).lower()} only")
+
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
+        pieces, owner, _ = self._dealt(self.communities(graph, seed), graph.num_nodes, num_clients)
+        return owner[as_parts(pieces, graph.num_nodes)]
+
+    def communities(self, graph: Graph, seed: int) -> list[np.ndarray]:
+        """Ascending node ids of every community, in order of their first nodes, whatever the library calls them."""
         check_choice("split.backend", self.backend, BACKENDS)
-        check_between("split.delta", self.delta, 0, float("inf"))
         check_between("split.resolution", self.resolution, 1e-9, float("inf"))
-        check_choice("split.deal", self.deal, ("openfgl", "fedgta"))
         state = derive_seed(seed, "partition", "louvain") if self.seed is None else self.seed
         found = BACKENDS[self.backend](graph, self.resolution, state)
-        # Communities in order of their first node, whatever the library calls them.
         _, first, named = np.unique(found, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))
-        fair = graph.num_nodes // num_clients
+        return members(np.argsort(np.argsort(first))[named], first.size)
+
+    def _dealt(self, communities: list[np.ndarray], num_nodes: int, num_clients: int) -> tuple[list[np.ndarray], np.ndarray, int]:
+        """The pieces in the order in which they are dealt, the client of each, and how many nodes a client stays below."""
+        check_between("split.delta", self.delta, 0, float("inf"))
+        check_choice("split.deal", self.deal, ("openfgl", "fedgta"))
+        fair = num_nodes // num_clients
         delta = min(self.delta, fair // 2)
         rules = {"openfgl": (fair - delta, fair, fair + max(1, delta), True), "fedgta": (fair, fair + 1, fair + 2, False)}
         cut, full, limit, level = rules[self.deal]
-        pieces = chop(members(rank[named], first.size), max(1, cut))
+        pieces = chop(communities, max(1, cut))
         pieces.sort(key=lambda piece: -piece.size)
-        owner = deal(np.array([piece.size for piece in pieces]), num_clients, full, limit, level)
-        return owner[as_parts(pieces, graph.num_nodes)]
+        return pieces, deal(np.array([piece.size for piece in pieces]), num_clients, full, limit, level), limit
+
+    def own_masks(
+        self,
+        graph: Graph,
+        nodes: Sequence[np.ndarray],
+        ratios: tuple[float, float, float],
+        seeds: tuple[int, int],
+        cache_dir: str | Path | None,
+    ) -> list[Masks]:
+        whole = _Communities(**{each.name: getattr(self, each.name) for each in fields(self)})
+        communities, _ = cached_assignment(whole, graph, None, seeds[0], cache_dir)
+        pieces, owner, limit = self._dealt(communities, graph.num_nodes, len(nodes))
+        held: list[list[int]] = [[] for _ in nodes]
+        for piece, client in zip(pieces, owner.tolist(), strict=True):
+            twice = len(held[client]) + piece.size >= limit  # nobody had room: FedGTA's code shuffles these nodes twice
+            held[client] += piece.tolist() * (2 if twice else 1)
+        draws = random.Random(derive_seed(seeds[1], "masks", "louvain") if self.seed is None else self.seed)
+        # A client that was dealt nothing, and the one that gave it some of its nodes, have them in ascending order.
+        held = [mine if set(mine) == set(ids.tolist()) else ids.tolist() for mine, ids in zip(held, nodes, strict=True)]
+        return [masks_in_order(mine, ids, graph.strata[ids] >= 0, ratios, draws) for mine, ids in zip(held, nodes, strict=True)]
+
+
+class _Communities(Louvain):
+    """The communities themselves as the parts, for the cache."""
+
+    def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
+        return self.communities(graph, seed)
+
+
+def masks_in_order(
+    dealt: Sequence[int], ids: np.ndarray, labeled: np.ndarray, ratios: tuple[float, float, float], draws: random.Random
+) -> Masks:
+    """Masks of a client's nodes ``ids [n]`` by a shuffle of ``dealt``, its nodes in the order in which they came, some of them twice.
+
+    The first ``int(a n)`` train, the next ``int(b n)`` validate, and the rest tests where a + b + c = 1, else ``int(c n)``.
+    """
+    shuffled = list(dealt)
+    draws.shuffle(shuffled)
+    sizes = [int(share * len(dealt)) for share in ratios]
+    if sum(ratios) > 1 - SLACK:
+        sizes[2] = len(dealt) - sizes[0] - sizes[1]
+    kind = np.full(ids.size, -1)
+    ends = np.cumsum(sizes)
+    for place, which in zip(np.searchsorted(ids, shuffled), np.searchsorted(ends, np.arange(len(dealt)), side="right"), strict=True):
+        kind[place] = which if kind[place] < 0 else kind[place]
+    train, val, test = ((kind == which) & labeled for which in range(3))
+    return train, val, test
