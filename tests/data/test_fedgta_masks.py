@@ -64,8 +64,8 @@ def test_masks_divide_every_client_and_follow_seed_or_repetition(tmp_path):
 
 
 def test_clients_that_were_dealt_nothing_have_masks_too(tmp_path):
-    graph = configured("dataset", "csbm", num_nodes=30, num_edges=300)
-    (federation,) = federations(graph, None, tmp_path, clients=25)
+    graph = configured("dataset", "csbm", num_nodes=60, num_edges=60)
+    (federation,) = federations(graph, None, tmp_path, clients=20, ratios=[0.5, 0.25, 0.25])
     for client in federation.clients:
         assert (client.train.astype(int) + client.val + client.test == 1).all()
 
