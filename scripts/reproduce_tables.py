@@ -31,6 +31,7 @@ from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.cells import write_whole
+from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.estimates import duration, read_rates, write_rates
 from fgl_bench.reporting.outlook import outlook
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
@@ -137,7 +138,8 @@ class Reproduction:
         asked = {str(list(map(int, self.options.seeds)))}
         changed = [text for text in self.extra if not (text.startswith("seeds=") and usual == asked)]
         settlements = read_settlements(ROOT / "results" / "settlements" / f"{paper.name}.yaml", paper)
-        return Work(paper, tables, cells, published, changed, self.results, rates=self.rates, settlements=settlements)
+        draws = read_draws(ROOT / "results" / "draws" / paper.name)
+        return Work(paper, tables, cells, published, changed, self.results, rates=self.rates, settlements=settlements, draws=draws)
 
     def _with(self, paper: Paper, table: Table, datasets: list[str]) -> Table:
         """``table`` with a column more for a dataset that no table of the paper has, where this paper was asked for by name."""

@@ -18,6 +18,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting import analysis, settlements
 from fgl_bench.reporting.cells import cell_path, compact, read_cells, stored_of
 from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
+from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.leaderboard.protocol import read_protocol
 from fgl_bench.reporting.leaderboard.submission import whole_board
 from fgl_bench.reporting.leaderboard.views import board_rows
@@ -53,7 +54,8 @@ def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = N
         if cell.digest in made and cell.digest not in stored:
             stored[cell.digest] = compact(made[cell.digest].summary, cell.command, made[cell.digest].folder)
     settled = read_settlements(published.parent / "settlements" / f"{paper.name}.yaml", paper)
-    return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"), settled, files)
+    draws = read_draws(published.parent / "draws" / paper.name)
+    return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws)
 
 
 def sources(results: str | Path, names: Sequence[str] | None = None, placed: Path | None = None) -> list[Source]:

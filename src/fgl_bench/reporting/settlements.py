@@ -17,19 +17,22 @@ import yaml
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.analysis import Score, judged, scorer
+from fgl_bench.reporting.draws import Draws, Range, draws_of, single_draw
 from fgl_bench.reporting.grids import Planned, Stored, look_up
 from fgl_bench.reporting.plan import Column, Paper, Row, Table
 from fgl_bench.reporting.published import Printed, Published
 
 NEAR = 1.5  # points
 AGREES, OTHER_MODEL, SETTING, NOT_RUN, OPEN = "agrees", "other model", "another setting", "not run", "open"
+DRAW = "another draw"
 TYPED = {"contradiction": "printed numbers contradict each other", "not reproducible": "not reproducible"}
-SETTLED = (AGREES, OTHER_MODEL, SETTING, *TYPED)
+SETTLED = (AGREES, OTHER_MODEL, SETTING, DRAW, *TYPED)
 ABOUT = (
     "*agrees*: ours is within 1.5 points of the print, or both 95 % intervals overlap (trips: the intervals only), on the row and the "
     "model that `results/settlements/` names for the printed row. *other model*: the other one of our two models agrees. *another "
-    "setting*: the row that agrees has another setting. *contradiction*, *not reproducible*: nothing that we ran agrees, for the reason "
-    "given. *open*: nobody has said why."
+    "setting*: the row that agrees has another setting. *another draw*: the code behind the paper draws its masks once, without a seed, "
+    "and the print lies where 95 % of single draws of the named row do. *contradiction*, *not reproducible*: nothing that we ran agrees, "
+    "for the reason given. *open*: nobody has said why."
 )
 HEADS = ("row", "model", "column", "printed", "ours", "finding", "shown_by", "reason")
 OVERVIEW = (
@@ -40,7 +43,7 @@ OVERVIEW = (
     "`<paper>/settlement.md` has them one by one.",
     "",
     f"| paper | {' | '.join((*SETTLED, OPEN, NOT_RUN))} |",
-    "|---" * 8 + "|",
+    "|---" * (len(SETTLED) + 3) + "|",
 )
 KEYS = {"printed", "tables", "row", "model", "differs"}
 DIFFERS_KEYS = {"columns", "finding", "reason"}
@@ -85,7 +88,7 @@ class Settled:
 
     Attributes:
         finding: one of :data:`SETTLED`, ``not run``, or ``open`` (run, apart from the print, and nobody has said why).
-        shown_by: title, model and score of the run that agrees, or of all that were tried.
+        shown_by: title, model and score of the run that agrees, the range of the draws, or all that was tried.
         model: of ours.
     """
 
@@ -158,16 +161,24 @@ def _known(name: str, what: str, given: Iterable[Any], allowed: Iterable[str]) -
 
 
 def settle(
-    paper: Paper, table: Table, planned: Planned, stored: Stored, published: Printed, settlements: Sequence[Settlement]
+    paper: Paper,
+    table: Table,
+    planned: Planned,
+    stored: Stored,
+    published: Printed,
+    settlements: Sequence[Settlement],
+    draws: Draws = (),
 ) -> list[Settled]:
     """The finding on every printed cell of a table that a row of ours stands for.
 
     A cell agrees if, on the row and model that its settlement names, ours is within 1.5 points of the print or both 95 % intervals
-    overlap (trips: the intervals only). Else the first of the other rows and models for the same printed cell that agrees explains it.
+    overlap (trips: the intervals only). Else the first of the other rows and models for the same printed cell that agrees explains it, or
+    the draws of the masks do.
 
     Args:
         planned: cells by (row key, column key).
         stored: results by configuration hash.
+        draws: see :func:`~fgl_bench.reporting.draws.read_draws`.
     """
     scored = scorer(table.measure)
     if scored is None:
@@ -194,7 +205,10 @@ def settle(
             assert their is not None
             near = 0.0 if table.measure == "trips" else NEAR
             close = [place for place, score in scores.items() if agrees(score, their, paper, near)]
-            found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named))
+            drawn = draws_of(draws, planned[rows[0].key, column.key].config) if draws else None
+            score = scored(drawn, models[0], target.get(column.dataset)) if drawn else None
+            spread = None if score is None or table.measure == "trips" else single_draw(score.per_seed)
+            found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named, spread))
     return found
 
 
@@ -217,8 +231,9 @@ def _settled(
     scores: Mapping[tuple[Row, str], Score],
     close: Sequence[tuple[Row, str]],
     named: Settlement | None,
+    spread: Range | None,
 ) -> Settled:
-    """One cell; ``first`` is the row and model that it is compared with, ``close`` what agrees."""
+    """One cell; ``first`` is the row and model that it is compared with, ``close`` what agrees, ``spread`` where its single draws lie."""
     ours = scores.get(first)
     text = "" if ours is None else f"{ours.mean:.1f}"
     cell = (table.key, first[0].title, column.key, their.text, text)
@@ -228,7 +243,12 @@ def _settled(
         row, model = close[0]
         finding = AGREES if close[0] == first else OTHER_MODEL if row is first[0] else SETTING
         return Settled(*cell, finding, f"{row.title}, {model}: {scores[close[0]].mean:.1f}", first[1])
-    tried = "; ".join(f"{row.title}, {model}: {score.mean:.1f}" for (row, model), score in scores.items())
+    over = (
+        "" if spread is None else f"{spread.draws} draws of the masks: {spread.mean:.1f}, single ones {spread.low:.1f} to {spread.high:.1f}"
+    )
+    if spread is not None and spread.low <= float(their.mean) <= spread.high:
+        return Settled(*cell, DRAW, over, first[1])
+    tried = "; ".join([*(f"{row.title}, {model}: {score.mean:.1f}" for (row, model), score in scores.items()), *([over] if over else [])])
     for each in named.differs if named else ():
         if not each.columns or {column.dataset, column.key} & set(each.columns):
             return Settled(*cell, each.finding, tried, first[1], each.reason)

@@ -10,6 +10,7 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import analysis, tables
 from fgl_bench.reporting.console import amount
 from fgl_bench.reporting.divergence import footnote, shares
+from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs
 from fgl_bench.reporting.grids import Planned, grids, levels, look_up, named, printed
 from fgl_bench.reporting.measures import MEASURES, Measure, reading
@@ -32,6 +33,7 @@ class Source:
         downloads: texts of tables by key and ending, where they are made elsewhere.
         readings: how to read a table, where that is said elsewhere.
         own: whether it is a folder's runs.
+        draws: runs over many draws of the masks.
     """
 
     paper: Paper
@@ -43,6 +45,7 @@ class Source:
     downloads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     readings: Mapping[str, str] = field(default_factory=dict)
     own: bool = False
+    draws: Draws = ()
 
     def planned(self, table: Table) -> dict[tuple[str, str], Cell]:
         """A table's cells by (row key, column key)."""
@@ -61,7 +64,7 @@ def paper_data(source: Source) -> dict:
 
 def settled_data(source: Source) -> dict:
     """How often each finding was made on the printed cells, and the findings one by one; nothing where no printed cell was run."""
-    what = (source.stored, source.published, source.settlements)
+    what = (source.stored, source.published, source.settlements, source.draws)
     tables = {table.key: settle(source.paper, table, source.planned(table), *what) for table in source.paper.tables}
     found = [each for cells in tables.values() for each in cells]
     number = counts(found)

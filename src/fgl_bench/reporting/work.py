@@ -9,6 +9,7 @@ from pathlib import Path
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.analysis import analyze, overview_line, write_statistics
 from fgl_bench.reporting.cells import compact, stored_of, write_cell, write_whole
+from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs, Kind
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
@@ -27,6 +28,7 @@ class Work:
         known: stored results of all papers, for estimates.
         rates: seconds of earlier runs, for estimates too.
         settlements: what the paper's printed rows are compared with.
+        draws: runs over many draws of the masks.
     """
 
     paper: Paper
@@ -40,6 +42,7 @@ class Work:
     rates: Mapping[Kind, float] = field(default_factory=dict)
     costs: Costs | None = None
     settlements: Sequence[Settlement] = ()
+    draws: Draws = ()
 
     @property
     def store(self) -> Path:
@@ -105,7 +108,7 @@ class Work:
 
     def settled(self) -> dict[str, list[Settled]]:
         """The findings on the printed cells, by table."""
-        what = (self.stored, self.published, self.settlements)
+        what = (self.stored, self.published, self.settlements, self.draws)
         return {table.key: settle(self.paper, table, self.planned(table), *what) for table in self.tables}
 
     def settled_line(self) -> str:

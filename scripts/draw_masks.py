@@ -1,0 +1,90 @@
+"""Run the printed cells that nothing explains over many draws of the masks, into results/draws/<paper>/.
+
+    python scripts/draw_masks.py --paper fedsa_gcl,dfed_sst --hours 1
+
+The code behind some papers draws masks once, without a seed, and keeps them, so that its draw cannot be repeated. This tells how far
+one draw lies from another. Chosen are the open cells (``results/tables/<paper>/settlement.md``) whose masks are fixed over the seeds, on
+the row that they are compared with; cheap ones first. What is there is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import reproduce_tables
+
+from fgl_bench.reporting.cells import compact, write_cell
+from fgl_bench.reporting.draws import PER_SEED, draws_of
+from fgl_bench.reporting.estimates import duration
+from fgl_bench.reporting.plan import Cell
+from fgl_bench.reporting.settlements import OPEN
+from fgl_bench.reporting.store import read_summary
+from fgl_bench.reporting.work import Work
+from fgl_bench.utils.allocator import environment
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    options = parser().parse_args()
+    plan = reproduce_tables.Reproduction(reproduce_tables.parser().parse_args(["--paper", options.paper]))
+    for work in plan.works:
+        work.read()
+    todo = [(work, cell) for work in plan.works for cell in lacking(work)]
+    todo.sort(key=lambda pair: pair[0].cost(pair[1]) or math.inf)
+    end, failed = time.monotonic() + 3600 * (options.hours or 1e6), False
+    for work, cell in todo:
+        cost = (work.cost(cell) or 0) * options.draws / 5
+        print(f"{work.name(cell)}: {duration(cost or None)}", flush=True)
+        if options.list or time.monotonic() + cost > end:
+            continue
+        failed |= not drawn(work, cell, options.draws)
+    sys.exit(int(failed))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--paper", required=True, help="one, or several with commas")
+    made.add_argument("--draws", type=int, default=10, help="of the masks, one a seed (10)")
+    made.add_argument("--hours", type=float, help="start no run that would end later than this")
+    made.add_argument("--list", action="store_true", help="name the runs and stop")
+    return made
+
+
+def lacking(work: Work) -> list[Cell]:
+    """The open cells of fixed masks that no draws are stored of."""
+    found = {}
+    for table in work.tables:
+        if table.measure == "trips":
+            continue
+        unexplained = {(each.row, each.column) for each in work.settled()[table.key] if each.finding == OPEN}
+        for cell in work.planned(table).values():
+            fixed = (cell.row.title, cell.column.key) in unexplained and "masks" not in cell.config["split"]["per_seed"]
+            if fixed and draws_of(work.draws, cell.config) is None:
+                found[cell.digest] = cell
+    return list(found.values())
+
+
+def drawn(work: Work, cell: Cell, draws: int) -> bool:
+    """Make one run and keep it; False if it fails, with the reason on stderr."""
+    more = [PER_SEED, f"seeds=[{','.join(map(str, range(draws)))}]", "results_dir=results/runs"]
+    command = [sys.executable, "-m", "fgl_bench", *cell.overrides, *more, "progress=false"]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    folder = next((Path(line.split()[-1]) for line in done.stdout.splitlines() if "results/runs/" in line), None)
+    summary = read_summary(ROOT / folder) if folder is not None and not done.returncode else None
+    if summary is None:
+        print((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1], file=sys.stderr)
+        return False
+    write_cell(work.results / "draws" / work.paper.name, compact(summary, " ".join(["fgl-bench", *cell.overrides, *more[:2]])))
+    return True
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    main()

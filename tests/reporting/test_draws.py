@@ -1,0 +1,51 @@
+"""How far a single draw of the masks lies from the mean of many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fgl_bench.reporting.draws import draws_of, single_draw
+from fgl_bench.reporting.published import Printed
+from fgl_bench.reporting.settlements import settle
+from tests.reporting.test_analysis import cell, planned, printed
+from tests.reporting.test_settlements import NAMED, PAPER, TABLE
+
+
+def test_a_single_draw_lies_within_the_prediction_interval():
+    # Four draws 1, 2, 3, 4: mean 2.5, s = 1.29099, t(3, 97.5 %) = 3.18245, sqrt(1 + 1/4) = 1.11803: 4.5935.
+    found = single_draw([1.0, 2.0, 3.0, 4.0])
+    assert found is not None and found.draws == 4
+    assert (found.mean, found.low, found.high) == pytest.approx((2.5, 2.5 - 4.5935, 2.5 + 4.5935), abs=1e-3)
+    assert single_draw([1.0, 2.0]) is None
+
+
+def settled(mean: str, received: list[float]):
+    plan = {place: replace(each, config={**each.config, "split": {"per_seed": []}}) for place, each in planned(TABLE).items()}
+    published = Printed([printed("3", "cora", "a", mean, "")])
+    stored = {plan["a_e3", "cora"].digest: cell("a", "cora", [0.7, 0.7])}
+    config = {**plan["a_e3", "cora"].config, "seeds": [0, 1, 2, 3], "split": {"per_seed": ["masks"]}}
+    draws = [{**cell("a", "cora", received), "config": config}]
+    (found,) = settle(PAPER, TABLE, plan, stored, published, (NAMED,), draws)
+    return found
+
+
+def test_the_draws_of_the_named_row_and_model_explain_a_cell_that_nothing_else_does():
+    # Received models: mean 72.5, single draws 67.9 to 77.1.
+    scores = [0.71, 0.72, 0.73, 0.74]
+    found = settled("77.0", scores)
+    assert (found.finding, found.ours) == ("another draw", "70.0")
+    assert found.shown_by == "4 draws of the masks: 72.5, single ones 67.9 to 77.1"
+    found = settled("77.2", scores)
+    assert found.finding == "open" and found.shown_by.endswith("; 4 draws of the masks: 72.5, single ones 67.9 to 77.1")
+    assert settled("62.6", scores).finding == "open", "the trained models' draws, ten points below, say nothing"
+    assert settled("71.0", scores).finding == "agrees"
+
+
+def test_draws_are_those_of_the_same_configuration_but_for_seeds_and_what_varies():
+    config = {"lr": 0.1, "seeds": [0], "split": {"per_seed": [], "masks": "client"}}
+    draw = {"config": {"lr": 0.1, "seeds": [0, 1], "split": {"per_seed": ["masks"], "masks": "client"}}}
+    assert draws_of([draw], config) is draw
+    assert draws_of([draw], {**config, "lr": 0.2}) is None
+    assert draws_of([draw], {**config, "split": {"per_seed": [], "masks": "global"}}) is None
