@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 import bench_floor  # noqa: E402
 import bench_jobs  # noqa: E402
 import bench_loops  # noqa: E402
+import bench_report  # noqa: E402
 import bench_speed  # noqa: E402
 import measure_memory  # noqa: E402
 
@@ -101,11 +102,11 @@ def test_the_suite_writes_what_it_measured_and_keeps_other_cells(monkeypatch, tm
     results = json.loads((tmp_path / "bench.json").read_text())
     assert list(results["cells"]) == ["fedavg/csbm_cora/3/cpu", "fedsa_gcl/csbm_cora/3/cpu"]
     cell = results["cells"]["fedavg/csbm_cora/3/cpu"]
-    assert bench_speed.ratio(cell, "loop") == pytest.approx(np.median(cell["loop"]["seconds"]) / np.median(cell["engine"]["seconds"]))
+    assert bench_report.ratio(cell, "loop") == pytest.approx(np.median(cell["loop"]["seconds"]) / np.median(cell["engine"]["seconds"]))
     assert set(results["growth"]["cpu"]) == {"clients", "seeds", "nodes", "rounds"}
     assert (tmp_path / "growth.png").stat().st_size > 1000
     text = (tmp_path / "bench.md").read_text()
-    assert f"{bench_speed.ratio(cell, 'loop'):.1f} x" in text and "Exponents" in text and "Where the time goes" in text
+    assert f"{bench_report.ratio(cell, 'loop'):.1f} x" in text and "Exponents" in text and "Where the time goes" in text
     assert "wrote" in capsys.readouterr().out
 
 
