@@ -67,6 +67,22 @@ def test_what_nothing_explains_has_the_typed_reason_of_its_column_or_is_open():
     assert findings(means, {"cora": "80.0"}, replace(NAMED, differs=differs))["cora"].finding == "agrees"
 
 
+def test_the_last_round_explains_where_the_best_one_does_not():
+    def found(mean: str, last: dict[str, float]):
+        plan, rows = planned(TABLE), {"a": cell("a", "cora", [0.5, 0.5]), "a_e3": cell("b", "cora", [0.8, 0.8])}
+        for key, score in last.items():
+            rows[key]["test"]["received"]["last"] = {"mean": score, "ci95": 0.001, "per_seed": [score, score]}
+        stored = {plan[key, "cora"].digest: row for key, row in rows.items()}
+        return settle(PAPER, TABLE, plan, stored, Printed([printed("3", "cora", "a", mean, "")]), (NAMED,))[0]
+
+    assert (found("76.0", {"a_e3": 0.75}).finding, found("76.0", {"a_e3": 0.75}).ours) == ("last round", "80.0")
+    assert found("76.0", {"a_e3": 0.75}).shown_by == "A, 3 local epochs, received, last round: 75.0"
+    assert found("76.0", {"a_e3": 0.60, "a": 0.77}).shown_by == "A, received, last round: 77.0"
+    assert found("76.0", {"a_e3": 0.60}).finding == "open"
+    assert found("79.0", {"a_e3": 0.79}).finding == "agrees"
+    assert found("50.0", {"a_e3": 0.50}).finding == "another setting", "a run that agrees comes first"
+
+
 def test_a_row_that_was_not_run_is_settled_by_no_other_one():
     plan, published = planned(TABLE), Printed([printed("3", "cora", "a", "70.0", "")])
     stored = {plan["a", "cora"].digest: cell("a", "cora", [0.7, 0.7])}

@@ -16,7 +16,7 @@ import yaml
 
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.analysis import Score, judged, scorer
+from fgl_bench.reporting.analysis import Score, judged, of_accuracy, scorer
 from fgl_bench.reporting.draws import Draws, Range, draws_of, single_draw
 from fgl_bench.reporting.grids import Planned, Stored, look_up
 from fgl_bench.reporting.plan import Column, Paper, Row, Table
@@ -24,15 +24,16 @@ from fgl_bench.reporting.published import Printed, Published
 
 NEAR = 1.5  # points
 AGREES, OTHER_MODEL, SETTING, NOT_RUN, OPEN = "agrees", "other model", "another setting", "not run", "open"
-DRAW = "another draw"
+LAST, DRAW = "last round", "another draw"
 TYPED = {"contradiction": "printed numbers contradict each other", "not reproducible": "not reproducible"}
-SETTLED = (AGREES, OTHER_MODEL, SETTING, DRAW, *TYPED)
+SETTLED = (AGREES, OTHER_MODEL, SETTING, LAST, DRAW, *TYPED)
 ABOUT = (
     "*agrees*: ours is within 1.5 points of the print, or both 95 % intervals overlap (trips: the intervals only), on the row and the "
     "model that `results/settlements/` names for the printed row. *other model*: the other one of our two models agrees. *another "
-    "setting*: the row that agrees has another setting. *another draw*: the code behind the paper draws its masks once, without a seed, "
-    "and the print lies where 95 % of single draws of the named row do. *contradiction*, *not reproducible*: nothing that we ran agrees, "
-    "for the reason given. *open*: nobody has said why."
+    "setting*: the row that agrees has another setting. *last round*: the named model agrees in the last round instead of the best one on "
+    "validation. *another draw*: the code behind the paper draws its masks once, without a seed, and the print lies where 95 % of single "
+    "draws of the named row do. *contradiction*, *not reproducible*: nothing that we ran agrees, for the reason given. *open*: nobody has "
+    "said why."
 )
 HEADS = ("row", "model", "column", "printed", "ours", "finding", "shown_by", "reason")
 OVERVIEW = (
@@ -173,7 +174,7 @@ def settle(
 
     A cell agrees if, on the row and model that its settlement names, ours is within 1.5 points of the print or both 95 % intervals
     overlap (trips: the intervals only). Else the first of the other rows and models for the same printed cell that agrees explains it, or
-    the draws of the masks do.
+    the score of the last round, or the draws of the masks.
 
     Args:
         planned: cells by (row key, column key).
@@ -205,11 +206,25 @@ def settle(
             assert their is not None
             near = 0.0 if table.measure == "trips" else NEAR
             close = [place for place, score in scores.items() if agrees(score, their, paper, near)]
+            last = _last_round(table, column, rows, models[0], planned, stored, their, paper)
             drawn = draws_of(draws, planned[rows[0].key, column.key].config) if draws else None
             score = scored(drawn, models[0], target.get(column.dataset)) if drawn else None
             spread = None if score is None or table.measure == "trips" else single_draw(score.per_seed)
-            found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named, spread))
+            found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named, last, spread))
     return found
+
+
+def _last_round(
+    table: Table, column: Column, rows: Sequence[Row], model: str, planned: Planned, stored: Stored, their: Published, paper: Paper
+) -> str:
+    """Title, model and score of the first row that agrees in its last round; empty where none does."""
+    for row in rows if table.measure == "accuracy" else ():
+        cell = stored.get(planned[row.key, column.key].digest)
+        last = cell["test"][model].get("last") if cell else None
+        score = of_accuracy({"test": {model: last}}, model, None) if last and "per_seed" in last else None
+        if score is not None and agrees(score, their, paper, NEAR):
+            return f"{row.title}, {model}, last round: {score.mean:.1f}"
+    return ""
 
 
 def settlement_of(settlements: Sequence[Settlement], table: Table, rows: Sequence[Row]) -> Settlement | None:
@@ -231,9 +246,15 @@ def _settled(
     scores: Mapping[tuple[Row, str], Score],
     close: Sequence[tuple[Row, str]],
     named: Settlement | None,
+    last: str,
     spread: Range | None,
 ) -> Settled:
-    """One cell; ``first`` is the row and model that it is compared with, ``close`` what agrees, ``spread`` where its single draws lie."""
+    """One cell; ``first`` is the row and model that it is compared with, ``close`` what agrees.
+
+    Args:
+        last: what agrees in the last round.
+        spread: where single draws of ``first`` lie.
+    """
     ours = scores.get(first)
     text = "" if ours is None else f"{ours.mean:.1f}"
     cell = (table.key, first[0].title, column.key, their.text, text)
@@ -243,6 +264,8 @@ def _settled(
         row, model = close[0]
         finding = AGREES if close[0] == first else OTHER_MODEL if row is first[0] else SETTING
         return Settled(*cell, finding, f"{row.title}, {model}: {scores[close[0]].mean:.1f}", first[1])
+    if last:
+        return Settled(*cell, LAST, last, first[1])
     over = (
         "" if spread is None else f"{spread.draws} draws of the masks: {spread.mean:.1f}, single ones {spread.low:.1f} to {spread.high:.1f}"
     )
