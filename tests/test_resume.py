@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,9 @@ def stored(folder: Path) -> dict[str, Any]:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    return sorted(folder.glob("results/runs/*/*/*/*/.*.checkpoint/seeds-*/[0-9]*/checkpoint.json"))
+    while True:
+        with suppress(FileNotFoundError):  # a folder that went while it was being looked through
+            return sorted(folder.glob("results/runs/*/*/*/*/.*.checkpoint/seeds-*/[0-9]*/checkpoint.json"))
 
 
 def until(condition: Any, seconds: float = 60.0) -> None:

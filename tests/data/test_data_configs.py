@@ -27,7 +27,7 @@ def classes(package, base):
     names = [module.name for module in iter_modules(package.__path__) if not module.name.startswith("_")]
     modules = [import_module(f"{package.__name__}.{name}") for name in names]
     found = [kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass) if kind.__module__ == module.__name__]
-    return {kind for kind in found if issubclass(kind, base) and kind is not base}
+    return {kind for kind in found if issubclass(kind, base) and kind is not base and not kind.__name__.startswith("_")}
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: f"{path.parent.name}/{path.stem}")

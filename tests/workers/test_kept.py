@@ -373,7 +373,9 @@ def test_workers_that_are_killed_or_told_to_end_go_on_with_the_same_numbers(tmp_
 
 
 def shared_checkpoints(folder: Path) -> list[Path]:
-    return list(folder.glob("results/runs/*/*/*/*/.*.checkpoint/seeds-*/worker-1-of-2/[0-9]*/checkpoint.json"))
+    while True:
+        with suppress(FileNotFoundError):  # a folder that went while it was being looked through
+            return list(folder.glob("results/runs/*/*/*/*/.*.checkpoint/seeds-*/worker-1-of-2/[0-9]*/checkpoint.json"))
 
 
 def models(folder: Path) -> dict[str, np.ndarray]:
