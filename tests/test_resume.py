@@ -42,7 +42,7 @@ def checkpoints(folder: Path) -> list[Path]:
             return sorted(folder.glob("results/runs/*/*/*/*/.*.checkpoint/seeds-*/[0-9]*/checkpoint.json"))
 
 
-def until(condition: Any, seconds: float = 60.0) -> None:
+def until(condition: Any, seconds: float = 200.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "nothing happens"
