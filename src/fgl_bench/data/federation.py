@@ -14,7 +14,6 @@ from fgl_bench.data.checks import check_ratios
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import ClientGraph, Federation, Graph
 from fgl_bench.data.inductive import training_view
-from fgl_bench.data.masks import Masks, random_masks, stratified_masks
 from fgl_bench.data.partition_cache import assignment_digest, cached_assignment, draw_ahead
 from fgl_bench.data.served import Served, hold_out
 from fgl_bench.data.sparsity import NoSparsity, Sparsity
@@ -67,10 +66,7 @@ def build_federations(
             drawn[partition_seed] = (nodes, versions, *apart(graph, nodes))
         nodes, versions, bare, cross_edges = drawn[partition_seed]
         masks_seed = seed if "masks" in split.per_seed else 0
-        if split.masks in ("client", "global"):
-            masks = draw_masks(graph, bare, split, ratios, masks_seed)
-        else:
-            masks = split.own_masks(graph, nodes, ratios, (partition_seed, masks_seed), cache_dir)
+        masks = split.draw_masks(graph, nodes, ratios, (partition_seed, masks_seed), cache_dir)
         clean = tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(bare, masks, strict=True))
         if not any(client.train.any() for client in clean):
             raise UserError(f"split.ratios={list(ratios)}: no client has a training node; raise the first number or lower num_clients")
@@ -128,24 +124,6 @@ def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str,
         "metric": graph.metric,
         "notes": {"nodes": graph.num_nodes, "edges": graph.edges.shape[1] // 2, **notes},
     }
-
-
-def draw_masks(graph: Graph, clients: Sequence[ClientGraph], split: Split, ratios: tuple[float, float, float], seed: int) -> list[Masks]:
-    """Train, val and test masks of every client.
-
-    Client i draws its own from the stream ``masks/i``. With ``split.masks=global`` they are drawn once over all nodes that anybody
-    holds, from the stream ``masks/shared``: where clients share nodes, none trains on what another one is tested on. A client may
-    then have a little more or less of a class than its share, or no training node.
-    """
-    draw = stratified_masks if split.stratify else random_masks
-    held = np.zeros(graph.num_nodes, dtype=bool)
-    for client in clients:
-        held[client.nodes] = True
-    if split.masks == "client":
-        return [draw(client.strata, ratios, generator(seed, "masks", i)) for i, client in enumerate(clients)]
-    shared = np.zeros((3, graph.num_nodes), dtype=bool)
-    shared[:, held] = draw(graph.strata[held], ratios, generator(seed, "masks", "shared"))
-    return [tuple(shared[:, client.nodes]) for client in clients]
 
 
 def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:

@@ -11,8 +11,9 @@ import numpy as np
 
 from fgl_bench.data.checks import check_num_clients, check_ratios
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.masks import Masks
+from fgl_bench.data.masks import Masks, random_masks, stratified_masks
 from fgl_bench.errors import UserError
+from fgl_bench.utils.seeding import generator
 
 AXES = ("partition", "masks")
 
@@ -31,7 +32,7 @@ class Split:
             nodes than others, or none).
         stratify: masks are drawn class by class; otherwise regardless of classes.
         overlaps: whether a node may have several clients.
-        ways_of_masks: values of ``masks``; those besides ``client`` and ``global`` are drawn by :meth:`own_masks`.
+        ways_of_masks: values of ``masks``; a split with more of them overrides :meth:`draw_masks`.
     """
 
     overlaps: ClassVar[bool] = False
@@ -71,7 +72,7 @@ class Split:
         num_clients = check_num_clients(num_clients, graph.num_nodes)
         return members(fill_empty(self.parts(graph, num_clients, seed), num_clients), num_clients)
 
-    def own_masks(
+    def draw_masks(
         self,
         graph: Graph,
         nodes: Sequence[np.ndarray],
@@ -79,14 +80,26 @@ class Split:
         seeds: tuple[int, int],
         cache_dir: str | Path | None,
     ) -> list[Masks]:
-        """Masks of every client in a way that is this split's own.
+        """Train, val and test masks of every client.
+
+        Client i draws its own from the stream ``masks/i``. With ``masks=global`` they are drawn once over all nodes that anybody
+        holds, from the stream ``masks/shared``: where clients share nodes, none trains on what another one is tested on. A client may
+        then have a little more or less of a class than its share, or no training node.
 
         Args:
             nodes: what :meth:`assign` has given.
             seeds: of the partition and of the masks.
-            cache_dir: where partitions are kept, None for none.
+            cache_dir: where partitions are kept, None for none; for splits whose masks follow from how nodes were dealt.
         """
-        raise NotImplementedError(f"split.masks={self.masks}")
+        draw, strata, seed = stratified_masks if self.stratify else random_masks, graph.strata, seeds[1]
+        if self.masks == "client":
+            return [draw(strata[ids], ratios, generator(seed, "masks", i)) for i, ids in enumerate(nodes)]
+        held = np.zeros(graph.num_nodes, dtype=bool)
+        for ids in nodes:
+            held[ids] = True
+        shared = np.zeros((3, graph.num_nodes), dtype=bool)
+        shared[:, held] = draw(strata[held], ratios, generator(seed, "masks", "shared"))
+        return [tuple(shared[:, ids]) for ids in nodes]
 
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
         """``[N]`` int64: the client of every node. Empty clients are repaired by the caller."""

@@ -156,7 +156,7 @@ class Louvain(Split):
         pieces.sort(key=lambda piece: -piece.size)
         return pieces, deal(np.array([piece.size for piece in pieces]), num_clients, full, limit, level), limit
 
-    def own_masks(
+    def draw_masks(
         self,
         graph: Graph,
         nodes: Sequence[np.ndarray],
@@ -164,6 +164,8 @@ class Louvain(Split):
         seeds: tuple[int, int],
         cache_dir: str | Path | None,
     ) -> list[Masks]:
+        if self.masks != "fedgta":
+            return super().draw_masks(graph, nodes, ratios, seeds, cache_dir)
         whole = _Communities(**{each.name: getattr(self, each.name) for each in fields(self)})
         communities, _ = cached_assignment(whole, graph, None, seeds[0], cache_dir)
         pieces, owner, limit = self._dealt(communities, graph.num_nodes, len(nodes))
