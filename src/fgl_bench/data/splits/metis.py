@@ -2,34 +2,88 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse as sp
 
 from fgl_bench.data.canonical import adjacency
+from fgl_bench.data.checks import check_choice
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split
+from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import derive_seed
 
+LIBMETIS_OPTIONS = 40
+"""METIS_NOPTIONS of METIS 5."""
 
-def metis_parts(graph: Graph, num_parts: int, seed: int | None) -> np.ndarray:
+
+def pymetis_parts(matrix: sp.csr_matrix, num_parts: int, seed: int | None) -> np.ndarray:
+    """Of the METIS that comes with pymetis: 64-bit, recursive bisection for up to 8 parts."""
+    import pymetis
+
+    options = pymetis.Options() if seed is None else pymetis.Options(seed=seed)
+    lists = pymetis.CSRAdjacency(adj_starts=matrix.indptr, adjacent=matrix.indices)
+    return np.asarray(pymetis.part_graph(num_parts, adjacency=lists, options=options)[1], dtype=np.int64)
+
+
+def libmetis_parts(matrix: sp.csr_matrix, num_parts: int, seed: int | None) -> np.ndarray:
+    """Of the system's METIS 5.1.0 with 32-bit numbers, k-way, without options, as the Python packages ``metis`` and ``metispy`` call it.
+
+    Raises:
+        UserError: there is no such library; a seed is given.
+    """
+    if seed is not None:
+        raise UserError("split.backend=libmetis: it is called without a seed")
+    library = libmetis()
+    starts, adjacent, parts = (array.astype(np.int32) for array in (matrix.indptr, matrix.indices, np.zeros(matrix.shape[0])))
+    numbers = [ctypes.byref(ctypes.c_int32(number)) for number in (parts.size, 1, num_parts, 0)]
+    nodes, constraints, wanted, cut = numbers
+    options = np.full(LIBMETIS_OPTIONS, -1, dtype=np.int32)
+    address = [array.ctypes.data_as(ctypes.c_void_p) for array in (starts, adjacent, options, parts)]
+    weights = (None, None, None)  # of nodes, their sizes, of edges
+    status = library.METIS_PartGraphKway(
+        nodes, constraints, address[0], address[1], *weights, wanted, None, None, address[2], cut, address[3]
+    )
+    if status != 1:
+        raise UserError(f"split.backend=libmetis: METIS ended with status {status}")
+    return parts.astype(np.int64)
+
+
+def libmetis() -> ctypes.CDLL:
+    """The system's library, if its numbers are of 32 bits."""
+    found = ctypes.util.find_library("metis")
+    remedy = "needs METIS 5.1 with 32-bit numbers as a library of the system: apt-get install libmetis5; or split.backend=pymetis"
+    if found is None:
+        raise UserError(f"split.backend=libmetis {remedy}")
+    library = ctypes.CDLL(found)
+    options = np.zeros(2 * LIBMETIS_OPTIONS, dtype=np.int32)
+    library.METIS_SetDefaultOptions(options.ctypes.data_as(ctypes.c_void_p))
+    if options[LIBMETIS_OPTIONS:].any():  # it has written 64 bits for each option
+        raise UserError(f"split.backend=libmetis {remedy}; {found} has 64-bit numbers")
+    return library
+
+
+BACKENDS = {"pymetis": pymetis_parts, "libmetis": libmetis_parts}
+
+
+def metis_parts(graph: Graph, num_parts: int, seed: int | None, backend: str = "pymetis") -> np.ndarray:
     """``[N]`` int64 part of every node; some parts may be empty on tiny graphs.
 
     Args:
         seed: None leaves METIS its own, a constant.
+        backend: which METIS; ``pymetis`` or ``libmetis``.
 
     The neighbor lists are sorted, since their order changes the result, and the seed is hashed, since METIS treats
     its seeds 0 and 1 alike. METIS takes 32-bit seeds.
     """
+    check_choice("split.backend", backend, BACKENDS)
     if num_parts == 1:
         return np.zeros(graph.num_nodes, dtype=np.int64)
-    import pymetis
-
-    matrix = adjacency(graph.edges, graph.num_nodes)
-    options = pymetis.Options() if seed is None else pymetis.Options(seed=derive_seed(seed, "partition", "metis") % 2**31)
-    lists = pymetis.CSRAdjacency(adj_starts=matrix.indptr, adjacent=matrix.indices)
-    _, parts = pymetis.part_graph(num_parts, adjacency=lists, options=options)
-    return np.asarray(parts, dtype=np.int64)
+    hashed = None if seed is None else derive_seed(seed, "partition", "metis") % 2**31
+    return BACKENDS[backend](adjacency(graph.edges, graph.num_nodes), num_parts, hashed)
 
 
 @dataclass

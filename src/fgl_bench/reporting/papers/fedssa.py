@@ -12,7 +12,7 @@ def _fed_pub(column: Column) -> tuple[str, ...]:
 
 
 def _regularized(column: Column) -> tuple[str, ...]:
-    overlapping = column.where["split"] == "metis_overlap"
+    overlapping = column.where["split"] == "fed_pub_overlap"
     return (f"algorithm.tau={5 if overlapping else 3}",)
 
 
@@ -81,15 +81,15 @@ SENSITIVITY = tuple(dict.fromkeys(swept(key, value) for key, (_, values) in SWEP
 HOMOPHILIC = ("cora", "citeseer", "pubmed", "computers", "photo", "ogbn_arxiv")
 HETEROPHILIC = ("roman_empire", "amazon_ratings", "minesweeper", "tolokers", "questions")
 STUDIED = ("cora", "roman_empire")
-DISJOINT = (("metis", 5), ("metis", 10), ("metis", 20))
-OVERLAP = (("metis_overlap", 10), ("metis_overlap", 30), ("metis_overlap", 50))
+DISJOINT = (("fed_pub", 5), ("fed_pub", 10), ("fed_pub", 20))
+OVERLAP = (("fed_pub_overlap", 10), ("fed_pub_overlap", 30), ("fed_pub_overlap", 50))
 
 
 def _columns(datasets: tuple[str, ...], settings: tuple[tuple[str, int], ...], both: bool = False) -> tuple[Column, ...]:
     """Every dataset in every setting; ``both`` says that the table holds both splits."""
     found = []
     for split, count in settings:
-        group = f"{count} {'overlapping ' * (both and split == 'metis_overlap')}clients"
+        group = f"{count} {'overlapping ' * (both and split == 'fed_pub_overlap')}clients"
         for dataset in datasets:
             overrides = (*((f"split={split}",) if both else ()), f"num_clients={count}")
             found.append(Column(dataset, group, overrides, {"split": split, "num_clients": str(count)}))
