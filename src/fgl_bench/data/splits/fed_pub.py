@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from fgl_bench.data.checks import check_num_clients
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.masks import SLACK, Masks
-from fgl_bench.data.splits.base import Split, fill_empty, members
+from fgl_bench.data.splits.base import Split
 from fgl_bench.data.splits.metis import metis_parts
 from fgl_bench.errors import Range, UserError, at_least
 
@@ -60,7 +58,7 @@ class FedPub(Split):
         cache_dir: str | Path | None,
     ) -> list[Masks]:
         generator = torch.Generator().manual_seed(self.seed + seeds[1])
-        for _ in self._until(len(nodes)):
+        for _ in self.drawn_for(len(nodes)):
             order = torch.randperm(graph.num_nodes, generator=generator).numpy()
         train, val, test = (round(share * order.size) for share in ratios)
         if sum(ratios) > 1 - SLACK:
@@ -71,36 +69,10 @@ class FedPub(Split):
         kind[graph.strata < 0] = -1
         return [(kind[ids] == 0, kind[ids] == 2, kind[ids] == 1) for ids in nodes]
 
-    def _until(self, num_clients: int) -> Iterator[int]:
+    def drawn_for(self, num_clients: int) -> Iterator[int]:
         """The numbers of clients that are drawn for up to this one."""
         for count in self.counts if num_clients in self.counts else ():
             if count == num_clients:
                 break
             yield count
         yield num_clients
-
-
-@dataclass
-class FedPubOverlap(FedPub):
-    """As :class:`FedPub`, every METIS part sampled several times: a node may have several clients, or none.
-
-    Attributes:
-        per_seed: with ``partition`` repetition s samples from ``seed + s``.
-        samples_per_part: clients of every part, each with half of its nodes.
-    """
-
-    overlaps: ClassVar[bool] = True
-    ranges: ClassVar[dict[str, Range]] = {"seed": at_least(0), "samples_per_part": at_least(1)}
-
-    samples_per_part: int
-
-    def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
-        num_clients = check_num_clients(num_clients, graph.num_nodes)
-        if num_clients % self.samples_per_part:
-            raise UserError(f"num_clients={num_clients}: must be a multiple of split.samples_per_part={self.samples_per_part}")
-        draws = random.Random(self.seed + seed)
-        for count in self._until(num_clients):
-            num_parts = max(1, count // self.samples_per_part)
-            parts = members(fill_empty(self.parts(graph, num_parts, seed), num_parts), num_parts)
-            clients = [draws.sample(part.tolist(), max(1, part.size // 2)) for part in parts for _ in range(self.samples_per_part)]
-        return [np.sort(np.array(client, dtype=np.int64)) for client in clients]
