@@ -164,7 +164,7 @@ def test_a_client_with_another_graph_has_no_folder(tmp_path):
     [
         ({"sparsity": "topology"}, "scenario/sparsity=topology"),
         ({"sparsity": "feature"}, "scenario/sparsity=feature"),
-        ({"split": "metis_overlap", "num_clients": 10}, "split=metis_overlap"),
+        ({"split": "metis_overlap", "num_clients": 10}, "clients that share nodes"),
         ({"words_per_node": 3}, "sparse features"),
         ({"split": "iid", "options": {"test": "server"}}, "split.test=server"),
         ({"split": "iid", "options": {"inductive": True}}, "split.inductive=true"),

@@ -17,7 +17,7 @@ from tests.data.graphs import configured, graphs, make_graph
 
 DISJOINT = ["metis", "louvain", "dirichlet", "iid", "label_propagation"]
 CONFIGURED = {
-    **{name: configured("split", name) for name in [*DISJOINT, "metis_overlap", "natural"]},
+    **{name: configured("split", name) for name in [*DISJOINT, "metis_overlap", "natural", "fed_pub"]},
     "louvain_igraph": configured("split", "louvain", backend="igraph"),
 }
 
@@ -26,7 +26,7 @@ def with_owner(graph: Graph, owner: np.ndarray) -> Graph:
     return Graph(graph.name, graph.features, graph.edges, graph.labels, graph.num_classes, owner=owner)
 
 
-@pytest.mark.parametrize("name", [*DISJOINT, "louvain_igraph"])
+@pytest.mark.parametrize("name", [*DISJOINT, "louvain_igraph", "fed_pub"])
 @settings(max_examples=60, deadline=None)
 @given(graph=graphs(), share=st.floats(0, 1), seed=st.integers(0, 5))
 def test_every_node_has_exactly_one_client_for_any_number_of_clients(name, graph, share, seed):
@@ -69,7 +69,7 @@ def test_a_seed_of_louvain_stands_for_the_repetition_s():
     assert max(sizes) <= 81 + 80 and sum(sizes) == 400 and sizes != [nodes.size for nodes in fixed[0]]
 
 
-@pytest.mark.parametrize("name", ["metis", "label_propagation"])
+@pytest.mark.parametrize("name", ["metis", "label_propagation", "fed_pub"])
 def test_clients_are_of_like_size_and_cut_few_edges(name):
     graph = configured("dataset", "csbm").load(None)
     clients = CONFIGURED[name].assign(graph, 10, 0)

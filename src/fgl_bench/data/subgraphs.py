@@ -30,7 +30,7 @@ def induce_on_disk(graph: Graph, nodes: Sequence[np.ndarray], disk: Disk) -> tup
     local[slot_node] = np.arange(slot_node.size) - np.repeat(starts[:-1], sizes)
     if (part < sizes.size).sum() != slot_node.size:
         raise UserError(
-            "out_of_core=true: clients that share nodes (split=metis_overlap, fed_pub_overlap) are kept in memory only; set out_of_core=false"
+            "out_of_core=true: clients that share nodes are kept in memory only; take another split or set out_of_core=false"
         )
 
     def move_rows(out: np.ndarray) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -69,10 +69,7 @@ class FedPub(Split):
         kind[graph.strata < 0] = -1
         return [(kind[ids] == 0, kind[ids] == 2, kind[ids] == 1) for ids in nodes]
 
-    def drawn_for(self, num_clients: int) -> Iterator[int]:
+    def drawn_for(self, num_clients: int) -> list[int]:
         """The numbers of clients that are drawn for up to this one."""
-        for count in self.counts if num_clients in self.counts else ():
-            if count == num_clients:
-                break
-            yield count
-        yield num_clients
+        before = self.counts.index(num_clients) if num_clients in self.counts else 0
+        return [*self.counts[:before], num_clients]
