@@ -24,12 +24,12 @@ def run(federations, rounds=3, **settings):
     return simulate(federations, FedAvg(), synchronous(), rounds=rounds, **settings)
 
 
-@pytest.mark.parametrize("agg_weight", ["train", "nodes"])
+@pytest.mark.parametrize("agg_weight", ["train", "nodes", "uniform"])
 def test_everybody_receives_the_mean_weighted_by_size(agg_weight):
     federations = [small_federation(seed) for seed in (0, 1)]
     result = run(federations, agg_weight=agg_weight)
     for s, federated in enumerate(federations):
-        sizes = [c.train.sum() if agg_weight == "train" else c.num_nodes for c in federated.clients]
+        sizes = [{"train": c.train.sum(), "nodes": c.num_nodes, "uniform": 1}[agg_weight] for c in federated.clients]
         shares = torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
         trips = result.trips[s * 5 : s * 5 + 5]
         for number in range(2):

@@ -34,7 +34,7 @@ class Setting:
         lr, optimizer: of the clients' steps.
         shard: which clients of every seed this worker trains. They are all, but where several workers share them: c is their number,
             ``batch`` has the graphs of S * c replicas, and num_clients and weights count all C.
-        weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes, or all nodes with ``agg_weight=nodes``).
+        weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes; all nodes or 1 with another ``agg_weight``).
     """
 
     seeds: tuple[int, ...]

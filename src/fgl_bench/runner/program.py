@@ -68,7 +68,7 @@ def simulation(
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     nodes = [client.num_nodes for client in held] if reduced else batch.num_nodes  # with those that are left out
-    sizes = batch.num_train if settings.agg_weight == "train" else nodes
+    sizes = {"train": batch.num_train, "nodes": nodes, "uniform": [1] * len(held)}[settings.agg_weight]
     weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))
     server = stacked([f.server for f in federations if isinstance(f, Served)]) if isinstance(federations[0], Served) else None
     setting = Setting(

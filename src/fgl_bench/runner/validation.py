@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUPS = ("dataset", "split", "model", "optimizer", "algorithm", "scenario", "scenario.sparsity", "tracker")
 CHOICES = {
     "opt_state": ("persist", "reset"),
-    "agg_weight": ("train", "nodes"),
+    "agg_weight": ("train", "nodes", "uniform"),
     "eval_weight": ("test", "nodes"),
     "selection": ("federation", "client"),
     "average": ("weighted", "macro"),
