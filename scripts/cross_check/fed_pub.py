@@ -17,9 +17,11 @@ import numpy as np
 import torch
 from driving import Scores, begin_with, drive, old_scatter, right
 
+AVERAGED = ["algorithm=fedavg", "model.head=linear", "agg_weight=uniform"]
 OURS = ["algorithm=fed_pub", "model.head=linear", "algorithm.tau=3", "algorithm.reg=inert"]
 
 MATCHED: dict[str, dict[str, Any]] = {
+    "fedavg": {"theirs": "fedavg", "ours": AVERAGED},
     "fed_pub": {"theirs": "fedpub", "config": {"norm_scale": 3}, "ours": OURS, "deterministic": False},
     "fed_pub_e3": {"theirs": "fedpub", "config": {"norm_scale": 3}, "ours": [*OURS, "local_epochs=3"], "deterministic": False},
 }
@@ -27,7 +29,7 @@ MATCHED: dict[str, dict[str, Any]] = {
 
 def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     own = {"model": "fedpub", "n_dims": settings["hidden"], "laye_mask_one": True, "clsf_mask_one": True, "n_proxy": 5, "loc_l2": 1e-3}
-    return rounds(settings, job, folder, "models.fedpub", own, lambda model, initial: begin_with(model, initial))
+    return rounds(settings, job, folder, f"models.{settings['method']}", own, lambda model, initial: begin_with(model, initial))
 
 
 def rounds(

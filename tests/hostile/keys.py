@@ -91,6 +91,7 @@ SPLITS = {
     "label_propagation": "sweeps=int[1,oo) clusters_per_client=int[1,oo)",
     "louvain": "resolution=real[1e-9,oo) delta=int[0,oo) backend=python_louvain|igraph",
     "metis": "test=clients|server inductive=bool",
+    "fed_pub": "inductive=bool seed=int[0,oo) backend=pymetis|libmetis",
 }
 STRAGGLERS = "slow_fraction=real[0,1] lag_draw=per_run|per_trip jitter=real[0,1) cycle_seconds=real(0,1000000000]"
 SCENARIOS = {

@@ -57,7 +57,7 @@ class FedPub(Split):
         seeds: tuple[int, int],
         cache_dir: str | Path | None,
     ) -> list[Masks]:
-        generator = torch.Generator().manual_seed(self.seed + seeds[1])
+        generator = torch.Generator().manual_seed((self.seed + seeds[1]) % 2**63)
         for _ in self.drawn_for(len(nodes)):
             order = torch.randperm(graph.num_nodes, generator=generator).numpy()
         train, val, test = (round(share * order.size) for share in ratios)

@@ -35,7 +35,7 @@ class FedPubOverlap(FedPub):
             raise UserError(f"num_clients={num_clients}: must be a multiple of split.samples_per_part={self.samples_per_part}")
         draws = random.Random(self.seed + seed)
         for count in self.drawn_for(num_clients):
-            num_parts = max(1, count // self.samples_per_part)
+            num_parts = min(max(1, count // self.samples_per_part), graph.num_nodes)
             parts = members(fill_empty(self.parts(graph, num_parts, seed), num_parts), num_parts)
             clients = [draws.sample(part.tolist(), max(1, part.size // 2)) for part in parts for _ in range(self.samples_per_part)]
         return [np.sort(np.array(client, dtype=np.int64)) for client in clients]
