@@ -29,9 +29,7 @@ def induce_on_disk(graph: Graph, nodes: Sequence[np.ndarray], disk: Disk) -> tup
     part[slot_node] = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
     local[slot_node] = np.arange(slot_node.size) - np.repeat(starts[:-1], sizes)
     if (part < sizes.size).sum() != slot_node.size:
-        raise UserError(
-            "out_of_core=true: clients that share nodes are kept in memory only; take another split or set out_of_core=false"
-        )
+        raise UserError("out_of_core=true: clients that share nodes are kept in memory only; take another split or set out_of_core=false")
 
     def move_rows(out: np.ndarray) -> None:
         assert isinstance(graph.features, np.ndarray)

@@ -63,8 +63,8 @@ OVERLAPPING = {
 
 def overrides(column: Column) -> tuple[str, ...]:
     """The keys of a column's run; ``column.where`` names split and number of clients."""
-    chosen: Mapping[str, Chosen] = OVERLAPPING if column.where["split"] == "fed_pub_overlap" else DISJOINT
+    chosen: Mapping[str, Chosen] = OVERLAPPING if column.where["split"] == "metis_overlap" else DISJOINT
     own = chosen[column.dataset]
-    if (column.dataset, column.where["split"], column.where["num_clients"]) == ("computers", "fed_pub", "5"):
+    if (column.dataset, column.where["split"], column.where["num_clients"]) == ("computers", "metis", "5"):
         own = own._replace(dropout=0.35)
     return own.overrides()
