@@ -294,8 +294,7 @@ def profile(job: dict) -> dict:
     field = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     spent = {event.key: getattr(event, field) for event in found.key_averages()}
     total = sum(spent.values()) or 1.0
-    ordered = sorted(spent.items(), key=lambda item: -item[1])[:10]
-    return {"shares": {name: value / total for name, value in ordered}}
+    return {"shares": {name: value / total for name, value in sorted(spent.items(), key=lambda item: -item[1])[:10]}}
 
 
 KINDS = {"engine": engine, "loop": loop, "loop_sparse": loop, "rates": rates, "profile": profile}

@@ -34,15 +34,15 @@ def small(**keys):
 
 @here
 @pytest.mark.parametrize(
-    ("name", "printed"), [("cora", (1866, 891, 422)), ("citeseer", (1410, 675, 326)), ("photo", (43138, 19322, 8547))]
+    ("name", "pinned"), [("cora", (1866.4, 890.8, 421.6)), ("citeseer", (1409.6, 675.0, 325.5)), ("photo", (43138.4, 19321.8, 8547.1))]
 )
-def test_clients_have_as_many_edges_as_the_paper_says(name, printed):
-    """Edges of a client on average, for 5, 10 and 20 clients: FED-PUB's table of its data sets."""
+def test_parts_are_those_of_metis_5_1_0(name, pinned):
+    """Edges of a client on average, for 5, 10 and 20 clients, as METIS 5.1.0 of Debian gave them: another METIS has other ones."""
     data, dataset = need(*FILES[name]), configured("dataset", name, largest_component=True)
-    for clients, edges in zip((5, 10, 20), printed, strict=True):
+    for clients, edges in zip((5, 10, 20), pinned, strict=True):
         (federation,) = federations(dataset, clients, data, backend="libmetis")
         mean = np.mean([client.edges.shape[1] for client in federation.clients])
-        assert abs(mean - edges) <= 0.5
+        assert mean == pytest.approx(edges, abs=0.05)
 
 
 @pytest.mark.parametrize(("clients", "draw"), [(5, 1), (10, 2), (20, 3), (7, 1)])

@@ -30,8 +30,8 @@ class FedPub(Split):
         per_seed: with ``masks`` repetition s draws from ``seed + s``. METIS has no seed here.
         seed: 1234 is the code's.
         counts: the numbers of clients that the code draws for, in this order; another number is drawn first.
-        backend: ``libmetis`` (METIS 5.1.0, what the code calls) gives its partitions; ``pymetis`` comes with other random numbers and
-            gives others of about the same cut.
+        backend: ``libmetis`` is METIS 5.1.0 as the code calls it; ``pymetis`` comes with other random numbers and gives other parts of
+            about the same cut.
     """
 
     ranges: ClassVar[dict[str, Range]] = {"seed": at_least(0)}

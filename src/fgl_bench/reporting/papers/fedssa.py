@@ -31,7 +31,7 @@ DETACHED = (*UNIFILTER, "algorithm.encoder=detached")
 FEDSSA_DETACHED = Row("fedssa_detached", "FedSSA, ELBO apart from the classifier", "fedssa", DETACHED, "fedssa")
 FEDSSA_LIGHT = Row("fedssa_light", "FedSSA, ELBO and SEM at 0.01", "fedssa", LIGHT, "fedssa")
 MAJORITY = Row("majority", "Majority class", "majority", GCN)
-# The paper names UniFilter for these two. What it prints for the homophilic graphs is what FED-PUB's paper prints, whose code has a GCN.
+# The paper names UniFilter for these two; the code that its experiments descend from has a GCN, and the prints may be inherited from it.
 ON_GCN = (Row("local_gcn", "Local, GCN", "local", GCN, "local"), Row("fedavg_gcn", "FedAvg, GCN", "fedavg", GCN, "fedavg"))
 BASELINES = (
     Row("fedprox", "FedProx, GCN", "fedprox", GCN, "fedprox"),
