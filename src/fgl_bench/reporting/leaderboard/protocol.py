@@ -97,19 +97,22 @@ class Protocol:
         return [*setting, *entry.overrides, f"model={entry.model}", *self.changed, *chosen, f"seeds={shown(list(seeds))}"]
 
     def narrowed(self, datasets: Sequence[str], methods: Sequence[str]) -> tuple[list[Column], list[Entry]]:
-        """The columns of these datasets and the entries of these methods, or with these names; all of none.
+        """The columns of these datasets and the entries of these methods; all of none.
+
+        A method stands for its entries on every backbone, ``method-backbone`` for one, ``fedgta-gcn`` too.
 
         Raises:
             UserError: a name is unknown.
         """
         known = dict.fromkeys(column.dataset for column in self.columns)
-        called = dict.fromkeys(name for entry in self.entries for name in (entry.algorithm, entry.name))
+        names = {entry: {entry.algorithm, f"{entry.algorithm}-{entry.model}"} for entry in self.entries}
+        called = dict.fromkeys(name for entry in self.entries for name in sorted(names[entry]))
         for key, given, allowed in (("datasets", datasets, known), ("methods", methods, called)):
             wrong = next((name for name in given if name not in allowed), None)
             if wrong is not None:
                 raise UserError(f"{key}={wrong[:60]}: not in the leaderboard{suggest(wrong, allowed)}")
         columns = [column for column in self.columns if not datasets or column.dataset in datasets]
-        return columns, [entry for entry in self.entries if not methods or {entry.algorithm, entry.name} & set(methods)]
+        return columns, [entry for entry in self.entries if not methods or names[entry] & set(methods)]
 
 
 def read_protocol(path: Path = FILE) -> Protocol:
