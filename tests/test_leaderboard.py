@@ -196,6 +196,7 @@ def test_a_protocol_that_would_not_be_sound_is_refused(changes, said, tmp_path):
 def test_names_outside_the_protocol_are_refused(tiny):
     chosen = PROTOCOL.narrowed([], ["fedgta", "fed_pub-gcn_linear"])[1]
     assert [entry.name for entry in chosen] == ["fedgta", "fedgta-gamlp", "fed_pub-gcn_linear"]
+    assert [entry.name for entry in PROTOCOL.narrowed([], ["fedgta-gcn"])[1]] == ["fedgta"]
     with pytest.raises(UserError, match="datasets=cora: not in the leaderboard.*csbm"):
         tiny.narrowed(["cora"], [])
     with pytest.raises(UserError, match="methods=fedpro: .*did you mean fedprox"):

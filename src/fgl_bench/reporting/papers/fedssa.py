@@ -46,7 +46,9 @@ BASELINES = (
     Row("fediih", "FedIIH, DisenGCN", "fediih", ("model=disengcn",), "fediih", by_column=_fediih.overrides),
 )
 ALL = (MAJORITY, *ON_GCN, LOCAL, FEDAVG, *BASELINES, FEDSSA, FEDSSA_LIGHT)
-BESIDE = (*TUNED, FEDSSA_DETACHED)
+# Adam's steps never fall below GCFL's absolute thresholds: it does not split, and equals FedAvg.
+GCFL_RELATIVE = Row("gcfl_relative", "GCFL, GCN, relative thresholds", "gcfl", (*GCN, "algorithm.relative=true"), "gcfl")
+BESIDE = (*TUNED, GCFL_RELATIVE, FEDSSA_DETACHED)
 # As the paper prints its loss; in the authors' code the regularizers have no gradients.
 REGULARIZED = Row("fed_pub_regularized", "FED-PUB, GCN, regularizers with gradients", "fed_pub", GCN, "fed_pub", by_column=_regularized)
 SWITCHES = {
