@@ -2,7 +2,7 @@
 
     python scripts/draw_masks.py --paper fedsa_gcl,dfed_sst --hours 1
 
-The code behind some papers draws masks once, without a seed, and keeps them, so that its draw cannot be repeated. This tells how far
+The code behind some papers draws masks once and keeps them, so that the draw of a paper is not known for sure. This tells how far
 one draw lies from another. Chosen are the open cells (``results/tables/<paper>/settlement.md``) whose masks are fixed over the seeds, on
 the row that they are compared with; cheap ones first. What is there is not made again.
 """
