@@ -1,6 +1,6 @@
 """Runs of printed cells over many draws of the masks: how far a paper's one draw can be from another one.
 
-Code that draws masks once, without a seed, and keeps them, cannot be repeated to the node. ``results/draws/<paper>/`` has the same runs
+Where code draws masks once and keeps them, it is not known which draw a paper had. ``results/draws/<paper>/`` has the same runs
 with masks drawn anew in every seed.
 """
 

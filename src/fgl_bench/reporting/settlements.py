@@ -31,9 +31,9 @@ ABOUT = (
     "*agrees*: ours is within 1.5 points of the print, or both 95 % intervals overlap (trips: the intervals only), on the row and the "
     "model that `results/settlements/` names for the printed row. *other model*: the other one of our two models agrees. *another "
     "setting*: the row that agrees has another setting. *last round*: the named model agrees in the last round instead of the best one on "
-    "validation. *another draw*: the code behind the paper draws its masks once, which draw the paper had is not known, and the print lies where 95 % "
-    "of single draws of the named row do. *contradiction*, *not reproducible*: nothing that we ran agrees, for the reason given. *open*: nobody has "
-    "said why."
+    "validation. *another draw*: the code behind the paper draws its masks once, it is not known which draw the paper had, and the print "
+    "lies where 95 % of single draws of the named row do. *contradiction*, *not reproducible*: nothing that we ran agrees, for the reason "
+    "given. *open*: nobody has said why."
 )
 HEADS = ("row", "model", "column", "printed", "ours", "finding", "shown_by", "reason")
 OVERVIEW = (
