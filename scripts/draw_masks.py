@@ -1,10 +1,11 @@
 """Run the printed cells that nothing explains over many draws of the masks, into results/draws/<paper>/.
 
     python scripts/draw_masks.py --paper fedsa_gcl,dfed_sst --hours 1
+    python scripts/draw_masks.py --paper fedssa --datasets citeseer --methods local
 
 The code behind some papers draws masks once and keeps them, so that the draw of a paper is not known for sure. This tells how far
-one draw lies from another. Chosen are the open cells (``results/tables/<paper>/settlement.md``) whose masks are fixed over the seeds, on
-the row that they are compared with; cheap ones first. What is there is not made again.
+one draw lies from another. Chosen are the cells that no run agrees with (``results/tables/<paper>/settlement.md``) and whose masks are
+fixed over the seeds, on the row that they are compared with; cheap ones first. What is there is not made again.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from pathlib import Path
 
 import reproduce_tables
 
+from fgl_bench.errors import UserError
 from fgl_bench.reporting.cells import compact, write_cell
 from fgl_bench.reporting.draws import PER_SEED, draws_of
 from fgl_bench.reporting.estimates import duration
 from fgl_bench.reporting.plan import Cell
-from fgl_bench.reporting.settlements import OPEN
+from fgl_bench.reporting.settlements import OPEN, TYPED
 from fgl_bench.reporting.store import read_summary
 from fgl_bench.reporting.work import Work
 from fgl_bench.utils.allocator import environment
@@ -33,10 +35,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def main() -> None:
     options = parser().parse_args()
-    plan = reproduce_tables.Reproduction(reproduce_tables.parser().parse_args(["--paper", options.paper]))
+    chosen = ["--paper", options.paper]
+    for key in ("datasets", "methods"):
+        chosen += [f"--{key}", *getattr(options, key)] if getattr(options, key) else []
+    try:
+        plan = reproduce_tables.Reproduction(reproduce_tables.parser().parse_args(chosen))
+    except UserError as error:
+        sys.exit(f"draw_masks: {error}")
     for work in plan.works:
         work.read()
-    todo = [(work, cell) for work in plan.works for cell in lacking(work)]
+    todo = [(work, cell) for work in plan.works for cell in lacking(work) if plan.wanted(cell)]
     todo.sort(key=lambda pair: pair[0].cost(pair[1]) or math.inf)
     end, failed = time.monotonic() + 3600 * (options.hours or 1e6), False
     for work, cell in todo:
@@ -51,6 +59,8 @@ def main() -> None:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--paper", required=True, help="one, or several with commas")
+    made.add_argument("--datasets", nargs="+", help="default: the paper's")
+    made.add_argument("--methods", nargs="+", help="row names; default: all rows")
     made.add_argument("--draws", type=int, default=10, help="of the masks, one a seed (10)")
     made.add_argument("--hours", type=float, help="start no run that would end later than this")
     made.add_argument("--list", action="store_true", help="name the runs and stop")
@@ -58,12 +68,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def lacking(work: Work) -> list[Cell]:
-    """The open cells of fixed masks that no draws are stored of."""
+    """The cells of fixed masks that no run agrees with and no draws are stored of."""
     found = {}
     for table in work.tables:
         if table.measure == "trips":
             continue
-        unexplained = {(each.row, each.column) for each in work.settled()[table.key] if each.finding == OPEN}
+        unexplained = {(each.row, each.column) for each in work.settled()[table.key] if each.finding in (OPEN, *TYPED)}
         for cell in work.planned(table).values():
             fixed = (cell.row.title, cell.column.key) in unexplained and "masks" not in cell.config["split"]["per_seed"]
             if fixed and draws_of(work.draws, cell.config) is None:
