@@ -38,7 +38,7 @@ def main() -> None:
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     result.add_argument("--datasets", type=names, default=[], help="default: all of the protocol")
-    result.add_argument("--methods", type=names, default=[], help="methods, or a backbone of one, such as fedgta-gcn; default: all")
+    result.add_argument("--methods", type=names, default=[], help="methods, or one on one of its backbones: fedgta-gcn; default: all")
     result.add_argument("--hours", type=float, help="start no run that would end later than this")
     result.add_argument("--jobs", type=int, default=1, help="cells at a time")
     result.add_argument("--data-dir", help="default: $FGL_BENCH_DATA, or data")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,8 @@ from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.settlements import settle
 from tests.reporting.test_analysis import cell, planned, printed
 from tests.reporting.test_settlements import NAMED, PAPER, TABLE
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_single_draw_lies_within_the_prediction_interval():
@@ -49,3 +55,27 @@ def test_draws_are_those_of_the_same_configuration_but_for_seeds_and_what_varies
     assert draws_of([draw], config) is draw
     assert draws_of([draw], {**config, "lr": 0.2}) is None
     assert draws_of([draw], {**config, "split": {"per_seed": [], "masks": "global"}}) is None
+
+
+@cache
+def script():
+    sys.path.append(str(ROOT / "scripts"))  # it imports its neighbor
+    place = importlib.util.spec_from_file_location("draw_masks", ROOT / "scripts/draw_masks.py")
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+def test_the_runs_over_draws_are_chosen_by_dataset_and_method(monkeypatch, capsys):
+    monkeypatch.setattr(script(), "lacking", lambda work: work.cells)  # whatever is stored
+    monkeypatch.setattr(sys, "argv", "draw_masks --paper fedsa_gcl --datasets citeseer --methods local fedgta --list".split())
+    with pytest.raises(SystemExit) as ended:
+        script().main()
+    runs = [line.rsplit(":", 1)[0].split(", ") for line in capsys.readouterr().out.splitlines()]
+    assert ended.value.code == 0 and {(run[1], run[-1]) for run in runs} == {("citeseer", "local"), ("citeseer", "fedgta")}
+
+
+def test_a_method_that_is_unknown_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "argv", "draw_masks --paper fedsa_gcl --methods fedavgg".split())
+    with pytest.raises(SystemExit, match=r"^draw_masks: METHODS=fedavgg: unknown; allowed: [^\n]*$"):
+        script().main()

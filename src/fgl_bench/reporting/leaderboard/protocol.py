@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,14 +100,18 @@ class Protocol:
     def narrowed(self, datasets: Sequence[str], methods: Sequence[str]) -> tuple[list[Column], list[Entry]]:
         """The columns of these datasets and the entries of these methods; all of none.
 
-        A method stands for its entries on every backbone, ``method-backbone`` for one, ``fedgta-gcn`` too.
+        A method stands for its entries on all its backbones; ``fedgta-gcn`` is one of several.
 
         Raises:
             UserError: a name is unknown.
         """
         known = dict.fromkeys(column.dataset for column in self.columns)
-        names = {entry: {entry.algorithm, f"{entry.algorithm}-{entry.model}"} for entry in self.entries}
-        called = dict.fromkeys(name for entry in self.entries for name in sorted(names[entry]))
+        several = {name for name, count in Counter(entry.algorithm for entry in self.entries).items() if count > 1}
+        names = {
+            entry: {entry.algorithm, f"{entry.algorithm}-{entry.model}" if entry.algorithm in several else entry.name}
+            for entry in self.entries
+        }
+        called = set().union(*names.values())
         for key, given, allowed in (("datasets", datasets, known), ("methods", methods, called)):
             wrong = next((name for name in given if name not in allowed), None)
             if wrong is not None:
