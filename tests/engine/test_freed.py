@@ -11,7 +11,7 @@ from fgl_bench.algorithms.adafgl._opposed import attend as attend_opposed
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.linear import linear
-from fgl_bench.models._routing import route
+from fgl_bench.models._routing import convolve, route
 from tests.engine.graphs import from_edges
 
 CLIENTS = [from_edges([(0, 1), (1, 2), (2, 3)], [0, 1, 0, 1]), from_edges([(0, 1), (1, 2)], [0, 1, 1])]
@@ -45,6 +45,7 @@ FUNCTIONS = {
     "product": lambda graph: graph @ draws((2, 4, 3))[0],
     "narrow": lambda graph: linear(*draws((2, 4, 3), (2, 3, 2))),
     "routing": lambda graph: route(graph, draws((2, 4, 2, 3))[0], 3, 1.0),
+    "routing layer": lambda graph: convolve(graph, draws((2, 4, 2, 3))[0], 3, 1.0, 0.01),
     "opposed": opposed,
     "static": static,
     "one head": one_head,

@@ -9,7 +9,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.models import _routing as routing
-from fgl_bench.models._routing import route, unit
+from fgl_bench.models._routing import convolve, route, unit
 from fgl_bench.models.disengcn import DisenGCN
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import from_edges, make_client
@@ -43,6 +43,14 @@ def naive_layer(x, edges, iterations, temperature):
     return torch.stack([torch.stack(row) for row in c])
 
 
+@pytest.fixture(params=[True, False], ids=["compiled", "in operations"])
+def compiled(request, monkeypatch):
+    if request.param:
+        pytest.importorskip("numba")
+    else:
+        monkeypatch.setattr(routing, "compiles", lambda x: False)
+
+
 def naive(made, named, client):
     def leaky(x):
         return torch.where(x > 0, x, 0.01 * x)
@@ -54,6 +62,7 @@ def naive(made, named, client):
     return hidden, hidden @ named["classifier.weight"] + named["classifier.bias"]
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("changes", [{}, {"factors": 1}, {"iterations": 1, "layers": 1}])
 def test_equals_the_loop_forward_and_backward(changes):
     clients = [make_client(1), make_client(5, edges=0.0), make_client(7)]
@@ -79,6 +88,36 @@ def test_the_gradient_of_routing_is_the_numerical_one():
     batch = Batch([make_client(6, seed=2), make_client(4, seed=3)], torch.float64, "cpu")
     x = torch.randn(2, 6, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: route(batch.operator(adjacency), unit(x), 3, 0.7), (x,))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("slope", [0.01, 1.0])
+def test_the_gradient_of_a_layer_is_the_numerical_one(slope):
+    batch = Batch([make_client(6, seed=2), make_client(4, seed=3)], torch.float64, "cpu")
+    x = torch.randn(2, 6, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: convolve(batch.operator(adjacency), x, 3, 0.7, slope), (x,))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_compiled_layer_is_the_one_in_operations_on_any_number_of_threads(monkeypatch, threads):
+    pytest.importorskip("numba")
+    batch = Batch([make_client(30, seed=2), make_client(1), make_client(12, edges=0.0), make_client(25, seed=4)], torch.float32, "cpu")
+    draws = torch.Generator().manual_seed(0)
+    x, weights = (torch.randn(4, 30, 3, 9, generator=draws) for _ in range(2))
+    x[0, 3, 1] = 0  # no direction
+
+    def run():
+        one = x.clone().requires_grad_()
+        out = convolve(batch.operator(adjacency), one, 4, 0.7, 0.01)
+        return out.detach(), *torch.autograd.grad((out * weights).sum(), [one])
+
+    here = run()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    for one, other in zip(run(), here, strict=True):
+        assert torch.equal(one, other)
+    monkeypatch.setattr(routing, "compiles", lambda x: False)
+    for one, other in zip(run(), here, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("numbers", "group"), [(1, 1), (1, 2), (24, 3), (1 << 20, 1), (1 << 20, 3)])
@@ -111,21 +150,23 @@ def test_routing_sends_an_edge_to_the_factor_in_which_its_ends_agree():
     assert (mixed[0, :, 1] == 0).all()
 
 
+@pytest.mark.usefixtures("compiled")
 def test_rows_of_zeros_have_no_direction_and_no_gradient():
     x = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
     unit(x).sum().backward()
     assert (x.grad == 0).all()
     graph = Batch([from_edges([(0, 1)], [0, 1])], torch.float64, "cpu").operator(adjacency)
     z = torch.zeros(1, 2, 2, 3, dtype=torch.float64, requires_grad=True)
-    out = route(graph, z, 2, 1.0)
-    out.sum().backward()
-    assert (out == 0).all() and torch.isfinite(z.grad).all()
+    for made in (route(graph, z, 2, 1.0), convolve(graph, z, 2, 1.0, 0.01)):
+        z.grad = None
+        made.sum().backward()
+        assert (made == 0).all() and torch.isfinite(z.grad).all()
 
 
 def test_every_slice_of_a_layer_has_length_one():
     made, batch = model(), Batch([make_client(9)], torch.float64, "cpu")
     hidden = torch.randn(1, 9, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    lengths = made.convolve(hidden, batch).unflatten(2, (3, 2)).norm(dim=-1)
+    lengths = made.convolve(hidden, batch, 1.0).unflatten(2, (3, 2)).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.ones_like(lengths))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, cast
@@ -30,10 +30,7 @@ from fgl_bench.models.disengcn import SLOPE, DisenGCN
 CENTRES = "inference.centres"
 VARIANCE = 0.25  # of the factors around their centres, and of the centres around the global ones
 SMOOTHING = 0.25  # in the denominator of the global centres
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "leaky_relu": partial(F.leaky_relu, negative_slope=SLOPE),
-    "none": lambda hidden: hidden,
-}
+SLOPES = {"leaky_relu": SLOPE, "none": 1.0}  # of the activation behind a routing layer of the inference
 
 
 @dataclass
@@ -100,7 +97,7 @@ class FedIIH(ServerRounds, Comparing):
     def infer(self, hidden: Tensor, parameters: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of every node's factors, ``[k, n, K, d]`` each."""
         for _ in range(self.inference_layers):
-            hidden = ACTIVATIONS[self.inference_activation](self.network.convolve(hidden, batch))
+            hidden = self.network.convolve(hidden, batch, SLOPES[self.inference_activation])
         slices = hidden.unflatten(2, (self.network.factors, self.network.width))
         if self.inference == "free":
             return slices, slices

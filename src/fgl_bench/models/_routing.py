@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fgl_bench.engine.compiled import compiles
 from fgl_bench.engine.sparse import BlockSparse, Edges
 
 # Numbers of one factor in the clients that are routed together, and factors in a group. Elsewhere than on a CPU few launches count.
@@ -24,6 +25,15 @@ def _inverse(norm: Tensor) -> Tensor:
     return torch.where(norm > 1e-12, 1 / norm.clamp(min=1e-12), 0.0)
 
 
+def convolve(graph: BlockSparse, x: Tensor, iterations: int, temperature: float, slope: float) -> Tensor:
+    """A routing layer of ``x [k, n, K, d]``: rows of length one, :func:`route`, a LeakyReLU; compiled where it can be."""
+    if not compiles(x):
+        return F.leaky_relu(route(graph, unit(x), iterations, temperature), slope)
+    from fgl_bench.models._routing_loops import Convolution
+
+    return Convolution.apply(x, graph.edges, _enough(x, iterations), temperature, slope)
+
+
 def route(graph: BlockSparse, z: Tensor, iterations: int, temperature: float) -> Tensor:
     """Disentangled convolution (Ma et al., ICML 2019, algorithm 1), parameter-free.
 
@@ -37,8 +47,12 @@ def route(graph: BlockSparse, z: Tensor, iterations: int, temperature: float) ->
     Returns:
         ``[k, n, K, d]``.
     """
-    # With one factor every p is 1: the first iteration is the fixed point.
-    return _Route.apply(z, graph.edges, min(iterations, 1) if z.shape[2] == 1 else iterations, temperature)
+    return _Route.apply(z, graph.edges, _enough(z, iterations), temperature)
+
+
+def _enough(z: Tensor, iterations: int) -> int:
+    """With one factor every p is 1: the first iteration is the fixed point."""
+    return min(iterations, 1) if z.shape[2] == 1 else iterations
 
 
 class _Part:

@@ -13,7 +13,7 @@ from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import affine
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.models._routing import route, unit
+from fgl_bench.models._routing import convolve
 from fgl_bench.models.base import Backbone
 
 SLOPE = 0.01  # of the LeakyReLU
@@ -65,10 +65,10 @@ class DisenGCN(Backbone):
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         hidden = dropout(F.leaky_relu(first, SLOPE))
         for _ in range(self.layers):
-            hidden = dropout(F.leaky_relu(self.convolve(hidden, batch), SLOPE))
+            hidden = dropout(self.convolve(hidden, batch))
         return Output(hidden, affine(hidden, parameters, "classifier"))
 
-    def convolve(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """One routing layer without its nonlinearity, ``[k, n, K * d]`` to the same."""
-        slices = unit(hidden.unflatten(2, (self.factors, self.width)))
-        return route(batch.operator(adjacency), slices, self.iterations, self.temperature).flatten(2)
+    def convolve(self, hidden: Tensor, batch: Batch, slope: float = SLOPE) -> Tensor:
+        """One routing layer with a LeakyReLU of this slope (1: none), ``[k, n, K * d]`` to the same."""
+        slices = hidden.unflatten(2, (self.factors, self.width))
+        return convolve(batch.operator(adjacency), slices, self.iterations, self.temperature, slope).flatten(2)

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "pymetis", "python-louvain", "hydra-core", "omegaconf")
+PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "numba", "pymetis", "python-louvain", "hydra-core", "omegaconf")
 
 
 def versions() -> dict[str, str]:
