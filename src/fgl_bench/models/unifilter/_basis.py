@@ -131,8 +131,9 @@ class UniBasis(Derived):
     def fill(self, client: ClientGraph, out: np.ndarray) -> None:
         features = client.features.tocsc() if sp.issparse(client.features) else client.features
         matrix, cosine = plain_operator(client), self.cosine(client)
-        for start in range(0, features.shape[1], COLUMNS):
-            part = slice(start, start + COLUMNS)
+        used = np.flatnonzero(abs(features).sum(0))  # the basis of a column of zeros is zero
+        for start in range(0, used.size, COLUMNS):
+            part = used[start : start + COLUMNS]
             out[..., part] = unibasis(matrix, dense(features[:, part]), self.orders, self.tau, cosine, self.previous)
 
 
