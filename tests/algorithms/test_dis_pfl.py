@@ -28,11 +28,11 @@ def exchanges(algorithm, **settings):
     seen, exchange = [], algorithm.exchange
 
     def recording(meeting):
-        trained, old = meeting.trained.clone(), algorithm.mask.clone()
+        trained, old = meeting.trained.clone(), algorithm.mask.bool()
         gradient = {name: value.clone() for name, value in meeting.reports.items()}.get("gradient")
         result = exchange(meeting)
         moments = [state.clone() for state in meeting.moments]
-        seen.append((trained, old, algorithm.mask.clone(), result._replace(models=result.models.clone()), gradient, moments))
+        seen.append((trained, old, algorithm.mask.bool(), result._replace(models=result.models.clone()), gradient, moments))
         return result
 
     algorithm.exchange = recording
@@ -60,7 +60,7 @@ def test_after_every_step_nothing_is_off_the_mask():
     correct, steps = algorithm.correct_gradient, []
 
     def checking(step, gradient):
-        steps.append(bool(step.theta[~algorithm.mask.flatten(0, 1)].any()))
+        steps.append(bool(step.theta[~algorithm.mask.flatten(0, 1).bool()].any()))
         return correct(step, gradient)
 
     algorithm.correct_gradient = checking

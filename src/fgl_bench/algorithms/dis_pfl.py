@@ -18,6 +18,7 @@ from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.noise import uniform as draws
+from fgl_bench.engine.selection import largest, smallest
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, above, at_least
 from fgl_bench.utils.seeding import derive_seed
@@ -70,11 +71,10 @@ class DisPFL(Peers):
         self._streams = setting.streams("masks")
         firsts = [derive_seed(seed, "first masks", client if self.different_initial else 0) for seed, client in setting.replicas]
         keys = torch.tensor(firsts, device=device)
-        mask = torch.zeros(len(firsts), layout.size, dtype=torch.bool, device=device)
+        mask = torch.zeros(len(firsts), layout.size, dtype=setting.batch.dtype, device=device)
         for number, (name, part) in enumerate(self._parts()):
-            order = draws(mix(keys + number), 1, layout.numel(name))[:, 0]
-            mask[:, part] = mask[:, part].scatter(1, order.topk(self.active[name], sorted=False).indices, True)
-        self.mask = mask.unflatten(0, (len(setting.seeds), -1))
+            mask[:, part] = largest(draws(mix(keys + number), 1, layout.numel(name))[:, 0], self.active[name])
+        self.mask = mask.unflatten(0, (len(setting.seeds), -1))  # numbers: bool ones would be converted at every use
 
     def _parts(self) -> list[tuple[str, slice]]:
         layout = self.setting.layout
@@ -86,7 +86,7 @@ class DisPFL(Peers):
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
         if self.clip is not None:
             gradient.mul_((self.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1.0))
-        return gradient.mul_(numbers(of_replicas(self.mask, step.batch), gradient.dtype))
+        return gradient.mul_(of_replicas(self.mask, step.batch))
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         """The gradient of the loss in all weights, masked or not, at the trained ones; it stays with the client."""
@@ -102,13 +102,12 @@ class DisPFL(Peers):
     def exchange(self, meeting: Meeting) -> Exchange:
         heard, trained = meeting.graph(meeting.number), self.mask
         self.mask = self._evolve(meeting)
-        kept = trained & self.mask
         for moments in meeting.moments:
-            moments.mul_(numbers(kept, moments.dtype))
+            moments.mul_(self.mask)  # those of regrown coordinates are zero already: they had no gradient
         support, kind, shard = heard | itself(heard), meeting.uploaded.dtype, self.setting.shard
         # Small integers, exact in any type.
-        count = shard.product(support.to(kind), numbers(trained, kind), torch.empty_like(meeting.uploaded), _product)
-        models = product(support.double(), meeting.uploaded, shard).div_(count.clamp_(min=1)).mul_(numbers(self.mask, kind))
+        count = shard.product(support.to(kind), trained, torch.empty_like(meeting.uploaded), _product)
+        models = product(support.double(), meeting.uploaded, shard).div_(count.clamp_(min=1)).mul_(self.mask)
         size = 4 * sum(self.active.values()) + -(-self.setting.layout.count // 8)
         return Exchange(models, uniform(heard), messages(heard, size))
 
@@ -121,26 +120,20 @@ class DisPFL(Peers):
             if not count or self.active[name] == self.setting.layout.numel(name):
                 continue
             own = mask[..., part]
-            size = meeting.trained[..., part].abs()
-            size.add_(numbers(own, size.dtype).reciprocal_().sub_(1))  # infinite where inactive
-            own = own.scatter(-1, size.topk(count, largest=False, sorted=False).indices, False)
+            far = own.reciprocal().sub_(1)  # infinite where inactive, else 0
+            own.sub_(smallest(far.add_(meeting.trained[..., part].abs()), count))
             if self.regrow == "gradient":
                 wanted = meeting.reports["gradient"][..., part].abs()
             else:
                 key = mix(mix(self._streams + meeting.number) + number)
                 wanted = draws(key, 1, self.setting.layout.numel(name)).view(own.shape)
-            grown = wanted.sub_(numbers(~own, wanted.dtype).reciprocal_().sub_(1)).topk(count, sorted=False).indices
-            mask[..., part] = own.scatter(-1, grown, True)
+            far = (1 - own).reciprocal_().sub_(1)  # infinite where active
+            own.add_(largest(wanted.sub_(far), count))
         return mask
 
 
 def _product(support: Tensor, masks: Tensor, out: Tensor) -> Tensor:
     return torch.bmm(support, masks, out=out)
-
-
-def numbers(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A bool mask as 0 and 1: by way of bytes, which a CPU converts several times faster than bool."""
-    return mask.view(torch.uint8).to(dtype)
 
 
 def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float, power: float) -> dict[str, float]:

@@ -131,7 +131,7 @@ class UniBasis(Derived):
     def fill(self, client: ClientGraph, out: np.ndarray) -> None:
         features = client.features.tocsc() if sp.issparse(client.features) else client.features
         matrix, cosine = plain_operator(client), self.cosine(client)
-        used = np.flatnonzero(abs(features).sum(0))  # the basis of a column of zeros is zero
+        used = np.unique(features.nonzero()[1])  # the basis of a column of zeros is zero
         for start in range(0, used.size, COLUMNS):
             part = used[start : start + COLUMNS]
             out[..., part] = unibasis(matrix, dense(features[:, part]), self.orders, self.tau, cosine, self.previous)
