@@ -15,14 +15,23 @@ def smallest(x: Tensor, count: int) -> Tensor:
     if not 0 < count < x.shape[-1]:
         return torch.full_like(x, float(count > 0))
     if x.device.type == "cpu":
-        bound = torch.from_numpy(np.partition(x.numpy(), count - 1, axis=-1)[..., count - 1 : count])
-        found = torch.le(x, bound, out=torch.empty_like(x))  # as numbers: a selection by a bool mask takes ten times as long
-        if (found.sum(-1, dtype=torch.float64) == count).all():
-            return found
-    else:
-        bound = x.topk(count, largest=False, sorted=False).values.amax(-1, keepdim=True)
+        return _smallest_on_cpu(x, count)
+    bound = x.topk(count, largest=False, sorted=False).values.amax(-1, keepdim=True)
     less, equal = x < bound, x == bound
     return less.logical_or_(equal.logical_and_(equal.cumsum(-1) <= count - less.sum(-1, keepdim=True))).to(x.dtype)
+
+
+def _smallest_on_cpu(x: Tensor, count: int) -> Tensor:
+    bound = torch.from_numpy(np.partition(x.numpy(), count - 1, axis=-1)[..., count - 1 : count])
+    # As numbers: a selection by a bool mask takes ten times as long.
+    found = torch.le(x, bound, out=torch.empty_like(x))
+    exact = None if x.shape[-1] < 2**24 else torch.float64  # single precision counts so far
+    over = (found.sum(-1, dtype=exact) - count).long()
+    for row in over.nonzero().unbind(0):
+        place = tuple(row.tolist())
+        equal = np.flatnonzero(x[place].numpy() == bound[place].item())
+        found[place].numpy()[equal[len(equal) - int(over[place]) :]] = 0
+    return found
 
 
 def largest(x: Tensor, count: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from math import cos, pi
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -129,7 +130,7 @@ class UniBasis(Derived):
         return client.features, client.edges, self.cosine(client)
 
     def fill(self, client: ClientGraph, out: np.ndarray) -> None:
-        features = client.features.tocsc() if sp.issparse(client.features) else client.features
+        features: Any = client.features.tocsc() if sp.issparse(client.features) else client.features
         matrix, cosine = plain_operator(client), self.cosine(client)
         used = np.unique(features.nonzero()[1])  # the basis of a column of zeros is zero
         for start in range(0, used.size, COLUMNS):
