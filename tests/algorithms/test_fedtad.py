@@ -11,6 +11,8 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv
 
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.algorithms.fedtad import _spread
+from fgl_bench.algorithms.fedtad._pseudo_graph import _Shared
 from fgl_bench.algorithms.fedtad.fedtad import FedTAD, PseudoGraph, generate, reliability, return_probabilities, spread
 from fgl_bench.engine.batch import adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.engine.dropout import step_key
@@ -130,7 +132,12 @@ def test_a_model_that_cannot_run_on_a_pseudo_graph_is_refused():
         run(method(neighbours=12))
 
 
-def test_spread_and_its_gradient():
+@pytest.mark.parametrize("compiled", [True, False])
+def test_spread_and_its_gradient(compiled, monkeypatch):
+    if compiled:
+        pytest.importorskip("numba")
+    else:
+        monkeypatch.setattr(_spread, "compiles", lambda x: False)
     z, x = (torch.randn(2, 7, width, dtype=torch.float64, generator=torch.Generator().manual_seed(width)) for width in (3, 5))
     x.requires_grad_()
     value = spread(z, x)
@@ -339,3 +346,11 @@ def test_bytes_are_fedavgs_and_every_clients_reliability_once():
     model = 4 * MODEL_SCALARS
     assert history.upload.tolist() == [0, 5 * model + 4 * 5 * 3, 10 * model + 4 * 5 * 3]
     assert history.download.tolist() == [0, 5 * model, 10 * model]
+
+
+def test_the_gradient_of_a_shared_matrix_is_summed_over_its_models():
+    draws = torch.Generator().manual_seed(0)
+    values, x = (torch.randn(shape, dtype=torch.float64, generator=draws).requires_grad_() for shape in ((2, 3, 4), (6, 4, 5)))
+    assert torch.autograd.gradcheck(lambda values, x: _Shared(values) @ x, (values, x))
+    turned = torch.randn(2, 4, 3, dtype=torch.float64, generator=draws).requires_grad_()
+    assert torch.autograd.gradcheck(lambda turned: _Shared(turned.mT) @ x.detach(), (turned,))

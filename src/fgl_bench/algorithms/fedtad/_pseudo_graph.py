@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,28 @@ class _Shared(_Refusing):
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """``[S * models, m, h]`` to ``[S * models, r, h]``."""
-        return torch.matmul(self.values[:, None], x.unflatten(0, (len(self.values), -1))).flatten(0, 1)
+        return _Product.apply(self.values, x.unflatten(0, (len(self.values), -1))).flatten(0, 1)
+
+
+class _Product(torch.autograd.Function):
+    """``[S, r, m]`` times ``[S, models, m, h]``; the gradient of the one matrix is summed over the models as it is made."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(values, x)
+        return torch.matmul(values[:, None], x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        values, x = ctx.saved_tensors
+        to_values = to_x = None
+        if ctx.needs_input_grad[0]:
+            to_values = torch.empty_like(values, memory_format=torch.contiguous_format)
+            for into, each, other in zip(to_values, gradient, x, strict=True):
+                torch.addbmm(into, each, other.mT, beta=0, out=into)
+        if ctx.needs_input_grad[1]:
+            to_x = torch.matmul(values.mT[:, None], gradient)
+        return to_values, to_x
 
 
 def _symmetric(matrix: Tensor) -> Tensor:

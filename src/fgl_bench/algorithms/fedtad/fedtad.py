@@ -15,6 +15,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedtad._pseudo_graph import PseudoGraph
+from fgl_bench.algorithms.fedtad._spread import spread
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import plain_operator
@@ -231,42 +232,6 @@ def generate(parameters: dict[str, Tensor], noise: Tensor, labels: Tensor) -> Te
         hidden = torch.baddbmm(parameters[f"layer{i}.bias"][:, None], hidden, parameters[f"layer{i}.weight"])
         hidden = hidden if i == last else torch.tanh(hidden)
     return hidden
-
-
-class _PairwiseDistance(torch.autograd.Function):
-    """``sum_ab c_ab |x_a - x_b|_1`` for every seed, ``[S, n, n]`` symmetric and ``[S, n, F]`` to ``[S]``.
-
-    Never holds n x n x F numbers: a few rows a at a time give the gradient ``2 sum_b c_ab sign(x_a - x_b)``, and the sum,
-    homogeneous in x, is the gradient's inner product with x.
-    """
-
-    BLOCK: ClassVar[dict[str, int]] = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers at a time; on a CPU they stay in the cache
-
-    @staticmethod
-    def forward(ctx, coefficients: Tensor, x: Tensor) -> Tensor:
-        gradient, nodes = torch.empty_like(x), x.shape[1]
-        step = min(nodes, max(1, _PairwiseDistance.BLOCK.get(x.device.type, 1 << 26) // x.numel()))
-        room = x.new_empty(x.shape[0], step, *x.shape[1:])  # fresh memory for every block costs as much as filling it
-        for a in range(0, nodes, step):
-            block = slice(a, min(a + step, nodes))
-            sign = torch.sub(x[:, block, None], x[:, None], out=room[:, : block.stop - a]).sign_()
-            gradient[:, block] = torch.matmul(coefficients[:, block, None], sign)[:, :, 0]
-        gradient *= 2
-        ctx.save_for_backward(gradient)
-        return (gradient * x).sum((1, 2))
-
-    @staticmethod
-    def backward(ctx, out: Tensor) -> tuple[None, Tensor]:
-        (gradient,) = ctx.saved_tensors
-        return None, gradient * out[:, None, None]
-
-
-def spread(noise: Tensor, features: Tensor) -> Tensor:
-    """``mean_ab ms(z_a - z_b) ma(x_a - x_b)`` over all ordered pairs, ``[S]``: ms the mean square, ma the mean absolute value."""
-    square = noise.square().sum(-1)
-    apart = (square[..., None] + square[..., None, :] - 2 * noise @ noise.mT).clamp(min=0)
-    total = _PairwiseDistance.apply(apart / noise.shape[-1], features)
-    return total / (features.shape[1] ** 2 * features.shape[2])
 
 
 def _kl(student: Tensor, teachers: Tensor) -> Tensor:
