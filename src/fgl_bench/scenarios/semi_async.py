@@ -237,8 +237,7 @@ class _Loop(EventState):
 
     def _own(self, model: torch.Tensor) -> torch.Tensor:
         """``model [P]``, a copy where it lies in memory that is written to: later steps and trips must not change what was sent."""
-        inbox = self.models.inbox[self.first : self.first + self.clients]
-        return model.clone() if shares_memory(model, self.server.model, self.server.uploads, self.models.trained, *inbox) else model
+        return model.clone() if shares_memory(model, self.server.model, self.server.uploads, self.models.trained) else model
 
     def _serve(self) -> None:
         """One server step over the buffered uploads; replies start waiting clients, other messages go to inboxes."""
@@ -258,6 +257,7 @@ class _Loop(EventState):
                 server.reports.setdefault(name, np.zeros((self.clients, *value.shape), value.dtype))[client] = value
         messages = method.serve(server, arrivals)
         check_kind("serve()", messages, Iterable, "a list of messages, [] where nobody is answered")
+        kept: dict[int, torch.Tensor] = {}
         for message in messages:
             client = message.client
             check_shape("serve()'s message", message.model, {"P": self.models.trained.shape[1]}, "P")
@@ -267,8 +267,11 @@ class _Loop(EventState):
             if self.waiting[client] or self.newest[client] is not None:
                 self._take(client, message, server.version, {})
             else:
-                kept = self.models.inbox[self.first + client].copy_(message.model)
-                self.inbox[client] = (message._replace(model=kept), server.version)
+                # A copy for all that are sent this model: it may be a row of a large block, or be written to.
+                place = message.model.data_ptr()
+                if place not in kept:
+                    kept[place] = message.model.clone()
+                self.inbox[client] = (message._replace(model=kept[place]), server.version)
 
     def _picture(self) -> None:
         """Store the similarities between the clients that have reported."""

@@ -14,7 +14,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.simulation import Simulation
 
-CARRIED = ("trained", "received", "inbox", "pending", "received_at", "trained_at", "loss_at", "reports")  # of TripModels
+CARRIED = ("trained", "received", "pending", "received_at", "trained_at", "loss_at", "reports")  # of TripModels
 
 
 class Start:
@@ -62,7 +62,6 @@ class TripModels:
         trained: ``[B, P]``, the result of every replica's last computed trip.
         received: ``[B, P]``, the models that these started from, where the method makes uploads of them; else None.
         rows: the rows ``[P]`` of ``trained``.
-        inbox: a model ``[P]`` for every replica's newest unread message. A message is copied there, since it may be a row of a large block.
         pending: ``[S, C]``, trips that have begun but are not computed yet.
         received_at, trained_at: ``[s][c]``, log positions of the models that each trip started from and ended with.
         loss_at: ``[s][c]``, log positions of the trips' training losses; empty if there are none.
@@ -73,7 +72,6 @@ class TripModels:
         self.trained = sim.initial.clone()
         self.received = sim.initial.clone() if overrides(sim.algorithm.upload, Algorithm.upload) else None
         self.rows = list(self.trained.unbind())
-        self.inbox = [torch.empty_like(model) for model in self.rows]
         # A buffer for the models of some trips: tensors of changing sizes would fragment the memory.
         self.scratch = self.trained.new_empty(2, *self.trained.shape)
         self.starts = [Start(model) for model in sim.initial.unbind()]
