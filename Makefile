@@ -23,7 +23,7 @@ setup: $(DEV) ## create $(VENV) with the package, its extras and what its tests 
 $(READY): pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PIP) "$(TORCH)"
-	$(PIP) --editable .
+	$(PIP) --editable ".[compiled]"
 	touch $@
 
 $(DEV): $(READY)
