@@ -136,8 +136,9 @@ class UniFilter(Spectral):
 
     def mean_responses(self, batch: Batch) -> Tensor:
         blocks = batch.derived(self.build)
-        means = blocks.values.sum(2, dtype=batch.dtype)[blocks.rows]
-        return means / batch.valid.sum(1).clamp(min=1)[:, None, None]
+        # Client by client: a sum in another type takes a copy of what it sums.
+        sums = torch.stack([values.sum(1, dtype=batch.dtype) for values in blocks.values])[blocks.rows]
+        return sums / batch.valid.sum(1).clamp(min=1)[:, None, None]
 
 
 def _residual(weight: Tensor) -> Tensor:
