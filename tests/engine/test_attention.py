@@ -54,8 +54,13 @@ def edge_scores(version, graph, source, target, weight):
 
 @pytest.mark.parametrize("block", [1, 1 << 18])
 @pytest.mark.parametrize("heads", [1, 3])
-@pytest.mark.parametrize("version", ["additive", "dynamic"])
+@pytest.mark.parametrize("version", ["additive", "dynamic", "compiled dynamic"])
 def test_is_the_dense_softmax(version, heads, block, monkeypatch):
+    if version.startswith("compiled"):
+        pytest.importorskip("numba")
+        version = "dynamic"
+    else:
+        monkeypatch.setattr(attention, "compiles", lambda x: False)
     monkeypatch.setitem(attention.BLOCK, "cpu", block)
     monkeypatch.setitem(attention.KEPT, "cpu", block)
     graph, mask = bipartite()
@@ -73,6 +78,31 @@ def test_is_the_dense_softmax(version, heads, block, monkeypatch):
         torch.autograd.grad((found * outer).sum(), used), torch.autograd.grad((wanted * outer).sum(), used), strict=True
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compiled_scores_are_those_in_operations_and_as_exactly_zero(monkeypatch, threads):
+    """The second target's edges have one slope in every column, the first one's in some: their common part has no gradient."""
+    pytest.importorskip("numba")
+    graph, _ = bipartite()
+    k, r, c = graph.shape
+    inputs = [x.detach().float().requires_grad_() for x in draws((k, c, 6), (k, r, 6), (k, 2, 3))]
+    with torch.no_grad():
+        inputs[1][0, 1] += 20
+    outer = torch.randn(2, graph.nnz, generator=torch.Generator().manual_seed(1)) * torch.arange(graph.nnz).remainder(5).ne(0)
+
+    def run():
+        found = dynamic_scores(graph, *inputs, SLOPE)
+        return found.detach(), *torch.autograd.grad((found * outer).sum(), inputs)
+
+    here = run()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert all(torch.equal(one, other) for one, other in zip(run(), here, strict=True))
+    monkeypatch.setattr(attention, "compiles", lambda x: False)
+    wanted = run()
+    for one, other in zip(here, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    assert torch.equal(here[2] == 0, wanted[2] == 0) and (here[2] == 0).any() and here[2].any()
 
 
 def test_factors_after_the_softmax():

@@ -10,8 +10,8 @@ rounding error into a step.
 
 No large tensor of E rows times the width of a representation is stored: sums over edges are bag reductions in both
 directions, and the scores of GATv2, which need such rows, are computed for a block of targets at a time and recomputed in
-backward. Every sum is taken target by target or source by source, in a fixed order that does not depend on which
-replicas share a program.
+backward, or edge by edge in a compiled loop. Every sum is taken target by target or source by source, in a fixed order that does not
+depend on which replicas share a program.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fgl_bench.engine.compiled import compiles
 from fgl_bench.engine.sparse import BlockSparse, Edges
 
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers of a block of edge rows; on a CPU they stay in the cache
@@ -53,6 +54,10 @@ def dynamic_scores(graph: BlockSparse, source: Tensor, target: Tensor, weight: T
     Returns:
         ``[H, E]``.
     """
+    if compiles(source):
+        from fgl_bench.engine._attention_loops import DynamicScores
+
+        return DynamicScores.apply(source.flatten(0, 1), target.flatten(0, 1), weight, graph.edges, slope)
     return _Dynamic.apply(source.flatten(0, 1), target.flatten(0, 1), weight, graph.edges, slope)
 
 
