@@ -32,7 +32,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.draws import read_draws
-from fgl_bench.reporting.estimates import duration, read_rates, write_rates
+from fgl_bench.reporting.estimates import MEASURED, duration, read_rates, write_rates
 from fgl_bench.reporting.outlook import outlook
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
@@ -102,7 +102,7 @@ class Reproduction:
     def __init__(self, options: argparse.Namespace):
         self.options = options
         self.results: Path = options.results.resolve()
-        self.rates = read_rates(ROOT / "results" / "rates.csv")
+        self.rates, self.measured = (read_rates(ROOT / "results" / name) for name in ("rates.csv", MEASURED))
         self.extra = [f"seeds=[{','.join(options.seeds)}]"] if options.seeds else []
         self.extra += options.extra
         self.keys = [key.removeprefix("table") for key in flat(options.tables)]
@@ -139,7 +139,8 @@ class Reproduction:
         changed = [text for text in self.extra if not (text.startswith("seeds=") and usual == asked)]
         settlements = read_settlements(ROOT / "results" / "settlements" / f"{paper.name}.yaml", paper)
         draws = read_draws(ROOT / "results" / "draws" / paper.name)
-        return Work(paper, tables, cells, published, changed, self.results, rates=self.rates, settlements=settlements, draws=draws)
+        told = {"rates": self.rates, "measured": self.measured, "settlements": settlements, "draws": draws}
+        return Work(paper, tables, cells, published, changed, self.results, **told)
 
     def _with(self, paper: Paper, table: Table, datasets: list[str]) -> Table:
         """``table`` with a column more for a dataset that no table of the paper has, where this paper was asked for by name."""

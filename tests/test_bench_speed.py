@@ -24,6 +24,7 @@ import bench_loops  # noqa: E402
 import bench_report  # noqa: E402
 import bench_speed  # noqa: E402
 import measure_memory  # noqa: E402
+import measure_rates  # noqa: E402
 
 
 @pytest.fixture
@@ -164,3 +165,16 @@ def test_a_command_whose_memory_cannot_be_measured_is_refused_in_one_line(argume
     assert measure_memory.main([argument]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "adafgl"])
+def test_rates_are_of_rounds_behind_the_warm_up_and_of_one_local_epoch(monkeypatch, algorithm):
+    marks = bench_jobs.Marks.per_round
+    asked = []
+    monkeypatch.setattr(bench_jobs.Marks, "per_round", lambda self, warm_up: asked.append((self.marks, warm_up)) or marks(self, warm_up))
+    tiny = ["dataset=csbm_cora", "dataset.num_nodes=120", "dataset.num_edges=240", "split=metis", "num_clients=3", "seeds=[4,5]"]
+    rate = measure_rates.seconds([f"algorithm={algorithm}", *tiny, "local_epochs=2"], algorithm)
+    ((found, warm_up),) = asked
+    assert list(found) == [0] and rate == pytest.approx(marks(type("M", (), {"marks": found, "clients": 3})(), warm_up) / 2)
+    rounds = 6 if algorithm == "adafgl" else measure_rates.ROUNDS
+    assert found[0][-1][0] == 3 * rounds and warm_up < rounds

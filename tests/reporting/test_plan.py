@@ -168,6 +168,14 @@ def test_rates_outlive_their_cells(tmp_path: Path) -> None:
     assert Costs(paper, [known("x", "a", 50)], rates).seconds("x", "a", 5, 100) == pytest.approx(50)  # a stored cell knows better
 
 
+def test_rates_measured_on_an_idle_machine_come_first() -> None:
+    paper, kind = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (10, 10)}), ("x", "gcn", "a")
+    stored = [known("x", "a", 300), known("x", "b", 600)]
+    costs = Costs(paper, stored, {kind: 2.0}, {kind: 0.1})
+    assert costs.seconds("x", "a", 5, 100) == pytest.approx(50)
+    assert costs.seconds("x", "b", 5, 100) == pytest.approx(600)  # of what was not measured, the stored runs are all there is
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(None, "cost unknown"), (0.2, "about 1 s"), (200, "about 3 min"), (9000, "about 2.5 h")])
 def test_durations_are_for_people(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text

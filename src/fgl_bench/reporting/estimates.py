@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Kind = tuple[str, str, str]  # algorithm, model, dataset
 COLUMNS = ("algorithm", "model", "dataset", "seconds")
+MEASURED = "measured_rates.csv"  # what scripts/measure_rates.py writes below results/
 
 
 class Sized(Protocol):
@@ -33,18 +34,25 @@ class Costs:
     that was never run is taken for an average one.
     """
 
-    def __init__(self, paper: Sized, known: Iterable[Mapping], earlier: Mapping[Kind, float] | None = None):
-        """``known`` are stored cells, see ``cells.py``; ``earlier`` are rates of runs that are stored no more."""
+    def __init__(
+        self,
+        paper: Sized,
+        known: Iterable[Mapping],
+        earlier: Mapping[Kind, float] | None = None,
+        measured: Mapping[Kind, float] | None = None,
+    ):
+        """``known`` are stored cells, see ``cells.py``; ``earlier`` are rates of runs that are stored no more; ``measured`` come first."""
         self.sizes = paper.sizes
-        self.rates = {kind: [rate] for kind, rate in (earlier or {}).items()} | rates_of(known)
+        before, first = ({kind: [rate] for kind, rate in (rates or {}).items()} for rates in (earlier, measured))
+        self.rates = before | rates_of(known) | first
 
     def of(self, cell: Cell) -> float | None:
         """Seconds that a planned run will take, None where nothing was run."""
         if not cell.digest:
             return None
-        model = str(cell.config["model"]["_target_"]).split(".")[-2]
+        algorithm, model, dataset = kind_of(cell)
         epochs = cell.config["trips"] / cell.config["num_clients"] * cell.config.get("local_epochs", 1)
-        return self.seconds(cell.row.algorithm, cell.dataset, len(cell.config["seeds"]), epochs, model)
+        return self.seconds(algorithm, dataset, len(cell.config["seeds"]), epochs, model)
 
     def seconds(self, algorithm: str, dataset: str, seeds: int, epochs: float, model: str = "gcn") -> float | None:
         """Seconds of a run in which every client trains for ``epochs`` in all rounds together, None where nothing was run."""
@@ -67,6 +75,11 @@ class Costs:
             return median(both)
         size, known_size = self.sizes.get(wanted), self.sizes.get(known)
         return sum(size) / sum(known_size) if size and known_size else 1.0
+
+
+def kind_of(cell: Cell) -> Kind:
+    """What a planned run shares its rate with."""
+    return cell.row.algorithm, str(cell.config["model"]["_target_"]).split(".")[-2], cell.dataset
 
 
 def rates_of(cells: Iterable[Mapping]) -> dict[Kind, list[float]]:
@@ -96,11 +109,16 @@ def write_rates(path: Path, cells: Iterable[Mapping]) -> None:
     from fgl_bench.reporting.cells import write_whole  # which loads SciPy
 
     rates = read_rates(path) | {kind: median(found) for kind, found in rates_of(cells).items()}
+    write_whole(path, table_of(rates))
+
+
+def table_of(rates: Mapping[Kind, float]) -> str:
+    """``rates`` as :func:`read_rates` reads them."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
     lines.writerows((*kind, f"{rate:.4g}") for kind, rate in sorted(rates.items()))
-    write_whole(path, text.getvalue())
+    return text.getvalue()
 
 
 def duration(seconds: float | None) -> str:

@@ -26,7 +26,7 @@ class Work:
         changed: overrides by which the runs differ from the paper's setting.
         results: holds runs/, cells/ and tables/.
         known: stored results of all papers, for estimates.
-        rates: seconds of earlier runs, for estimates too.
+        rates, measured: seconds of earlier runs, and of short ones on an idle core, for estimates too.
         settlements: what the paper's printed rows are compared with.
         draws: runs over many draws of the masks.
     """
@@ -40,6 +40,7 @@ class Work:
     stored: dict[str, dict] = field(default_factory=dict)
     known: dict[str, dict] = field(default_factory=dict)
     rates: Mapping[Kind, float] = field(default_factory=dict)
+    measured: Mapping[Kind, float] = field(default_factory=dict)
     costs: Costs | None = None
     settlements: Sequence[Settlement] = ()
     draws: Draws = ()
@@ -61,7 +62,7 @@ class Work:
 
     def cost(self, cell: Cell) -> float | None:
         """Seconds that a run will take, from what is stored of all papers; None where nothing was run."""
-        self.costs = self.costs or Costs(self.paper, self.known.values(), self.rates)
+        self.costs = self.costs or Costs(self.paper, self.known.values(), self.rates, self.measured)
         return self.costs.of(cell)
 
     def learn(self, stored: Mapping[str, dict]) -> None:

@@ -1,0 +1,100 @@
+"""Time the runs that will take longest, for a few rounds each, so that the plan's hours are those of an idle core of this machine.
+
+    python scripts/measure_rates.py                    those that make up 80 % of the plan's hours
+    python scripts/measure_rates.py --share 0.95
+    python scripts/reproduce_tables.py --list          what all runs take by that
+
+Rows of the plan that share method, backbone and dataset are timed once: one seed on one thread, in a process of its own, after the
+rounds that fill caches. Nothing else should run. The seconds per seed, round and local epoch are written to results/measured_rates.csv,
+which estimates prefer to the seconds of stored runs: other work may have shared the machine with those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts")]
+
+import reproduce_tables  # noqa: E402
+
+from fgl_bench.reporting.cells import write_whole  # noqa: E402
+from fgl_bench.reporting.estimates import MEASURED, Kind, duration, kind_of, read_rates, table_of  # noqa: E402
+from fgl_bench.reporting.plan import Cell  # noqa: E402
+
+ROUNDS, WARM_UP = 5, 2
+# Methods whose later rounds are of another kind: both kinds in the proportion of a whole run.
+SHORTENED = {"adafgl": (["algorithm.federated_rounds=3"], 6, 0)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--share", type=float, default=0.8, help="of the plan's hours that is to be measured")
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # a run, as JSON
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(seconds(**json.loads(options.one))))
+        return
+    plan = reproduce_tables.Reproduction(reproduce_tables.parser().parse_args([]))
+    for work in plan.works:
+        work.read()
+    for work in plan.works:
+        for other in plan.works:
+            work.learn(other.stored)
+    hours: dict[Kind, float] = {}
+    cells: dict[Kind, Cell] = {}
+    for work, cell in plan.todo():
+        if cell.dataset not in plan.absent and (cost := work.cost(cell)):
+            kind = kind_of(cell)
+            hours[kind], cells[kind] = hours.get(kind, 0) + cost / 3600, cells.get(kind, cell)
+    path, left = ROOT / "results" / MEASURED, (1 - options.share) * sum(hours.values())
+    total = sum(hours.values())
+    for kind in sorted(hours, key=hours.__getitem__, reverse=True):
+        if total <= left:
+            break
+        total -= hours[kind]
+        found = measured(cells[kind])
+        if found is None:
+            continue
+        write_whole(path, table_of(read_rates(path) | {kind: found}))
+        print(f"{', '.join(kind)}: {found:.3g} s, {duration(3600 * hours[kind])} by what was stored", flush=True)
+
+
+def measured(cell: Cell) -> float | None:
+    """Seconds per seed, round and local epoch, None where the run failed; that is said."""
+    job = {"overrides": cell.overrides, "algorithm": cell.row.algorithm}
+    done = subprocess.run([sys.executable, __file__, "--one", json.dumps(job)], capture_output=True, text=True)
+    if done.returncode:
+        print(f"not measured: {cell.command}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        return None
+    return float(done.stdout.splitlines()[-1])
+
+
+def seconds(overrides: list[str], algorithm: str) -> float:
+    """The same of the run with these overrides, in this process."""
+    import torch
+    from bench_jobs import Marks
+
+    from fgl_bench.config import compose
+    from fgl_bench.runner.devices import pick_devices
+    from fgl_bench.runner.run import prepare, simulate
+    from fgl_bench.runner.spec import resolve
+    from fgl_bench.utils.allocator import keep_freed_memory
+
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    changed, rounds, warm_up = SHORTENED.get(algorithm, ([], ROUNDS, WARM_UP))
+    whole = resolve(compose.composed(list(overrides))).settings
+    trips = rounds * whole.num_clients
+    spec = resolve(compose.composed([*overrides, *changed, f"trips={trips}", f"seeds=[{whole.seeds[0]}]", "device=cpu", "progress=false"]))
+    marks = Marks(whole.num_clients, lambda: None)
+    simulate(spec, prepare(spec), pick_devices("cpu")[0], marks)
+    return marks.per_round(warm_up) / whole.local_epochs
+
+
+if __name__ == "__main__":
+    main()
