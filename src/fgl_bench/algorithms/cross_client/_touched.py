@@ -119,9 +119,9 @@ class TouchedAdam:
 
         Rows of all parts are numbered as they lie in memory: feature * parts + part.
         """
-        key = replica * self.width + column
-        place = self._place[key]
-        if self._opened and (place >= 0).all():
+        key = replica * np.int32(self.width) + column
+        place = np.take(self._place, key)
+        if self._opened and (not place.size or place.min() >= 0):
             return place
         wanted = np.zeros(self._place.size, dtype=bool)
         wanted[key] = True
@@ -135,7 +135,7 @@ class TouchedAdam:
             for name, held in self._rest[0].items():
                 held.copy_(self.layout.view(theta, name))
             self._opened = True
-        return self._place[key]
+        return np.take(self._place, key)
 
     def views(self) -> dict[str, Tensor]:
         """The parameters: touched rows ``[n, h]`` of the input weight, all others ``[k, *shape]``."""
@@ -152,8 +152,9 @@ class TouchedAdam:
         products = products.reshape(-1, products.shape[2])
         for start in range(0, self.touched, PIECE):
             end = min(start + PIECE, self.touched)
-            for moment in self._rows[1:]:  # of rows that are stepped for the first time
-                moment[max(start, min(self._stepped, end)) : end].zero_()
+            if end > self._stepped:
+                for moment in self._rows[1:]:
+                    moment[max(start, self._stepped) : end].zero_()
             self._adam([[state[start:end]] for state in self._rows], [features.gradient(products, slice(start, end))])
         self._stepped = self.touched
 
