@@ -27,7 +27,7 @@ def drawn_scores(
         weight, shift: ``[k, a, 2 * b]`` and ``[k, 2 * b]``, the sources' part first.
         vectors: ``[k, H, d]``, with ``H * d = b``.
     """
-    (k, r, c), own, bounds, width = level.shape, level.own, level.bounds, weight.shape[2] // 2
+    (k, r, _), own, bounds, width = level.shape, level.own, level.bounds, weight.shape[2] // 2
     counts = np.concatenate([[0], np.cumsum(known)])[bounds]
     near = own + np.diff(counts) + 1  # rows of every replica: its own, those known, one of zeros
     pairs = _pairs(level, known, counts, near)
@@ -35,7 +35,8 @@ def drawn_scores(
     rows = hidden.new_empty(int(near.max()), hidden.shape[2])
     ends = hidden.new_empty(int(near.max()) + r, width)
     found = hidden.new_empty(len(pairs), vectors.shape[1])
-    most, starts = max(1, BLOCK["cpu"] // width), torch.arange(0, 2 * max(1, BLOCK["cpu"] // width) + 1, 2, dtype=torch.int32)
+    most = max(1, BLOCK["cpu"] // width)
+    starts = torch.arange(0, 2 * most + 1, 2, dtype=torch.int32)
     for i in range(k):
         first, last, size = int(level.edges.bounds[i]), int(level.edges.bounds[i + 1]), int(near[i])
         if first == last:
