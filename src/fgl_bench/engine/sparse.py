@@ -79,11 +79,12 @@ class _Bags:
         if key not in self._ready:
             # The narrow type halves the traffic of the indices; both must be of one type.
             narrow = torch.int32 if max(k * stride, self.values.numel()) < 2**31 else torch.int64
-            starts, sizes = torch.arange(k, dtype=narrow, device=source.device) * stride, put(np.diff(self.bounds), source.device)
-            blocks = torch.repeat_interleave(starts, sizes, output_size=self.values.numel())
+            columns = self.columns.to(narrow)
+            if k > 1:
+                starts, sizes = torch.arange(k, dtype=narrow, device=source.device) * stride, put(np.diff(self.bounds), source.device)
+                columns = columns + torch.repeat_interleave(starts, sizes, output_size=self.values.numel())
             counts = F.pad(self.counts, (lead, pad)).flatten()
-            offsets = F.pad(counts.cumsum(0), (1, 0))
-            self._ready[key] = ((self.columns + blocks).to(narrow), offsets.to(narrow))
+            self._ready[key] = (columns, F.pad(counts.cumsum(0), (1, 0)).to(narrow))
         columns, offsets = self._ready[key]
         if not columns.numel():
             return source.new_zeros(offsets.numel() - 1, source.shape[1])

@@ -67,8 +67,7 @@ def auc(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     Ties count half (ranks of equal scores are averaged). 0 where a client's nodes have one class only: see
     :func:`scored_nodes`.
     """
-    score, positive = logits[..., 1] - logits[..., 0], batch.labels == 1
-    return _each(lambda mask: area(score, positive, mask)[0], batch).to(logits.dtype)
+    return _each(lambda x, labels, mask: area(x[..., 1] - x[..., 0], labels == 1, mask)[0], logits, batch).to(logits.dtype)
 
 
 def area(score: Float[Tensor, "... n"], positive: Bool[Tensor, "... n"], mask: Bool[Tensor, "... n"]) -> tuple[Tensor, Tensor]:
@@ -93,15 +92,14 @@ def auc_ovr(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"
     Classes without a positive or without a negative node are left out; 0 where all are (see :func:`scored_nodes`). With
     several labels a node, the mean over labels.
     """
-    several = batch.labels.ndim == logits.ndim
-    score = (logits if several else logits.double().softmax(-1)).transpose(1, 2).contiguous()
-    positive = _truth(logits, batch).transpose(1, 2)
 
-    def mean(mask: Tensor) -> Tensor:
+    def mean(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        score = (x if labels.ndim == x.ndim else x.double().softmax(-1)).transpose(1, 2).contiguous()
+        positive = _truth(x, labels).transpose(1, 2)
         areas, defined = area(score, positive, mask[:, None].expand_as(positive))
         return areas.sum(1) / defined.sum(1).clamp(min=1)
 
-    return _each(mean, batch).to(logits.dtype)
+    return _each(mean, logits, batch).to(logits.dtype)
 
 
 @_defined
@@ -111,26 +109,25 @@ def macro_f1(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2
     The mean is over the classes that occur among a client's nodes or predictions (over all classes, if all occur, as on a
     server's test nodes). With several labels a node it is over all labels; every label with a logit above 0 is predicted.
     """
-    several = batch.labels.ndim == logits.ndim
 
-    def mean(mask: Tensor) -> Tensor:
-        hits, wrong = _confusion(logits, batch, mask)
+    def mean(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        hits, wrong = _confusion(x, labels, mask)
         occurs = hits + wrong > 0
-        count = occurs.shape[1] if several else occurs.sum(1).clamp(min=1)
+        count = occurs.shape[1] if labels.ndim == x.ndim else occurs.sum(1).clamp(min=1)
         return (2 * hits / (2 * hits + wrong).clamp(min=1)).sum(1) / count
 
-    return _each(mean, batch).to(logits.dtype)
+    return _each(mean, logits, batch).to(logits.dtype)
 
 
 @_defined
 def micro_f1(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     """2 TP / (2 TP + FP + FN) with counts summed over classes, ``[k, n, Y]`` to ``[k, 2]``; with one label a node, the accuracy."""
 
-    def pooled(mask: Tensor) -> Tensor:
-        hits, wrong = (counts.sum(1) for counts in _confusion(logits, batch, mask))
+    def pooled(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        hits, wrong = (counts.sum(1) for counts in _confusion(x, labels, mask))
         return 2 * hits / (2 * hits + wrong).clamp(min=1)
 
-    return _each(pooled, batch).to(logits.dtype)
+    return _each(pooled, logits, batch).to(logits.dtype)
 
 
 @_defined
@@ -144,22 +141,35 @@ def loss(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2"]:
     return sums.masked_fill(~sums.isfinite(), torch.nan)
 
 
-def _each(value: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
-    """``value(mask)`` ``[k]`` times the number of nodes, for validation and test nodes, ``[k, 2]``."""
-    return torch.stack([value(mask) * mask.sum(1) for mask in (batch.val, batch.test)], 1)
+def _each(value: Callable[[Tensor, Tensor, Tensor], Tensor], logits: Float[Tensor, "k n Y"], batch: Batch) -> Tensor:
+    """``value(logits, labels, mask)`` ``[k]`` times the number of nodes, for validation and test nodes, ``[k, 2]``."""
+    found = [value(*_those(mask, logits, batch.labels)) * mask.sum(1) for mask in (batch.val, batch.test)]
+    return torch.stack(found, 1)
 
 
-def _truth(logits: Float[Tensor, "k n Y"], batch: Batch) -> Bool[Tensor, "k n Y"]:
+def _those(mask: Tensor, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits ``[k, m, Y]``, labels and mask of the nodes in ``mask [k, n]`` side by side; of all nodes on a GPU, which would wait for m."""
+    if mask.device.type != "cpu":
+        return logits, labels, mask
+    counts, (replica, node) = mask.sum(1, keepdim=True), mask.nonzero(as_tuple=True)
+    there = torch.arange(int(counts.max())) < counts
+    index = torch.zeros_like(there, dtype=torch.int64)
+    index[there] = replica * mask.shape[1] + node
+    picked = [x.flatten(0, 1).index_select(0, index.flatten()).unflatten(0, index.shape) for x in (logits, labels)]
+    return picked[0], picked[1], there
+
+
+def _truth(logits: Float[Tensor, "k n Y"], labels: Tensor) -> Bool[Tensor, "k n Y"]:
     """``[k, n, Y]`` bool."""
-    if batch.labels.ndim == logits.ndim:
-        return batch.labels > 0
-    return batch.labels[..., None] == torch.arange(logits.shape[-1], device=logits.device)
+    if labels.ndim == logits.ndim:
+        return labels > 0
+    return labels[..., None] == torch.arange(logits.shape[-1], device=logits.device)
 
 
-def _confusion(logits: Tensor, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
+def _confusion(logits: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Per class ``[k, Y]``: true positives; false positives and false negatives together."""
-    truth = _truth(logits, batch) & mask[..., None]
-    if batch.labels.ndim == logits.ndim:
+    truth = _truth(logits, labels) & mask[..., None]
+    if labels.ndim == logits.ndim:
         answer = (logits > 0) & mask[..., None]
     else:
         answer = torch.zeros_like(truth).scatter(-1, logits.argmax(-1, keepdim=True), mask[..., None])

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._features import Rows
 from fgl_bench.algorithms.cross_client._plan import First, Level, Plan
+from fgl_bench.algorithms.cross_client._scores import drawn_scores
 from fgl_bench.algorithms.cross_client._sides import sides
 from fgl_bench.algorithms.cross_client._touched import Made
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
@@ -26,7 +27,7 @@ from fgl_bench.models.gat import ACTS, GAT, SLOPE
 from fgl_bench.models.graphsage import GraphSAGE
 
 Features = Rows | Made
-Keep = Callable[[int, Level, "Messages"], Tensor | None]
+Keep = Callable[[int, Level, "Messages"], Tensor]
 
 
 class Messages(NamedTuple):
@@ -100,25 +101,31 @@ class Convolutions:
         keep: Keep,
         dropout: Callable[[Tensor], Tensor],
         features: Features | None = None,
+        last: int | None = None,
     ) -> Tensor:
         """The last convolution of ``plan``'s result ``[k, r, h]``, without activation.
 
         Args:
             stored: level number to the store ``[R, h]`` whose rows it takes.
-            keep: the edges ``[E]`` bool of a level that take part, which always include the loops; None ends here, without a result.
+            keep: the edges ``[E]`` bool of a level that take part, which always include the loops.
             features: what the first convolution's weight is multiplied with, if not ``plan.first.features``.
+            last: number of the convolution whose result is wanted, if not the last one.
         """
         hidden = self.first(plan.first, parameters, keep, plan.first.features if features is None else features)
-        for number, level in enumerate(plan.levels, 1):
+        for number, level in enumerate(plan.levels[:last], 1):
             hidden = dropout(self.activate(hidden))
-            store = None if level.shape[2] == level.own else stored(number)
-            near, own = self._products(number, parameters, hidden, store, level)
-            sent = self.messages(number, parameters, near, own, level)
-            kept = keep(number, level, sent)
-            if kept is None:
-                return hidden
-            hidden = self.combine(number, parameters, sent, kept, level)
+            sent = self.sent(number, parameters, hidden, None if level.shape[2] == level.own else stored(number), level)
+            hidden = self.combine(number, parameters, sent, keep(number, level, sent), level)
         return hidden
+
+    def sent(self, number: int, parameters: Parameters, hidden: Tensor, store: Tensor | None, level: Level) -> Messages:
+        """What convolution ``number`` sends, from its own sources ``[k, own, a]`` and the store ``[R, a]`` if it takes rows of others."""
+        near, own = self._products(number, parameters, hidden, store, level)
+        return self.messages(number, parameters, near, own, level)
+
+    def scores(self, number: int, parameters: Parameters, hidden: Tensor, store: Tensor, stamp: Tensor, level: Level) -> Tensor:
+        """The scores ``[H, E]`` alone of :meth:`sent`, outside autograd; rows of the store whose ``stamp [R]`` is negative are zeros."""
+        return self.sent(number, parameters, hidden, None if level.shape[2] == level.own else store, level).scores
 
     def first(self, first: First, parameters: Parameters, keep: Keep, features: Features) -> Tensor:
         """The first convolution's result ``[k, r, h]``, without activation."""
@@ -206,6 +213,13 @@ class GatConvolutions(Convolutions):
         heads = vectors[0].shape[1]
         source, target = (torch.einsum("knhd,khd->knh", near.unflatten(2, (heads, -1)), vector) for vector in vectors)
         return Messages(near, None, additive_scores(level, source, take(target, level.targets), SLOPE))
+
+    def scores(self, number: int, parameters: Parameters, hidden: Tensor, store: Tensor, stamp: Tensor, level: Level) -> Tensor:
+        if hidden.device.type != "cpu" or self.model.version != "v2":
+            return super().scores(number, parameters, hidden, store, stamp, level)
+        known, name = stamp.numpy()[level.held] >= 0, f"conv{number}."
+        weight, shift, attention = (parameters[name + part] for part in ("weight", "shift", "attention"))
+        return drawn_scores(hidden, store, known, weight, shift, attention, level, SLOPE)
 
     def combine(self, number: int, parameters: Parameters, sent: Messages, keep: Tensor, level: Level) -> Tensor:
         out = attend(level, sent.values, torch.where(keep | level.loop, sent.scores, -torch.inf))

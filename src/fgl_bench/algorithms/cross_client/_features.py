@@ -30,6 +30,15 @@ def places(slots: np.ndarray, replicas: int, nodes: int) -> tuple[np.ndarray, in
     return replica * most + np.arange(slots.size) - np.repeat(np.cumsum(count) - count, count), most
 
 
+def distinct(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """``numpy.unique`` of numbers below ``size``, with the inverse, without a sort."""
+    there = np.zeros(size, dtype=bool)
+    there[numbers] = True
+    found, rank = np.flatnonzero(there), np.empty(size, dtype=np.int64)
+    rank[found] = np.arange(found.size)
+    return found, rank[numbers]
+
+
 class NodeFeatures:
     """Input features by slot (replica * n + local id).
 
@@ -123,4 +132,4 @@ class Rows:
     def replica(self) -> np.ndarray:
         """Host ``[nnz]``, the replica of every entry."""
         k, c, _ = self.shape
-        return np.repeat(np.arange(k), np.diff(self.entries[0][:: c or 1]))
+        return np.repeat(np.arange(k, dtype=np.int32), np.diff(self.entries[0][:: c or 1]))

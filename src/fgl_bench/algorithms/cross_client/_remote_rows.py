@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages
-from fgl_bench.algorithms.cross_client._features import places
+from fgl_bench.algorithms.cross_client._features import distinct, places
 from fgl_bench.algorithms.cross_client._halo import Halo
 from fgl_bench.algorithms.cross_client._moved import Moved
 from fgl_bench.algorithms.cross_client._plan import Level, Plan
@@ -22,6 +22,7 @@ from fgl_bench.engine.dropout import no_dropout
 MadeRows = tuple[np.ndarray, Tensor]
 # A plan to the models as they are, and products of its input features if they are made already.
 Current = Callable[[Plan], tuple[dict[str, Tensor], Made | None]]
+PIECE = 256  # rows that are copied from where they were made to where they are kept while they are in the cache
 
 
 class RemoteRows(FedAvg, Spending):
@@ -63,12 +64,11 @@ class RemoteRows(FedAvg, Spending):
             entries = level.held[every.numpy()[level.held]] if self._narrow else level.held
             if not entries.size:
                 continue
-            held, (owners, inverse) = self.halo.put(entries), np.unique(self.halo.owner[entries], return_inverse=True)
-            asked = every[held]
-            rows = self._answers(current, number, owners, made)
-            self._write(number, held, rows.index_select(0, self.halo.put(inverse)), asked, step)
+            held, (owners, inverse) = self.halo.put(entries), distinct(self.halo.owner[entries], self.halo.size * self.halo.nodes)
+            asked, each = every[held], self.halo.put(inverse)
+            self._write(number, held, self._answers(current, number, owners, made), each, asked, step)
             sent = torch.zeros(owners.size, dtype=torch.int64, device=held.device)
-            sent.scatter_reduce_(0, self.halo.put(inverse), asked.long(), "amax")
+            sent.scatter_reduce_(0, each, asked.long(), "amax")
             self.moved.count(entries, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
 
     def _answers(self, current: Current, number: int, owners: np.ndarray, made: MadeRows | None) -> Tensor:
@@ -89,14 +89,15 @@ class RemoteRows(FedAvg, Spending):
             rows.index_copy_(0, halo.put(np.flatnonzero(~there)), new)
         return rows
 
-    def _write(self, number: int, held: Tensor, rows: Tensor, asked: Tensor, step: int) -> None:
-        """Keep the ``rows`` of the entries ``held`` that were ``asked`` for."""
+    def _write(self, number: int, held: Tensor, rows: Tensor, each: Tensor, asked: Tensor, step: int) -> None:
+        """Keep, of the entries ``held`` that were ``asked`` for, the row ``rows[each]``."""
         store, stamp = self.store[number - 1], self.stamp[number - 1]
         if self._narrow:  # there are no others
-            store.index_copy_(0, held, rows)
+            for piece, index in zip(held.split(PIECE), each.split(PIECE), strict=True):
+                store.index_copy_(0, piece, rows.index_select(0, index))
             stamp[held] = step
             return
-        store[held] = torch.where(asked[:, None], rows, store.index_select(0, held))
+        store[held] = torch.where(asked[:, None], rows.index_select(0, each), store.index_select(0, held))
         stamp[held] = torch.where(asked, step, stamp[held])
 
     def _asked(self, number: int, level: Level) -> Tensor:

@@ -15,14 +15,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.optim.adam import adam
 
 from fgl_bench.algorithms.cross_client._features import Rows
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.sparse import _Bags
 from fgl_bench.engine.sparse_rows import SparseRows
 
-PIECE = 1024  # rows of a step; a few hundred kilobytes each of rows, moments and gradient
+PIECE = 512  # rows of a step; a few hundred kilobytes each of rows, moments and gradient
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,14 @@ class TouchedFeatures:
         return self.sparse.multiply(rows[None]).view(*self.shape, -1)
 
     def gradient(self, products: Tensor, span: slice) -> Tensor:
-        """Of the rows in ``span``, from the gradient ``[k, c, h]`` of the products."""
+        """Of the rows in ``span``, from the gradient ``[k * c, h]`` of the products."""
         bags, offsets = self._by_row
         first, last = int(self._starts[span.start]), int(self._starts[span.stop])
-        here = slice(first, last)
         if first == last:
-            return products.new_zeros(span.stop - span.start, products.shape[2])
-        starts = offsets[span.start : span.stop + 1] - offsets[span.start]
-        rows, weights = products.reshape(-1, products.shape[2]), bags.values[here]
-        return F.embedding_bag(bags.columns[here], rows, starts, mode="sum", per_sample_weights=weights, include_last_offset=True)
+            return products.new_zeros(span.stop - span.start, products.shape[1])
+        starts = offsets[span.start : span.stop + 1] - first
+        # Not F.embedding_bag, whose checks take as long as the sum.
+        return torch.embedding_bag(products, bags.columns[first:last], starts, False, 0, False, bags.values[first:last], True)[0]
 
     @cached_property
     def _by_row(self) -> tuple[_Bags, Tensor]:
@@ -101,29 +99,29 @@ class TouchedAdam:
         self.width, h = width * parts, h // parts
         # Rows, their moments; pages are taken as rows are touched.
         self._rows = [torch.empty(capacity, h, dtype=dtype, device=device) for _ in range(3)]
-        self._end = layout.numel(self.name)
-        self._rest = [torch.zeros(count, layout.size - self._end, dtype=dtype, device=device) for _ in range(3)]
+        shapes = {name: shape for name, shape in layout.shapes.items() if name != self.name}
+        self._rest = [{name: torch.zeros(count, *shape, dtype=dtype, device=device) for name, shape in shapes.items()} for _ in range(3)]
         self._steps = torch.zeros((), dtype=torch.float32, device=device)
         self._place = np.full(count * self.width, -1, dtype=np.int32)
         self._stride = layout.size // h
         self._where = torch.empty(capacity, dtype=torch.int64, device=device)
-        self._opened, self.touched = False, 0
+        self._opened, self.touched, self._stepped = False, 0, 0
 
     def reset(self, rows: object = None) -> None:
         """Forget all moments; what was not written back is lost."""
         self._place.fill(-1)
-        for state in (*self._rest[1:], self._steps):
+        for state in (*self._rest[1].values(), *self._rest[2].values(), self._steps):
             state.zero_()
-        self._opened, self.touched = False, 0
+        self._opened, self.touched, self._stepped = False, 0, 0
 
     def take(self, theta: Tensor, replica: np.ndarray, column: np.ndarray) -> np.ndarray:
         """Where the weight's rows ``column [E]`` of ``replica [E]`` lie among those held; new ones come from ``theta [k, P]``.
 
         Rows of all parts are numbered as they lie in memory: feature * parts + part.
         """
-        key = replica * self.width + column
-        place = self._place[key]
-        if self._opened and (place >= 0).all():
+        key = replica * np.int32(self.width) + column
+        place = np.take(self._place, key)
+        if self._opened and (not place.size or place.min() >= 0):
             return place
         wanted = np.zeros(self._place.size, dtype=bool)
         wanted[key] = True
@@ -133,50 +131,47 @@ class TouchedAdam:
         span = slice(first, self.touched)
         self._where[span] = torch.from_numpy(new // self.width * self._stride + new % self.width)
         torch.index_select(self._lines(theta), 0, self._where[span], out=self._rows[0][span])
-        for moment in self._rows[1:]:
-            moment[span].zero_()
         if not self._opened:
-            self._rest[0].copy_(theta[:, self._end :])
+            for name, held in self._rest[0].items():
+                held.copy_(self.layout.view(theta, name))
             self._opened = True
-        return self._place[key]
+        return np.take(self._place, key)
 
     def views(self) -> dict[str, Tensor]:
         """The parameters: touched rows ``[n, h]`` of the input weight, all others ``[k, *shape]``."""
-        flat, layout = self._rest[0], self.layout
-        rest = {
-            name: flat[:, layout.offsets[name] - self._end :][:, : layout.numel(name)].unflatten(1, shape)
-            for name, shape in layout.shapes.items()
-            if name != self.name
-        }
-        return {self.name: self._rows[0][: self.touched], **rest}
+        return {self.name: self._rows[0][: self.touched], **self._rest[0]}
 
     def step(self, gradients: Mapping[str, Tensor], features: TouchedFeatures, products: Tensor) -> None:
         """One step in place, from the gradients of :meth:`views` and, for touched rows, of the products ``[k, c, h]`` with ``features``.
 
-        Rows are stepped a piece at a time: their gradient is used while it is in the cache, and is never held whole.
+        Rows are stepped a piece at a time: their gradient is used while it is in the cache, and is never held whole. The moments of new
+        rows are set to zero there, too.
         """
-        rest = torch.zeros_like(self._rest[0])
-        for name, gradient in gradients.items():
-            start = self.layout.offsets[name] - self._end
-            rest[:, start : start + self.layout.numel(name)] = gradient.flatten(1)
-        self._adam(self._rest, rest)
-        for start in range(0, self.touched, PIECE):
-            span = slice(start, min(start + PIECE, self.touched))
-            self._adam([state[span] for state in self._rows], features.gradient(products, span))
         self._steps += 1
+        self._adam([list(state.values()) for state in self._rest], [gradients[name].contiguous() for name in self._rest[0]])
+        products = products.reshape(-1, products.shape[2])
+        for start in range(0, self.touched, PIECE):
+            end = min(start + PIECE, self.touched)
+            if end > self._stepped:
+                for moment in self._rows[1:]:
+                    moment[max(start, self._stepped) : end].zero_()
+            self._adam([[state[start:end]] for state in self._rows], [features.gradient(products, slice(start, end))])
+        self._stepped = self.touched
 
-    def _adam(self, states: Sequence[Tensor], gradient: Tensor) -> None:
+    def _adam(self, states: Sequence[list[Tensor]], gradients: list[Tensor]) -> None:
         theta, first, second = states
-        adam(
-            [theta], [gradient], [first], [second], [], [self._steps.clone()],
-            foreach=False, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.lr, weight_decay=0.0, eps=1e-8, maximize=False,
+        # Not torch.optim.adam.adam, which takes as long as a piece to see that this is what to call.
+        torch._fused_adam_(
+            theta, gradients, first, second, [], [self._steps] * len(theta),
+            lr=self.lr, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
 
     def settle(self, theta: Tensor) -> None:
         """Write what has been trained so far into ``theta [k, P]``."""
         if self._opened:
             self._lines(theta).index_copy_(0, self._where[: self.touched], self._rows[0][: self.touched])
-            theta[:, self._end :] = self._rest[0]
+            for name, held in self._rest[0].items():
+                self.layout.view(theta, name).copy_(held)
 
     def _lines(self, theta: Tensor) -> Tensor:
         """``theta [k, P]`` as rows of the input weight's width."""

@@ -231,25 +231,30 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
     def _draw(self, current: Current, plan: Plan, remote: bool, step: int) -> MadeRows | None:
         """Choose among the edges of every convolution but the first and keep the choice; returns the rows that scores were made of."""
 
-        def keep(number: int, level: Level, sent: Messages | None) -> Tensor | None:
-            if number == 0:
-                return torch.ones_like(level.loop)
+        def chosen(number: int, level: Level, scores: Tensor | None) -> Tensor:
             allowed = ~level.loop if remote else ~(level.loop | level.remote)
-            scores = sent.scores.mean(0) if self.scored else None
             kept = self.choose(number, level, allowed, scores, self._noise(level, number, step))
             self.chosen[number - 1][level.number] = kept | level.loop
-            if number == self.layers.depth - 1:
-                return None
+            return kept
+
+        def keep(number: int, level: Level, sent: Messages) -> Tensor:
+            if number == 0:
+                return torch.ones_like(level.loop)
+            kept = chosen(number, level, sent.scores.mean(0))
             return kept & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
 
-        if self.scored:
-            views, features = current(plan)
-            hidden = self.layers.forward(plan, views, self._stored, keep, no_dropout, features)
-            # Before a third convolution, rows are those of the edges drawn; an owner answers with all of its edges.
-            return (plan.first.slots, hidden) if self.layers.depth == 2 else None
-        for number, level in enumerate(plan.levels, 1):
-            keep(number, level, None)
-        return None
+        if not self.scored:
+            for number, level in enumerate(plan.levels, 1):
+                chosen(number, level, None)
+            return None
+        if not plan.levels:
+            return None
+        (views, features), last = current(plan), len(plan.levels)
+        hidden = self.layers.activate(self.layers.forward(plan, views, self._stored, keep, no_dropout, features, last - 1))
+        scores = self.layers.scores(last, views, hidden, self.store[last - 1], self.stamp[last - 1], plan.levels[-1])
+        chosen(last, plan.levels[-1], scores.mean(0))
+        # Before a third convolution, rows are those of the edges drawn; an owner answers with all of its edges.
+        return (plan.first.slots, hidden) if self.layers.depth == 2 else None
 
     def _noise(self, level: Level, number: int, step: int) -> Tensor:
         """``[E]``, a function of the seed, the client, the step, the convolution and the edge."""
