@@ -14,7 +14,7 @@ from torch_geometric.nn import GATv2Conv
 
 from fgl_bench.algorithms.cross_client import base
 from fgl_bench.algorithms.cross_client._halo import Halo
-from fgl_bench.algorithms.cross_client._touched import TouchedAdam
+from fgl_bench.algorithms.cross_client._touched import NEVER, TouchedAdam
 from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.errors import UserError
@@ -418,6 +418,20 @@ def test_leaving_features_that_no_batch_had_alone_changes_nothing(name, model, m
         for (received, trained), (expected, after) in zip(one, other, strict=True):
             torch.testing.assert_close(received, expected, **TIGHT)
             torch.testing.assert_close(trained, after, **TIGHT)
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+def test_rows_of_the_input_weight_are_laid_out_by_the_first_mini_batch_that_has_them(layers):
+    method = fedaas()
+    run([rare_features(seed) for seed in (0, 1)], method, model=gat(layers=layers, hidden=[5, 4, 3][:layers]), rounds=1)
+    halo, number = method.halo, method._cut()
+    expected = np.full(halo.size * halo.features.width * halo.parts, NEVER)
+    for batch in reversed(range(method.batches)):
+        rows = halo.plan(halo.slots[number == batch], method.layers.depth).first.features
+        expected[rows.replica * halo.features.width * halo.parts + rows.entries[1]] = batch
+    found = method._first_use(number)
+    assert 1 < np.unique(found).size <= method.batches + 1
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("changes", [{"weight_decay": 0.01}, {"method": fedaas(batches=20)}, {"federation": small_served()}])

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fgl_bench.algorithms.cross_client import _touched
-from fgl_bench.algorithms.cross_client._touched import TouchedAdam, TouchedFeatures
+from fgl_bench.algorithms.cross_client._touched import NEVER, TouchedAdam, TouchedFeatures
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.sparse_rows import SparseRows
 
@@ -16,8 +16,8 @@ SHAPES = {"bias": (3,), "wide.weight": (9, 4), "out.weight": (4, 3)}
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 6), st.booleans())
-def test_equals_adam_on_whole_models(monkeypatch, seed, count, steps, settled):
+@given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 6), st.booleans(), st.booleans())
+def test_equals_adam_on_whole_models(monkeypatch, seed, count, steps, settled, ordered):
     draw, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     layout = ParameterLayout(SHAPES, inputs=("wide.weight",))
     theta = torch.randn(count, layout.size, generator=generator, dtype=torch.float64)
@@ -26,6 +26,9 @@ def test_equals_adam_on_whole_models(monkeypatch, seed, count, steps, settled):
         whole, seen = torch.nn.Parameter(theta.clone()), set()
         plain = torch.optim.Adam([whole], lr=0.1)
         adam.reset(range(count))
+        if ordered:
+            adam.order = draw.choice(np.array([0, 1, 2, NEVER], dtype=np.uint16), size=count * 9)
+            seen |= set(zip(*(ends.tolist() for ends in np.divmod(np.flatnonzero(adam.order < NEVER), 9)), strict=True))
         for _ in range(steps):
             replica, column = draw.integers(count, size=5), draw.integers(9, size=5)
             place = adam.take(theta, replica, column)

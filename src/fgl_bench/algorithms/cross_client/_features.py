@@ -87,6 +87,15 @@ class NodeFeatures:
         entries = (starts, columns, matrix.data)
         return Rows((self.size, total, self.width), sizes, of_group, parts, self.dtype, self.device, entries)
 
+    def by_feature(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of sparse features, the pairs (replica * F + feature) that ``slots`` have; where the slots with each begin; these slots."""
+        matrix = self._matrix[self._row[slots]]
+        pair = matrix.indices + np.repeat(slots // self.nodes, np.diff(matrix.indptr)) * self.width
+        shape = (slots.size, self.size * self.width)
+        columns = sp.csr_matrix((np.ones(pair.size, dtype=np.int8), pair, matrix.indptr), shape=shape).tocsc()
+        pairs = np.flatnonzero(np.diff(columns.indptr))
+        return pairs, columns.indptr[pairs], slots[columns.indices].astype(np.int32)
+
     def occurring(self, slots: np.ndarray | None = None) -> int:
         """Pairs of a replica and a feature that one of its nodes (of those among ``slots``) has, with sparse features."""
         slots = self._slots if slots is None else slots

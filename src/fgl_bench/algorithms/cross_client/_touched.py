@@ -21,6 +21,7 @@ from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.sparse import _Bags
 from fgl_bench.engine.sparse_rows import SparseRows
 
+NEVER = np.uint16(65535)
 PIECE = 512  # rows of a step; a few hundred kilobytes each of rows, moments and gradient
 
 
@@ -44,6 +45,11 @@ class TouchedFeatures:
         (k, c, _), (starts, column, value) = rows.shape, rows.entries
         place = adam.take(theta, rows.replica, column)
         return cls(SparseRows(starts, place, value, (1, k * c, adam.touched), rows.dtype, rows.device), (k, c), rows.sizes)
+
+    @property
+    def last(self) -> int:
+        """One more than the largest number of a row that has an entry."""
+        return int(self.sparse._entries[1].max(initial=-1)) + 1
 
     def multiply(self, rows: Tensor) -> Tensor:
         """``[n, h]``, the rows, to the products ``[k, c, h]`` of all groups, outside autograd."""
@@ -89,6 +95,11 @@ class TouchedAdam:
     Args:
         layout: with one input weight ``[F, parts * h]``. Its ``parts`` matrices ``[F, h]`` lie side by side; each has rows of its own.
         capacity: how many rows, over all replicas, can ever be touched.
+
+    Attributes:
+        order: ``[count * F * parts]`` uint16, in which order rows are laid out, all but those of :data:`NEVER` when the first
+            are touched. A step ends behind the last row that has had a gradient, so that rows which get one late should come
+            late. None: rows are laid out as they are touched.
     """
 
     def __init__(
@@ -106,6 +117,7 @@ class TouchedAdam:
         self._stride = layout.size // h
         self._where = torch.empty(capacity, dtype=torch.int64, device=device)
         self._opened, self.touched, self._stepped = False, 0, 0
+        self.order: np.ndarray | None = None
 
     def reset(self, rows: object = None) -> None:
         """Forget all moments; what was not written back is lost."""
@@ -126,6 +138,10 @@ class TouchedAdam:
         wanted = np.zeros(self._place.size, dtype=bool)
         wanted[key] = True
         new = np.flatnonzero(wanted & (self._place < 0))
+        if self.order is not None:
+            if not self._opened:  # all that the steps to come will need
+                new = np.flatnonzero(wanted | (self.order < NEVER))
+            new = new[np.argsort(self.order[new], kind="stable")]
         first, self.touched = self.touched, self.touched + new.size
         self._place[new] = np.arange(first, self.touched)
         span = slice(first, self.touched)
@@ -150,13 +166,15 @@ class TouchedAdam:
         self._steps += 1
         self._adam([list(state.values()) for state in self._rest], [gradients[name].contiguous() for name in self._rest[0]])
         products = products.reshape(-1, products.shape[2])
-        for start in range(0, self.touched, PIECE):
-            end = min(start + PIECE, self.touched)
+        # Behind them no row has ever had a gradient.
+        last = max(self._stepped, features.last)
+        for start in range(0, last, PIECE):
+            end = min(start + PIECE, last)
             if end > self._stepped:
                 for moment in self._rows[1:]:
                     moment[max(start, self._stepped) : end].zero_()
             self._adam([[state[start:end]] for state in self._rows], [features.gradient(products, slice(start, end))])
-        self._stepped = self.touched
+        self._stepped = last
 
     def _adam(self, states: Sequence[list[Tensor]], gradients: list[Tensor]) -> None:
         theta, first, second = states

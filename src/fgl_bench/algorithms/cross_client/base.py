@@ -14,6 +14,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages, convolutions
 from fgl_bench.algorithms.cross_client._first_hop import OwnEdges
+from fgl_bench.algorithms.cross_client._first_use import FirstUse
 from fgl_bench.algorithms.cross_client._halo import Halo
 from fgl_bench.algorithms.cross_client._plan import Level, Plan
 from fgl_bench.algorithms.cross_client._remote_rows import Current, MadeRows, RemoteRows
@@ -139,6 +140,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         self.halo = Halo(batch.clients, setting.cross_edges, batch.dtype, device, self.layers.parts, self.layers.part)
         self._open()
         self._own = OwnEdges(setting, self.layers) if self.first_hop == "own" else None
+        self._first_use = FirstUse(self.halo, self.layers.depth)
         self._orders, self._draws = setting.streams("batches").cpu(), setting.streams("neighbours")
         replica = self.halo.target // self.halo.nodes
         first = np.searchsorted(replica, np.arange(self.halo.size))
@@ -150,10 +152,9 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
         """On a CPU, one that leaves alone the rows of features that no mini-batch has had, if there are enough of them."""
-        layout, batches = self.setting.layout, int(self.setting.batch.num_train.min()) >= self.batches
-        if self.setting.optimizer != DEFAULT:
-            return None
-        if device.type != "cpu" or self.halo.features.dense or weight_decay or not batches or len(layout.inputs) != 1:
+        layout, full = self.setting.layout, int(self.setting.batch.num_train.min()) >= self.batches
+        usual = self.setting.optimizer == DEFAULT and full and not weight_decay
+        if not usual or device.type != "cpu" or self.halo.features.dense or len(layout.inputs) != 1:
             return None
         rows, parts = self.halo.occurring(), self.layers.parts
         if rows > TOUCHED_BELOW * count * self.halo.features.width * parts:
@@ -172,6 +173,8 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         interval = np.repeat(np.array(self.intervals()), halo.nodes * self.setting.num_clients)[halo.slots]
         for _ in range(trainer.local_epochs):
             number, self._lost = self._cut(), torch.zeros(halo.size, dtype=torch.float64, device=halo.device)
+            if isinstance(trainer.optimizer, TouchedAdam):
+                trainer.optimizer.order = self._first_use(number)
             for b in range(self.batches):
                 self._batch(trainer, trips, number, b, interval)
             self.epochs += 1
@@ -243,11 +246,9 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
             kept = chosen(number, level, sent.scores.mean(0))
             return kept & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
 
-        if not self.scored:
+        if not self.scored or not plan.levels:
             for number, level in enumerate(plan.levels, 1):
                 chosen(number, level, None)
-            return None
-        if not plan.levels:
             return None
         (views, features), last = current(plan), len(plan.levels)
         hidden = self.layers.activate(self.layers.forward(plan, views, self._stored, keep, no_dropout, features, last - 1))
