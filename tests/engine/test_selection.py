@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.engine.selection import largest, smallest
+from tests.pretend_cuda import CUDA, Ledger, pretended
 
 NUMBERS = st.sampled_from([-1.0, 0.0, 0.5, 2.0, float("inf")])
 ROWS = st.integers(1, 9).flatmap(lambda n: st.lists(st.lists(NUMBERS, min_size=n, max_size=n), min_size=1))
@@ -18,11 +21,14 @@ def first(x, count, descending):
     return torch.zeros_like(x).scatter(-1, order, 1)
 
 
-@given(ROWS, st.integers(0, 10))
-def test_of_equal_numbers_the_first_are_taken(rows, count):
+@pytest.mark.parametrize("device", ["cpu", "another"])
+@given(rows=ROWS, count=st.integers(0, 10))
+def test_of_equal_numbers_the_first_are_taken(device, rows, count):
     x = torch.tensor(rows)[:, None]
-    assert torch.equal(smallest(x, count), first(x, count, False))
-    assert torch.equal(largest(x.clone(), count), first(x, count, True))
+    with pretended(Ledger()) if device == "another" else nullcontext():
+        there = torch.tensor(rows, device=CUDA)[:, None] if device == "another" else x
+        found = smallest(there, count).cpu(), largest(there.clone(), count).cpu()
+    assert torch.equal(found[0], first(x, count, False)) and torch.equal(found[1], first(x, count, True))
 
 
 @pytest.mark.parametrize("count", [1, 500, 999])
