@@ -90,7 +90,7 @@ def seconds(overrides: list[str], algorithm: str) -> float:
     changed, rounds, warm_up = SHORTENED.get(algorithm, ([], ROUNDS, WARM_UP))
     whole = resolve(compose.composed(list(overrides))).settings
     trips = rounds * whole.num_clients
-    spec = resolve(compose.composed([*overrides, *changed, f"trips={trips}", f"seeds=[{whole.seeds[0]}]", "device=cpu", "progress=false"]))
+    spec = resolve(compose.composed([*overrides, *changed, "rounds=null", f"trips={trips}", f"seeds=[{whole.seeds[0]}]", "device=cpu", "progress=false"]))
     marks = Marks(whole.num_clients, lambda: None)
     simulate(spec, prepare(spec), pick_devices("cpu")[0], marks)
     return marks.per_round(warm_up) / whole.local_epochs

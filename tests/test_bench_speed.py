@@ -173,7 +173,7 @@ def test_rates_are_of_rounds_behind_the_warm_up_and_of_one_local_epoch(monkeypat
     asked = []
     monkeypatch.setattr(bench_jobs.Marks, "per_round", lambda self, warm_up: asked.append((self.marks, warm_up)) or marks(self, warm_up))
     tiny = ["dataset=csbm_cora", "dataset.num_nodes=120", "dataset.num_edges=240", "split=metis", "num_clients=3", "seeds=[4,5]"]
-    rate = measure_rates.seconds([f"algorithm={algorithm}", *tiny, "local_epochs=2"], algorithm)
+    rate = measure_rates.seconds([f"algorithm={algorithm}", *tiny, "local_epochs=2", "rounds=50"], algorithm)
     ((found, warm_up),) = asked
     assert list(found) == [0] and rate == pytest.approx(marks(type("M", (), {"marks": found, "clients": 3})(), warm_up) / 2)
     rounds = 6 if algorithm == "adafgl" else measure_rates.ROUNDS
