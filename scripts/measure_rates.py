@@ -89,8 +89,8 @@ def seconds(overrides: list[str], algorithm: str) -> float:
     keep_freed_memory()
     changed, rounds, warm_up = SHORTENED.get(algorithm, ([], ROUNDS, WARM_UP))
     whole = resolve(compose.composed(list(overrides))).settings
-    trips = rounds * whole.num_clients
-    spec = resolve(compose.composed([*overrides, *changed, "rounds=null", f"trips={trips}", f"seeds=[{whole.seeds[0]}]", "device=cpu", "progress=false"]))
+    short = ["rounds=null", f"trips={rounds * whole.num_clients}", f"seeds=[{whole.seeds[0]}]", "device=cpu", "progress=false"]
+    spec = resolve(compose.composed([*overrides, *changed, *short]))
     marks = Marks(whole.num_clients, lambda: None)
     simulate(spec, prepare(spec), pick_devices("cpu")[0], marks)
     return marks.per_round(warm_up) / whole.local_epochs
