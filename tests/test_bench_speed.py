@@ -153,7 +153,7 @@ def test_memory_of_a_command_is_measured_beside_its_prediction(capsys):
     """Four times the clients of the same size are predicted four times the memory, and what is measured is more than nothing."""
     found = []
     for clients in (2, 2, 8):  # once more: the first call imports too
-        size = ["dataset=csbm", "dataset.num_features=3000", f"dataset.num_nodes={500 * clients}", f"dataset.num_edges={1000 * clients}"]
+        size = ["dataset=csbm", "dataset.num_features=3000", f"dataset.num_nodes={2000 * clients}", f"dataset.num_edges={4000 * clients}"]
         assert measure_memory.main([*size, f"num_clients={clients}", "algorithm=fedavg", "split=metis", "rounds=3"]) == 0
         found.append([float(x.replace(",", "")) for x in re.findall(r"(?:predicted|measured) ([\d,]+) MB", capsys.readouterr().out)])
     _, (small, _), (large, measured) = found
