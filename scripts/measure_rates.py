@@ -28,7 +28,7 @@ from fgl_bench.reporting.plan import Cell  # noqa: E402
 
 ROUNDS, WARM_UP = 5, 2
 # Methods whose later rounds are of another kind: both kinds in the proportion of a whole run.
-SHORTENED = {"adafgl": (["algorithm.federated_rounds=3"], 6, 0)}
+SHORTENED = {"adafgl": (["algorithm.federated_rounds=3"], 6, 0), "fedsage_plus": (["algorithm.gen_rounds=1"], 10, 0)}
 
 
 def main() -> None:

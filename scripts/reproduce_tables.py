@@ -31,12 +31,14 @@ from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.cells import write_whole
+from fgl_bench.reporting.choices import FILE, read_choices
 from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.estimates import MEASURED, duration, read_rates, write_rates
+from fgl_bench.reporting.findings import APART
+from fgl_bench.reporting.findings import OVERVIEW as FINDINGS
 from fgl_bench.reporting.outlook import outlook
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
-from fgl_bench.reporting.settlements import OVERVIEW as SETTLEMENTS
 from fgl_bench.reporting.settlements import read_settlements
 from fgl_bench.reporting.work import Work
 from fgl_bench.runner.queue import Runs
@@ -140,6 +142,7 @@ class Reproduction:
         settlements = read_settlements(ROOT / "results" / "settlements" / f"{paper.name}.yaml", paper)
         draws = read_draws(ROOT / "results" / "draws" / paper.name)
         told = {"rates": self.rates, "measured": self.measured, "settlements": settlements, "draws": draws}
+        told["choices"] = read_choices(ROOT / "results" / "settlements" / FILE)
         return Work(paper, tables, cells, published, changed, self.results, **told)
 
     def _with(self, paper: Paper, table: Table, datasets: list[str]) -> Table:
@@ -177,7 +180,8 @@ class Reproduction:
         if self.whole:
             path = self.results / "tables" / "agreement.md"
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
-            write_whole(path, "\n".join([*lines, *SETTLEMENTS, *(work.settled_line() for work in self.works)]) + "\n")
+            lines += [*FINDINGS, *(work.settled_line() for work in self.works)]
+            write_whole(path, "\n".join([*lines, *APART, *(work.shares_line() for work in self.works)]) + "\n")
             print(f"written: {path.relative_to(self.results)}")
             write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
             write_rates(self.results / "rates.csv", [cell for work in self.works for cell in work.stored.values()])

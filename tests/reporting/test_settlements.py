@@ -9,10 +9,12 @@ import pytest
 
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import scorer
+from fgl_bench.reporting.choices import FILE, read_choices
+from fgl_bench.reporting.findings import counts, markdown, shares
 from fgl_bench.reporting.grids import look_up
 from fgl_bench.reporting.plan import Paper, Row, Table, columns, load_paper, papers
 from fgl_bench.reporting.published import Printed, read_published
-from fgl_bench.reporting.settlements import Difference, Settlement, counts, markdown, read_settlements, settle
+from fgl_bench.reporting.settlements import Difference, Settlement, read_settlements, settle
 from tests.reporting.test_analysis import cell, planned, printed
 
 ONE, THREE = Row("a", "A", "a", published="a"), Row("a_e3", "A, 3 local epochs", "b", published="a")
@@ -113,7 +115,7 @@ def test_a_page_counts_every_cell_once_and_shows_what_was_run():
         ("- {printed: a, row: b, model: received}", "unknown row b; allowed: a, a_e3"),
         ("- {printed: a, row: a, model: both}", "unknown model both; allowed: received, trained"),
         ("- {printed: a, row: a, model: received, tables: [4]}", "unknown table 4; allowed: 3"),
-        ("- {printed: a, model: received, why: no}", "unknown key why"),
+        ("- {printed: a, model: received, because: no}", "unknown key because"),
         ("- {printed: a, row: a}", "it has no model"),
         ("- {printed: a, row: a, model: received}\n- {printed: a, row: a, model: trained}", "table 3: it is settled twice"),
         ("- {printed: a, row: a, model: received, differs: [{finding: odd, reason: x}]}", "unknown finding odd"),
@@ -139,3 +141,28 @@ def test_every_printed_row_of_ours_is_settled(name: str):
         rows = [row for row in table.rows if any(look_up(published, table, row, column) for column in table.columns)]
         for method in {row.published for row in rows} if scorer(table.measure) else ():
             assert any(each.printed == method and (not each.tables or table.key in each.tables) for each in found), (table.key, method)
+
+
+@pytest.mark.parametrize("name", papers())
+def test_what_is_named_is_what_the_rule_chose_or_says_what_else_decides(name: str):
+    folder = Path(__file__).parents[2] / "results" / "settlements"
+    of_paper = [each for each in read_choices(folder / FILE) if each["paper"] == name]
+    chosen = {(each["printed"], each["row"], each["model"]) for each in of_paper if each["chosen"] == "1"}
+    for each in read_settlements(folder / f"{name}.yaml", load_paper(name)):
+        assert each.why or (each.printed, each.row, each.model) in chosen, each
+
+
+def test_agreement_is_counted_apart_on_the_columns_that_rows_were_chosen_on():
+    both = (0.60, 0.80)
+    found = findings({"cora": both, "pubmed": both, "photo": both}, {"cora": "80.0", "pubmed": "70.0", "photo": "80.0"})
+    choices = [{"paper": "p", "columns": "3, cora; 3, pubmed"}, {"paper": "other", "columns": "3, photo"}]
+    assert shares("p", {"3": list(found.values())}, choices) == ("1 of 2", "50", "1 of 1", "100")
+    assert shares("q", {"3": list(found.values())}, choices) == ("0 of 0", "", "2 of 3", "67")
+
+
+def test_a_page_says_what_is_compared_and_why():
+    of_a = {"paper": "p", "printed": "a", "where": "", "columns": "3, cora; 3, pubmed"}
+    choices = [{**of_a, "row": "a_e3", "model": "received", "gap": "0.80"}, {**of_a, "row": "a", "model": "trained", "gap": "1.20"}]
+    lines = markdown(PAPER, {}, (NAMED, Settlement("a", "received", "a", ("4",), why="its code")), choices).splitlines()
+    assert "| a | all | a_e3 | received | 0.80 points from the print on 2 columns; a, trained: 1.20 |" in lines
+    assert "| a | 4 | a | received | its code |" in lines

@@ -15,7 +15,7 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.kept import Kept, default_folder
 from fgl_bench.config.parts import Parts
 from fgl_bench.errors import UserError
-from fgl_bench.reporting import analysis, settlements
+from fgl_bench.reporting import analysis, findings
 from fgl_bench.reporting.cells import cell_path, compact, read_cells, stored_of
 from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
 from fgl_bench.reporting.draws import read_draws
@@ -137,7 +137,7 @@ def page(found: Iterable[Source], out: Path | None = None, leaderboard: Path | N
         "runs": runs,
         "methods": [methods[name] for name in sorted(methods)],
         "about": plain(analysis.ABOUT),
-        "findings": plain(settlements.ABOUT),
+        "findings": plain(findings.ABOUT),
         "leaderboard": read_board(leaderboard),
         "quantiles": quantiles(max((len(cell["seeds"]) for cell in stored.values()), default=2)),
         "made": made(found),

@@ -1,12 +1,12 @@
 """What became of every printed cell: it agrees with a run of ours, or why it does not.
 
-``results/settlements/<paper>.yaml`` names, for each printed row, the row and the model of ours that it is compared with. All else
-follows from the stored runs; a reason is typed only where no run of ours is near the printed number.
+``results/settlements/<paper>.yaml`` names, for each printed row, the row and the model of ours that it is compared with: those that
+:mod:`fgl_bench.reporting.choices` chose, or others for the reason given as ``why``. All else follows from the stored runs; a reason for
+a difference is typed only where no run of ours is near the printed number.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,26 +27,7 @@ AGREES, OTHER_MODEL, SETTING, NOT_RUN, OPEN = "agrees", "other model", "another 
 LAST, DRAW = "last round", "another draw"
 TYPED = {"contradiction": "printed numbers contradict each other", "not reproducible": "not reproducible"}
 SETTLED = (AGREES, OTHER_MODEL, SETTING, LAST, DRAW, *TYPED)
-ABOUT = (
-    "*agrees*: ours is within 1.5 points of the print, or both 95 % intervals overlap (trips: the intervals only), on the row and the "
-    "model that `results/settlements/` names for the printed row. *other model*: the other one of our two models agrees. *another "
-    "setting*: the row that agrees has another setting. *last round*: the named model agrees in the last round instead of the best one on "
-    "validation. *another draw*: the code behind the paper draws its masks once, it is not known which draw the paper had, and the print "
-    "lies where 95 % of single draws of the named row do. *contradiction*, *not reproducible*: nothing that we ran agrees, for the reason "
-    "given. *open*: nobody has said why."
-)
-HEADS = ("row", "model", "column", "printed", "ours", "finding", "shown_by", "reason")
-OVERVIEW = (
-    "",
-    "## Findings",
-    "",
-    "Printed cells that a row of ours stands for, each once, on the row and model that `results/settlements/` names for them. "
-    "`<paper>/settlement.md` has them one by one.",
-    "",
-    f"| paper | {' | '.join((*SETTLED, OPEN, NOT_RUN))} |",
-    "|---" * (len(SETTLED) + 3) + "|",
-)
-KEYS = {"printed", "tables", "row", "model", "differs"}
+KEYS = {"printed", "tables", "row", "model", "why", "differs"}
 DIFFERS_KEYS = {"columns", "finding", "reason"}
 
 
@@ -74,6 +55,7 @@ class Settlement:
         model: ``received`` or ``trained``.
         row: key of our row; empty for the first one in the table that stands for the printed cell.
         tables: keys of the tables it speaks of; empty for all.
+        why: what decides, where it is not the choice by rule: the authors' code, or the paper's text.
     """
 
     printed: str
@@ -81,6 +63,7 @@ class Settlement:
     row: str = ""
     tables: tuple[str, ...] = ()
     differs: tuple[Difference, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +118,8 @@ def _settlement(path: Path, entry: Mapping[str, Any]) -> Settlement:
         if not each.get("reason"):
             raise UserError(f"{name}: {each['finding']}: it has no reason")
         differs.append(Difference(each["finding"], " ".join(each["reason"].split()), tuple(map(str, each.get("columns", ())))))
-    return Settlement(entry["printed"], entry["model"], entry.get("row", ""), tuple(map(str, entry.get("tables", ()))), tuple(differs))
+    tables, why = tuple(map(str, entry.get("tables", ()))), " ".join(str(entry.get("why", "")).split())
+    return Settlement(entry["printed"], entry["model"], entry.get("row", ""), tables, tuple(differs), why)
 
 
 def _check(path: Path, paper: Paper, found: Sequence[Settlement]) -> None:
@@ -276,23 +260,3 @@ def _settled(
         if not each.columns or {column.dataset, column.key} & set(each.columns):
             return Settled(*cell, each.finding, tried, first[1], each.reason)
     return Settled(*cell, OPEN, tried, first[1])
-
-
-def counts(found: Iterable[Settled]) -> dict[str, int]:
-    """How often each finding was made, zeros too."""
-    made = Counter(each.finding for each in found)
-    return {name: made[name] for name in (*SETTLED, OPEN, NOT_RUN)}
-
-
-def markdown(paper: Paper, found: Mapping[str, Sequence[Settled]]) -> str:
-    """A page with the findings of every table, those first that are not in agreement."""
-    lines = [f"# {paper.title}: what became of the printed cells", "", ABOUT]
-    for key, cells in found.items():
-        run = [each for each in cells if each.finding != NOT_RUN]
-        if not run:
-            continue
-        said = ", ".join(f"{number} {name}" for name, number in counts(cells).items() if number)
-        lines += ["", f"## Table {key}", "", f"{said}.", "", f"| {' | '.join(HEADS).replace('_', ' ')} |", "|---" * len(HEADS) + "|"]
-        run.sort(key=lambda each: each.finding == AGREES)
-        lines += [f"| {' | '.join(str(getattr(each, name)) for name in HEADS)} |" for each in run]
-    return "\n".join(lines) + "\n"

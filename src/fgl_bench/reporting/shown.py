@@ -12,13 +12,14 @@ from fgl_bench.reporting.console import amount
 from fgl_bench.reporting.divergence import footnote, shares
 from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs
+from fgl_bench.reporting.findings import HEADS, counts
 from fgl_bench.reporting.grids import Planned, grids, levels, look_up, named, printed
 from fgl_bench.reporting.measures import MEASURES, Measure, reading
 from fgl_bench.reporting.placement import OWN
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.results import value_of
-from fgl_bench.reporting.settlements import HEADS, NOT_RUN, Settlement, counts, settle
+from fgl_bench.reporting.settlements import NOT_RUN, Settlement, settle
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from fgl_bench.reporting.analysis import analyze, overview_line, write_statistic
 from fgl_bench.reporting.cells import compact, stored_of, write_cell, write_whole
 from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs, Kind
+from fgl_bench.reporting.findings import counts, markdown, shares
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
-from fgl_bench.reporting.settlements import Settled, Settlement, counts, markdown, settle
+from fgl_bench.reporting.settlements import Settled, Settlement, settle
 from fgl_bench.reporting.store import is_complete, read_summary
 from fgl_bench.reporting.tables import write_table
 
@@ -29,6 +30,7 @@ class Work:
         rates, measured: seconds of earlier runs, and of short ones on an idle core, for estimates too.
         settlements: what the paper's printed rows are compared with.
         draws: runs over many draws of the masks.
+        choices: of rows and models for all papers' printed rows, see ``choices.read_choices``.
     """
 
     paper: Paper
@@ -44,6 +46,7 @@ class Work:
     costs: Costs | None = None
     settlements: Sequence[Settlement] = ()
     draws: Draws = ()
+    choices: Sequence[Mapping[str, str]] = ()
 
     @property
     def store(self) -> Path:
@@ -104,7 +107,8 @@ class Work:
             paths += [path] if path else []
         if len(self.tables) == len(self.paper.tables) and not self.changed:
             paths.append(folder / "settlement.md")
-            write_whole(paths[-1], markdown(self.paper, self.settled()))
+            own = [each for each in self.choices if each["paper"] == self.paper.name]
+            write_whole(paths[-1], markdown(self.paper, self.settled(), self.settlements, own))
         return paths
 
     def settled(self) -> dict[str, list[Settled]]:
@@ -116,6 +120,10 @@ class Work:
         """Findings of all tables, counted."""
         number = counts(each for cells in self.settled().values() for each in cells)
         return f"| {self.paper.title} | {' | '.join(str(count) for count in number.values())} |"
+
+    def shares_line(self) -> str:
+        """Agreement on the columns that rows were chosen on, and on the others."""
+        return f"| {self.paper.title} | {' | '.join(shares(self.paper.name, self.settled(), self.choices))} |"
 
     def overview(self) -> list[str]:
         """How far the tables agree with the paper, a line each."""

@@ -1,7 +1,7 @@
 """GATv2's scores of a convolution on a CPU where nothing else is wanted of it: a draw of neighbours.
 
 Sources are not padded to the same number for all replicas, rows that were never fetched (zeros) are multiplied once, and what an edge's
-score is made of is used while it is in the cache.
+score is made of is used while it is in the cache, or never stored where loops are compiled.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._plan import Level
 from fgl_bench.engine.attention import BLOCK
+from fgl_bench.engine.compiled import compiles, over, shares
+from fgl_bench.engine.sparse import Edges
 
 
 def drawn_scores(
@@ -30,13 +32,12 @@ def drawn_scores(
     (k, r, _), own, bounds, width = level.shape, level.own, level.bounds, weight.shape[2] // 2
     counts = np.concatenate([[0], np.cumsum(known)])[bounds]
     near = own + np.diff(counts) + 1  # rows of every replica: its own, those known, one of zeros
-    pairs = _pairs(level, known, counts, near)
+    places = _places(level, known, counts, near)
     asked = level.asked[torch.from_numpy(known)]
     rows = hidden.new_empty(int(near.max()), hidden.shape[2])
     ends = hidden.new_empty(int(near.max()) + r, width)
-    found = hidden.new_empty(len(pairs), vectors.shape[1])
-    most = max(1, BLOCK["cpu"] // width)
-    starts = torch.arange(0, 2 * most + 1, 2, dtype=torch.int32)
+    found = hidden.new_empty(len(places), vectors.shape[1])
+    of_edges = _compiled if compiles(hidden) else _in_blocks
     for i in range(k):
         first, last, size = int(level.edges.bounds[i]), int(level.edges.bounds[i + 1]), int(near[i])
         if first == last:
@@ -46,25 +47,40 @@ def drawn_scores(
         rows[size - 1].zero_()
         torch.addmm(shift[i, :width], rows[:size], weight[i, :, :width], out=ends[:size])
         torch.addmm(shift[i, width:], hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], out=ends[size : size + r])
-        for start in range(first, last, most):
-            end = min(start + most, last)
-            sums = torch.embedding_bag(ends, pairs[start:end].flatten(), starts[: end - start + 1], False, 0, False, None, True)[0]
-            sums = F.leaky_relu_(sums, slope).mul_(vectors[i].flatten())
-            found[start:end] = sums.unflatten(1, (vectors.shape[1], -1)).sum(-1)
+        of_edges(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), found)
     return found.mT.contiguous()
 
 
-def _pairs(level: Level, known: np.ndarray, counts: np.ndarray, near: np.ndarray) -> Tensor:
-    """``[E, 2]`` int32, where source and target of every edge lie among the rows of its replica, targets behind sources."""
-    (k, r, c), own = level.shape, level.own
+def _compiled(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
+    """Set ``found[e]`` of every edge into ``targets``: the last rows of ``ends``, in their order."""
+    from fgl_bench.engine._attention_loops import scores_forward
+
+    into = edges.into[targets.start : targets.stop + 1].numpy()
+    rows = ends.view(len(ends), *vectors.shape).numpy()
+    size, r = len(ends) - len(into) + 1, len(into) - 1
+    arrays = rows[:size], rows[size:], vectors[None].detach().numpy(), places, into, r, rows.dtype.type(slope), found.numpy()
+    over(shares(np.diff(into).tolist()), lambda first, last: scores_forward(*arrays, first, last))
+
+
+def _in_blocks(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
+    """The same in PyTorch's operations."""
+    first, last = (int(edges.into[v]) for v in (targets.start, targets.stop))
+    most, size = max(1, BLOCK["cpu"] // ends.shape[1]), len(ends) - (targets.stop - targets.start)
+    pairs = torch.stack([torch.from_numpy(places[first:last]), edges.target[first:last].int() + (size - targets.start)], dim=1)
+    starts = torch.arange(0, 2 * most + 1, 2, dtype=torch.int32)
+    for start in range(0, last - first, most):
+        part = pairs[start : start + most]
+        sums = torch.embedding_bag(ends, part.flatten(), starts[: len(part) + 1], False, 0, False, None, True)[0]
+        sums = F.leaky_relu_(sums, slope).mul_(vectors.flatten())
+        found[first + start : first + start + len(part)] = sums.unflatten(1, vectors.shape).sum(-1)
+
+
+def _places(level: Level, known: np.ndarray, counts: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """``[E]`` int32, where every edge's source lies among the rows of its replica."""
+    (k, _, c), own = level.shape, level.own
     holder = np.repeat(np.arange(k), np.diff(level.bounds))
     place = np.where(known, own + np.cumsum(known) - 1 - counts[holder], near[holder] - 1)
     table = np.zeros((k, c), dtype=np.int32)
     table[:, :own] = np.arange(own)
     table[holder, own + np.arange(holder.size) - level.bounds[holder]] = place
-    edges = level.edges
-    behind = np.repeat(near - np.arange(k) * r, np.diff(edges.bounds))
-    pairs = np.empty((len(behind), 2), dtype=np.int32)
-    pairs[:, 0] = table.ravel()[edges.source.numpy()]
-    pairs[:, 1] = edges.target.numpy() + behind
-    return torch.from_numpy(pairs)
+    return table.ravel()[level.edges.source.numpy()]

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Choose, by one rule, which row and model of ours every printed row is compared with (fgl_bench.reporting.choices).
+
+    python scripts/choose_rows.py                 print the choices
+    python scripts/choose_rows.py --write         keep them in results/settlements/choices.csv too
+
+Names in results/settlements/<paper>.yaml follow the choice, or say in `why` what else decides: the authors' code or the paper's text.
+Choose before the other columns are run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts")]
+
+import reproduce_tables  # noqa: E402
+
+from fgl_bench.reporting.cells import write_whole  # noqa: E402
+from fgl_bench.reporting.choices import BASES, FILE, candidates, choose, table_of  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write results/settlements/{FILE}")
+    options = parser.parse_args()
+    made = {}
+    for work in reproduce_tables.Reproduction(reproduce_tables.parser().parse_args([])).works:
+        work.read()
+        planned = {table.key: work.planned(table) for table in work.tables}
+        found = candidates(BASES[work.paper.name], work.tables, planned, work.stored, work.published)
+        made[work.paper.name] = choose(found)
+    text = table_of(made)
+    print(text, end="")
+    if options.write:
+        write_whole(ROOT / "results" / "settlements" / FILE, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Findings on printed cells as a page, and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from fgl_bench.reporting.choices import chosen_on
+from fgl_bench.reporting.plan import Paper
+from fgl_bench.reporting.settlements import AGREES, NOT_RUN, OPEN, SETTLED, Settled, Settlement
+
+ABOUT = (
+    "*agrees*: ours is within 1.5 points of the print, or both 95 % intervals overlap (trips: the intervals only), on the row and the "
+    "model that `results/settlements/` names for the printed row. *other model*: the other one of our two models agrees. *another "
+    "setting*: the row that agrees has another setting. *last round*: the named model agrees in the last round instead of the best one on "
+    "validation. *another draw*: the code behind the paper draws its masks once, it is not known which draw the paper had, and the print "
+    "lies where 95 % of single draws of the named row do. *contradiction*, *not reproducible*: nothing that we ran agrees, for the reason "
+    "given. *open*: nobody has said why."
+)
+HEADS = ("row", "model", "column", "printed", "ours", "finding", "shown_by", "reason")
+OVERVIEW = (
+    "",
+    "## Findings",
+    "",
+    "Printed cells that a row of ours stands for, each once, on the row and model that `results/settlements/` names for them. "
+    "`<paper>/settlement.md` has them one by one.",
+    "",
+    f"| paper | {' | '.join((*SETTLED, OPEN, NOT_RUN))} |",
+    "|---" * (len(SETTLED) + 3) + "|",
+)
+APART = (
+    "",
+    "## On the columns that rows were chosen on, and on the others",
+    "",
+    "Rows and models are named by one rule on the columns of two data sets, seeds 0 to 2 (`results/settlements/choices.csv`). "
+    "Agreement there was looked for; agreement on the other columns was not.",
+    "",
+    "| paper | agrees, of those chosen on | % | agrees, of the others | % |",
+    "|---|---|--:|---|--:|",
+)
+
+
+def counts(found: Iterable[Settled]) -> dict[str, int]:
+    """How often each finding was made, zeros too."""
+    made = Counter(each.finding for each in found)
+    return {name: made[name] for name in (*SETTLED, OPEN, NOT_RUN)}
+
+
+def shares(paper: str, found: Mapping[str, Sequence[Settled]], choices: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    """How many of the cells that were run agree, on columns that rows were chosen on and on the others, each with its percentage."""
+    columns, entries = chosen_on(choices, paper), []
+    run = [each for cells in found.values() for each in cells if each.finding != NOT_RUN]
+    for inside in (True, False):
+        part = [each.finding == AGREES for each in run if (f"{each.table}, {each.column}" in columns) is inside]
+        entries += [f"{sum(part)} of {len(part)}", f"{100 * sum(part) / len(part):.0f}" if part else ""]
+    return tuple(entries)
+
+
+def named(settlements: Sequence[Settlement], choices: Sequence[Mapping[str, str]]) -> list[str]:
+    """A table of what the printed rows are compared with, and why."""
+    if not settlements:
+        return []
+    lines = ["", "## What is compared", "", "| printed | tables | our row | model | because |", "|---|---|---|---|---|"]
+    for each in settlements:
+        where = (each.printed, ", ".join(each.tables) or "all", each.row or "the first", each.model)
+        lines.append(f"| {' | '.join(where)} | {each.why or because(each, choices)} |")
+    return lines
+
+
+def because(named: Settlement, choices: Sequence[Mapping[str, str]]) -> str:
+    """How near the chosen row and model were, and the next ones."""
+    own = next((each for each in choices if (each["printed"], each["row"], each["model"]) == (named.printed, named.row, named.model)), None)
+    if own is None:
+        return ""
+    others = [each for each in choices if each is not own and (each["printed"], each["where"]) == (own["printed"], own["where"])]
+    text = f"{own['gap']} points from the print on {len(own['columns'].split('; '))} columns"
+    if not others:
+        return text
+    second = min(others, key=lambda each: float(each["gap"]))
+    return f"{text}; {second['row']}, {second['model']}: {second['gap']}"
+
+
+def markdown(
+    paper: Paper,
+    found: Mapping[str, Sequence[Settled]],
+    settlements: Sequence[Settlement] = (),
+    choices: Sequence[Mapping[str, str]] = (),
+) -> str:
+    """A page with the findings of every table, those first that are not in agreement.
+
+    Args:
+        choices: the paper's rows of ``results/settlements/choices.csv``.
+    """
+    lines = [f"# {paper.title}: what became of the printed cells", "", ABOUT, *named(settlements, choices)]
+    for key, cells in found.items():
+        run = [each for each in cells if each.finding != NOT_RUN]
+        if not run:
+            continue
+        said = ", ".join(f"{number} {name}" for name, number in counts(cells).items() if number)
+        lines += ["", f"## Table {key}", "", f"{said}.", "", f"| {' | '.join(HEADS).replace('_', ' ')} |", "|---" * len(HEADS) + "|"]
+        run.sort(key=lambda each: each.finding == AGREES)
+        lines += [f"| {' | '.join(str(getattr(each, name)) for name in HEADS)} |" for each in run]
+    return "\n".join(lines) + "\n"
