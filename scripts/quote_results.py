@@ -8,7 +8,8 @@ A block of a page begins with a line such as
 
 and ends with ``<!-- /numbers -->``; the lines between them are replaced. A column is a data set. Where a table has several for a data set,
 ``/`` and the number of clients or the first letters of the group choose one (``cora/20``, ``pubmed/iid``). ``<!-- numbers: agreement -->``
-sums results/tables/agreement.md by paper, ``<!-- numbers: outlook -->`` is results/tables/outlook.md.
+sums results/tables/agreement.md by paper, ``<!-- numbers: findings -->`` is its part on single cells, and ``<!-- numbers: outlook -->`` is
+results/tables/outlook.md.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ def numbers(asked: str, tables: Path) -> list[str]:
     name, *options = asked.split()
     if name == "agreement":
         return agreement((tables / "agreement.md").read_text(encoding="utf-8"))
+    if name == "findings":
+        _, _, found = (tables / "agreement.md").read_text(encoding="utf-8").partition("## Findings\n\n")
+        return [line for line in found.splitlines() if not line.startswith("##")]
     if name == "outlook":
         return (tables / "outlook.md").read_text(encoding="utf-8").splitlines()[1:]
     chosen = {key: names.split(",") for key, names in (OPTION.fullmatch(option).groups() for option in options)}  # type: ignore[union-attr]

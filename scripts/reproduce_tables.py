@@ -34,8 +34,8 @@ from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.choices import FILE, read_choices
 from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.estimates import MEASURED, duration, read_rates, write_rates
-from fgl_bench.reporting.findings import APART
 from fgl_bench.reporting.findings import OVERVIEW as FINDINGS
+from fgl_bench.reporting.findings import apart
 from fgl_bench.reporting.outlook import outlook
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
@@ -181,7 +181,8 @@ class Reproduction:
             path = self.results / "tables" / "agreement.md"
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
             lines += [*FINDINGS, *(work.settled_line() for work in self.works)]
-            write_whole(path, "\n".join([*lines, *APART, *(work.shares_line() for work in self.works)]) + "\n")
+            lines += apart({work.paper.title: work.shares() for work in self.works})
+            write_whole(path, "\n".join(lines) + "\n")
             print(f"written: {path.relative_to(self.results)}")
             write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
             write_rates(self.results / "rates.csv", [cell for work in self.works for cell in work.stored.values()])

@@ -167,7 +167,7 @@ def test_a_command_whose_memory_cannot_be_measured_is_refused_in_one_line(argume
     assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "adafgl"])
+@pytest.mark.parametrize("algorithm", ["fedavg", *measure_rates.SHORTENED])
 def test_rates_are_of_rounds_behind_the_warm_up_and_of_one_local_epoch(monkeypatch, algorithm):
     marks = bench_jobs.Marks.per_round
     asked = []
@@ -176,5 +176,5 @@ def test_rates_are_of_rounds_behind_the_warm_up_and_of_one_local_epoch(monkeypat
     rate = measure_rates.seconds([f"algorithm={algorithm}", *tiny, "local_epochs=2", "rounds=50"], algorithm)
     ((found, warm_up),) = asked
     assert list(found) == [0] and rate == pytest.approx(marks(type("M", (), {"marks": found, "clients": 3})(), warm_up) / 2)
-    rounds = 6 if algorithm == "adafgl" else measure_rates.ROUNDS
+    rounds = {"fedavg": measure_rates.ROUNDS, "adafgl": 6, "fedsage_plus": 10}[algorithm]
     assert found[0][-1][0] == 3 * rounds and warm_up < rounds

@@ -28,32 +28,42 @@ OVERVIEW = (
     f"| paper | {' | '.join((*SETTLED, OPEN, NOT_RUN))} |",
     "|---" * (len(SETTLED) + 3) + "|",
 )
-APART = (
-    "",
-    "## On the columns that rows were chosen on, and on the others",
-    "",
-    "Rows and models are named by one rule on the columns of two data sets, seeds 0 to 2 (`results/settlements/choices.csv`). "
-    "Agreement there was looked for; agreement on the other columns was not.",
-    "",
-    "| paper | agrees, of those chosen on | % | agrees, of the others | % |",
-    "|---|---|--:|---|--:|",
-)
-
-
 def counts(found: Iterable[Settled]) -> dict[str, int]:
     """How often each finding was made, zeros too."""
     made = Counter(each.finding for each in found)
     return {name: made[name] for name in (*SETTLED, OPEN, NOT_RUN)}
 
 
-def shares(paper: str, found: Mapping[str, Sequence[Settled]], choices: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """How many of the cells that were run agree, on columns that rows were chosen on and on the others, each with its percentage."""
-    columns, entries = chosen_on(choices, paper), []
+def shares(paper: str, found: Mapping[str, Sequence[Settled]], choices: Sequence[Mapping[str, str]]) -> tuple[int, int, int, int]:
+    """How many cells agree, of how many that were run: on the columns that rows were chosen on, then on the others."""
+    columns = chosen_on(choices, paper)
     run = [each for cells in found.values() for each in cells if each.finding != NOT_RUN]
-    for inside in (True, False):
-        part = [each.finding == AGREES for each in run if (f"{each.table}, {each.column}" in columns) is inside]
-        entries += [f"{sum(part)} of {len(part)}", f"{100 * sum(part) / len(part):.0f}" if part else ""]
-    return tuple(entries)
+    inside = [each for each in run if f"{each.table}, {each.column}" in columns]
+    near, all_near = (sum(each.finding == AGREES for each in part) for part in (inside, run))
+    return near, len(inside), all_near - near, len(run) - len(inside)
+
+
+def apart(papers: Mapping[str, tuple[int, int, int, int]]) -> list[str]:
+    """The :func:`shares` of papers and of all together as a section."""
+    total = tuple(map(sum, zip(*papers.values(), strict=True)))
+    lines = [
+        "",
+        "## On the columns that rows were chosen on, and on the others",
+        "",
+        "Rows and models are named by one rule on the columns of two data sets, seeds 0 to 2 (`results/settlements/choices.csv`). "
+        "Agreement there was looked for; agreement on the other columns was not.",
+        "",
+        "| paper | agrees, of those chosen on | % | agrees, of the others | % | in all, % |",
+        "|---|---|--:|---|--:|--:|",
+    ]
+    for title, (near, run, other_near, other_run) in {**papers, "all": total}.items():
+        entries = [f"{near} of {run}", percent(near, run), f"{other_near} of {other_run}", percent(other_near, other_run)]
+        lines.append(f"| {title} | {' | '.join(entries)} | {percent(near + other_near, run + other_run)} |")
+    return lines
+
+
+def percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f}" if whole else ""
 
 
 def named(settlements: Sequence[Settlement], choices: Sequence[Mapping[str, str]]) -> list[str]:

@@ -121,9 +121,9 @@ class Work:
         number = counts(each for cells in self.settled().values() for each in cells)
         return f"| {self.paper.title} | {' | '.join(str(count) for count in number.values())} |"
 
-    def shares_line(self) -> str:
-        """Agreement on the columns that rows were chosen on, and on the others."""
-        return f"| {self.paper.title} | {' | '.join(shares(self.paper.name, self.settled(), self.choices))} |"
+    def shares(self) -> tuple[int, int, int, int]:
+        """Agreement on the columns that rows were chosen on, and on the others, see ``findings.shares``."""
+        return shares(self.paper.name, self.settled(), self.choices)
 
     def overview(self) -> list[str]:
         """How far the tables agree with the paper, a line each."""
