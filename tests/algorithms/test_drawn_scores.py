@@ -1,47 +1,53 @@
-"""Scores of a draw equal the scores of a convolution whose sources are put together, in operations and compiled."""
+"""Scores that are made for a draw alone are those of the convolution."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fgl_bench.algorithms.cross_client import _scores
-from fgl_bench.algorithms.cross_client._plan import Level
-from fgl_bench.engine.attention import dynamic_scores
-from tests.engine.test_attention import SLOPE, bipartite, draws
-
-OWN, WIDTH = 4, 5
+from fgl_bench.algorithms.cross_client._features import distinct
+from tests.algorithms.crossing import fedaas, gat, run
+from tests.reference.cross_client import small_served
 
 
-@pytest.mark.parametrize("block", [1, 1 << 18])
-@pytest.mark.parametrize("heads", [1, 3])
+def scores_both_ways(method, **changes):
+    """Of the levels of a method's plan: the scores for a draw and the convolution's own, with random rows of others."""
+    run([small_served(seed) for seed in (0, 1)], method, model=gat(**changes), rounds=1)
+    halo, layers, generator = method.halo, method.layers, torch.Generator().manual_seed(0)
+    plan, layout = halo.plan(halo.slots, layers.depth), method.setting.layout
+    theta = torch.randn(halo.size, layout.size, generator=generator, dtype=halo.dtype)
+    views, level, store = layout.views(theta), plan.levels[-1], method.store[-1]
+    stamp = torch.randint(-1, 1, method.stamp[-1].shape, generator=generator)
+    store.copy_(torch.randn(store.shape, generator=generator, dtype=store.dtype)).mul_((stamp >= 0)[:, None])
+    hidden = torch.randn(halo.size, level.own, store.shape[1], generator=generator, dtype=halo.dtype)
+    last = layers.depth - 1
+    return layers.scores(last, views, hidden, store, stamp, level), layers.sent(last, views, hidden, store, level).scores
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_rows_of_others_are_those_of_the_store_or_zeros(compiled, threads, heads, block, monkeypatch):
+def test_equal_those_of_the_whole_convolution(compiled, threads, monkeypatch):
     if compiled:
         pytest.importorskip("numba")
     monkeypatch.setattr(_scores, "compiles", lambda x: compiled)
-    monkeypatch.setitem(_scores.BLOCK, "cpu", block)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    graph, _ = bipartite()
-    (k, r, c), out = graph.shape, 2 * heads
-    shapes = (k, OWN, WIDTH), (20, WIDTH), (k, WIDTH, 2 * out), (k, 2 * out), (k, heads, 2)
-    hidden, store, weight, shift, vectors = (x.detach() for x in draws(*shapes))
-    others = [c - OWN - 2 * i for i in range(k)]  # blocks have fewer and fewer sources, see bipartite
-    held = np.concatenate([3 * i + np.arange(count) for i, count in enumerate(others)])
-    bounds, known = np.concatenate([[0], np.cumsum(others)]), np.arange(len(held)) % 3 != 0
-    targets = torch.arange(r).remainder(OWN).expand(k, r)
-    none = torch.empty(0)  # of what scores do not read
-    level = Level((k, r, c), graph.edges, OWN, none, held, torch.from_numpy(held), bounds, targets, none, none, none, none)
-    found = _scores.drawn_scores(hidden, store, known, weight, shift, vectors, level, SLOPE)
+    for width in (1 << 18, 8):  # one piece, and many
+        monkeypatch.setitem(_scores.BLOCK, "cpu", width)
+        for changes in ({}, {"hidden": [4, 6], "heads": 2}, {"version": "v1"}, {"layers": 3, "hidden": [5, 4, 3]}):
+            found, expected = scores_both_ways(fedaas(), **changes)
+            assert found.shape == expected.shape and found.shape[1]
+            torch.testing.assert_close(found, expected)
 
-    rows = torch.zeros(k, c, WIDTH, dtype=torch.float64)
-    rows[:, :OWN] = hidden
-    for i in range(k):
-        of_store = store[held[bounds[i] : bounds[i + 1]]] * torch.from_numpy(known[bounds[i] : bounds[i + 1]])[:, None]
-        rows[i, OWN : OWN + others[i]] = of_store
-    ends = rows @ weight + shift[:, None]
-    into = torch.gather(ends[:, :, out:], 1, targets[..., None].expand(-1, -1, out))
-    expected = dynamic_scores(graph, ends[:, :, :out].contiguous(), into, vectors, SLOPE)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 20), max_size=30))
+def test_distinct_numbers_are_numpys(numbers):
+    numbers = np.array(numbers, dtype=np.int64)
+    found, inverse = distinct(numbers, 21)
+    expected, where = np.unique(numbers, return_inverse=True)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(inverse, where)
