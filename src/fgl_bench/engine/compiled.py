@@ -48,7 +48,7 @@ def shares(sizes: Sequence[int]) -> list[tuple[int, int]]:
     threads, total, ranges, first, so_far = torch.get_num_threads(), sum(sizes), list[tuple[int, int]](), 0, 0
     for number, size in enumerate(sizes, 1):
         so_far += size
-        if so_far * threads >= total * (len(ranges) + 1) or number == len(sizes):
+        if number == len(sizes) or (len(ranges) + 1 < threads and so_far * threads >= total * (len(ranges) + 1)):
             ranges.append((first, number))
             first = number
     return ranges
