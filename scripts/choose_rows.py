@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / "scripts")]
 import reproduce_tables  # noqa: E402
 
 from fgl_bench.reporting.cells import write_whole  # noqa: E402
-from fgl_bench.reporting.choices import BASES, FILE, candidates, choose, table_of  # noqa: E402
+from fgl_bench.reporting.choices import FILE, candidates, choose, table_of  # noqa: E402
 
 
 def main() -> None:
@@ -29,9 +29,11 @@ def main() -> None:
     options = parser.parse_args()
     made = {}
     for work in reproduce_tables.Reproduction(reproduce_tables.parser().parse_args([])).works:
+        if work.paper.basis is None:
+            continue
         work.read()
         planned = {table.key: work.planned(table) for table in work.tables}
-        found = candidates(BASES[work.paper.name], work.tables, planned, work.stored, work.published)
+        found = candidates(work.paper.basis, work.tables, planned, work.stored, work.published)
         made[work.paper.name] = choose(found)
     text = table_of(made)
     print(text, end="")

@@ -35,7 +35,8 @@ from fgl_bench.reporting.choices import FILE, read_choices
 from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.estimates import MEASURED, duration, read_rates, write_rates
 from fgl_bench.reporting.findings import OVERVIEW as FINDINGS
-from fgl_bench.reporting.findings import apart
+from fgl_bench.reporting.findings import agreeing, apart
+from fgl_bench.reporting.findings import overview_line as findings_line
 from fgl_bench.reporting.outlook import outlook
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
@@ -141,8 +142,8 @@ class Reproduction:
         changed = [text for text in self.extra if not (text.startswith("seeds=") and usual == asked)]
         settlements = read_settlements(ROOT / "results" / "settlements" / f"{paper.name}.yaml", paper)
         draws = read_draws(ROOT / "results" / "draws" / paper.name)
-        told = {"rates": self.rates, "measured": self.measured, "settlements": settlements, "draws": draws}
-        told["choices"] = read_choices(ROOT / "results" / "settlements" / FILE)
+        choices = [each for each in read_choices(ROOT / "results" / "settlements" / FILE) if each["paper"] == paper.name]
+        told = {"rates": self.rates, "measured": self.measured, "settlements": settlements, "draws": draws, "choices": choices}
         return Work(paper, tables, cells, published, changed, self.results, **told)
 
     def _with(self, paper: Paper, table: Table, datasets: list[str]) -> Table:
@@ -180,8 +181,9 @@ class Reproduction:
         if self.whole:
             path = self.results / "tables" / "agreement.md"
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
-            lines += [*FINDINGS, *(work.settled_line() for work in self.works)]
-            lines += apart({work.paper.title: work.shares() for work in self.works})
+            found = [(work, work.settled()) for work in self.works]
+            lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in found)]
+            lines += apart({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in found})
             write_whole(path, "\n".join(lines) + "\n")
             print(f"written: {path.relative_to(self.results)}")
             write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fgl_bench.reporting.choices import Basis, Candidate, candidates, choose, chosen_on, common_columns, read_choices, table_of
+from fgl_bench.reporting.choices import Candidate, candidates, choose, chosen_on, common_columns, read_choices, table_of
+from fgl_bench.reporting.plan import Basis
 from fgl_bench.reporting.published import Printed
 from tests.reporting.test_analysis import cell, planned, printed
 from tests.reporting.test_settlements import TABLE

@@ -10,7 +10,7 @@ import pytest
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import scorer
 from fgl_bench.reporting.choices import FILE, read_choices
-from fgl_bench.reporting.findings import apart, counts, markdown, shares
+from fgl_bench.reporting.findings import agreeing, apart, counts, markdown
 from fgl_bench.reporting.grids import look_up
 from fgl_bench.reporting.plan import Paper, Row, Table, columns, load_paper, papers
 from fgl_bench.reporting.published import Printed, read_published
@@ -156,7 +156,7 @@ def test_agreement_is_counted_apart_on_the_columns_that_rows_were_chosen_on():
     both = (0.60, 0.80)
     found = findings({"cora": both, "pubmed": both, "photo": both}, {"cora": "80.0", "pubmed": "70.0", "photo": "80.0"})
     choices = [{"paper": "p", "columns": "3, cora; 3, pubmed"}, {"paper": "other", "columns": "3, photo"}]
-    numbers = {name: shares(name, {"3": list(found.values())}, choices) for name in ("p", "q")}
+    numbers = {name: agreeing(name, {"3": list(found.values())}, choices) for name in ("p", "q")}
     assert numbers == {"p": (1, 2, 1, 1), "q": (0, 0, 2, 3)}
     assert apart(numbers)[-3:] == [
         "| p | 1 of 2 | 50 | 1 of 1 | 100 | 67 |",

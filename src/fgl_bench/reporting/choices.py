@@ -19,35 +19,12 @@ from statistics import fmean
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.analysis import scorer
 from fgl_bench.reporting.grids import Planned, Stored, look_up
-from fgl_bench.reporting.plan import Cell, Row, Table
+from fgl_bench.reporting.plan import Basis, Row, Table
 from fgl_bench.reporting.published import Printed
 
 SEEDS = 3
 FILE = "choices.csv"
 HEADS = ("paper", "printed", "where", "row", "model", "gap", "columns", "chosen")
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What a paper's rows are chosen on.
-
-    Attributes:
-        tables, datasets: the columns.
-        shared: a configuration key that all printed rows have one value of; empty for none.
-    """
-
-    tables: tuple[str, ...]
-    datasets: tuple[str, ...] = ("cora", "pubmed")
-    shared: str = ""
-
-
-BASES = {
-    "dfed_sst": Basis(("2",)),
-    "fedaas": Basis(("2",), ("pubmed", "computers")),
-    "fedgta": Basis(("3",)),
-    "fedsa_gcl": Basis(("2", "3"), shared="local_epochs"),
-    "fedssa": Basis(("1", "6")),
-}
 
 
 @dataclass(frozen=True)
@@ -109,17 +86,13 @@ def candidates(
                 ours = stored.get(cell.digest)
                 if their is None or ours is None or list(ours["seeds"][:SEEDS]) != list(range(SEEDS)):
                     continue
-                shared[row] = _value(cell, basis.shared)
+                shared[row] = cell.config[basis.shared] if basis.shared else None
                 for model in MODELS:
                     score = scored(ours, model, None)
                     if score is not None:
                         gap = abs(fmean(score.per_seed[:SEEDS]) - float(their.mean))
                         gaps.setdefault((row, model), {})[f"{table.key}, {column.key}"] = gap
     return [Candidate(str(row.published), _place(row), row.key, model, found, shared[row]) for (row, model), found in gaps.items()]
-
-
-def _value(cell: Cell, key: str) -> object:
-    return cell.config[key] if key else None
 
 
 def _place(row: Row) -> str:

@@ -28,13 +28,19 @@ OVERVIEW = (
     f"| paper | {' | '.join((*SETTLED, OPEN, NOT_RUN))} |",
     "|---" * (len(SETTLED) + 3) + "|",
 )
+def overview_line(title: str, found: Mapping[str, Sequence[Settled]]) -> str:
+    """A paper's line below :data:`OVERVIEW`."""
+    number = counts(each for cells in found.values() for each in cells)
+    return f"| {title} | {' | '.join(map(str, number.values()))} |"
+
+
 def counts(found: Iterable[Settled]) -> dict[str, int]:
     """How often each finding was made, zeros too."""
     made = Counter(each.finding for each in found)
     return {name: made[name] for name in (*SETTLED, OPEN, NOT_RUN)}
 
 
-def shares(paper: str, found: Mapping[str, Sequence[Settled]], choices: Sequence[Mapping[str, str]]) -> tuple[int, int, int, int]:
+def agreeing(paper: str, found: Mapping[str, Sequence[Settled]], choices: Sequence[Mapping[str, str]]) -> tuple[int, int, int, int]:
     """How many cells agree, of how many that were run: on the columns that rows were chosen on, then on the others."""
     columns = chosen_on(choices, paper)
     run = [each for cells in found.values() for each in cells if each.finding != NOT_RUN]
@@ -44,7 +50,7 @@ def shares(paper: str, found: Mapping[str, Sequence[Settled]], choices: Sequence
 
 
 def apart(papers: Mapping[str, tuple[int, int, int, int]]) -> list[str]:
-    """The :func:`shares` of papers and of all together as a section."""
+    """The :func:`agreeing` cells of papers and of all together as a section."""
     total = tuple(map(sum, zip(*papers.values(), strict=True)))
     lines = [
         "",

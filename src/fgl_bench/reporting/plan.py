@@ -107,6 +107,20 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Basis:
+    """What the rows that a paper's printed rows are compared with are chosen on, see ``reporting.choices``.
+
+    Attributes:
+        tables, datasets: the columns.
+        shared: a configuration key that all printed rows have one value of; empty for none.
+    """
+
+    tables: tuple[str, ...]
+    datasets: tuple[str, ...] = ("cora", "pubmed")
+    shared: str = ""
+
+
+@dataclass(frozen=True)
 class Paper:
     """A paper's tables.
 
@@ -115,6 +129,7 @@ class Paper:
         first: keys of the most telling rows, which are run first.
         sizes: nodes and edges by dataset.
         late: datasets that are run after all others.
+        basis: what its rows are chosen on; None where nothing is chosen.
     """
 
     name: str
@@ -123,6 +138,7 @@ class Paper:
     first: tuple[str, ...]
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SIZES)
     late: tuple[str, ...] = ()
+    basis: Basis | None = None
 
 
 @dataclass(frozen=True)

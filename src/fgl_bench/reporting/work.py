@@ -11,7 +11,7 @@ from fgl_bench.reporting.analysis import analyze, overview_line, write_statistic
 from fgl_bench.reporting.cells import compact, stored_of, write_cell, write_whole
 from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs, Kind
-from fgl_bench.reporting.findings import counts, markdown, shares
+from fgl_bench.reporting.findings import markdown
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.settlements import Settled, Settlement, settle
@@ -30,7 +30,7 @@ class Work:
         rates, measured: seconds of earlier runs, and of short ones on an idle core, for estimates too.
         settlements: what the paper's printed rows are compared with.
         draws: runs over many draws of the masks.
-        choices: of rows and models for all papers' printed rows, see ``choices.read_choices``.
+        choices: of rows and models for the paper's printed rows, see ``choices.read_choices``.
     """
 
     paper: Paper
@@ -107,23 +107,13 @@ class Work:
             paths += [path] if path else []
         if len(self.tables) == len(self.paper.tables) and not self.changed:
             paths.append(folder / "settlement.md")
-            own = [each for each in self.choices if each["paper"] == self.paper.name]
-            write_whole(paths[-1], markdown(self.paper, self.settled(), self.settlements, own))
+            write_whole(paths[-1], markdown(self.paper, self.settled(), self.settlements, self.choices))
         return paths
 
     def settled(self) -> dict[str, list[Settled]]:
         """The findings on the printed cells, by table."""
         what = (self.stored, self.published, self.settlements, self.draws)
         return {table.key: settle(self.paper, table, self.planned(table), *what) for table in self.tables}
-
-    def settled_line(self) -> str:
-        """Findings of all tables, counted."""
-        number = counts(each for cells in self.settled().values() for each in cells)
-        return f"| {self.paper.title} | {' | '.join(str(count) for count in number.values())} |"
-
-    def shares(self) -> tuple[int, int, int, int]:
-        """Agreement on the columns that rows were chosen on, and on the others, see ``findings.shares``."""
-        return shares(self.paper.name, self.settled(), self.choices)
 
     def overview(self) -> list[str]:
         """How far the tables agree with the paper, a line each."""

@@ -52,7 +52,15 @@ def drawn_scores(
 
 
 def _compiled(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
-    """Set ``found[e]`` of every edge into ``targets``: the last rows of ``ends``, in their order."""
+    """Set the scores ``found[e]`` of the edges into one replica's targets.
+
+    Args:
+        ends: ``[n + r, b]``, the replica's n sources and, behind them, its r targets.
+        vectors: ``[H, d]``.
+        places: ``[E]``, see :func:`_places`.
+        targets: which of the ``[k * r]`` targets they are.
+        found: ``[E, H]``.
+    """
     from fgl_bench.engine._attention_loops import scores_forward
 
     into = edges.into[targets.start : targets.stop + 1].numpy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_bench.reporting.plan import Column, Paper, Row, Table, columns
+from fgl_bench.reporting.plan import Basis, Column, Paper, Row, Table, columns
 
 LOCAL = Row("local", "Local", "local")
 MAJORITY = Row("majority", "Majority class", "majority")
@@ -65,4 +65,5 @@ PAPER = Paper(
     ),
     first=("local", "majority", "fedavg", "dfed_sst_self", "dfed_sst", "gossip", "d_psgd"),
     late=("computers", "cs", "physics"),
+    basis=Basis(("2",)),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_bench.reporting.plan import Column, Paper, Row, Table, columns
+from fgl_bench.reporting.plan import Basis, Column, Paper, Row, Table, columns
 
 OPTIMIZERS = {
     "fedavg": ("FedAvg", ()),
@@ -202,4 +202,5 @@ PAPER = Paper(
         "gamlp_fedgta_searched", "gamlp_local", "gamlp_global",
     ),
     late=("cs", "physics", "flickr", "ogbn_arxiv", "reddit", "ogbn_products"),
+    basis=Basis(("3",)),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fgl_bench.reporting.papers._sizes import SIZES
-from fgl_bench.reporting.plan import Paper, Row, Table, columns
+from fgl_bench.reporting.plan import Basis, Paper, Row, Table, columns
 
 AS_PRINTED = "FedSA-GCL, LSC as printed"
 
@@ -80,4 +80,5 @@ PAPER = Paper(
     ),
     sizes={**SIZES, "photo": (7487, 119043), "computers": (13381, 245778)},  # their largest components
     late=("computers", "cs", "physics"),
+    basis=Basis(("2", "3"), shared="local_epochs"),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fgl_bench.reporting.papers import _fediih, _unifilter
-from fgl_bench.reporting.plan import Column, Paper, Row, Table
+from fgl_bench.reporting.plan import Basis, Column, Paper, Row, Table
 
 
 def _fed_pub(column: Column) -> tuple[str, ...]:
@@ -148,4 +148,5 @@ PAPER = Paper(
     ),
     first=("majority", "local", "fedavg", "fedssa", "fedssa_light", "local_gcn", "fedavg_gcn", "fedper", "fedgta"),
     late=("computers", "roman_empire", "amazon_ratings", "questions", "ogbn_arxiv"),
+    basis=Basis(("1", "6")),
 )
