@@ -79,12 +79,12 @@ class Memory:
             torch.cuda.reset_peak_memory_stats(device)
             self.before = torch.cuda.memory_allocated(device)
             return
+        with contextlib.suppress(ImportError):
+            import numba  # noqa: F401  # its library, loaded in the first round, is no memory of a run
         gc.collect()
         return_freed_memory()  # what preparation has freed would be taken again, and not be seen to rise
-        try:  # Linux forgets the peak so far when told to
+        with contextlib.suppress(OSError):  # Linux forgets the peak so far when told to
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        except OSError:
-            pass
         self.before = self._status("VmRSS")
 
     def peak(self) -> int:
