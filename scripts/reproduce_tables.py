@@ -5,8 +5,9 @@
 Every run is one ``fgl-bench`` command in a process of its own, so that one that fails never stops the others. A run that is
 complete is not repeated: its compact result is kept in results/cells/<paper>/ and the tables are made from those. Ctrl-C ends after
 writing the tables, and an end without warning costs the run under way; the same command goes on where it stopped. Most telling methods
-come first, or with ``--cheapest`` the cheapest runs. Of a dataset that is absent one run is tried, which downloads it where it can be; if
-that fails its others are left out.
+come first, or with ``--cheapest`` the cheapest runs; after them, where several rows of ours stand for a printed one, those that it is not
+compared with (results/settlements/). Of a dataset that is absent one run is tried, which downloads it where it can be; if that fails its
+others are left out.
 ``--again`` makes the chosen runs once more, complete or not.
 """
 
@@ -211,7 +212,7 @@ class Reproduction:
         return (not datasets or cell.dataset in datasets) and (not methods or cell.row.key in methods) and fits
 
     def todo(self) -> list[tuple[Work, Cell]]:
-        """The runs to make: paper by paper or by their cost, those whose dataset is absent at the end."""
+        """The runs to make: paper by paper or by their cost, then those of alternative rows, those whose dataset is absent at the end."""
         found = [
             (work, cell)
             for work in self.works
@@ -220,7 +221,8 @@ class Reproduction:
         ]
         if self.options.cheapest:
             found.sort(key=lambda pair: pair[0].cost(pair[1]) or math.inf)
-        return sorted(found, key=lambda pair: pair[1].dataset in self.absent)
+        later = {work.paper.name: work.alternatives() for work in self.works}
+        return sorted(found, key=lambda pair: (pair[1].dataset in self.absent, pair[1].digest in later[pair[0].paper.name]))
 
     def show(self, todo: list[tuple[Work, Cell]]) -> None:
         """Print the plan: what is done, what is to be run and how long it takes, what needs a dataset that is absent."""
@@ -235,6 +237,10 @@ class Reproduction:
             total = duration(sum(c or 0 for c in costs) or None) if here else "nothing to do"
             done = len({cell.digest for cell in cells if cell.digest in work.stored})
             print(f"{work.paper.name}: {done} run(s) complete, {len(here)} to make{unknown}: {total}")
+            later = work.alternatives()
+            if beside := [cost or 0 for cell, cost in zip(here, costs, strict=True) if cell.digest in later]:
+                about = duration(sum(beside) or None)
+                print(f"  {len(beside)} of them, for rows that no print is compared with, come after the others: {about}")
             for row in missing:
                 print(f"  not available: {row.key} (no algorithm={row.algorithm})")
             for name in dict.fromkeys(cell.dataset for cell in mine if cell.dataset in self.absent):

@@ -15,7 +15,8 @@ def work(title: str, made: dict[str, float], missing: list[tuple[SimpleNamespace
     stored = {digest: {"seconds": {"total": seconds}} for digest, seconds in made.items()}
     costs = {id(one): seconds for one, seconds in missing}
     cells = [*(cell(digest, "cora", "FedAvg") for digest in made), *(one for one, _ in missing)]
-    return SimpleNamespace(paper=SimpleNamespace(title=title), stored=stored, cells=cells, cost=lambda one: costs[id(one)])
+    paper, later = SimpleNamespace(title=title), {"d", "e"}
+    return SimpleNamespace(paper=paper, stored=stored, cells=cells, cost=lambda one: costs[id(one)], alternatives=lambda: later)
 
 
 def test_hours_are_added_by_paper_and_by_row_and_absent_data_are_left_out() -> None:
@@ -25,5 +26,5 @@ def test_hours_are_added_by_paper_and_by_row_and_absent_data_are_left_out() -> N
     two.stored["elsewhere"] = {"seconds": {"total": 1e9}}  # of a table that is not planned any more
     one.cells.append(cell("c", "cora", "FedIIH, in another table"))
     lines = outlook([one, two], {"reddit"})
-    assert lines[2:5] == ["| A | 2 | 1.5 | 1 | 10.0 |", "| B | 0 | 0.0 | 1 | 1.0 |", "| all | 2 | 1.5 | 2 | 11.0 |"]
+    assert lines[2:5] == ["| A | 2 | 1.5 | 1 | 10.0 | 0.0 |", "| B | 0 | 0.0 | 1 | 1.0 | 1.0 |", "| all | 2 | 1.5 | 2 | 11.0 | 1.0 |"]
     assert lines[-2:] == ["| A | FedIIH | 1 | 10.0 |", "| B | FedAvg | 1 | 1.0 |"]

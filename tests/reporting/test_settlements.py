@@ -12,9 +12,10 @@ from fgl_bench.reporting.analysis import scorer
 from fgl_bench.reporting.choices import FILE, read_choices
 from fgl_bench.reporting.findings import agreeing, apart, counts, markdown
 from fgl_bench.reporting.grids import look_up
-from fgl_bench.reporting.plan import Paper, Row, Table, columns, load_paper, papers
+from fgl_bench.reporting.plan import Basis, Paper, Row, Table, columns, load_paper, papers
 from fgl_bench.reporting.published import Printed, read_published
-from fgl_bench.reporting.settlements import Difference, Settlement, read_settlements, settle
+from fgl_bench.reporting.settlements import Difference, Settlement, alternatives, read_settlements, settle
+from fgl_bench.reporting.work import Work
 from tests.reporting.test_analysis import cell, planned, printed
 
 ONE, THREE = Row("a", "A", "a", published="a"), Row("a_e3", "A, 3 local epochs", "b", published="a")
@@ -95,6 +96,26 @@ def test_a_row_that_was_not_run_is_settled_by_no_other_one():
 def test_a_settlement_without_a_row_takes_the_first_that_stands_for_the_cell():
     found = findings({"cora": (0.60, 0.80)}, {"cora": "60.0"}, Settlement("a", "received"))
     assert (found["cora"].row, found["cora"].ours, found["cora"].finding) == ("A", "60.0", "agrees")
+
+
+def test_a_row_that_another_one_is_compared_for_is_an_alternative():
+    other = Row("c", "C", "c", published="c")
+    table = replace(TABLE, rows=(Row("local", "Local", "local"), ONE, THREE, other))
+    assert alternatives(table, [NAMED]) == {"a"}
+    assert alternatives(table, [Settlement("a", "received")]) == {"a_e3"}, "without a name it is the first"
+    assert alternatives(table, [replace(NAMED, tables=("4",))]) == set(), "nothing is settled in this table"
+    assert alternatives(replace(table, measure="curves"), [NAMED]) == set()
+    elsewhere = Row("a_gat", "A, GAT", "a", published="a", where={"backbone": "gat"})
+    assert alternatives(replace(table, rows=(ONE, THREE, elsewhere)), [NAMED]) == {"a"}, "it stands for another print"
+
+
+def test_runs_of_alternative_rows_alone_come_later_except_where_rows_are_chosen(tmp_path: Path):
+    four = replace(TABLE, key="4", rows=(THREE,))  # one row: nothing is beside it
+    runs = list(planned(TABLE).values())
+    shared = replace(next(each for each in runs if (each.row, each.dataset) == (ONE, "photo")), table="4", row=THREE)
+    paper = replace(PAPER, tables=(TABLE, four), basis=Basis(("3",), ("cora",)))
+    work = Work(paper, [TABLE, four], [*runs, shared], Printed(()), [], tmp_path, settlements=(NAMED,))
+    assert work.alternatives() == {"a-pubmed", "a-cs"}, "Cora is chosen on, Photo is another table's run"
 
 
 def test_a_page_counts_every_cell_once_and_shows_what_was_run():

@@ -14,18 +14,20 @@ DEAREST = 10
 def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
     """Lines of Markdown: runs and core hours by paper, made and to make, then the rows that will take longest.
 
-    A run that several tables of a paper show counts once, in the first of them.
+    A run that several tables of a paper show counts once, in the first of them. Alternative rows stand for a printed row that
+    another one is compared with.
 
     Args:
         absent: datasets that are not at hand, whose runs are left out.
     """
     here = [(work, cell, work.cost(cell) or 0.0) for work in works for cell in _missing(work) if cell.dataset not in absent]
-    lines = ["| paper | runs made | hours | to make | about, hours |", "|---|--:|--:|--:|--:|"]
-    totals = [0.0] * 4
+    lines = ["| paper | runs made | hours | to make | about, hours | of them alternative rows |", "|---|--:|--:|--:|--:|--:|"]
+    totals = [0.0] * 5
     for work in works:
         made = [work.stored[digest]["seconds"]["total"] for digest in {cell.digest for cell in work.cells} & set(work.stored)]
-        mine = [cost for other, _, cost in here if other is work]
-        numbers = (len(made), sum(made) / 3600, len(mine), sum(mine) / 3600)
+        mine, later = [(cell, cost) for other, cell, cost in here if other is work], work.alternatives()
+        ahead, beside = sum(cost for _, cost in mine), sum(cost for cell, cost in mine if cell.digest in later)
+        numbers = (len(made), sum(made) / 3600, len(mine), ahead / 3600, beside / 3600)
         totals = [total + value for total, value in zip(totals, numbers, strict=True)]
         lines.append(_line(work.paper.title, numbers))
     lines += [_line("all", totals), "", "| paper | row | runs to make | about, hours |", "|---|---|--:|--:|"]
@@ -46,5 +48,5 @@ def _missing(work: Work) -> Collection[Cell]:
 
 
 def _line(name: str, row: Sequence[float]) -> str:
-    made, spent, missing, ahead = row
-    return f"| {name} | {made:.0f} | {spent:.1f} | {missing:.0f} | {ahead:.1f} |"
+    made, spent, missing, ahead, beside = row
+    return f"| {name} | {made:.0f} | {spent:.1f} | {missing:.0f} | {ahead:.1f} | {beside:.1f} |"

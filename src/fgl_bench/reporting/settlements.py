@@ -218,6 +218,16 @@ def settlement_of(settlements: Sequence[Settlement], table: Table, rows: Sequenc
     return next((each for each in of_table if each.printed == method and each.row in keys), None)
 
 
+def alternatives(table: Table, settlements: Sequence[Settlement]) -> set[str]:
+    """Keys of the rows that stand for a printed row which another row of the table is compared with."""
+    by_method: dict[tuple[str, str], list[Row]] = {}
+    for row in table.rows if scorer(table.measure) else ():
+        if row.published is not None:
+            by_method.setdefault((row.published, str(row.where)), []).append(row)
+    named = ((rows, settlement_of(settlements, table, rows)) for rows in by_method.values())
+    return {row.key for rows, each in named if each is not None for row in rows if row.key != (each.row or rows[0].key)}
+
+
 def agrees(ours: Score, their: Published, paper: Paper, near: float) -> bool:
     return abs(ours.mean - float(their.mean)) <= near + 1e-9 or judged(ours, their, paper) == "within"
 

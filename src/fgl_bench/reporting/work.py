@@ -14,7 +14,7 @@ from fgl_bench.reporting.estimates import Costs, Kind
 from fgl_bench.reporting.findings import markdown
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
-from fgl_bench.reporting.settlements import Settled, Settlement, settle
+from fgl_bench.reporting.settlements import Settled, Settlement, alternatives, settle
 from fgl_bench.reporting.store import is_complete, read_summary
 from fgl_bench.reporting.tables import write_table
 
@@ -67,6 +67,15 @@ class Work:
         """Seconds that a run will take, from what is stored of all papers; None where nothing was run."""
         self.costs = self.costs or Costs(self.paper, self.known.values(), self.rates, self.measured)
         return self.costs.of(cell)
+
+    def alternatives(self) -> set[str]:
+        """Hashes of the runs that fill nothing but rows beside those that the print is compared with, where no row is chosen by them."""
+        rows, basis = {table.key: alternatives(table, self.settlements) for table in self.tables}, self.paper.basis
+        beside, needed = set[str](), set[str]()
+        for cell in self.cells:
+            chosen_on = basis is not None and cell.table in basis.tables and cell.dataset in basis.datasets
+            (beside if cell.row.key in rows[cell.table] and not chosen_on else needed).add(cell.digest)
+        return beside - needed
 
     def learn(self, stored: Mapping[str, dict]) -> None:
         """Use these results for estimates too, whichever paper they belong to."""
