@@ -5,8 +5,8 @@
     python scripts/reproduce_tables.py --list          what all runs take by that
 
 Rows of the plan that share method, backbone and dataset are timed once: one seed on one thread, in a process of its own, after the
-rounds that fill caches. Nothing else should run. The seconds per seed, round and local epoch are written to results/measured_rates.csv,
-which estimates prefer to the seconds of stored runs: other work may have shared the machine with those.
+rounds that fill caches. Nothing else should run. The seconds per seed and round of one local epoch are written to
+results/measured_rates.csv, which estimates prefer to the seconds of stored runs: other work may have shared the machine with those.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT / "scripts")]
 import reproduce_tables  # noqa: E402
 
 from fgl_bench.reporting.cells import write_whole  # noqa: E402
-from fgl_bench.reporting.estimates import MEASURED, Kind, duration, kind_of, read_rates, table_of  # noqa: E402
+from fgl_bench.reporting.estimates import MEASURED, Kind, duration, kind_of, read_rates, round_cost, table_of  # noqa: E402
 from fgl_bench.reporting.plan import Cell  # noqa: E402
 
 ROUNDS, WARM_UP = 5, 2
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def measured(cell: Cell) -> float | None:
-    """Seconds per seed, round and local epoch, None where the run failed; that is said."""
+    """Seconds per seed and round of one local epoch, None where the run failed; that is said."""
     job = {"overrides": cell.overrides, "algorithm": cell.row.algorithm}
     done = subprocess.run([sys.executable, __file__, "--one", json.dumps(job)], capture_output=True, text=True)
     if done.returncode:
@@ -93,7 +93,7 @@ def seconds(overrides: list[str], algorithm: str) -> float:
     spec = resolve(compose.composed([*overrides, *changed, *short]))
     marks = Marks(whole.num_clients, lambda: None)
     simulate(spec, prepare(spec), pick_devices("cpu")[0], marks)
-    return marks.per_round(warm_up) / whole.local_epochs
+    return marks.per_round(warm_up) / round_cost(whole.local_epochs)
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def test_costs_are_scaled_by_seeds_rounds_method_and_dataset() -> None:
     one, many = (Costs(paper, [known("x", "a", 100, clients=clients)]).seconds("x", "a", 5, 100) for clients in (1, 50))
     assert one == many == pytest.approx(100)  # the graph is the same
     three = {**known("x", "a", 300), "config": {"local_epochs": 3}}
-    assert Costs(paper, [three]).seconds("x", "a", 5, 100) == pytest.approx(100)
+    assert Costs(paper, [three]).seconds("x", "a", 5, 100) == pytest.approx(180)  # one epoch and two of scores, of three and two
 
 
 def test_rates_outlive_their_cells(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ class Sized(Protocol):
 class Costs:
     """Guesses how long a run takes from the runs that were made.
 
-    Seconds per seed, round (as many trips as there are clients, who share the graph however many they are) and local epoch are those of
-    the method and backbone on the dataset; else on other datasets, scaled by what runs on both tell, or by nodes and edges; a method
-    that was never run is taken for an average one.
+    Seconds per seed and round (as many trips as there are clients, who share the graph however many they are) of one local epoch are those
+    of the method and backbone on the dataset; else on other datasets, scaled by what runs on both tell, or by nodes and edges; a method
+    that was never run is taken for an average one. For more epochs see :func:`round_cost`.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class Costs:
         if not cell.digest:
             return None
         algorithm, model, dataset = kind_of(cell)
-        epochs = cell.config["trips"] / cell.config["num_clients"] * cell.config.get("local_epochs", 1)
-        return self.seconds(algorithm, dataset, len(cell.config["seeds"]), epochs, model)
+        rounds = cell.config["trips"] / cell.config["num_clients"] * round_cost(cell.config.get("local_epochs", 1))
+        return self.seconds(algorithm, dataset, len(cell.config["seeds"]), rounds, model)
 
-    def seconds(self, algorithm: str, dataset: str, seeds: int, epochs: float, model: str = "gcn") -> float | None:
-        """Seconds of a run in which every client trains for ``epochs`` in all rounds together, None where nothing was run."""
+    def seconds(self, algorithm: str, dataset: str, seeds: int, rounds: float, model: str = "gcn") -> float | None:
+        """Seconds of a run of so many rounds of one local epoch, None where nothing was run."""
         near = [key for key in self.rates if key[0] == algorithm] or list(self.rates)
         near = [key for key in near if key[1] == model] or near
         near = [key for key in near if key[2] == dataset] or near
         guesses = [median(self.rates[key]) * self._ratio(key[2], dataset) for key in near]
-        return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * epochs if guesses else None
+        return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * rounds if guesses else None
 
     def _ratio(self, known: str, wanted: str) -> float:
         """How much longer the dataset ``wanted`` takes than ``known``: by what ran on both, else by size."""
@@ -77,17 +77,26 @@ class Costs:
         return sum(size) / sum(known_size) if size and known_size else 1.0
 
 
+def round_cost(local_epochs: int) -> float:
+    """Of a round, in rounds of one local epoch.
+
+    Both models are scored and the server answers however long clients train: together about two epochs, as runs of FedSA-GCL's tables
+    with one and with three tell.
+    """
+    return (local_epochs + 2) / 3
+
+
 def kind_of(cell: Cell) -> Kind:
     """What a planned run shares its rate with."""
     return cell.row.algorithm, str(cell.config["model"]["_target_"]).split(".")[-2], cell.dataset
 
 
 def rates_of(cells: Iterable[Mapping]) -> dict[Kind, list[float]]:
-    """Seconds per seed, round and local epoch of stored cells."""
+    """Seconds per seed and round of one local epoch of stored cells."""
     rates: dict[Kind, list[float]] = {}
     for cell in cells:
-        epochs = cell["client_trips"]["total"] / cell["num_clients"] * cell.get("config", {}).get("local_epochs", 1)
-        work = len(cell["seeds"]) * epochs
+        rounds = cell["client_trips"]["total"] / cell["num_clients"] * round_cost(cell.get("config", {}).get("local_epochs", 1))
+        work = len(cell["seeds"]) * rounds
         if work and cell["seconds"]["total"] > 0:
             rates.setdefault((cell["algorithm"], cell.get("model", "gcn"), cell["dataset"]), []).append(cell["seconds"]["total"] / work)
     return rates

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgl_bench.reporting.estimates import Costs, Kind, duration
+from fgl_bench.reporting.estimates import Costs, Kind, duration, round_cost
 from fgl_bench.reporting.leaderboard.protocol import Column, Entry, Protocol
 from fgl_bench.reporting.leaderboard.record import Record, read_records
 from fgl_bench.reporting.papers._sizes import SIZES
@@ -58,21 +58,20 @@ def plan(protocol: Protocol, columns: Sequence[Column], entries: Sequence[Entry]
 def cost(protocol: Protocol, entry: Entry, column: Column, costs: Costs) -> float:
     """Seconds of all trials and two winners."""
     trials = protocol.trials_of(entry, column)
-    rounds = protocol.setting["rounds"]
-    epochs = sum(values.get("local_epochs", 1) for values in trials) * rounds
+    rounds = sum(round_cost(values.get("local_epochs", 1)) for values in trials) * protocol.setting["rounds"]
     seeds, tests = len(protocol.tuning_seeds), min(2, len(trials)) * len(protocol.test_seeds)
-    tuning = costs.seconds(entry.algorithm, column.dataset, seeds, epochs, entry.model) or 0.0
-    return tuning + (costs.seconds(entry.algorithm, column.dataset, tests, epochs / len(trials), entry.model) or 0.0)
+    tuning = costs.seconds(entry.algorithm, column.dataset, seeds, rounds, entry.model) or 0.0
+    return tuning + (costs.seconds(entry.algorithm, column.dataset, tests, rounds / len(trials), entry.model) or 0.0)
 
 
 def measured(records: Sequence[Record], protocol: Protocol) -> dict[Kind, float]:
-    """Seconds per seed, round and local epoch of cells' trials."""
+    """Seconds per seed and round of one local epoch of cells' trials."""
     found: dict[Kind, float] = {}
     for record in records:
-        epochs = sum(trial.values.get("local_epochs", 1) for trial in record.trials) * protocol.setting["rounds"]
-        if epochs:
+        rounds = sum(round_cost(trial.values.get("local_epochs", 1)) for trial in record.trials) * protocol.setting["rounds"]
+        if rounds:
             seconds = sum(trial.seconds for trial in record.trials)
-            found[record.algorithm, record.model, record.dataset] = seconds / (epochs * len(protocol.tuning_seeds))
+            found[record.algorithm, record.model, record.dataset] = seconds / (rounds * len(protocol.tuning_seeds))
     return found
 
 
