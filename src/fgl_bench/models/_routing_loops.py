@@ -30,6 +30,14 @@ def scale(x: Any, z: Any, inverse: Any, first: int, last: int) -> None:
 
 
 @loop
+def copy(rows: Any, out: Any) -> None:
+    """``rows [K, d]`` into ``out``: an assignment of arrays takes six times as long."""
+    for k in range(len(rows)):
+        for j in range(rows.shape[1]):
+            out[k, j] = rows[k, j]
+
+
+@loop
 def gather(z: Any, sources: Any, weights: Any, out: Any) -> None:
     """Add the weighted rows of ``sources`` to ``out [K, d]``, two of them at a time."""
     factors, width = out.shape
@@ -84,7 +92,7 @@ def route_forward(
     for v in range(first, last):
         begin, end = into[v], into[v + 1]
         count, sources = end - begin, source[begin:end]
-        c[:] = z[v]
+        copy(z[v], c)
         for t in range(iterations):
             for e in range(count):
                 row = z[sources[e]]
@@ -105,7 +113,7 @@ def route_forward(
                     p[e, k] /= total
                     if keep:
                         shares[t, begin + e, k] = p[e, k]
-            c[:] = z[v]
+            copy(z[v], c)
             gather(z, sources, p, c)
             shorten(c, inverse)
         for k in range(factors):
@@ -137,9 +145,9 @@ def route_backward(
     for v in range(first, last):
         begin, end = into[v], into[v + 1]
         count, sources = end - begin, source[begin:end]
-        c[0] = z[v]
+        copy(z[v], c[0])
         for t in range(iterations):
-            c[t + 1] = z[v]
+            copy(z[v], c[t + 1])
             gather(z, sources, shares[t, begin:end], c[t + 1])
             shorten(c[t + 1], lengths[t])
         for k in range(factors):
@@ -165,7 +173,9 @@ def route_backward(
                     mean += dot * shares[t, begin + e, k]
                 for k in range(factors):
                     slopes[t, e, k] = shares[t, begin + e, k] * (slopes[t, e, k] - mean) / temperature
-            g[:] = zero
+            for k in range(factors):
+                for j in range(width):
+                    g[k, j] = zero
             gather(z, sources, slopes[t, :count], g)
         for k in range(factors):
             for j in range(width):
