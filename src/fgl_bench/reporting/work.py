@@ -69,7 +69,7 @@ class Work:
         return self.costs.of(cell)
 
     def alternatives(self) -> set[str]:
-        """Hashes of the runs that fill nothing but rows beside those that the print is compared with, where no row is chosen by them."""
+        """Hashes of the runs that fill nothing but alternative rows, in columns that no row is chosen on."""
         rows, basis = {table.key: alternatives(table, self.settlements) for table in self.tables}, self.paper.basis
         beside, needed = set[str](), set[str]()
         for cell in self.cells:
