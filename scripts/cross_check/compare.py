@@ -41,7 +41,7 @@ from fgl_bench.runner.spec import RunSpec, resolve
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
-REPOSITORIES = ("fed_graph", "fed_pub", "fedgta", "fediih", "flower", "openfgl")
+REPOSITORIES = ("fed_graph", "fed_pub", "fedgsp", "fedgta", "fediih", "flower", "openfgl")
 
 
 def main() -> int:
@@ -92,7 +92,7 @@ def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dat
     theirs = 100 * np.array([best(*run, evaluated) for run in runs])
     steps = None
     if matched.get("deterministic", True):
-        still = [*always, "model.dropout=0", f"rounds={options.step_rounds}", "seeds=[0]"]
+        still = [*always, "model.dropout=0", *matched.get("still", ()), f"rounds={options.step_rounds}", "seeds=[0]"]
         steps = largest_difference(run_ours(still), *run_theirs(options, name, matched, still, exact=True), evaluated)
     difference = ours - theirs
     half = stats.t.ppf(0.975, len(seeds) - 1) * difference.std(ddof=1) / len(seeds) ** 0.5

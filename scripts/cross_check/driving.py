@@ -5,6 +5,7 @@ what makes our methods and theirs alike:
 
 - ``ours``: keys of fgl-bench; ``config``: values of the method's configuration there, where they are not its defaults;
 - ``theirs``: its name of the method, ``model``: of the backbone, where they are not ours;
+- ``still``: keys that switch off what is random in ours, besides ``model.dropout``;
 - ``change``: the name of what the driver changes in their code, for a run that shows what a difference comes from;
 - ``evaluated``: the model that is compared, ``trained`` if there is nothing else;
 - ``deterministic``: false where steps are random without dropout as well;

@@ -12,8 +12,9 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.errors import UserError
+from fgl_bench.models.unifilter import _filtering as filtering
 from fgl_bench.models.unifilter._basis import agreeing_edges
 from fgl_bench.models.unifilter.unifilter import UniFilter
 from tests.algorithms.batching import assert_batching_changes_nothing
@@ -225,6 +226,30 @@ def test_dropout_is_where_it_is_said_to_be():
     theta = random_models(made.layout(FEATURES, CLASSES), 1)
     torch.testing.assert_close(logits(made, client, theta, spy), logits(made, client, theta))
     assert seen == [((1, 9, FEATURES), 0.2)] * 4 + [((1, 9, FEATURES), 0.3), ((1, 9, 4), None)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("changes", [{"per_feature": True}, {"basis_dropout": 0.4}, {"per_feature": True, "basis_dropout": 0.4}])
+def test_compiled_sums_are_those_in_operations(changes, threads, monkeypatch):
+    """Of replicas that share clients, with odd widths; the draws after the filter's are the same ones."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    made, twins = model(input_dropout=0.3, dropout=0.5, **changes), [make_client(7, seed=1), make_client(11, seed=2)]
+    batch, keys = Batch(twins * 2, torch.float64, "cpu"), torch.arange(4) * 1000
+    layout = made.layout(FEATURES, CLASSES)
+    theta = random_models(layout, 4)
+
+    def results():
+        parameters = {name: view.detach().requires_grad_() for name, view in layout.views(theta).items()}
+        logits = made.forward(parameters, batch, made.first(parameters, batch), Dropout(0.5, keys)).logits
+        training = (logits.square().sum(2) * batch.train).sum()
+        return [logits, *torch.autograd.grad(training, list(parameters.values()))]
+
+    assert FEATURES % 4
+    compiled = results()
+    monkeypatch.setattr(filtering, "compiles", lambda x: False)
+    for found, expected in zip(compiled, results(), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"dropout": 0.5, "input_dropout": 0.3, "basis_dropout": 0.2}])

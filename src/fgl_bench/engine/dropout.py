@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
-_MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
-_MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
+ALL = -32768  # least draw and least threshold
 _LANES = 4  # 16-bit draws in one 64-bit word
 _counters: dict[torch.device, Tensor] = {}
 
@@ -26,8 +27,8 @@ def _shift(x: Tensor, bits: int) -> Tensor:
 
 def mix(x: Tensor) -> Tensor:
     """The finalizer of SplitMix64 (Steele et al., OOPSLA 2014), element-wise on int64."""
-    x = _shift(x, 30).bitwise_xor_(x).mul_(_MIX_1)
-    x = _shift(x, 27).bitwise_xor_(x).mul_(_MIX_2)
+    x = _shift(x, 30).bitwise_xor_(x).mul_(MIX_1)
+    x = _shift(x, 27).bitwise_xor_(x).mul_(MIX_2)
     return _shift(x, 31).bitwise_xor_(x)
 
 
@@ -59,7 +60,29 @@ def _mask(key: Tensor, x: Tensor, threshold: int) -> Tensor:
     draws = uniform16(key, x.shape[1], x.shape[2])
     # Directly to 0 and 1 of the activations' type: via bool it takes five times as long on a CPU.
     kept = torch.ge(draws, threshold, out=torch.empty(draws.shape, dtype=x.dtype, device=x.device))
-    return kept.mul_(65536 / (32768 - threshold) if threshold < 32768 else 0.0)
+    return kept.mul_(_scale(threshold))
+
+
+def _threshold(rate: float) -> int:
+    """The least draw that is kept."""
+    return round(rate * 65536) - 32768
+
+
+def _scale(threshold: int) -> float:
+    """Of what is kept."""
+    return 65536 / (32768 - threshold) if threshold < 32768 else 0.0
+
+
+class Kept(NamedTuple):
+    """Masks that a compiled loop makes itself: of 16-bit draws those from ``threshold`` on are kept, times ``scale``.
+
+    Attributes:
+        keys: ``[L, k]``, of L masks.
+    """
+
+    keys: Tensor
+    threshold: int
+    scale: float
 
 
 class DropoutFunction(Protocol):
@@ -82,8 +105,8 @@ class Dropout:
 
     def __call__(self, x: Tensor, rate: float | None = None) -> Tensor:
         """``[k, n, h]`` to the same shape; every call within a step draws a new mask. ``rate`` overrides the default."""
-        threshold = round((self.rate if rate is None else rate) * 65536) - 32768
-        if threshold == -32768:
+        threshold = _threshold(self.rate if rate is None else rate)
+        if threshold == ALL:
             return x
         key = self._next()
         if self.layers is not None and self.layers.mask is not None and x.is_cuda:
@@ -91,6 +114,12 @@ class Dropout:
             if mask is not None:
                 return x * mask
         return x * _mask(key, x, threshold)
+
+    def kept(self, calls: int, rate: float) -> Kept:
+        """The masks of the next so many calls, which are then made."""
+        threshold = _threshold(rate)
+        keys = [self._next() for _ in range(calls if threshold > ALL else 0)]  # a rate of 0 draws nothing
+        return Kept(torch.stack(keys or [self.key] * calls), threshold, _scale(threshold))
 
     def _next(self) -> Tensor:
         """The key ``[k]`` of this call."""

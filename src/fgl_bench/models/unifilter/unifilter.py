@@ -122,8 +122,7 @@ class UniFilter(Spectral):
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
         out = first
         if dropout is not no_dropout and (self.input_dropout or self.basis_dropout):
-            each = (lambda b: dropout(b, self.basis_dropout)) if self.basis_dropout else None
-            summed = combined(batch, self.build, parameters[self.coefficients], each)
+            summed = combined(batch, self.build, parameters[self.coefficients], dropout, self.basis_dropout)
             out = linear(dropout(summed, self.input_dropout), _residual(parameters["mlp0.weight"]))
         hidden = out
         for i in range(1, self.layers):
