@@ -70,6 +70,9 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         "dropout": settings["dropout"], "metrics": ["accuracy"], "seed": settings["seed"], "simulation_mode": "subgraph_fl_metis",
     }.items():  # fmt: skip
         setattr(args, name, value)
+    if settings["method"] == "adafgl":  # whose product of a sparse and a dense matrix is a library at a path of its authors
+        product = importlib.import_module("openfgl.flcore.adafgl.op")
+        product.csr_sparse_dense_matmul = lambda matrix, x: np.asarray(matrix @ x, dtype=np.float32)
     for name, value in settings["config"].items():
         importlib.import_module(f"openfgl.flcore.{settings['method']}.{settings['method']}_config").config[name] = value
 
