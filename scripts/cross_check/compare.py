@@ -41,7 +41,7 @@ from fgl_bench.runner.spec import RunSpec, resolve
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
-REPOSITORIES = ("fed_graph", "fed_pub", "fedgsp", "fedgta", "fediih", "flower", "openfgl")
+REPOSITORIES = ("fed_graph", "fed_pub", "fedgsp", "fedgta", "fediih", "flower", "gcfl", "openfgl", "pfllib")
 
 
 def main() -> int:
@@ -90,9 +90,9 @@ def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dat
     runs = [run_theirs(options, name, matched, [*line, f"seeds=[{seed}]"]) for seed in seeds]
     ours = 100 * result.scores().query("evaluated == @evaluated")["score"].to_numpy()
     theirs = 100 * np.array([best(*run, evaluated) for run in runs])
-    steps = None
+    steps, step_rounds = None, matched.get("step_rounds", options.step_rounds)
     if matched.get("deterministic", True):
-        still = [*always, "model.dropout=0", *matched.get("still", ()), f"rounds={options.step_rounds}", "seeds=[0]"]
+        still = [*always, "model.dropout=0", *matched.get("still", ()), f"rounds={step_rounds}", "seeds=[0]"]
         steps = largest_difference(run_ours(still), *run_theirs(options, name, matched, still, exact=True), evaluated)
     difference = ours - theirs
     half = stats.t.ppf(0.975, len(seeds) - 1) * difference.std(ddof=1) / len(seeds) ** 0.5
@@ -109,7 +109,7 @@ def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dat
         "difference": f"{difference.mean():+.2f}",
         "interval": f"{half:.2f}",
         "steps_differ": "" if steps is None else f"{100 * steps:.2f}",
-        "step_rounds": "" if steps is None else str(options.step_rounds),
+        "step_rounds": "" if steps is None else str(step_rounds),
         "our_round_s": f"{result.summary['seconds']['train'] / rounds / len(seeds):.4f}",
         "their_round_s": f"{np.mean([np.mean(each['seconds']) for each, _ in runs]):.4f}",
         "command": "fgl-bench " + " ".join([*line, f"seeds={seeds}"]),

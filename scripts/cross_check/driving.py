@@ -9,6 +9,7 @@ what makes our methods and theirs alike:
 - ``change``: the name of what the driver changes in their code, for a run that shows what a difference comes from;
 - ``evaluated``: the model that is compared, ``trained`` if there is nothing else;
 - ``deterministic``: false where steps are random without dropout as well;
+- ``step_rounds``: how many are compared step by step;
 - ``rounds``: a smaller budget, for both, of what is dear there; ``remark``: for the page.
 """
 
