@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fgl_bench.algorithms.adafgl._propagation_heads import HEADS, Heads, Knowledge, alike
+from fgl_bench.algorithms.adafgl._propagation_heads import HEADS, Heads, Knowledge, Options, alike, head_layout
 from fgl_bench.algorithms.adafgl.adafgl import AdaFGL, propagated_accuracy
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency, gcn_operator
@@ -130,6 +130,26 @@ def test_confidence_uses_training_labels_only_and_lies_in_the_unit_interval():
 # ---- the heads
 
 
+SHARED = {"homo": "homo.slope", "raw": "hetero.slope", "smooth": "hetero.slope", "message": "message.slope"}
+
+
+def test_initial_heads_are_each_drawn_by_their_own_inputs():
+    """Uniform within sqrt(12 / (in + out)) of the whole layer: 300 raw features, 900 of the powers."""
+    layout = head_layout(2, 50, 300, 7)
+    heads = Heads(None, torch.zeros(1), Options(2, 0.5, 0.0, 50, "double", "softmax", "soft"), 0.5)
+    made = heads.init_parameters(layout, torch.Generator().manual_seed(0))
+    for found, fans in (
+        (made["input.weight"][:, :50], 350),
+        (made["input.weight"][:, 50:], 950),
+        (made["raw0.weight"], 100),
+        (made["homo0.weight"], 57),
+    ):
+        bound = (12 / fans) ** 0.5
+        assert 0.98 * bound < found.abs().max() <= bound
+    assert not any(made[name].any() for name in layout.shapes if name.endswith("bias"))
+    assert all(made[name].tolist() == [0.25] for name in set(SHARED.values()))
+
+
 def scaled(raw):
     mean, most = raw.mean(), raw.max()
     out = torch.empty_like(raw)
@@ -162,15 +182,15 @@ def naive(made, network, named, client, w):
     for name in HEADS:
         z[name] = starts[name]
         for layer in range(1 if name == "homo" else 2):
-            slope, weight, bias = (named[f"{name}{layer}.{part}"] for part in ("slope", "weight", "bias"))
-            z[name] = functional.prelu(z[name], slope) @ weight + bias
+            weight, bias = named[f"{name}{layer}.weight"], named[f"{name}{layer}.bias"]
+            z[name] = functional.prelu(z[name], named[SHARED[name]]) @ weight + bias
     message = z["message"]
     compared = message if made.attention == "raw" else message.softmax(1)
     cosines = functional.cosine_similarity(compared[:, None], compared[None], dim=-1)
     if made.attention == "softmax":
         cosines = cosines * (1 - torch.eye(n).double())
     pairs = scaled(made.beta * similar + (1 - made.beta) * cosines) if n > 1 else torch.ones(1, 1).double()
-    slope = named["pairs.slope"]
+    slope = named["message.slope"]
     towards, away = (torch.softmax(functional.prelu(sign * pairs, slope) @ message, 1) for sign in (1, -1))
     z["message"] = (towards - away + message) / 2
     homo = (z["homo"].softmax(1) + p) / 2
@@ -223,7 +243,7 @@ def test_the_attention_over_three_nodes_by_hand():
     heads._known[batch] = known
     heads._layers = lambda parameters, name, out, dropout: out
     first = torch.cat([blank, blank, blank, h], 2)
-    output = heads.forward({"pairs.slope": torch.full((1, 1), 0.5, dtype=torch.float64)}, batch, first, no_dropout)
+    output = heads.forward({"message.slope": torch.full((1, 1), 0.5, dtype=torch.float64)}, batch, first, no_dropout)
     found = output.hidden.unflatten(2, (4, 2))[0, :, 3]
     r = torch.tensor([[1, 1, 5 / 23], [1, 1, 5 / 23], [5 / 23, 5 / 23, 1]], dtype=torch.float64)
     towards, away = (r @ h[0]).softmax(1), (-0.5 * r @ h[0]).softmax(1)

@@ -13,7 +13,7 @@ from torch import Tensor
 from fgl_bench.algorithms.adafgl._opposed import attend
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.layout import ParameterLayout, uniform
+from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.linear import linear, prelu
 from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.models.base import Backbone
@@ -23,6 +23,8 @@ HOMOPHILOUS = 0.9  # from where on the hard switch takes the homophilous head
 HEADS = ("homo", "raw", "smooth", "message")
 SMOOTHED_BELOW = 2.0  # not 1: the other way also multiplies sparse features by many columns, which takes longer than it seems
 DEPTH = {"homo": 1, "raw": 2, "smooth": 2, "message": 2}  # linear layers after the first
+SLOPES = {"homo": "homo.slope", "raw": "hetero.slope", "smooth": "hetero.slope", "message": "message.slope"}
+GAIN = 2**0.5  # of a ReLU
 
 
 class Network(NamedTuple):
@@ -66,10 +68,11 @@ class Knowledge(NamedTuple):
 class Heads(Backbone):
     """The personal heads; only their parameters are trained.
 
-    ``Z_h`` is an MLP of two layers on Xs, ``Z_1`` and ``Z_2`` of three on X and Xs, with PReLUs and dropout between. With H a further MLP
-    of three layers on Xs, ``R = beta B + (1 - beta) cos(softmax H)`` with a diagonal of zeros, m its mean over all pairs of the client,
-    scaled to ``(R - m) / (max R - m)`` above m and ``-R / m`` below, plus I:
-    ``Z_3 = [softmax(PReLU(R) H) - softmax(PReLU(-R) H) + H] / 2``. With ``attention=raw`` the cosines are of H, and the diagonal is theirs.
+    ``Z_h`` is an MLP of two layers on Xs, ``Z_1`` and ``Z_2`` of three on X and Xs, with PReLUs and dropout between (Z_1 and Z_2 share one
+    slope). With H a further MLP of three layers on Xs, ``R = beta B + (1 - beta) cos(softmax H)`` with a diagonal of zeros, m its mean over
+    all pairs of the client, scaled to ``(R - m) / (max R - m)`` above m and ``-R / m`` below, plus I:
+    ``Z_3 = [softmax(PReLU(R) H) - softmax(PReLU(-R) H) + H] / 2``, with the slope inside H. With ``attention=raw`` the cosines are of H and
+    the diagonal is theirs.
 
     The first layers of all heads lie side by side in one input weight. Where a client has fewer nodes than features, Xs is never made:
     ``Xs W = sum_k S^k (X W_k)`` costs narrow products with S. Elsewhere Xs is made once, and S is not kept.
@@ -89,19 +92,18 @@ class Heads(Backbone):
         return head_layout(self.options.hops, self.options.width, num_features, num_classes)
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Layers as PyTorch's linear ones, by their number of inputs; slopes 0.25."""
+        """Xavier-uniform layers with the gain of a ReLU, every one by its own inputs, zero biases, slopes 0.25, as both codes."""
         (features, _), h, copies = layout.shapes["input.weight"], self.options.width, self.options.hops + 1
         made = {}
         for name, shape in layout.shapes.items():
             if name == "input.weight":
-                raw = uniform((features, h), features, generator)
-                made[name] = torch.cat([raw, uniform((features, copies * 3 * h), copies * features, generator)], 1)
-            elif name == "input.bias":
-                made[name] = torch.cat([uniform((h,), features, generator), uniform((3 * h,), copies * features, generator)])
-            elif name.endswith("slope"):
-                made[name] = torch.full(shape, 0.25, dtype=torch.float64)
+                raw, *others = (GAIN * glorot((rows, h), generator) for rows in (features, *[copies * features] * 3))
+                columns = torch.stack(others, 1).unflatten(0, (copies, features))  # hop, feature, head, unit
+                made[name] = torch.cat([raw, columns.transpose(0, 1).flatten(1)], 1)
+            elif len(shape) > 1:
+                made[name] = GAIN * glorot(shape, generator)
             else:
-                made[name] = uniform(shape, h, generator)
+                made[name] = torch.full(shape, 0.25 if name.endswith("slope") else 0.0, dtype=torch.float64)
         return made
 
     @torch.no_grad()
@@ -148,7 +150,7 @@ class Heads(Backbone):
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         known, starts = self.knowledge(batch), dict(zip(("raw", "homo", "smooth", "message"), first.chunk(4, -1), strict=True))
         z = {name: self._layers(parameters, name, starts[name], dropout) for name in HEADS}
-        slope = parameters["pairs.slope"][:, None]
+        slope = parameters[SLOPES["message"]][:, None]
         raw, real = self.options.attention == "raw", batch.valid[..., None]
         message = z["message"] * real
         compared = message if raw else torch.softmax(message, -1) * real
@@ -165,7 +167,7 @@ class Heads(Backbone):
 
     def _layers(self, parameters: Parameters, name: str, out: Tensor, dropout: Callable[[Tensor], Tensor]) -> Tensor:
         for i in range(DEPTH[name]):
-            hidden = dropout(prelu(out, parameters[f"{name}{i}.slope"]))
+            hidden = dropout(prelu(out, parameters[SLOPES[name]]))
             out = linear(hidden, parameters[f"{name}{i}.weight"]) + parameters[f"{name}{i}.bias"][:, None]
         return out
 
@@ -176,8 +178,8 @@ def head_layout(hops: int, width: int, num_features: int, num_classes: int) -> P
     for name in HEADS:
         for i in range(DEPTH[name]):
             narrow = num_classes if i == DEPTH[name] - 1 else width
-            shapes |= {f"{name}{i}.slope": (1,), f"{name}{i}.weight": (width, narrow), f"{name}{i}.bias": (narrow,)}
-    return ParameterLayout({**shapes, "pairs.slope": (1,)}, inputs=("input.weight",))
+            shapes |= {f"{name}{i}.weight": (width, narrow), f"{name}{i}.bias": (narrow,)}
+    return ParameterLayout({**shapes, **dict.fromkeys(SLOPES.values(), (1,))}, inputs=("input.weight",))
 
 
 def smooths(hops: int, nodes: int, features: int) -> bool:

@@ -41,7 +41,7 @@ class AdaFGL(FedAvg, Staging):
     received. Resolutions: OpenFGL's a, beta and number of rounds; w weighs (``fusion=hard``: the official code's switch at 0.9); P is
     soft-maxed again before its cosines, as in both codes (``softmaxes=single``: not); Z_3's attention compares softmax H, and no node with
     itself, as in both codes (``attention=raw``: H, and a node with itself too); P is downloaded with the model once more when the
-    personal stage begins; linear layers with biases, drawn as PyTorch's.
+    personal stage begins; initial layers and shared slopes as in both codes.
 
     Attributes:
         federated_rounds: R1; the rounds of a run that come after it are personal.
