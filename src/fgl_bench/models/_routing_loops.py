@@ -58,6 +58,48 @@ def gather(z: Any, sources: Any, weights: Any, out: Any) -> None:
 
 
 @loop
+def dots(a: Any, one: Any, other: Any, out: Any) -> None:
+    """``out [2, K]`` gets the inner products of ``a [K, d]`` with one row and another, factor by factor."""
+    factors, width = a.shape
+    zero = a.dtype.type(0)
+    for k in range(factors):
+        first, second = zero, zero
+        for j in range(width):
+            first += a[k, j] * one[k, j]
+            second += a[k, j] * other[k, j]
+        out[0, k], out[1, k] = first, second
+
+
+@loop
+def add(one: Any, other: Any, weights: Any, count: int, out: Any) -> None:
+    """Add the rows, the second only if ``count`` is 2, with ``weights [2, K]`` to ``out [K, d]``."""
+    factors, width = out.shape
+    for k in range(factors):
+        first, second = weights[0, k], weights[1, k]
+        if count == 2:
+            for j in range(width):
+                out[k, j] += first * one[k, j] + second * other[k, j]
+        else:
+            for j in range(width):
+                out[k, j] += first * one[k, j]
+
+
+@loop
+def softmax(rows: Any) -> None:
+    """Of ``rows [2, K]``, in place."""
+    factors = rows.shape[1]
+    for i in range(2):
+        top, total = rows[i, 0], rows.dtype.type(0)
+        for k in range(1, factors):
+            top = max(top, rows[i, k])
+        for k in range(factors):
+            rows[i, k] = np.exp(rows[i, k] - top)
+            total += rows[i, k]
+        for k in range(factors):
+            rows[i, k] /= total
+
+
+@loop
 def shorten(rows: Any, inverse: Any) -> None:
     """``rows [K, d]`` to length one, and one over their lengths ``[K]``."""
     factors, width = rows.shape
@@ -84,38 +126,27 @@ def route_forward(
         shares: ``[iterations, E, K]``, gets p; with no rows it is not kept.
     """
     _, factors, width = z.shape
-    zero, keep = z.dtype.type(0), len(shares) > 0
-    most = 0
+    keep = len(shares) > 0
+    c, moved = np.empty((factors, width), z.dtype), np.empty((factors, width), z.dtype)
+    p, inverse = np.empty((2, factors), z.dtype), np.empty(factors, z.dtype)
     for v in range(first, last):
-        most = max(most, into[v + 1] - into[v])
-    p, c, inverse = np.empty((most, factors), z.dtype), np.empty((factors, width), z.dtype), np.empty(factors, z.dtype)
-    for v in range(first, last):
-        begin, end = into[v], into[v + 1]
-        count, sources = end - begin, source[begin:end]
         copy(z[v], c)
         for t in range(iterations):
-            for e in range(count):
-                row = z[sources[e]]
-                for k in range(factors):
-                    total = zero
-                    for j in range(width):
-                        total += c[k, j] * row[k, j]
-                    p[e, k] = total / temperature
-            for e in range(count):
-                top = p[e, 0]
-                for k in range(1, factors):
-                    top = max(top, p[e, k])
-                total = zero
-                for k in range(factors):
-                    p[e, k] = np.exp(p[e, k] - top)
-                    total += p[e, k]
-                for k in range(factors):
-                    p[e, k] /= total
-                    if keep:
-                        shares[t, begin + e, k] = p[e, k]
-            copy(z[v], c)
-            gather(z, sources, p, c)
-            shorten(c, inverse)
+            copy(z[v], moved)
+            for e in range(into[v], into[v + 1], 2):
+                count = min(2, into[v + 1] - e)
+                one, other = z[source[e]], z[source[e + count - 1]]
+                dots(c, one, other, p)
+                for i in range(2):
+                    for k in range(factors):
+                        p[i, k] /= temperature
+                softmax(p)
+                for i in range(count if keep else 0):
+                    for k in range(factors):
+                        shares[t, e + i, k] = p[i, k]
+                add(one, other, p, count, moved)
+            shorten(moved, inverse)
+            copy(moved, c)
         for k in range(factors):
             for j in range(width):
                 out[v, k, j] = c[k, j] if c[k, j] > 0 else slope * c[k, j]
@@ -141,7 +172,7 @@ def route_backward(
         most = max(most, into[v + 1] - into[v])
     c, moved = np.empty((iterations + 1, factors, width), z.dtype), np.empty((iterations, factors, width), z.dtype)
     lengths, slopes = np.empty((iterations, factors), z.dtype), np.empty((iterations, most, factors), z.dtype)
-    g = np.empty((factors, width), z.dtype)
+    g, p = np.empty((factors, width), z.dtype), np.empty((2, factors), z.dtype)
     for v in range(first, last):
         begin, end = into[v], into[v + 1]
         count, sources = end - begin, source[begin:end]
@@ -162,32 +193,37 @@ def route_backward(
                 for j in range(width):
                     step[k, j] = (g[k, j] - here[k, j] * along) * lengths[t, k]
                     total[v, k, j] += step[k, j]
-            for e in range(count):
-                row = z[sources[e]]
-                mean = zero
-                for k in range(factors):
-                    dot = zero
-                    for j in range(width):
-                        dot += step[k, j] * row[k, j]
-                    slopes[t, e, k] = dot
-                    mean += dot * shares[t, begin + e, k]
-                for k in range(factors):
-                    slopes[t, e, k] = shares[t, begin + e, k] * (slopes[t, e, k] - mean) / temperature
             for k in range(factors):
                 for j in range(width):
                     g[k, j] = zero
-            gather(z, sources, slopes[t, :count], g)
+            for e in range(0, count, 2):
+                several = min(2, count - e)
+                one, other = z[sources[e]], z[sources[e + several - 1]]
+                dots(step, one, other, p)
+                for i in range(several):
+                    share, mean = shares[t, begin + e + i], zero
+                    for k in range(factors):
+                        mean += p[i, k] * share[k]
+                    for k in range(factors):
+                        p[i, k] = share[k] * (p[i, k] - mean) / temperature
+                        slopes[t, e + i, k] = p[i, k]
+                add(one, other, p, several, g)
         for k in range(factors):
             for j in range(width):
                 total[v, k, j] += g[k, j]
-        for e in range(count):
-            row = total[sources[e]]
-            for t in range(iterations):
-                before, step = c[t], moved[t]
-                for k in range(factors):
+        for k in range(factors):
+            for e in range(count):
+                row = total[sources[e], k]
+                for t in range(0, iterations - 1, 2):  # two iterations at a time
+                    share, after = shares[t, begin + e, k], shares[t + 1, begin + e, k]
+                    each, next_each = slopes[t, e, k], slopes[t + 1, e, k]
+                    for j in range(width):
+                        row[j] += (share * moved[t, k, j] + each * c[t, k, j]) + (after * moved[t + 1, k, j] + next_each * c[t + 1, k, j])
+                if iterations % 2:
+                    t = iterations - 1
                     share, each = shares[t, begin + e, k], slopes[t, e, k]
                     for j in range(width):
-                        row[k, j] += share * step[k, j] + each * before[k, j]
+                        row[j] += share * moved[t, k, j] + each * c[t, k, j]
     for v in range(first, last):
         for k in range(factors):
             along = zero
