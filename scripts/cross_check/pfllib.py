@@ -1,7 +1,7 @@
 """Runs FedPer of PFLlib on an exported federation; started by ``compare.py``.
 
 PFLlib classifies images. Here a client's network is PyTorch Geometric's GCN over its graph, whose second layer is the head, and its data
-are the numbers of its training nodes, in one batch. Clients (plain gradient descent), server and rounds are the clone's, as they are.
+are its training nodes, in one batch. Clients (plain gradient descent), server and rounds are the clone's, as they are.
 """
 
 from __future__ import annotations
