@@ -78,12 +78,21 @@ def test_right_answers_are_counted_not_averaged(monkeypatch):
     assert driving.right((2 / 3, 0.25), [3, 8]) == [2, 2]
 
 
-@pytest.mark.parametrize("repository", ["openfgl", "fed_graph", "fed_pub", "fedgta", "fediih", "flower"])
+DRIVERS = sorted(path.stem for path in FOLDER.glob("*.py") if "MATCHED: " in path.read_text())
+
+
+def test_every_driver_can_be_asked_for(compare):
+    assert list(compare.REPOSITORIES) == DRIVERS
+
+
+@pytest.mark.parametrize("repository", DRIVERS)
 def test_every_comparison_composes(compare, repository):
     matched = importlib.import_module(repository).MATCHED
     for name, each in matched.items():
-        with as_command(["dataset=cora", "split=metis", "num_clients=10", "agg_weight=nodes", "scenario=sync", *each["ours"]]) as cfg:
-            assert resolve(cfg).settings.agg_weight in ("nodes", "uniform"), name
+        line = ["dataset=cora", "split=metis", "num_clients=10", "agg_weight=nodes", "scenario=sync", *each["ours"]]
+        weight = [key.partition("=")[2] for key in line if key.startswith("agg_weight=")][-1]  # a driver's own comes later
+        with as_command(line) as cfg:
+            assert resolve(cfg).settings.agg_weight == weight, name
 
 
 def test_an_unknown_method_is_one_line(compare, monkeypatch, capsys):
