@@ -28,6 +28,23 @@ def draw(key: Any, first: int, words: Any) -> None:
 
 
 @loop
+def add(factors: Any, row: Any, key: Any, first: int, words: Any, threshold: int, scale: Any, out: Any) -> None:
+    """Add ``factors * dropout(row)`` to ``out``, all ``[F]``; the mask's draws begin with the word ``first`` of ``key``.
+
+    Args:
+        words: ``[ceil(F / 4)]``, room for the draws.
+    """
+    if threshold > ALL:
+        draw(key, first, words)
+        draws, zero = words.view(np.int16), row.dtype.type(0)
+        for f in range(len(row)):
+            out[f] += factors[f] * (row[f] * scale if draws[f] >= threshold else zero)
+    else:
+        for f in range(len(row)):
+            out[f] += factors[f] * row[f]
+
+
+@loop
 def sum_forward(
     blocks: Any, owner: Any, coefficients: Any, keys: Any, threshold: int, scale: Any, out: Any, first: int, last: int
 ) -> None:
@@ -40,23 +57,14 @@ def sum_forward(
         threshold, scale: an entry stays, times scale, where its draw is at least the threshold; at the least threshold all do.
     """
     _, copies, nodes, width = blocks.shape
-    zero, drops = blocks.dtype.type(0), threshold > ALL
-    words = np.empty((width + 3) // 4, np.uint64)
-    draws = words.view(np.int16)
+    zero, words = blocks.dtype.type(0), np.empty((width + 3) // 4, np.uint64)
     for b in range(first, last):
         for v in range(nodes):
             into = out[b, v]
             for f in range(width):
                 into[f] = zero
             for j in range(copies):
-                row, c = blocks[owner[b], j, v], coefficients[b, j]
-                if drops:
-                    draw(keys[j, b], v * len(words), words)
-                    for f in range(width):
-                        into[f] += c[f] * (row[f] * scale if draws[f] >= threshold else zero)
-                else:
-                    for f in range(width):
-                        into[f] += c[f] * row[f]
+                add(coefficients[b, j], blocks[owner[b], j, v], keys[j, b], v * len(words), words, threshold, scale, into)
 
 
 @loop
@@ -65,9 +73,7 @@ def sum_backward(
 ) -> None:
     """Add to ``out [k, J, F]``, zeros, the coefficients' gradient; only rows of ``gradient [k, n, F]`` that are not zero cost."""
     _, copies, nodes, width = blocks.shape
-    zero, drops = blocks.dtype.type(0), threshold > ALL
-    words = np.empty((width + 3) // 4, np.uint64)
-    draws = words.view(np.int16)
+    zero, words = blocks.dtype.type(0), np.empty((width + 3) // 4, np.uint64)
     for b in range(first, last):
         for v in range(nodes):
             each, there = gradient[b, v], False
@@ -78,14 +84,7 @@ def sum_backward(
             if not there:
                 continue
             for j in range(copies):
-                row, into = blocks[owner[b], j, v], out[b, j]
-                if drops:
-                    draw(keys[j, b], v * len(words), words)
-                    for f in range(width):
-                        into[f] += each[f] * (row[f] * scale if draws[f] >= threshold else zero)
-                else:
-                    for f in range(width):
-                        into[f] += each[f] * row[f]
+                add(each, blocks[owner[b], j, v], keys[j, b], v * len(words), words, threshold, scale, out[b, j])
 
 
 class ColumnSum(torch.autograd.Function):
