@@ -269,7 +269,10 @@ def test_graphs_being_mended_are_the_mended_graphs(model, sparse):
         parameters = layout.views(theta[rows])
         return model.forward(parameters, graph, model.first(parameters, graph), no_dropout).logits
 
-    moving = MendedGraph(batch, features, slots)
+    nodes = slots.sum(-1).argsort(dim=1, descending=True, stable=True)
+    in_order = features.gather(1, nodes[..., None, None].expand_as(features))
+    places = [in_order[:, :size, place] for place, size in enumerate(slots.sum(1).amax(0).tolist())]
+    moving = MendedGraph(batch, places, slots, nodes)
     view, fixed = moving.real(logits(moving)), logits(made)
     for i, client in enumerate(clients):
         generated = features[i][slots[i]].numpy()

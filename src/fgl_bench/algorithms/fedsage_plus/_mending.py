@@ -21,19 +21,19 @@ class _Interleaved:
     """Every real node's features and those of its P places in turn; of places, and nodes, that have none they are zero.
 
     Args:
-        generated: ``[k, m, places, F]``.
-        nodes: ``[k, m]``, whose they are; different ones.
+        generated: ``[k, m_j, F]`` for place j.
+        nodes: ``[k, m]``, different ones, of which the first m_j have place j.
     """
 
-    def __init__(self, real: BlockSparse | DenseBlocks, generated: Tensor, nodes: Tensor, most: int):
-        self.real, self.generated, self.nodes, self.most = real, generated, nodes, most
+    def __init__(self, real: BlockSparse | DenseBlocks, generated: Sequence[Tensor], nodes: Tensor, most: int):
+        self.real, self.generated, self.most = real, generated, most
+        self.slots = torch.cat([nodes[:, : rows.shape[1]] * most + place for place, rows in enumerate(generated)], 1)
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        real, places = self.real @ weight, self.generated.shape[2]
-        made = torch.bmm(self.generated.flatten(1, 2), weight).unflatten(1, (-1, places)).flatten(2)
-        spread = made.new_zeros(*real.shape[:2], made.shape[2]).scatter(1, self.nodes[..., None].expand_as(made), made)
-        none = made.new_zeros(*real.shape[:2], (self.most - places) * real.shape[2])
-        return torch.cat([real, spread, none], 2).unflatten(2, (1 + self.most, -1)).flatten(1, 2)
+        real, made = self.real @ weight, torch.cat([torch.bmm(rows, weight) for rows in self.generated], 1)
+        spread = made.new_zeros(len(made), real.shape[1] * self.most, made.shape[2])
+        spread = spread.scatter(1, self.slots[..., None].expand_as(made), made)
+        return torch.cat([real[:, :, None], spread.unflatten(1, (-1, self.most))], 2).flatten(1, 2)
 
 
 class _Limited(Limited):
@@ -47,14 +47,13 @@ class MendedGraph(_Limited):
     padding); a place is joined with its node, in both directions, where ``slots`` says so.
 
     Args:
-        features: ``[k, m, places, F]``, of the first places of the m nodes of every replica that have some.
+        features: ``[k, m_j, F]`` for every place j that is used, see :func:`~fgl_bench.algorithms.fedsage_plus._neighgen.needed`.
         slots: ``[k, n, P]`` bool.
-        nodes: ``[k, m]``, different ones; None: all in order.
+        nodes: ``[k, m]``, different ones, of which the first m_j have place j.
     """
 
-    def __init__(self, batch: Batch, features: Tensor, slots: Tensor, nodes: Tensor | None = None):
-        self.batch, self.slots = batch, slots.to(features.dtype)
-        nodes = torch.arange(batch.nodes, device=batch.device).expand(batch.size, -1) if nodes is None else nodes
+    def __init__(self, batch: Batch, features: Sequence[Tensor], slots: Tensor, nodes: Tensor):
+        self.batch, self.slots = batch, slots.to(batch.dtype)
         self.features = _Interleaved(batch.features, features, nodes, slots.shape[2])
         degree = (batch.degree + self.slots.sum(-1))[..., None]
         self.degree = torch.cat([degree, self.slots], 2).flatten(1, 2)

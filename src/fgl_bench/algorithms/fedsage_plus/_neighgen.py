@@ -99,7 +99,7 @@ def generate(
 ) -> tuple[Tensor, Tensor]:
     """Degrees ``[k, n]`` and features ``[k, n, P, F]`` of the neighbours of every node, P = ``most``; ``noise [k]`` is a key."""
     degree, hidden = described(encoder, views, batch, noise, dropout)
-    return degree, features_of(views, hidden, most, most)
+    return degree, torch.stack(features_of(views, hidden, [batch.nodes] * most, most), 2)
 
 
 def described(
@@ -121,11 +121,20 @@ def last_layer(views: dict[str, Tensor]) -> int:
     return sum(name.startswith("feature") and name.endswith(".weight") for name in views) - 1
 
 
-def features_of(views: dict[str, Tensor], hidden: Tensor, places: int, most: int) -> Tensor:
-    """Features ``[k, m, places, F]`` of the first neighbours of m nodes, of ``most`` that they can have, from ``hidden [k, m, h]``."""
+def features_of(views: dict[str, Tensor], hidden: Tensor, sizes: Sequence[int], most: int) -> list[Tensor]:
+    """Features of generated neighbours, place by place.
+
+    Args:
+        hidden: ``[k, m, h]``, of m nodes.
+        sizes: how many of these nodes, the first ones, have a neighbour in each of the first places; never more than in the place before.
+        most: P, places that there are.
+
+    Returns:
+        ``[k, size, F]`` for every one of ``sizes``.
+    """
     weight, bias = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias"))
-    width = places * (weight.shape[2] // most)
-    return torch.tanh(torch.baddbmm(bias[:, None, :width], hidden, weight[..., :width])).unflatten(-1, (places, -1))
+    layers = zip(weight.chunk(most, 2), bias[:, None].chunk(most, 2), sizes, strict=False)  # of split tensors backward makes one gradient
+    return [torch.tanh(torch.baddbmm(b, hidden[:, :size], w)) for w, b, size in layers]
 
 
 def used_slots(degree: Tensor, kept: Tensor, most: int) -> Tensor:
@@ -133,16 +142,14 @@ def used_slots(degree: Tensor, kept: Tensor, most: int) -> Tensor:
     return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & kept[..., None]
 
 
-def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> tuple[list[Tensor], Tensor]:
     """The generated features that ``slots [k, n, P]`` use, and little else, from ``hidden [k, n, h]``.
 
     Returns:
-        ``[k, m, places, F]``; ``[k, m]`` different nodes whose they are, among them all that use a place; ``[k, n]``, where each
-        node stands among these (0 for one that is not there).
+        ``[k, m_j, F]`` for place j, of the first m_j of the nodes; ``[k, n]``, the nodes, those that use the most places first.
     """
-    uses = slots.any(2)
-    m, places = (max(1, int(most)) for most in (uses.sum(1).max(), slots.sum(2).max()))
-    nodes = uses.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :m]
-    features = features_of(views, hidden.gather(1, nodes[..., None].expand(-1, -1, hidden.shape[2])), places, slots.shape[2])
-    order = torch.arange(m, device=nodes.device).expand_as(nodes)
-    return features, nodes, nodes.new_zeros(slots.shape[:2]).scatter(1, nodes, order)
+    count = slots.sum(2)
+    sizes = [size for size in slots.sum(1).amax(0).tolist() if size] or [1]
+    nodes = count.argsort(dim=1, descending=True, stable=True)
+    first = nodes[:, : sizes[0], None].expand(-1, -1, hidden.shape[2])
+    return features_of(views, hidden.gather(1, first), sizes, slots.shape[2]), nodes

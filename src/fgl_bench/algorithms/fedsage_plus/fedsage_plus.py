@@ -206,15 +206,15 @@ class FedSagePlus(Composed, Regraphing):
         if rows not in self._parts:
             self._parts[rows] = self.impaired.select(rows)
         batch, index = self._parts[rows], list(rows)
-        whole = len(rows) == len(self.generators)
-        theta = self.generators if whole else self.generators[index]
+        together = index == list(range(index[0], index[-1] + 1))
+        theta = self.generators[index[0] : index[-1] + 1] if together else self.generators[index]  # moved in place, or copies
         views = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
         loss = self.objective(views, classifier, batch, index)
         gradients = torch.autograd.grad(loss, [*views.values(), *classifier.values()], allow_unused=True, materialize_grads=True)
         flat = self.layout.collect(dict(zip(views, gradients, strict=False)))
         able = None if batch.num_train.all() else [i for i, count in enumerate(batch.num_train) if count > 0]
         self.adam.step(theta, flat, rows, able)
-        if not whole:
+        if not together:
             self.generators[index] = theta
         return dict(zip(classifier, gradients[len(views) :], strict=True))
 
@@ -223,7 +223,7 @@ class FedSagePlus(Composed, Regraphing):
         model, device, keys = self.setting.model, batch.device, self._keys(rows)
         degree, hidden = described(self.encoder, generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
         slots = used_slots(degree, self.kept[rows], self.max_neighbours)
-        features, nodes, rank = needed(generators, hidden, slots)
+        features, nodes = needed(generators, hidden, slots)
         graph = MendedGraph(batch, features, slots, nodes)
         output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
 
@@ -231,7 +231,7 @@ class FedSagePlus(Composed, Regraphing):
         logits = graph.real(output.logits).flatten(0, 1)[train.index]
         classes = torch.dot(F.cross_entropy(logits, train.labels, reduction="none"), train.weights)
         degrees = torch.dot(F.smooth_l1_loss(degree.flatten()[train.index], missing.to(degree.dtype), reduction="none"), train.weights)
-        near = self._feature_loss(features, rank, slots, batch, rows, keys[3:])
+        near = self._feature_loss(features, nodes.argsort(1), slots, batch, rows, keys[3:])
         terms = self.degree_weight * degrees + self.feature_weight * near + self.class_weight * classes
         return terms / self.setting.num_clients
 
@@ -243,13 +243,15 @@ class FedSagePlus(Composed, Regraphing):
         """:func:`~fgl_bench.algorithms.fedsage_plus._neighgen.generate` with this method's encoder."""
         return generate(self.encoder, views, batch, noise, dropout, self.max_neighbours)
 
-    def _feature_loss(self, features: Tensor, rank: Tensor, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
-        """``L_f + sum_j L_f^{ij}`` of these replicas, summed; ``features [k, m, places, F]`` are at ``rank [k, n]``."""
+    def _feature_loss(
+        self, features: list[Tensor], rank: Tensor, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]
+    ) -> Tensor:
+        """``L_f + sum_j L_f^{ij}`` of these replicas, summed; a node's row of every place's ``[k, m_j, F]`` is its ``rank [k, n]``."""
         n, clients, p = batch.nodes, self.setting.num_clients, self.max_neighbours
         train, missing = padded([client.train for client in batch.clients], n, False).numpy(), self.missing[rows].numpy()
         at, v = np.nonzero(train & (missing > 0) & slots.any(2).cpu().numpy())  # distances of places that are not used do not count
         if not at.size:
-            return features.new_zeros(())
+            return features[0].new_zeros(())
         replica = np.asarray(rows)[at]
         valid = np.arange(p) < np.minimum(missing[at, v], p)[:, None]
         # Set i of client i is its own hidden neighbours, the others are drawn.
@@ -259,9 +261,11 @@ class FedSagePlus(Composed, Regraphing):
         ids = np.where(own[..., None], (self.neighbourhoods.offsets[replica][:, None] + self.targets[replica, v])[:, None], ids)
         valid = valid[:, None] & (exists | own)[..., None]
         client, node = (torch.from_numpy(x).to(batch.device) for x in (at, v))
-        nearest = self.neighbourhoods.nearest(features[client, rank[client, node]], ids, valid)
-        used = slots[client, node, : features.shape[2]]
-        weight = torch.from_numpy(1.0 / (batch.num_train[at] * p)).to(batch.device, features.dtype)
+        at_rank = rank[client, node]
+        generated = torch.stack([made[client, at_rank.clamp(max=made.shape[1] - 1)] for made in features], 1)  # unused ones do not count
+        nearest = self.neighbourhoods.nearest(generated, ids, valid)
+        used = slots[client, node, : len(features)]
+        weight = torch.from_numpy(1.0 / (batch.num_train[at] * p)).to(batch.device, generated.dtype)
         return torch.dot(torch.where(used[:, None], nearest, 0.0).sum((1, 2)), weight)
 
     # ---- mending
