@@ -53,7 +53,8 @@ def summarize(
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
     histories, names, settings = outcome.histories, spec.names, spec.settings
-    processor = f"CPU {platform.machine()}, {torch.get_num_threads()} thread(s)"
+    # Processors with other vector units round differently.
+    processor = f"CPU {platform.machine()} ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} thread(s)"
     hardware = ", ".join(map(torch.cuda.get_device_name, devices)) if devices[0].type == "cuda" else processor
     return {
         "schema_version": SCHEMA_VERSION,
