@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fgl_bench.engine import bags
 from fgl_bench.engine.sparse import BlockSparse
 
 
@@ -120,3 +121,30 @@ def test_values_take_the_dtype_asked_for(dtype):
     matrix = BlockSparse.stack([sp.eye(3, format="csr", dtype=np.float32)], 3, 3, dtype)
     x = torch.rand(1, 3, 2, generator=torch.Generator().manual_seed(0), dtype=dtype)
     assert torch.equal(matrix @ x, x)
+
+
+@pytest.mark.parametrize("width", [31, 32, 33, 100])
+def test_some_columns_at_a_time_give_the_same_bits(width, monkeypatch):
+    """Where the rows of a wide operand do not fit into the cache, products and gradients are summed in several passes over the entries."""
+    draw = np.random.default_rng(0)
+    blocks = [sp.random(rows, 30, 0.9, "csr", random_state=draw) for rows in (25, 30)]
+    matrix = BlockSparse.stack(blocks, 30, 30, torch.float32, "cpu")
+    flat = torch.randn(2, 7 * width + 30 * width, generator=torch.Generator().manual_seed(0))
+    x, passes, whole = flat[:, 7 * width :].view(2, 30, width), list[int](), bags.Bags._sums
+
+    def summed(own, source, *rest):
+        passes.append(source.shape[1])
+        return whole(own, source, *rest)
+
+    def both():
+        leaf = x.detach().requires_grad_()
+        result = matrix @ leaf
+        return result.detach(), *torch.autograd.grad((result * torch.arange(result.numel()).view_as(result).sin()).sum(), leaf)
+
+    monkeypatch.setattr(bags.Bags, "_sums", summed)
+    expected, at_once = both(), [passes.pop() for _ in range(len(passes))]
+    monkeypatch.setattr(bags, "CACHE", 1)
+    monkeypatch.setattr(bags, "OFTEN", 1)
+    assert all(torch.equal(*pair) for pair in zip(both(), expected, strict=True))
+    assert at_once == [width] * 2
+    assert max(passes) == min(width, 32) and sum(passes) == 2 * width

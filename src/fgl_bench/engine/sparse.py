@@ -14,87 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.engine.transfer import put
+from fgl_bench.engine.bags import Bags
 
 # Said by every release at the first such matrix; only a product that has been there for years is used.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-
-
-class _Bags:
-    """The rows of k sparse blocks as bags of (column, value), ready for ``embedding_bag``.
-
-    Attributes:
-        columns: ``[nnz]`` int32 column of every entry, local to its block.
-        values: ``[nnz]``.
-        counts: ``[k, r]`` int64 entries per row.
-        bounds: host ``[k + 1]``, where each block's entries start.
-    """
-
-    rebuilt = ("_ready",)
-
-    def __init__(self, columns: Tensor, values: Tensor, counts: Tensor, bounds: np.ndarray):
-        self.columns, self.values, self.counts, self.bounds = columns, values, counts, bounds
-        self._ready: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
-
-    @classmethod
-    def of(cls, blocks: Sequence[sp.csr_matrix], rows: int, dtype: torch.dtype, device: torch.device) -> _Bags:
-        counts = np.zeros((len(blocks), rows), dtype=np.int64)
-        for i, block in enumerate(blocks):
-            counts[i, : block.shape[0]] = np.diff(block.indptr)
-        bounds = np.concatenate([[0], np.cumsum(counts.sum(1))])
-        columns = np.concatenate([block.indices for block in blocks]).astype(np.int32, copy=False)
-        values = np.concatenate([block.data for block in blocks])
-        return cls(
-            torch.from_numpy(columns).to(device), torch.from_numpy(values).to(device, dtype), torch.from_numpy(counts).to(device), bounds
-        )
-
-    def select(self, rows: Sequence[int]) -> _Bags:
-        sizes, of = np.diff(self.bounds)[list(rows)], runs(rows)
-        return _Bags(
-            torch.cat([self.columns[self.bounds[low] : self.bounds[high]] for low, high in of]),
-            torch.cat([self.values[self.bounds[low] : self.bounds[high]] for low, high in of]),
-            torch.cat([self.counts[low:high] for low, high in of]),
-            np.concatenate([[0], np.cumsum(sizes)]),
-        )
-
-    def to(self, device: torch.device) -> _Bags:
-        return _Bags(self.columns.to(device), self.values.to(device), self.counts.to(device), self.bounds)
-
-    def same(self, other: _Bags) -> bool:
-        """Whether the other has the same entries in the same order."""
-        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("counts", "columns", "values"))
-
-    def reduce(self, source: Tensor, stride: int, lead: int, pad: int) -> Tensor:
-        """Sum of ``value * source[block * stride + column]`` over every bag.
-
-        Args:
-            source: ``[*, h]`` rows of all blocks.
-            stride: rows of ``source`` from one block to the next.
-            lead, pad: empty output rows before and after each block's own.
-
-        Returns:
-            ``[k * (lead + r + pad), h]``.
-        """
-        key, k = (stride, lead, pad), len(self.counts)
-        if key not in self._ready:
-            # The narrow type halves the traffic of the indices; both must be of one type.
-            narrow = torch.int32 if max(k * stride, self.values.numel()) < 2**31 else torch.int64
-            columns = self.columns.to(narrow)
-            if k > 1:
-                starts, sizes = torch.arange(k, dtype=narrow, device=source.device) * stride, put(np.diff(self.bounds), source.device)
-                columns = columns + torch.repeat_interleave(starts, sizes, output_size=self.values.numel())
-            counts = F.pad(self.counts, (lead, pad)).flatten()
-            self._ready[key] = (columns, F.pad(counts.cumsum(0), (1, 0)).to(narrow))
-        columns, offsets = self._ready[key]
-        if not columns.numel():
-            return source.new_zeros(offsets.numel() - 1, source.shape[1])
-        return F.embedding_bag(columns, source, offsets, mode="sum", per_sample_weights=self.values, include_last_offset=True)
-
-
-def runs(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """``rows`` as ranges [low, high) of successive numbers, in their order."""
-    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-    return [(int(rows[low]), int(rows[high - 1]) + 1) for low, high in zip([0, *breaks], [*breaks, len(rows)], strict=True)]
 
 
 def _as_rows(x: Tensor) -> tuple[Tensor, int]:
@@ -244,13 +167,13 @@ class BlockSparse:
 
     rebuilt = ("edges",)
 
-    def __init__(self, bags: _Bags, transposed: _Bags | Callable[[], _Bags], shape: tuple[int, int, int]):
+    def __init__(self, bags: Bags, transposed: Bags | Callable[[], Bags], shape: tuple[int, int, int]):
         self.bags, self._transposed, self.shape = bags, transposed, shape
 
     @property
-    def transposed(self) -> _Bags:
+    def transposed(self) -> Bags:
         """The bags of the other direction; of a selection made at the first use."""
-        if not isinstance(self._transposed, _Bags):
+        if not isinstance(self._transposed, Bags):
             self._transposed = self._transposed()
         return self._transposed
 
@@ -262,7 +185,7 @@ class BlockSparse:
         device = torch.device(device)
         transposed = [block.T.tocsr() for block in blocks]
         # Compared on the host: it would wait for a GPU.
-        bags, other = (_Bags.of(side, width, dtype, torch.device("cpu")) for side, width in ((blocks, rows), (transposed, columns)))
+        bags, other = (Bags.of(side, width, dtype, torch.device("cpu")) for side, width in ((blocks, rows), (transposed, columns)))
         symmetric = rows == columns and bags.same(other)
         bags = bags.to(device)
         return cls(bags, bags if symmetric else other.to(device), (len(blocks), rows, columns))

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from fgl_bench.engine.sparse import BlockSparse, _Bags
+from fgl_bench.engine.bags import Bags
+from fgl_bench.engine.sparse import BlockSparse
 
 
 class SparseRows(BlockSparse):
@@ -31,15 +32,15 @@ class SparseRows(BlockSparse):
         self.shape, self._entries, self._made = shape, (starts, column, value), (dtype, torch.device(device))
         self.bags = self._bags(starts, column, value, shape[1])
 
-    def _bags(self, starts: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> _Bags:
+    def _bags(self, starts: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> Bags:
         dtype, device = self._made
         counts = torch.from_numpy(np.diff(starts).astype(np.int64)).view(self.shape[0], rows)
         columns, values = torch.from_numpy(column.astype(np.int32, copy=False)), torch.from_numpy(np.ascontiguousarray(value))
         bounds = starts[:: rows or 1] if rows else np.zeros(self.shape[0] + 1, dtype=np.int64)
-        return _Bags(columns.to(device), values.to(device, dtype), counts.to(device), bounds)
+        return Bags(columns.to(device), values.to(device, dtype), counts.to(device), bounds)
 
     @cached_property
-    def transposed(self) -> _Bags:  # from the entries; made at the first use
+    def transposed(self) -> Bags:  # from the entries; made at the first use
         (starts, column, value), (k, rows, columns) = self._entries, self.shape
         if k > 1:
             column = column + np.repeat(np.arange(k) * columns, np.diff(self.bags.bounds))

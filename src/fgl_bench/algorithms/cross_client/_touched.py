@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._features import Rows
+from fgl_bench.engine.bags import Bags
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.sparse import _Bags
 from fgl_bench.engine.sparse_rows import SparseRows
 
 NEVER = np.uint16(65535)
@@ -66,7 +66,7 @@ class TouchedFeatures:
         return torch.embedding_bag(products, bags.columns[first:last], starts, False, 0, False, bags.values[first:last], True)[0]
 
     @cached_property
-    def _by_row(self) -> tuple[_Bags, Tensor]:
+    def _by_row(self) -> tuple[Bags, Tensor]:
         bags = self.sparse.transposed
         return bags, F.pad(bags.counts.flatten().cumsum(0), (1, 0)).to(bags.columns.dtype)
 
