@@ -115,14 +115,14 @@ def in_one_process() -> Iterator[None]:
 
 
 class Marks:
-    """The progress object of a run: notes when each of the programs had done how many trips."""
+    """The progress object of a run: notes when, by ``clock``, each of the programs had done how many trips."""
 
     pause = 0.0  # every report is a mark
     hears = False
     EVERY_ON_GPU = 10  # rounds between waits for a GPU, which would else never run ahead
 
-    def __init__(self, clients: int, wait: Callable[[], None], every: int = 1):
-        self.clients, self.wait, self.every, self.canceled = clients, wait, every, False
+    def __init__(self, clients: int, wait: Callable[[], None], every: int = 1, clock: Callable[[], float] = time.perf_counter):
+        self.clients, self.wait, self.every, self.clock, self.canceled = clients, wait, every, clock, False
         self.marks: dict[int, list[tuple[int, float]]] = {}
 
     def cancel(self) -> None:
@@ -134,10 +134,10 @@ class Marks:
         told = program in self.marks and self.marks[program][-1][0] == trips  # once more at the end, after the last evaluation
         if (trips // self.clients) % self.every == 0 and not told:
             self.wait()
-            self.marks.setdefault(program, []).append((trips, time.perf_counter()))
+            self.marks.setdefault(program, []).append((trips, self.clock()))
 
     def per_round(self, warm_up: int) -> float:
-        """Wall seconds for each seed and round, without the first ``warm_up`` rounds of every program.
+        """Seconds for each seed and round, without the first ``warm_up`` rounds of every program.
 
         Programs run side by side, so what counts is the time during which at least one was past its warm-up.
         """

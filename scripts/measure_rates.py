@@ -1,12 +1,14 @@
-"""Time the runs that will take longest, for a few rounds each, so that the plan's hours are those of an idle core of this machine.
+"""Time the runs that will take longest, for a few rounds each, so that the plan's hours are those of a core of this machine.
 
     python scripts/measure_rates.py                    those that make up 80 % of the plan's hours
     python scripts/measure_rates.py --share 0.95
+    python scripts/measure_rates.py --methods fediih fedaas       those of these methods
     python scripts/reproduce_tables.py --list          what all runs take by that
 
 Rows of the plan that share method, backbone and dataset are timed once: one seed on one thread, in a process of its own, after the
-rounds that fill caches. Nothing else should run. The seconds per seed and round of one local epoch are written to
-results/measured_rates.csv, which estimates prefer to the seconds of stored runs: other work may have shared the machine with those.
+rounds that fill caches. What counts are the processor's seconds, so that a run on another core hardly matters. Those per seed and round
+of one local epoch are written to results/measured_rates.csv, which estimates prefer to the seconds of stored runs: other work may have
+shared a core with those.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +37,7 @@ SHORTENED = {"adafgl": (["algorithm.federated_rounds=3"], 6, 0), "fedsage_plus":
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=0.8, help="of the plan's hours that is to be measured")
+    parser.add_argument("--methods", nargs="+", help="of these only, whose share counts then (all)")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # a run, as JSON
     options = parser.parse_args()
     if options.one:
@@ -48,8 +52,10 @@ def main() -> None:
     hours: dict[Kind, float] = {}
     cells: dict[Kind, Cell] = {}
     for work, cell in plan.todo():
-        if cell.dataset not in plan.absent and (cost := work.cost(cell)):
-            kind = kind_of(cell)
+        kind = kind_of(cell)
+        if cell.dataset in plan.absent or (options.methods and kind[0] not in options.methods):
+            continue
+        if cost := work.cost(cell):
             hours[kind], cells[kind] = hours.get(kind, 0) + cost / 3600, cells.get(kind, cell)
     path, left = ROOT / "results" / MEASURED, (1 - options.share) * sum(hours.values())
     total = sum(hours.values())
@@ -91,7 +97,7 @@ def seconds(overrides: list[str], algorithm: str) -> float:
     whole = resolve(compose.composed(list(overrides))).settings
     short = ["rounds=null", f"trips={rounds * whole.num_clients}", f"seeds=[{whole.seeds[0]}]", "device=cpu", "progress=false"]
     spec = resolve(compose.composed([*overrides, *changed, *short]))
-    marks = Marks(whole.num_clients, lambda: None)
+    marks = Marks(whole.num_clients, lambda: None, clock=time.process_time)  # one seed is one program, in this process
     simulate(spec, prepare(spec), pick_devices("cpu")[0], marks)
     return marks.per_round(warm_up) / round_cost(whole.local_epochs)
 
