@@ -27,7 +27,7 @@ class Work:
         changed: overrides by which the runs differ from the paper's setting.
         results: holds runs/, cells/ and tables/.
         known: stored results of all papers, for estimates.
-        rates, measured: seconds of earlier runs, and of short ones on an idle core, for estimates too.
+        rates, measured: seconds of earlier runs, and of short ones, for estimates too.
         settlements: what the paper's printed rows are compared with.
         draws: runs over many draws of the masks.
         choices: of rows and models for the paper's printed rows, see ``choices.read_choices``.
