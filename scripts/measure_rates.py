@@ -6,9 +6,8 @@
     python scripts/reproduce_tables.py --list          what all runs take by that
 
 Rows of the plan that share method, backbone and dataset are timed once: one seed on one thread, in a process of its own, after the
-rounds that fill caches. What counts are the processor's seconds, so that a run on another core hardly matters. Those per seed and round
-of one local epoch are written to results/measured_rates.csv, which estimates prefer to the seconds of stored runs: other work may have
-shared a core with those.
+rounds that fill caches. It counts processor time, so that other work on the machine hardly matters. The seconds per seed and round of one
+local epoch are written to results/measured_rates.csv. Estimates prefer them to the seconds of stored runs, which are of the clock.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fgl_bench.engine.transfer import put
 
-# Bytes that a core's cache holds beside the rest, the fewest columns worth a pass, and how often rows must be read to be worth a copy.
-CACHE, LEAST, OFTEN = 1 << 19, 32, 16
+CACHE = 1 << 19  # bytes of a block's rows that stay in a core's cache
+LEAST = 32  # columns of the narrowest pass
+OFTEN = 16  # reads of a row from which copying it pays
 
 
 class Bags:
@@ -97,7 +98,10 @@ class Bags:
 
 
 def _width(source: Tensor, rows: int, entries: int, bags: int) -> int:
-    """Columns of ``source`` that are summed in one pass: of a block's ``rows`` so many stay in a CPU's cache, where they are read often."""
+    """How many columns of ``source`` are summed in one pass.
+
+    On a CPU a block's ``rows`` of that width stay in the cache. Rows that are read only a few times are not worth a copy.
+    """
     row, columns = rows * source.element_size(), source.shape[1]
     if source.device.type != "cpu" or row * columns <= 2 * CACHE or entries < OFTEN * (len(source) + bags):
         return columns

@@ -96,10 +96,10 @@ class Neighbourhoods:
 
 def generate(
     encoder: GraphSAGE, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor], most: int
-) -> tuple[Tensor, Tensor]:
-    """Degrees ``[k, n]`` and features ``[k, n, P, F]`` of the neighbours of every node, P = ``most``; ``noise [k]`` is a key."""
+) -> tuple[Tensor, list[Tensor]]:
+    """Degrees ``[k, n]``, and features ``[k, n, F]`` of every node's neighbour in each of ``most`` places; ``noise [k]`` is a key."""
     degree, hidden = described(encoder, views, batch, noise, dropout)
-    return degree, torch.stack(features_of(views, hidden, [batch.nodes] * most, most), 2)
+    return degree, features_of(views, hidden, [batch.nodes] * most, most)
 
 
 def described(
@@ -126,8 +126,8 @@ def features_of(views: dict[str, Tensor], hidden: Tensor, sizes: Sequence[int], 
 
     Args:
         hidden: ``[k, m, h]``, of m nodes.
-        sizes: how many of these nodes, the first ones, have a neighbour in each of the first places; never more than in the place before.
-        most: P, places that there are.
+        sizes: for every place that is used, how many of these nodes use it; they come first.
+        most: P, places that a node has.
 
     Returns:
         ``[k, size, F]`` for every one of ``sizes``.

@@ -239,7 +239,9 @@ class FedSagePlus(Composed, Regraphing):
         """Independent keys ``[k]`` (host) for the draws of the step in progress."""
         return [step_key(self.streams[rows], self.steps[rows], axis) for axis in range(5)]
 
-    def generate(self, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    def generate(
+        self, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, list[Tensor]]:
         """:func:`~fgl_bench.algorithms.fedsage_plus._neighgen.generate` with this method's encoder."""
         return generate(self.encoder, views, batch, noise, dropout, self.max_neighbours)
 
@@ -281,6 +283,6 @@ class FedSagePlus(Composed, Regraphing):
             key = mix(self.streams[rows])
             degree, features = self.generate(self.layout.views(self.generators[rows]), part, key, no_dropout)
             used = used_slots(degree, self.kept[rows], self.max_neighbours)
-            made.extend(block[mask] for block, mask in zip(features, used, strict=True))
+            made.extend(torch.stack(places, 1)[mask] for *places, mask in zip(*features, used, strict=True))
             slots.append(used.sum(-1).cpu().numpy())
         return mended(batch, np.concatenate(slots), made)
