@@ -3,11 +3,12 @@
     python scripts/measure_rates.py                    those that make up 80 % of the plan's hours
     python scripts/measure_rates.py --share 0.95
     python scripts/measure_rates.py --methods fediih fedaas       those of these methods
+    python scripts/measure_rates.py --missing          those that were not measured yet
     python scripts/reproduce_tables.py --list          what all runs take by that
 
-Rows of the plan that share method, backbone and dataset are timed once: one seed on one thread, in a process of its own, after the
-rounds that fill caches. It counts processor time, so that other work on the machine hardly matters. The seconds per seed and round of one
-local epoch are written to results/measured_rates.csv. Estimates prefer them to the seconds of stored runs, which are of the clock.
+Rows of the plan that share method, backbone, dataset and settings are timed once: one seed on one thread, in a process of its own, after
+the rounds that fill caches. It counts processor time, so that other work on the machine hardly matters. The seconds per seed and round of
+one local epoch are written to results/measured_rates.csv. Estimates prefer them to the seconds of stored runs, which are of the clock.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fgl_bench.reporting.cells import write_whole  # noqa: E402
 from fgl_bench.reporting.estimates import MEASURED, Kind, duration, kind_of, read_rates, round_cost, table_of  # noqa: E402
 from fgl_bench.reporting.plan import Cell  # noqa: E402
 
-ROUNDS, WARM_UP = 5, 2
+ROUNDS, WARM_UP = 3, 1
 # Methods whose later rounds are of another kind: both kinds in the proportion of a whole run.
 SHORTENED = {"adafgl": (["algorithm.federated_rounds=3"], 6, 0), "fedsage_plus": (["algorithm.gen_rounds=1"], 10, 0)}
 
@@ -37,6 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=0.8, help="of the plan's hours that is to be measured")
     parser.add_argument("--methods", nargs="+", help="of these only, whose share counts then (all)")
+    parser.add_argument("--missing", action="store_true", help="not again what results/measured_rates.csv has")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # a run, as JSON
     options = parser.parse_args()
     if options.one:
@@ -52,21 +54,23 @@ def main() -> None:
     cells: dict[Kind, Cell] = {}
     for work, cell in plan.todo():
         kind = kind_of(cell)
-        if cell.dataset in plan.absent or (options.methods and kind[0] not in options.methods):
+        if cell.dataset in plan.absent or (options.methods and kind.algorithm not in options.methods):
             continue
         if cost := work.cost(cell):
             hours[kind], cells[kind] = hours.get(kind, 0) + cost / 3600, cells.get(kind, cell)
     path, left = ROOT / "results" / MEASURED, (1 - options.share) * sum(hours.values())
-    total = sum(hours.values())
+    total, before = sum(hours.values()), read_rates(path) if options.missing else {}
     for kind in sorted(hours, key=hours.__getitem__, reverse=True):
         if total <= left:
             break
         total -= hours[kind]
+        if kind in before:
+            continue
         found = measured(cells[kind])
         if found is None:
             continue
         write_whole(path, table_of(read_rates(path) | {kind: found}))
-        print(f"{', '.join(kind)}: {found:.3g} s, {duration(3600 * hours[kind])} by what was stored", flush=True)
+        print(f"{', '.join(kind[:3])}: {found:.3g} s, {duration(3600 * hours[kind])} by what was stored", flush=True)
 
 
 def measured(cell: Cell) -> float | None:

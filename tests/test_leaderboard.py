@@ -22,6 +22,7 @@ from fgl_bench.config.compose import Composer, as_command
 from fgl_bench.config.groups import label
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.estimates import Kind
 from fgl_bench.reporting.leaderboard.protocol import Column, read_protocol
 from fgl_bench.reporting.leaderboard.record import Record, Trial, current, path_of, read_record, read_records, write_record
 from fgl_bench.reporting.leaderboard.space import configuration, drawn, size, space_of
@@ -365,7 +366,7 @@ def test_the_script_makes_only_what_is_missing(tmp_path):
 
 def test_cheap_cells_come_first(tiny, tmp_path):
     known = {"local": 0.3, "fedavg": 0.2, "fedprox": 0.1, "majority": 0.5}
-    rates = {(name, "gcn", "csbm"): rate for name, rate in known.items()}
+    rates = {Kind(name, "gcn", "csbm"): rate for name, rate in known.items()}
     cells = plan(tiny, tiny.columns, tiny.entries, tmp_path, rates)
     assert [cell.entry.name for cell in cells] == ["fedprox", "fedavg", "majority", "local"]  # majority has one trial
     # Of a cell that was begun, what its trials took is known better: 2 seeds, 100 rounds, one epoch.

@@ -41,7 +41,7 @@ from fgl_bench.runner.spec import RunSpec, resolve
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
-REPOSITORIES = ("fed_graph", "fed_pub", "fedgsp", "fedgta", "fediih", "flower", "gcfl", "openfgl", "pfllib")
+REPOSITORIES = ("adafgl", "fed_graph", "fed_pub", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "openfgl", "pfllib")
 
 
 def main() -> int:
@@ -150,8 +150,8 @@ def run_theirs(
         asked = {
             "method": matched.get("theirs", name), "model": matched.get("model", "gcn"), "dataset": federation.dataset,
             "seed": federation.seed, "clients": federation.num_clients, "rounds": spec.rounds, "local_epochs": settings.local_epochs,
-            "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model.get("hidden"), "layers": model["layers"],
-            "dropout": model["dropout"], "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
+            "lr": settings.lr, "weight_decay": settings.weight_decay, "hidden": model.get("hidden"), "layers": model.get("layers"),
+            "dropout": model.get("dropout"), "config": matched.get("config", {}), "change": matched.get("change"), "exact": exact,
             "threads": threads,
         }  # fmt: skip
         (job / "settings.json").write_text(json.dumps(asked))

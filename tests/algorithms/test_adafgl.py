@@ -193,7 +193,7 @@ def naive(made, network, named, client, w):
     slope = named["message.slope"]
     towards, away = (torch.softmax(functional.prelu(sign * pairs, slope) @ message, 1) for sign in (1, -1))
     z["message"] = (towards - away + message) / 2
-    homo = (z["homo"].softmax(1) + p) / 2
+    homo = (z["homo"].softmax(1) + seen) / 2
     others = (z["raw"].softmax(1) + z["smooth"].softmax(1) + z["message"].softmax(1)) / 3
     return p, z, w * homo + (1 - w) * others
 
@@ -239,7 +239,7 @@ def test_the_attention_over_three_nodes_by_hand():
     heads = Heads(result.sim.trainer.model.network, torch.zeros(1), made.heads.options, 0.0)
     batch = Batch([from_edges([(0, 1)], [0, 0, 1])], torch.float64, "cpu")
     blank = torch.zeros(1, 3, 2, dtype=torch.float64)
-    known = Knowledge(blank, None, None, None, torch.zeros(1, 1, 1, dtype=torch.float64))
+    known = Knowledge(blank, blank, None, None, None, torch.zeros(1, 1, 1, dtype=torch.float64))
     heads._known[batch] = known
     heads._layers = lambda parameters, name, out, dropout: out
     first = torch.cat([blank, blank, blank, h], 2)
@@ -271,7 +271,7 @@ def test_the_hard_switch_takes_one_side():
     output = heads.forward(views, batch, heads.first(views, batch), no_dropout)
     z = output.hidden.unflatten(2, (4, -1)).softmax(-1)
     for i in range(10):
-        homo = (z[i, :, 0] + heads.knowledge(batch).prediction[i]) / 2
+        homo = (z[i, :, 0] + heads.knowledge(batch).prediction[i]) / 2  # of single softmaxes
         torch.testing.assert_close(output.logits[i].exp(), homo if i % 2 == 0 else z[i, :, 1:].mean(1), **TIGHT)
 
 

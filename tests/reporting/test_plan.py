@@ -11,7 +11,7 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import plan as planning
 from fgl_bench.reporting.cells import find
-from fgl_bench.reporting.estimates import Costs, duration, read_rates, write_rates
+from fgl_bench.reporting.estimates import Costs, Kind, duration, kind_of, read_rates, write_rates
 from fgl_bench.reporting.papers.fedsa_gcl import PAPER
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, columns, in_order, load_paper, located, papers, plan
 from fgl_bench.reporting.published import read_published
@@ -141,19 +141,45 @@ def known(algorithm: str, dataset: str, seconds: float, seeds: int = 5, clients:
     return {"algorithm": algorithm, "dataset": dataset, "seconds": {"total": seconds}, "client_trips": trips, **counts}
 
 
+def seconds(costs: Costs, algorithm: str, dataset: str, seeds: int = 5, rounds: float = 100, settings: str = "") -> float | None:
+    return costs.seconds(Kind(algorithm, "gcn", dataset, settings), seeds, rounds)
+
+
 def test_costs_are_scaled_by_seeds_rounds_method_and_dataset() -> None:
     paper = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (20, 40), "c": (30, 50)})
     costs = Costs(paper, [known("x", "a", 100), known("x", "b", 400), known("y", "a", 10)])
-    assert costs.seconds("x", "a", 5, 100) == pytest.approx(100)
-    assert costs.seconds("x", "a", 1, 50) == pytest.approx(10)
-    assert costs.seconds("y", "b", 5, 100) == pytest.approx(40)  # as x: four times a
-    assert costs.seconds("y", "c", 5, 100) == pytest.approx(40)  # by size: four times a
-    assert 10 < costs.seconds("z", "a", 5, 100) < 100  # never run: an average method
-    assert Costs(paper, []).seconds("x", "a", 5, 100) is None
-    one, many = (Costs(paper, [known("x", "a", 100, clients=clients)]).seconds("x", "a", 5, 100) for clients in (1, 50))
+    assert seconds(costs, "x", "a") == pytest.approx(100)
+    assert seconds(costs, "x", "a", 1, 50) == pytest.approx(10)
+    assert seconds(costs, "y", "b") == pytest.approx(40)  # as x: four times a
+    assert seconds(costs, "y", "c") == pytest.approx(40)  # by size: four times a
+    assert 10 < seconds(costs, "z", "a") < 100  # never run: an average method
+    assert seconds(Costs(paper, []), "x", "a") is None
+    one, many = (seconds(Costs(paper, [known("x", "a", 100, clients=clients)]), "x", "a") for clients in (1, 50))
     assert one == many == pytest.approx(100)  # the graph is the same
     three = {**known("x", "a", 300), "config": {"local_epochs": 3}}
-    assert Costs(paper, [three]).seconds("x", "a", 5, 100) == pytest.approx(180)  # one epoch and two of scores, of three and two
+    assert seconds(Costs(paper, [three]), "x", "a") == pytest.approx(180)  # one epoch and two of scores, of three and two
+
+
+def test_a_cost_is_that_of_runs_with_the_same_settings_where_there_are_some() -> None:
+    paper = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (20, 20)})
+    rates = {Kind("x", "gcn", "a", "shallow"): 1.0, Kind("x", "gcn", "a", "deep"): 4.0, Kind("x", "gcn", "b", "deep"): 20.0}
+    costs = Costs(paper, (), rates)
+    assert seconds(costs, "x", "a", 1, 1, "deep") == 4
+    assert seconds(costs, "x", "a", 1, 1, "wide") == pytest.approx(2)  # of both
+    assert seconds(costs, "x", "b", 1, 1, "shallow") == pytest.approx(20)  # the same data counts more than the same settings
+
+
+def test_settings_are_what_makes_a_round_dear() -> None:
+    cell = next(cell for cell in plan(PAPER, [narrow("3", ("cora",))]) if cell.row.key == "fedavg")
+
+    def changed(group: str = "", **keys: object) -> str:
+        config = {**cell.config, group: {**cell.config[group], **keys}} if group else {**cell.config, **keys}
+        return kind_of(dataclasses.replace(cell, config=config)).settings
+
+    same = changed()
+    assert same == changed("model", dropout=0.25) == changed(lr=0.5) == changed(num_clients=3)
+    others = changed("model", dropout=0.0), changed("model", hidden=7), changed(batch_nodes=10), changed(num_clients=1)
+    assert len({same, *others}) == 5
 
 
 def test_rates_outlive_their_cells(tmp_path: Path) -> None:
@@ -162,18 +188,18 @@ def test_rates_outlive_their_cells(tmp_path: Path) -> None:
     write_rates(path, [known("x", "a", 100), known("x", "a", 300), known("y", "a", 10)])
     write_rates(path, [known("y", "a", 20)])
     rates = read_rates(path)
-    assert rates == {("x", "gcn", "a"): pytest.approx(0.4), ("y", "gcn", "a"): pytest.approx(0.04)}
+    assert rates == {Kind("x", "gcn", "a"): pytest.approx(0.4), Kind("y", "gcn", "a"): pytest.approx(0.04)}
     paper = dataclasses.replace(PAPER, sizes={"a": (10, 10)})
-    assert Costs(paper, [], rates).seconds("x", "a", 5, 100) == pytest.approx(200)
-    assert Costs(paper, [known("x", "a", 50)], rates).seconds("x", "a", 5, 100) == pytest.approx(50)  # a stored cell knows better
+    assert seconds(Costs(paper, [], rates), "x", "a") == pytest.approx(200)
+    assert seconds(Costs(paper, [known("x", "a", 50)], rates), "x", "a") == pytest.approx(50)  # a stored cell knows better
 
 
 def test_rates_measured_on_an_idle_machine_come_first() -> None:
-    paper, kind = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (10, 10)}), ("x", "gcn", "a")
+    paper, kind = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (10, 10)}), Kind("x", "gcn", "a")
     stored = [known("x", "a", 300), known("x", "b", 600)]
     costs = Costs(paper, stored, {kind: 2.0}, {kind: 0.1})
-    assert costs.seconds("x", "a", 5, 100) == pytest.approx(50)
-    assert costs.seconds("x", "b", 5, 100) == pytest.approx(600)  # of what was not measured, the stored runs are all there is
+    assert seconds(costs, "x", "a") == pytest.approx(50)
+    assert seconds(costs, "x", "b") == pytest.approx(600)  # of what was not measured, the stored runs are all there is
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(None, "cost unknown"), (0.2, "about 1 s"), (200, "about 3 min"), (9000, "about 2.5 h")])

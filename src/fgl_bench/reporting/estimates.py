@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from fgl_bench.config.identity import canonical_names, without_younger_keys
 
 if TYPE_CHECKING:
     from fgl_bench.reporting.plan import Cell
 
-Kind = tuple[str, str, str]  # algorithm, model, dataset
-COLUMNS = ("algorithm", "model", "dataset", "seconds")
 MEASURED = "measured_rates.csv"  # what scripts/measure_rates.py writes below results/
+
+
+class Kind(NamedTuple):
+    """What runs share whose rounds cost the same.
+
+    Attributes:
+        settings: :func:`settings_of` their configuration; empty where it is not known.
+    """
+
+    algorithm: str
+    model: str
+    dataset: str
+    settings: str = ""
+
+
+COLUMNS = (*Kind._fields, "seconds")
 
 
 class Sized(Protocol):
@@ -30,8 +48,9 @@ class Costs:
     """Guesses how long a run takes from the runs that were made.
 
     Seconds per seed and round (as many trips as there are clients, who share the graph however many they are) of one local epoch are those
-    of the method and backbone on the dataset; else on other datasets, scaled by what runs on both tell, or by nodes and edges; a method
-    that was never run is taken for an average one. For more epochs see :func:`round_cost`.
+    of the method and backbone on the dataset, with the same settings where such runs were made; else on other datasets, scaled by what
+    runs on both tell, or by nodes and edges; a method that was never run is taken for an average one. For more epochs see
+    :func:`round_cost`.
     """
 
     def __init__(
@@ -50,16 +69,15 @@ class Costs:
         """Seconds that a planned run will take, None where nothing was run."""
         if not cell.digest:
             return None
-        algorithm, model, dataset = kind_of(cell)
         rounds = cell.config["trips"] / cell.config["num_clients"] * round_cost(cell.config.get("local_epochs", 1))
-        return self.seconds(algorithm, dataset, len(cell.config["seeds"]), rounds, model)
+        return self.seconds(kind_of(cell), len(cell.config["seeds"]), rounds)
 
-    def seconds(self, algorithm: str, dataset: str, seeds: int, rounds: float, model: str = "gcn") -> float | None:
+    def seconds(self, wanted: Kind, seeds: int, rounds: float) -> float | None:
         """Seconds of a run of so many rounds of one local epoch, None where nothing was run."""
-        near = [key for key in self.rates if key[0] == algorithm] or list(self.rates)
-        near = [key for key in near if key[1] == model] or near
-        near = [key for key in near if key[2] == dataset] or near
-        guesses = [median(self.rates[key]) * self._ratio(key[2], dataset) for key in near]
+        near = list(self.rates)
+        for part, name in enumerate(wanted):
+            near = [kind for kind in near if kind[part] == name] or near
+        guesses = [median(self.rates[kind]) * self._ratio(kind.dataset, wanted.dataset) for kind in near]
         return math.exp(sum(map(math.log, guesses)) / len(guesses)) * seeds * rounds if guesses else None
 
     def _ratio(self, known: str, wanted: str) -> float:
@@ -67,9 +85,9 @@ class Costs:
         if known == wanted:
             return 1.0
         both = [
-            median(self.rates[algorithm, model, wanted]) / median(rates)
-            for (algorithm, model, dataset), rates in self.rates.items()
-            if dataset == known and (algorithm, model, wanted) in self.rates
+            median(self.rates[other]) / median(rates)
+            for kind, rates in self.rates.items()
+            if kind.dataset == known and (other := kind._replace(dataset=wanted)) in self.rates
         ]
         if both:
             return median(both)
@@ -88,7 +106,29 @@ def round_cost(local_epochs: int) -> float:
 
 def kind_of(cell: Cell) -> Kind:
     """What a planned run shares its rate with."""
-    return cell.row.algorithm, str(cell.config["model"]["_target_"]).split(".")[-2], cell.dataset
+    return Kind(cell.row.algorithm, model_of(cell.config), cell.dataset, settings_of(cell.config))
+
+
+def model_of(config: Mapping[str, Any]) -> str:
+    """The module of the backbone: presets of one backbone share it."""
+    return str(config["model"]["_target_"]).split(".")[-2]
+
+
+def settings_of(config: Mapping[str, Any]) -> str:
+    """Eight digits that tell apart what makes rounds of one method and backbone on one dataset dear or cheap.
+
+    The keys of the method and the backbone count, real numbers among them only as zero or not (a dropout, a weight in the loss), and
+    mini-batches and centralized training. Neither the number of clients nor rounds and seeds do.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(inner) for key, inner in value.items()}
+        return bool(value) if isinstance(value, float) else value
+
+    groups = {group: plain(without_younger_keys(group, canonical_names(config[group]))) for group in ("algorithm", "model")}
+    text = json.dumps([groups, config.get("batch_nodes"), config["num_clients"] == 1], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def rates_of(cells: Iterable[Mapping]) -> dict[Kind, list[float]]:
@@ -98,7 +138,9 @@ def rates_of(cells: Iterable[Mapping]) -> dict[Kind, list[float]]:
         rounds = cell["client_trips"]["total"] / cell["num_clients"] * round_cost(cell.get("config", {}).get("local_epochs", 1))
         work = len(cell["seeds"]) * rounds
         if work and cell["seconds"]["total"] > 0:
-            rates.setdefault((cell["algorithm"], cell.get("model", "gcn"), cell["dataset"]), []).append(cell["seconds"]["total"] / work)
+            config = cell.get("config", {})
+            model, settings = (model_of(config), settings_of(config)) if "model" in config else (cell.get("model", "gcn"), "")
+            rates.setdefault(Kind(cell["algorithm"], model, cell["dataset"], settings), []).append(cell["seconds"]["total"] / work)
     return rates
 
 
@@ -107,7 +149,7 @@ def read_rates(path: Path) -> dict[Kind, float]:
     if not path.is_file():
         return {}
     with path.open(newline="") as file:
-        return {(row["algorithm"], row["model"], row["dataset"]): float(row["seconds"]) for row in csv.DictReader(file)}
+        return {Kind(*(row[name] for name in Kind._fields)): float(row["seconds"]) for row in csv.DictReader(file)}
 
 
 def write_rates(path: Path, cells: Iterable[Mapping]) -> None:

@@ -52,6 +52,7 @@ class Knowledge(NamedTuple):
 
     Attributes:
         prediction: P, ``[k, n, Y]``, probabilities.
+        softened: what is compared and answered of P, ``[k, n, Y]``: P, or its softmax.
         similar: B, ``[k, n, n]`` bool: whose predictions are alike, none with itself; None where it has no weight.
         operator: S, ``[k, n, n]``; None beside ``smoothed``.
         smoothed: Xs, ``[k, n, (hops + 1) F]``, of graphs with more nodes than features.
@@ -59,6 +60,7 @@ class Knowledge(NamedTuple):
     """
 
     prediction: Tensor
+    softened: Tensor
     similar: Tensor | None
     operator: Tensor | None
     smoothed: Tensor | None
@@ -113,7 +115,8 @@ class Heads(Backbone):
             model, layout, models = self.network
             parameters, options = layout.views(models[batch.replicas]), self.options
             prediction = torch.softmax(model.forward(parameters, batch, model.first(parameters, batch), no_dropout).logits, -1)
-            similar = alike(torch.softmax(prediction, -1) if options.softmaxes == "double" else prediction, batch.valid)
+            softened = torch.softmax(prediction, -1) if options.softmaxes == "double" else prediction
+            similar = alike(softened, batch.valid)
             itself = torch.eye(batch.nodes, dtype=batch.dtype, device=batch.device)
             joined = batch.operator(adjacency).multiply(itself.expand(batch.size, -1, -1).contiguous())
             matrix = joined.mul_(options.blend).add_(similar, alpha=1 - options.blend).add_(itself)
@@ -121,7 +124,7 @@ class Heads(Backbone):
             operator, smoothed = matrix.mul_(scale[..., None]).mul_(scale[:, None]), None
             if smooths(options.hops, batch.nodes, batch.features.shape[2]):
                 operator, smoothed = None, self.smooth(batch, operator)
-            known = prediction, similar if options.beta else None, operator, smoothed
+            known = prediction, softened, similar if options.beta else None, operator, smoothed
             self._known[batch] = Knowledge(*known, self.confidence[batch.replicas][:, None, None])
         return self._known[batch]
 
@@ -159,7 +162,7 @@ class Heads(Backbone):
         towards, away = torch.softmax(above + slope * below, -1), torch.softmax(-below - slope * above, -1)
         z["message"] = (towards - away + z["message"]) / 2
 
-        homophilous = (torch.softmax(z["homo"], -1) + known.prediction) / 2
+        homophilous = (torch.softmax(z["homo"], -1) + known.softened) / 2
         others = sum(torch.softmax(z[name], -1) for name in HEADS[1:]) / 3
         weight = FUSIONS[self.options.fusion](known.confidence)
         answer = weight * homophilous + (1 - weight) * others

@@ -34,13 +34,14 @@ class AdaFGL(FedAvg, Staging):
 
     ``CE(Z_h) + mean (Z_h - P)^2 + CE(Z_1) + CE(Z_2) + CE(Z_3)``
 
-    and they answer ``w (softmax Z_h + P) / 2 + (1 - w) mean_k softmax Z_k``. The homophily w is the accuracy of label propagation from
-    a random half of the training nodes on the other half, 0.5 where there is no other half.
+    and they answer ``w (softmax Z_h + softmax P) / 2 + (1 - w) mean_k softmax Z_k``. The homophily w is the accuracy of label
+    propagation from a random half of the training nodes on the other half, 0.5 where there is no other half.
 
     Points of both stages are selected from, as in OpenFGL; the point after the last federated round scores the model that was
-    received. Resolutions: OpenFGL's a, beta and number of rounds; w weighs (``fusion=hard``: the official code's switch at 0.9); P is
-    soft-maxed again before its cosines, as in both codes (``softmaxes=single``: not); Z_3's attention compares softmax H, and no node with
-    itself, as in both codes (``attention=raw``: H, and a node with itself too); P is downloaded with the model once more when the
+    received. Resolutions: OpenFGL's a, beta and number of rounds; the personal stage begins with the last model, as there (the official
+    code: with the best on validation nodes); w weighs (``fusion=hard``: the official code's switch at 0.9); P is soft-maxed again before
+    its cosines and in the answer, as in both codes (``softmaxes=single``: in neither); Z_3's attention compares softmax H, and no node
+    with itself, as in both codes (``attention=raw``: H, and a node with itself too); P is downloaded with the model once more when the
     personal stage begins; initial layers and shared slopes as in both codes.
 
     Attributes:
@@ -50,7 +51,7 @@ class AdaFGL(FedAvg, Staging):
         blend: a, weight of the graph against the similarity of predictions.
         beta: weight of that similarity in Z_3's attention, against the cosine of its representations.
         width, head_dropout: hidden width of the heads and their dropout.
-        softmaxes: ``double`` or ``single``, of P before its cosines.
+        softmaxes: ``double`` or ``single``, of P where it is compared and answered.
         attention: ``softmax`` or ``raw``, what is compared in Z_3's attention.
         fusion: ``soft`` or ``hard``.
         max_nodes: most nodes of a client; its propagation, n x n, is dense while it is made, and longer where features outnumber nodes.

@@ -60,8 +60,8 @@ def cost(protocol: Protocol, entry: Entry, column: Column, costs: Costs) -> floa
     trials = protocol.trials_of(entry, column)
     rounds = sum(round_cost(values.get("local_epochs", 1)) for values in trials) * protocol.setting["rounds"]
     seeds, tests = len(protocol.tuning_seeds), min(2, len(trials)) * len(protocol.test_seeds)
-    tuning = costs.seconds(entry.algorithm, column.dataset, seeds, rounds, entry.model) or 0.0
-    return tuning + (costs.seconds(entry.algorithm, column.dataset, tests, rounds / len(trials), entry.model) or 0.0)
+    kind = Kind(entry.algorithm, entry.model, column.dataset)
+    return sum(costs.seconds(kind, *work) or 0.0 for work in ((seeds, rounds), (tests, rounds / len(trials))))
 
 
 def measured(records: Sequence[Record], protocol: Protocol) -> dict[Kind, float]:
@@ -71,7 +71,7 @@ def measured(records: Sequence[Record], protocol: Protocol) -> dict[Kind, float]
         rounds = sum(round_cost(trial.values.get("local_epochs", 1)) for trial in record.trials) * protocol.setting["rounds"]
         if rounds:
             seconds = sum(trial.seconds for trial in record.trials)
-            found[record.algorithm, record.model, record.dataset] = seconds / (rounds * len(protocol.tuning_seeds))
+            found[Kind(record.algorithm, record.model, record.dataset)] = seconds / (rounds * len(protocol.tuning_seeds))
     return found
 
 
