@@ -77,3 +77,31 @@ def test_what_is_kept_of_the_clients_is_put_together_over_the_seeds(tmp_path):
     assert kept[0]["coefficients"].shape[:2] == kept[0]["class_means"].shape[:2] == (2, 6)
     for name, together in kept[0].items():
         np.testing.assert_allclose(kept[1][name], together, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "threads", "seeds"),
+    [
+        ({"split.per_seed": "[]"}, 1, 3),
+        ({"split.per_seed": "[]"}, 2, 2),
+        ({"split.per_seed": "[masks]"}, 1, 1),
+        ({"split.per_seed": "[]", "model.per_feature": "true"}, 1, 1),
+        ({"split.per_seed": "[]", "model.hidden": 4096}, 1, 1),
+        ({"split.per_seed": "[]", "model": "gcn"}, 1, 1),
+    ],
+)
+def test_seeds_that_read_the_same_matrices_are_one_program(changes, threads, seeds, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    spec, federations = prepared("fedavg", tmp_path, {"model": "unifilter", **changes}, seeds=[0, 1, 2], rounds=1)
+    assert fgl_bench.runner.run.chunks(spec, federations, CPU)[1].seeds == seeds
+
+
+def test_seeds_in_one_program_have_the_scores_of_programs_of_their_own(tmp_path):
+    outcomes = []
+    for seeds in ("null", 1):
+        changes = {"dtype": "float64", "model": "unifilter", "split.per_seed": "[]", "seeds_per_chunk": seeds}
+        spec, federations = prepared("local", tmp_path, changes, seeds=[0, 1, 2], rounds=4)
+        outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False)))
+    for one, other in zip(outcomes[0].histories, outcomes[1].histories, strict=True):
+        for kind in ("received", "trained"):
+            np.testing.assert_array_equal(one.scores[kind], other.scores[kind])

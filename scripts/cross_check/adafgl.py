@@ -30,14 +30,7 @@ MATCHED: dict[str, dict[str, Any]] = {
     "adafgl": {
         "ours": OURS,
         "deterministic": False,
-        "remark": "The personal stage begins with the model of the round with the best mean validation accuracy in the authors' code.",
-    },
-    "adafgl_last_round": {
-        "theirs": "adafgl",
-        "change": "last_round",
-        "ours": OURS,
-        "deterministic": False,
-        "remark": "As above, beginning with the model of the last round.",
+        "remark": "Their personal stage begins with the best model on validation nodes, here the last one, as in ours.",
     },
 }
 
@@ -64,10 +57,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
 
     network.__init__ = created
     counts = [[int(each.val_idx.sum()), int(each.test_idx.sum())] for each in data.subgraphs]
-    federated, server = watch_federated(counts), importlib.import_module("roles.server").ServerManager
-    if settings["change"]:
-        CHANGES[settings["change"]](server)
-    program = importlib.import_module("main")
+    federated, program = watch_federated(counts), importlib.import_module("main")
     begin = time.perf_counter()
     program.step1_main()
     personal = watch_personal(program)
@@ -161,19 +151,6 @@ def watch_personal(program: Any) -> list[list[tuple[float, float]]]:
     program.MyModel.non_para_lp, program.accuracy = begun, taken
     return found
 
-
-def last_round(server: Any) -> None:
-    """The personal stage begins with the model of FedAvg's last round."""
-    original = server.collaborative_training_model
-
-    def train_all(self: Any, clients: Any, name: str, number: int, sampling: str, **named: Any) -> None:
-        original(self, clients, name, number, sampling, **named)
-        torch.save(self.model, Path("model_weights") / f"{name}_Client{number}_{sampling}_{named['model_name']}.pt")
-
-    server.collaborative_training_model = train_all
-
-
-CHANGES = {"last_round": last_round}
 
 if __name__ == "__main__":
     drive(train)

@@ -193,18 +193,25 @@ def test_renumbering_nodes_renumbers_the_logits():
     torch.testing.assert_close(logits(made, permuted(client, order), theta), logits(made, client, theta)[order])
 
 
-def test_replicas_of_one_client_share_its_basis():
+@pytest.mark.parametrize(
+    ("loss", "masks"),
+    [("all nodes", "equal"), ("training nodes", "equal"), ("training nodes", "different")],
+)
+def test_replicas_of_one_client_share_its_basis(loss, masks):
     clients = [make_client(7, seed=i) for i in range(3)]
-    twins = [replace(client, train=client.train.copy()) for client in clients]
+    if masks == "different":  # a single training node each: no edge joins two of them, and the bases are equal
+        clients = [replace(client, train=np.arange(7) == 0, val=np.arange(7) == 1) for client in clients]
+    twins = [replace(client, **({"train": client.val} if masks == "different" else {})) for client in clients]
     made, batch = model(), Batch([*clients, *twins], torch.float64, "cpu")
-    assert batch.derived(made.build).values.shape[0] == 3
+    assert (len(batch.derived(made.build).values), batch.derived(made.build).times) == (3, 2)
     layout = made.layout(FEATURES, CLASSES)
     theta = random_models(layout, 6)
 
     def results(batch, rows):
         parameters = {name: view.detach().requires_grad_() for name, view in layout.views(theta[rows]).items()}
         out = made.forward(parameters, batch, made.first(parameters, batch), no_dropout).logits
-        return [out, *torch.autograd.grad(out.square().sum(), list(parameters.values()))]
+        counted = out.square() if loss == "all nodes" else out.square() * batch.train[..., None]
+        return [out, *torch.autograd.grad(counted.sum(), list(parameters.values()))]
 
     whole = results(batch, range(6))
     apart = [results(Batch([client], torch.float64, "cpu"), [i]) for i, client in enumerate([*clients, *twins])]

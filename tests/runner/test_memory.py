@@ -57,6 +57,14 @@ def test_a_cpu_takes_one_seed_after_another_unless_told_otherwise():
     assert planned(10**12, GPU, seeds=50).seeds == 5, "never more seeds than there are"
 
 
+def test_a_cpu_takes_several_seeds_at_once_where_they_share_matrices():
+    def seeds(budget, device=CPU, asked=None):
+        return plan(FEDERATIONS, LAYOUT, WIDEST, NEED, device, budget, asked, together=3).seeds
+
+    assert [seeds(NEED.program(count)) for count in (1, 2, 3, 4)] == [1, 2, 3, 3]
+    assert (seeds(10**12, asked=2), seeds(10**12, GPU)) == (2, 5)
+
+
 @given(st.integers(1, 6 * SEED), st.integers(0, 6 * SEED), st.sampled_from([CPU, GPU]), st.sampled_from([None, 1, 3]))
 def test_more_memory_never_gives_smaller_programs(budget, more, device, seeds):
     small, large = planned(budget, device, seeds), planned(budget + more, device, seeds)

@@ -93,6 +93,13 @@ class Backbone:
         """Columns of the widest ``[n, columns]`` that a step makes: where programs are large, an operation has several threads."""
         return max((shape[-1] for shape in self.layout(num_features, num_classes).shapes.values() if len(shape) > 1), default=1)
 
+    def reads_shared_matrices(self, nodes: int, num_features: int, num_classes: int) -> bool:
+        """Whether a step of a client of so many nodes mostly reads matrices that seeds with the same clients share.
+
+        On a CPU one program then trains several seeds, and reads the matrices once for all of them.
+        """
+        return False
+
     def settle(
         self,
         clients: Sequence[ClientGraph],

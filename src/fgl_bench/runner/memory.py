@@ -75,18 +75,21 @@ def plan(
     device: torch.device,
     budget: int,
     seeds_per_chunk: int | None,
+    together: int = 1,
 ) -> Plan:
-    """Seeds first, then clients, until a program fits ``budget`` bytes; the numbers of a run do not depend on it.
+    """Seeds first, then clients, until a program fits ``budget`` bytes; the numbers of a run do not depend on it, but for rounding.
 
-    On a CPU every seed is a program of its own: five in one fall out of the cache and are slower per seed. The threads of a
-    program hang on sizes alone, not on what was measured, since sums of several threads round differently.
+    On a CPU every seed is a program of its own, unless told otherwise: five in one fall out of the cache and are slower per seed. The
+    threads of a program hang on sizes alone, not on what was measured, since sums of several threads round differently.
 
     Args:
         widest: columns of the widest result of an operation, ``Backbone.widest``.
+        together: most seeds in a program on a CPU.
     """
     clients = need.clients
-    fitting = (count for count in range(len(federations), 1, -1) if need.program(count) <= budget)
-    seeds = min(seeds_per_chunk or (1 if device.type == "cpu" else next(fitting, 1)), len(federations))
+    most = min(together, len(federations)) if device.type == "cpu" else len(federations)
+    fitting = (count for count in range(most, 1, -1) if need.program(count) <= budget)
+    seeds = min(seeds_per_chunk or next(fitting, 1), len(federations))
     elements = seeds * clients * max(layout.size, largest_client(federations) * widest)
     threads = torch.get_num_threads() if elements >= WIDE else 1
     if need.program(seeds) <= budget:

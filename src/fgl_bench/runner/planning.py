@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from fgl_bench.data.federation import Federation
+from fgl_bench.data.graph import ClientGraph
 from fgl_bench.models.base import Backbone
 from fgl_bench.runner.memory import Need, Plan, available_bytes, largest_client, plan
 from fgl_bench.runner.program import DTYPES
@@ -47,4 +49,20 @@ def chunks(spec: RunSpec, federations: Sequence[Federation], device: torch.devic
     else:
         need = Need(first.num_clients, most, most, 1)
     layout, widest = trained.layout(first.num_features, first.num_classes), trained.widest(first.num_features, first.num_classes)
-    return need, plan(federations, layout, widest, need, device, bytes_, spec.settings.seeds_per_chunk)
+    return need, plan(federations, layout, widest, need, device, bytes_, spec.settings.seeds_per_chunk, together(model, federations))
+
+
+def together(model: Backbone, federations: Sequence[Federation]) -> int:
+    """Seeds for one program on a CPU: a thread's share of them, where they read the same matrices most of the time; else one."""
+    first, *others = federations
+    sizes = largest_client(federations), first.num_features, first.num_classes
+    if first.observed[0].folder is not None or not model.reads_shared_matrices(*sizes):
+        return 1
+    if not all(same_graph(*pair) for other in others for pair in zip(first.observed, other.observed, strict=True)):
+        return 1
+    return -(-len(federations) // torch.get_num_threads())
+
+
+def same_graph(one: ClientGraph, other: ClientGraph) -> bool:
+    """Whether both hold the same arrays and train on the same nodes."""
+    return one.features is other.features and one.edges is other.edges and np.array_equal(one.train, other.train)

@@ -31,12 +31,13 @@ class _Filtered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (summed, weight), values, times, batch = ctx.saved_tensors, ctx.values, ctx.times, ctx.batch
-        if times == 1 and not gradient.is_cuda and not _reaches(gradient, ~batch.train):
+        reached = gradient.is_cuda or _reaches(gradient, ~batch.train)
+        gradient = _gather(gradient, times)
+        if not reached and (rows := _training_rows(batch, ctx.build, times)) is not None:
             # Most objectives look at training nodes alone: the other rows of B need not be read.
-            values, index, there = _training_rows(batch, ctx.build)
+            values, index, there = rows
             gradient = torch.take_along_dim(gradient, index[..., None], 1) * there[..., None]
             summed = torch.take_along_dim(summed, index[..., None], 1)
-        gradient = _gather(gradient, times)
         to_weight = _scatter(torch.bmm(summed.mT, gradient), times)
         spread = torch.bmm(gradient, _gather(weight, times).mT)
         unique, copies, nodes, width = values.shape
@@ -111,11 +112,19 @@ def _reaches(gradient: Tensor, nodes: Tensor) -> bool:
     return bool((gradient.ne(0).any(-1) & nodes).any())
 
 
-def _training_rows(batch: Batch, build: Derived) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows of B at training nodes ``[k, J, t, F]``, where they are ``[k, t]`` and which are real ``[k, t]``; made once a batch."""
+def _training_rows(batch: Batch, build: Derived, times: int) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The rows of B at training nodes ``[U, J, t, F]``, where they are ``[U * S, t]`` and which are real ``[U * S, t]``; made once a batch.
+
+    None where replicas of one client train on different nodes.
+    """
     blocks = batch.derived(build)
     if blocks.training_rows is None:
+        train = batch.train[: len(batch.train) // times]
+        if not torch.equal(batch.train, train.repeat(times, 1)):
+            return None
         most = max(1, int(batch.num_train.max()))
-        order = batch.train.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
-        blocks.training_rows = (blocks.take(order).values.contiguous(), order, torch.take_along_dim(batch.train, order, 1))
+        order = train.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+        unique = blocks if times == 1 else DerivedBlocks(blocks.values, range(len(order)))
+        index, there = (each.repeat_interleave(times, 0) for each in (order, torch.take_along_dim(train, order, 1)))
+        blocks.training_rows = (unique.take(order).values.contiguous(), index, there)
     return blocks.training_rows

@@ -107,6 +107,12 @@ class UniFilter(Spectral):
     def widest(self, num_features: int, num_classes: int) -> int:
         return max(super().widest(num_features, num_classes), num_features // 2)  # Z, of whose rows only training nodes' come again
 
+    def reads_shared_matrices(self, nodes: int, num_features: int, num_classes: int) -> bool:
+        if self.per_feature or self.input_dropout or self.basis_dropout:  # every replica then reads the basis by itself
+            return False
+        layout = self.layout(num_features, num_classes)
+        return (self.orders + 1) * nodes * num_features > layout.size + nodes * self.widest(num_features, num_classes)
+
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Weights uniform within 1/sqrt(out), coefficients 1/(K + 1), as the authors' code has them."""
         shapes = dict(layout.shapes)
