@@ -5,9 +5,9 @@
 Every run is one ``fgl-bench`` command in a process of its own, so that one that fails never stops the others. A run that is
 complete is not repeated: its compact result is kept in results/cells/<paper>/ and the tables are made from those. Ctrl-C ends after
 writing the tables, and an end without warning costs the run under way; the same command goes on where it stopped. Most telling methods
-come first, or with ``--cheapest`` the cheapest runs; after them, where several rows of ours stand for a printed one, those that it is not
-compared with (results/settlements/). Of a dataset that is absent one run is tried, which downloads it where it can be; if that fails its
-others are left out.
+come first, or with ``--cheapest`` the cheapest runs, printed cells before those that no paper has; after them, where several rows of ours
+stand for a printed one, those that it is not compared with (results/settlements/). Of a dataset that is absent one run is tried, which
+downloads it where it can be; if that fails its others are left out.
 ``--again`` makes the chosen runs once more, complete or not.
 """
 
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--threads", type=int, help="CPU threads of a run")
     result.add_argument("--jobs", type=int, default=1, help="runs at a time")
     result.add_argument("--hours", type=float, help="start no run that would end later than this")
-    result.add_argument("--cheapest", action="store_true", help="cheapest runs first, of all papers, instead of the most telling")
+    result.add_argument("--cheapest", action="store_true", help="cheapest runs of all papers first, printed cells before others")
     result.add_argument("--set", dest="extra", nargs="+", default=[], metavar="KEY=VALUE", help="further keys of every run")
     result.add_argument("--again", action="store_true", help="also make the runs that are complete; each takes its predecessor's place")
     result.add_argument("--list", action="store_true", help="show the plan, run by run, and stop")
@@ -220,7 +220,8 @@ class Reproduction:
             if self.options.again or cell.digest not in work.stored
         ]
         if self.options.cheapest:
-            found.sort(key=lambda pair: pair[0].cost(pair[1]) or math.inf)
+            printed = {work.paper.name: work.printed() for work in self.works}
+            found.sort(key=lambda pair: (pair[1].digest not in printed[pair[0].paper.name], pair[0].cost(pair[1]) or math.inf))
         later = {work.paper.name: work.alternatives() for work in self.works}
         return sorted(found, key=lambda pair: (pair[1].dataset in self.absent, pair[1].digest in later[pair[0].paper.name]))
 

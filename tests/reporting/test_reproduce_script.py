@@ -198,6 +198,11 @@ def test_the_cheapest_runs_of_all_papers_come_first_and_alternative_rows_after_w
     later = [row == "fedavg_e3" and "cora" not in column for _, column, row, *_ in found]
     assert later == sorted(later) and len(set(later)) == 2
     seconds = [float(value) * {"s": 1, "min": 60, "h": 3600}[unit] for *_, value, unit in found]
-    assert len(set(seconds)) > 5 and list(zip(later, seconds, strict=True)) == sorted(zip(later, seconds, strict=True)), "not by cost"
+    # DFed-SST's paper has no FedAvg, and in its table 2 no Dis-PFL on these data sets.
+    without_print = [
+        paper == "dfed_sst" and (row == "fedavg" or column.startswith(("2, photo", "2, physics"))) for paper, column, row, *_ in found
+    ]
+    order = list(zip(later, without_print, seconds, strict=True))
+    assert len(set(seconds)) > 5 and any(without_print) and order == sorted(order), "not by cost"
     changes = sum(one != other for (one, *_), (other, *_) in pairwise(found))
     assert changes > 1, "paper after paper"

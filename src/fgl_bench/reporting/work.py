@@ -12,6 +12,7 @@ from fgl_bench.reporting.cells import compact, stored_of, write_cell, write_whol
 from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs, Kind
 from fgl_bench.reporting.findings import markdown
+from fgl_bench.reporting.grids import look_up
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.settlements import Settled, Settlement, alternatives, settle
@@ -76,6 +77,11 @@ class Work:
             chosen_on = basis is not None and cell.table in basis.tables and cell.dataset in basis.datasets
             (beside if cell.row.key in rows[cell.table] and not chosen_on else needed).add(cell.digest)
         return beside - needed
+
+    def printed(self) -> set[str]:
+        """Hashes of the runs that fill a cell for which the paper has a number."""
+        rows = {table.key: table for table in self.tables}
+        return {cell.digest for cell in self.cells if look_up(self.published, rows[cell.table], cell.row, cell.column) is not None}
 
     def learn(self, stored: Mapping[str, dict]) -> None:
         """Use these results for estimates too, whichever paper they belong to."""
