@@ -126,8 +126,8 @@ def settings_of(config: Mapping[str, Any]) -> str:
             return {key: plain(inner) for key, inner in value.items()}
         return bool(value) if isinstance(value, float) else value
 
-    groups = {group: plain(without_younger_keys(group, canonical_names(config[group]))) for group in ("algorithm", "model")}
-    text = json.dumps([groups, config.get("batch_nodes"), config["num_clients"] == 1], sort_keys=True)
+    groups = {group: plain(without_younger_keys(group, canonical_names(config.get(group)))) for group in ("algorithm", "model")}
+    text = json.dumps([groups, config.get("batch_nodes"), config.get("num_clients") == 1], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
