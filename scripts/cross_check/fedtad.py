@@ -1,8 +1,8 @@
 """Runs FedTAD's own program on an exported federation; started by ``compare.py``, see ``openfgl.py``.
 
 The program is one script, which is read, mended in memory and run: four of its lines are indented too far to be Python, and its device is
-made the CPU. Its loader of data sets hands out the exported clients. What it says at the end of training and at the start of the next
-round is where its models are scored; what it prints there itself is left alone.
+made the CPU. Its loader of data sets hands out the exported clients. Its messages tell when the clients have trained and when they have
+received a model; both are scored there, and the scores that it prints are not used.
 """
 
 from __future__ import annotations

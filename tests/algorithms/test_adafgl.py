@@ -271,7 +271,7 @@ def test_the_hard_switch_takes_one_side():
     output = heads.forward(views, batch, heads.first(views, batch), no_dropout)
     z = output.hidden.unflatten(2, (4, -1)).softmax(-1)
     for i in range(10):
-        homo = (z[i, :, 0] + heads.knowledge(batch).prediction[i]) / 2  # of single softmaxes
+        homo = (z[i, :, 0] + heads.knowledge(batch).prediction[i]) / 2  # softmaxes=single: P as it is
         torch.testing.assert_close(output.logits[i].exp(), homo if i % 2 == 0 else z[i, :, 1:].mean(1), **TIGHT)
 
 

@@ -52,7 +52,7 @@ class Knowledge(NamedTuple):
 
     Attributes:
         prediction: P, ``[k, n, Y]``, probabilities.
-        softened: what is compared and answered of P, ``[k, n, Y]``: P, or its softmax.
+        softened: P or its softmax, ``[k, n, Y]``, for the cosines and the answer.
         similar: B, ``[k, n, n]`` bool: whose predictions are alike, none with itself; None where it has no weight.
         operator: S, ``[k, n, n]``; None beside ``smoothed``.
         smoothed: Xs, ``[k, n, (hops + 1) F]``, of graphs with more nodes than features.

@@ -51,7 +51,7 @@ class AdaFGL(FedAvg, Staging):
         blend: a, weight of the graph against the similarity of predictions.
         beta: weight of that similarity in Z_3's attention, against the cosine of its representations.
         width, head_dropout: hidden width of the heads and their dropout.
-        softmaxes: ``double`` or ``single``, of P where it is compared and answered.
+        softmaxes: ``double`` or ``single``, of P before its cosines and in the answer.
         attention: ``softmax`` or ``raw``, what is compared in Z_3's attention.
         fusion: ``soft`` or ``hard``.
         max_nodes: most nodes of a client; its propagation, n x n, is dense while it is made, and longer where features outnumber nodes.
