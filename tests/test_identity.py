@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.config.compose import composed
-from fgl_bench.config.identity import BEFORE, without_younger_keys
+from fgl_bench.config.identity import BEFORE, CORRECTED, without_younger_keys
 from fgl_bench.reporting.store import config_hash, identity
 
 
@@ -49,3 +51,12 @@ def test_a_value_of_another_type_is_another_value():
 
 def test_what_the_table_shows_is_no_part_of_the_identity():
     assert digest("selection=client", "average=macro") == digest()
+
+
+def test_corrected_classes_exist_and_are_part_of_the_identity():
+    for target, date in CORRECTED.items():
+        module, _, name = target.rpartition(".")
+        assert isinstance(getattr(import_module(module), name), type)
+        cfg = resolved(composed([f"algorithm={target.split('.')[-2]}", "dataset=csbm", "rounds=5"]))
+        assert identity(cfg, 5, 100)["code"] == {target: f"corrected on {date}"}
+    assert "code" not in identity(resolved(composed(["dataset=csbm", "rounds=5"])), 5, 100)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fgl_bench.config.identity import CORRECTED
 from fgl_bench.reporting.cells import find
 from fgl_bench.reporting.plan import Cell, Column, Row
 from fgl_bench.reporting.store import config_hash
@@ -56,6 +57,22 @@ def test_an_edited_method_is_run_again_and_its_earlier_run_named(tmp_path):
     assert before != after
     # Code goes back: the first run is the answer again.
     (tmp_path / "mine_helper.py").write_text(HELPER.format(body="pass"))
+    assert "complete already" in command(tmp_path, *own).stdout
+
+
+def test_a_run_from_before_a_correction_is_made_again(tmp_path):
+    own = ("algorithm=adafgl", *TINY)
+    assert command(tmp_path, *own).returncode == 0
+    [path] = tmp_path.rglob("summary.json")
+    summary = json.loads(path.read_text())
+    assert summary["config"].pop("code") == {name: f"corrected on {date}" for name, date in CORRECTED.items()}
+    summary["config_hash"] = config_hash(summary["config"])
+    path.write_text(json.dumps(summary))
+    older = path.parent.rename(path.parent.with_name(summary["config_hash"]))
+    again = command(tmp_path, *own)
+    assert "written" in again.stdout, again.stderr
+    [note] = again.stderr.splitlines()
+    assert older.name in note and "was made by other code (AdaFGL, corrected on 20" in note
     assert "complete already" in command(tmp_path, *own).stdout
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from fgl_bench.utils.sources import targets
 
 MODULES = {"algorithm": "algorithms", "model": "models", "dataset": "data.datasets", "split": "data.splits", "scenario": "scenarios"}
 VARIANTS = {f"fedaas.{name}": f"{name.lower()}.{name}" for name in ("FedAAS1", "FedAAS2", "FedAll", "FedLocal")}  # modules once
@@ -19,6 +22,13 @@ BEFORE: dict[str, dict[str, Any]] = {
 
 A key with this value is no part of a run's identity, nor is a group of nothing else, so that results from before it stay results of the
 same configuration.
+"""
+
+CORRECTED = {"fgl_bench.algorithms.adafgl.AdaFGL": "2026-11-25"}
+"""Classes whose runs have had other numbers since a correction, and its date.
+
+The date is part of a run's identity, so that a run from before is not taken for one of today. Where a key brings the former numbers back,
+add the key to :data:`BEFORE` instead.
 """
 
 
@@ -41,6 +51,11 @@ def canonical_names(value: Any) -> Any:
         plain = {key: canonical_names(inner) for key, inner in value.items()}
         return {**plain, "_target_": canonical(plain["_target_"])} if isinstance(plain.get("_target_"), str) else plain
     return [canonical_names(inner) for inner in value] if isinstance(value, list) else value
+
+
+def corrections(config: Mapping[str, Any]) -> dict[str, str]:
+    """``corrected on <date>`` by class, of those in ``config`` that are :data:`CORRECTED`; names are :func:`canonical`."""
+    return {target: f"corrected on {CORRECTED[target]}" for target in sorted({*targets(config)} & CORRECTED.keys())}
 
 
 def without_younger_keys(group: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgl_bench.config.identity import canonical_names, without_younger_keys
+from fgl_bench.config.identity import canonical_names, corrections, without_younger_keys
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.models import write_models
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
@@ -38,6 +38,7 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
     """All that decides the numbers: the resolved configuration without presentation keys, the computed budget, and the content of files.
 
     Sums of the source of classes from outside the package stand under ``code``, those of raw files under ``data``, where there are such.
+    So do the dates of corrections to classes of the package, under ``code``.
 
     Args:
         config: the resolved configuration.
@@ -45,7 +46,7 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
     """
     named = {key: without_younger_keys(key, canonical_names(value)) for key, value in config.items() if key not in PRESENTATION}
     chosen = {key: value for key, value in named.items() if value != {}}
-    content = {"code": code_sums(chosen), "data": dict(data or {})}
+    content = {"code": code_sums(chosen) | corrections(chosen), "data": dict(data or {})}
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 
 

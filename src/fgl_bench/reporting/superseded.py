@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fgl_bench.config.identity import CORRECTED
 from fgl_bench.reporting.store import Untrusted, read_summary
 from fgl_bench.utils.sources import files_of
 
@@ -14,7 +15,7 @@ CONTENT = ("code", "data")
 
 
 def superseded(folder: Path, what: Mapping[str, Any], raw: Mapping[str, Path]) -> str | None:
-    """One line on the latest run beside ``folder`` that differs in the content of files alone: which files, and when they changed.
+    """One line on the latest run beside ``folder`` that differs in the content of files or in corrections alone: which, and when.
 
     Args:
         folder: the directory of the run that is to be made.
@@ -37,8 +38,7 @@ def superseded(folder: Path, what: Mapping[str, Any], raw: Mapping[str, Path]) -
     changes = {key: differing(config, what, key) for key in CONTENT if config.get(key) != what.get(key)}
     made = []
     for key, names in changes.items():
-        files = (name.rpartition(":")[2] + changed(key, name, raw) for name in names)
-        made.append(f"other {key} ({', '.join(files)})")
+        made.append(f"other {key} ({', '.join(described(key, name, raw) for name in names)})")
     return f"note: {other} was made by {' and '.join(made)}; this is another run"
 
 
@@ -50,6 +50,13 @@ def differing(config: Mapping[str, Any], what: Mapping[str, Any], key: str) -> l
     """Names of the files that are not the same in both."""
     old, new = config.get(key) or {}, what.get(key) or {}
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+
+
+def described(key: str, name: str, raw: Mapping[str, Path]) -> str:
+    """The file's name and when it changed, or the package's class and when it was corrected."""
+    if name in CORRECTED:
+        return f"{name.rpartition('.')[2]}, corrected on {CORRECTED[name]}"
+    return name.rpartition(":")[2] + changed(key, name, raw)
 
 
 def changed(key: str, name: str, raw: Mapping[str, Path]) -> str:

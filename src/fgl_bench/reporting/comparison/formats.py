@@ -101,7 +101,7 @@ def notes(table: Compared, best: str, alike: str) -> list[str]:
     if any(not score.complete for score in scores):
         found.append("(n/m): only n of m seeds have a value; the mean is theirs and competes with no other.")
     if table.chosen.superseded:
-        found.append(f"{table.chosen.superseded} run(s) of an earlier version of your own class or data are left out.")
+        found.append(f"{table.chosen.superseded} run(s) of an earlier version of a class or of data are left out.")
     return found
 
 

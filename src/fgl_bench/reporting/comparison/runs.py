@@ -19,7 +19,7 @@ from fgl_bench.reporting.store import Untrusted, read_summary
 from fgl_bench.reporting.unlike import BEFORE, BUDGET, GROUPS, leaves
 
 Values = tuple[str, ...]
-SOURCES = ("code", "data")  # of a configuration: sums of a user's own files
+SOURCES = ("code", "data")  # of a configuration: sums of a user's own files, and corrections
 MOST = 400  # characters of what is listed
 UNSCORED = ("targets", "mixing_at", "metrics")  # keys that change no score
 
@@ -31,7 +31,7 @@ class Chosen:
     Attributes:
         rows, columns: values, in order.
         runs: by (row, column).
-        superseded: runs that are left out because a class or a file of the user's has been edited since.
+        superseded: runs that are left out because a class or a file of the user's has been edited since, or a class corrected.
     """
 
     question: Question
@@ -150,7 +150,7 @@ def in_order(found: Iterable[Values]) -> tuple[Values, ...]:
 
 
 def latest(runs: Sequence[Result]) -> list[Result]:
-    """Of runs that differ only in the source of a user's own class or in the content of a raw file, the last one."""
+    """Of runs that differ only in the source of a user's own class, in a correction or in the content of a raw file, the last one."""
     newest: dict[str, Result] = {}
     for run in runs:
         what = json.dumps({key: inner for key, inner in run.summary["config"].items() if key not in SOURCES}, sort_keys=True)
