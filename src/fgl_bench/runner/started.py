@@ -88,14 +88,15 @@ class InTurn(ABC, Generic[W, F]):
     def name(self, work: W) -> str:
         """What the display calls it."""
 
-    def stop(self, *_: object) -> None:
-        """Handler of Ctrl-C and of an end signal."""
-        self.stopping = True
-
     def make(self) -> None:
         """Start, await and take in everything; what is under way when a signal comes is ended."""
-        # A flag that the loop reads, and no exception, which could strike between a process and the note of it.
-        previous = {number: signal.signal(number, self.stop) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        # A flag that the loop reads, and no exception, which could strike between a process and the note of it. No method either: a
+        # handler that is taken back is turned into text by Python, a method with all that its object holds, which here is a whole plan.
+        def stop(*_: object) -> None:
+            self.stopping = True
+
+        previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         with Display(len(self.waiting)) as display:
             try:
                 self._loop(display)
