@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.dfed_sst._hops import hops
+from fgl_bench.algorithms.dfed_sst._hops import hops, stack
 from fgl_bench.algorithms.dfed_sst.dfed_sst import DFedSST
 from fgl_bench.algorithms.records import Setting
 from fgl_bench.engine.batch import Batch
@@ -136,6 +136,18 @@ def test_a_client_of_many_nodes_is_searched_from_landmarks_only():
     for i, client in enumerate(clients):
         for node, row in zip(algorithm._hops.sources[i].tolist(), algorithm._hops.distance[i], strict=True):
             np.testing.assert_array_equal(row[: client.num_nodes].numpy(), hops(client, np.array([node]))[0])
+
+
+def test_a_class_without_a_landmark_is_left_out_of_wlsd():
+    client = replace(make_client(30, 0.2, seed=6), labels=np.repeat([0, 1, 2], [26, 3, 1]), train=np.ones(30, bool))
+    soft = soften([client])
+    exact = seen([client], soft)
+    algorithm, batch = prepared([client], landmarks=12)
+    algorithm._hops = stack([client], [np.arange(4)], 30, batch.device)
+    found = algorithm.dispersion(batch, soft, 0)
+    sizes = np.log1p([26, 1])
+    assert found.spread[0, 1] == 0 < exact.spread[0, 1]
+    torch.testing.assert_close(found.wlsd[0].item(), found.spread[0, 0].item() * sizes[0] / sizes.sum())
 
 
 def test_padding_and_the_other_clients_do_not_matter():

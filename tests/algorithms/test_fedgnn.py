@@ -12,6 +12,7 @@ from torch_geometric.nn import GCNConv
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgnn import FedGNN, matching
 from fgl_bench.data.graph import Federation
+from fgl_bench.data.inductive import training_view
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.errors import UserError
@@ -156,6 +157,14 @@ def test_embeddings_are_exchanged_every_so_many_rounds():
     assert history.upload.tolist() == [4 * (n * model + -(-n // 2) * sent) for n in range(6)]
     assert history.download.tolist() == [4 * (n * model + -(-n // 2) * got) for n in range(6)]
     assert made.got[0] > 0
+
+
+def test_embeddings_of_nodes_that_are_not_there_do_not_travel():
+    fed = overlapping()
+    observed = tuple(training_view(client, client.train) for client in fed.clients)
+    made = method()
+    run(made, [replace(fed, observed=observed)])
+    assert made.sent == [sum(int(client.train.sum()) for client in fed.clients)]
 
 
 # ---- privacy

@@ -238,6 +238,16 @@ def test_only_participants_count_and_receive():
     torch.testing.assert_close(made.centres, reports["mean"][:, arrived[0]].sum(1) / 3.25)
 
 
+def test_where_nobody_arrives_the_centres_stay():
+    made = method(**BOUND)
+    run(made, rounds=1)
+    before = made.centres.clone()
+    reports = {"mean": random(2, 5, 2, 3), "spread": random(2, 5, 2, 3, seed=1)}
+    made.mix(reports, torch.tensor([[False] * 5, [True] * 5]))
+    assert torch.equal(made.centres[0], before[0]) and before[0].any()
+    torch.testing.assert_close(made.centres[1], reports["mean"][1].sum(0) / 5.25)
+
+
 # ---- messages, batching
 
 

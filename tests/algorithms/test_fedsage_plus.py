@@ -10,11 +10,13 @@ import torch
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
+from fgl_bench.algorithms.fedadam import FedAdam
 from fgl_bench.algorithms.fedsage_plus import fedsage_plus
 from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair
 from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
 from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods
 from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
+from fgl_bench.data.inductive import training_view
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.noise import normal
@@ -325,6 +327,18 @@ def test_only_kept_nodes_get_neighbours_and_as_many_as_their_degree_says():
         torch.testing.assert_close(graph.features.generated[i, :count], flat.detach())
 
 
+def test_nodes_that_are_not_there_get_no_neighbours():
+    whole = small_federation(0)
+    made, sim = ready(federations=[replace(whole, observed=tuple(training_view(c, c.train) for c in whole.clients))])
+    joined = {"observed": [], "scored": []}
+    for name, batch in (("observed", sim.setting.batch), ("scored", sim.trainer.evaluation)):
+        for before, after in zip(batch.clients, made.mend(batch).clients, strict=True):
+            from_, to = after.edges
+            real = np.unique(from_[(from_ < before.num_nodes) & (to >= before.num_nodes)])
+            joined[name] += (np.ones(before.num_nodes, bool) if before.present is None else before.present)[real].tolist()
+    assert len(joined["scored"]) > len(joined["observed"]) > 0 and all(joined["observed"])
+
+
 def test_no_wish_for_neighbours_leaves_the_graphs_unmended():
     made, sim = ready(by=-50.0)
     assert made.mend(sim.setting.batch) is sim.setting.batch
@@ -371,6 +385,15 @@ def test_classifiers_are_their_own_first_and_averaged_uniformly_after_phase_0():
     for trips in result.trips:
         assert torch.equal(trips[1][0], trips[0][1]) and torch.equal(trips[2][0], trips[1][1])
         torch.testing.assert_close(trips[3][0], torch.stack([other[2][1] for other in result.trips]).mean(0))
+
+
+def test_the_first_average_is_the_model_that_a_strategy_goes_on_from():
+    strategy = FedAdam(server_lr=1e-9, beta1=0.9, beta2=0.99, tau=1e-3, rule="adam")
+    result = run(method(gen_rounds=2, strategy=strategy), seeds=(0,), rounds=4)
+    weights = result.sim.setting.weights[0] / result.sim.setting.weights[0].sum()
+    mean = sum(weight * trips[2][1] for weight, trips in zip(weights, result.trips, strict=True))
+    for trips in result.trips:
+        torch.testing.assert_close(trips[3][0], mean, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("changes", [{"max_neighbours": 0}, {"gen_rounds": 0}])

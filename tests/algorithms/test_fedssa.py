@@ -108,7 +108,7 @@ def naive_run(made, fed, start, rounds, epochs):
                     z = mean + (log_variance / 2).exp() * normal(key, n, made.latent, torch.float64)[0]
                     links = UndirectedEdges(
                         torch.tensor([[(u, v) for u, v in client.edges.T if u < v]], dtype=torch.int64).view(1, -1, 2),
-                        torch.tensor([client.edges.shape[1] // 2]), torch.tensor([n]),
+                        torch.tensor([client.edges.shape[1] // 2]), torch.tensor([n]), torch.arange(n)[None],
                     )  # fmt: skip
                     if links.count[0]:
                         positive, real, negative, unreal = drawn_pairs(links, made.edges, mix(key + 1))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, drawn_pairs, reconstruction
+from fgl_bench.data.inductive import training_view
 from fgl_bench.engine.batch import Batch
 from tests.engine.graphs import from_edges, make_client
 
@@ -32,6 +34,15 @@ def test_all_edges_are_taken_where_they_are_few():
     assert not real[1].any() and not unreal[1].any()
     # The dense client's draws hit edges more often than not; those are dropped.
     assert 0 < unreal[2].sum() < real[2].sum() and unreal[0].sum() > 0
+
+
+def test_nodes_that_are_not_there_are_in_no_pair():
+    whole = make_client(20, 0.3, seed=3)
+    seen = training_view(whole, np.arange(20) % 3 == 0)
+    edges = links([seen, CLIENTS[0]])
+    assert edges.nodes.tolist() == [7, 8]
+    drawn = torch.cat([drawn_pairs(edges, 1000, torch.tensor([key, 1]))[2][0] for key in range(50)])
+    assert set(drawn.flatten().tolist()) == set(np.flatnonzero(seen.present).tolist())
 
 
 def test_many_edges_are_drawn_evenly():

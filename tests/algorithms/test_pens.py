@@ -114,6 +114,18 @@ def test_without_a_first_phase_nobody_is_preferred():
     assert_same_trips(run(method(first_phase=0.0)), run(Local(), scenario=decentralized()), fewest=60)
 
 
+def test_a_short_run_has_a_first_phase():
+    algorithm = method(first_phase=0.2)
+    run(algorithm, rounds=3)
+    assert algorithm.times_sampled.sum() == 2 * 5 * 5 and np.diff(run(method(first_phase=0.2), rounds=3).histories[0].upload)[1] > 0
+
+
+def test_where_all_that_are_sampled_are_selected_all_are_preferred():
+    algorithm = method(sampled=2, selected=2)
+    run(algorithm, rounds=1)
+    assert algorithm.preferred.equal(algorithm.times_sampled > 0) and algorithm.preferred.any()
+
+
 def test_the_threshold_is_chance():
     algorithm = method(sampled=4, selected=2)
     run(algorithm, rounds=1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fgl_bench.algorithms.fedbuff import FedBuff
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.errors import UserError
+from tests.algorithms.test_twafl import method as twafl
 from tests.reference.small import small_federation
 from tests.scenarios.loops import counted_batches, fixed, tiny, watched_loops
 from tests.small_runs import semi_async, simulate
@@ -150,6 +151,13 @@ def test_staleness_from_the_last_upload_changes_weights_only():
 def test_staleness_from_the_last_upload_is_for_methods_that_mix_old_uploads():
     with pytest.raises(UserError, match=r"^scenario\.staleness_from=upload: this method mixes new uploads only"):
         run(buff(), semi_async(staleness_from="upload"))
+    with pytest.raises(UserError, match=r"^scenario\.staleness_from=upload: this method dates uploads itself"):
+        run(twafl(), semi_async(staleness_from="upload"))
+
+
+def test_partial_participation_is_refused():
+    with pytest.raises(UserError, match=r"^participation=0\.5 needs rounds"):
+        run(buff(), semi_async(), participation=0.5)
 
 
 def test_a_timetable_by_trips():

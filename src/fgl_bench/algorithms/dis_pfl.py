@@ -36,8 +36,8 @@ class DisPFL(Peers):
     Densities of tensors are those of Erdős-Rényi kernels, ``(sum of shape / product of shape)^erk_power`` scaled to ``density``
     overall, vectors dense. Resolutions: aggregation at the end of a round (the code's at the beginning of the next: the same
     sequence); 30 % of the clients as random in-neighbours; gradients regrow, as in the paper (the released scripts: ``random``); clients
-    begin with masks of their own, as those scripts; gradients clipped to norm 10, as in the code; the optimiser's moments of dropped
-    and of regrown coordinates are zero. A message is the non-zero weights and a mask of one bit a scalar; the matrix for plots is the
+    begin with masks of their own, as those scripts; gradients clipped to norm 10, as in the code; the optimiser's moments of coordinates
+    that leave or enter the mask are zero. A message is the non-zero weights and a mask of one bit a scalar; the matrix for plots is the
     uniform one over itself and in-neighbours.
 
     Attributes:

@@ -72,7 +72,7 @@ class FedGNN(FedAvg):
         groups = [batch.clients[i : i + clients] for i in range(0, batch.size, clients)]
         matrices = [matching(group, batch.nodes, self.matches) for group in groups]
         # Embeddings that every client sends and receives in one exchange, by seed.
-        self.sent = [sum(client.num_nodes for client in group) for group in groups]
+        self.sent = batch.num_nodes.reshape(len(groups), -1).sum(1).tolist()
         self.got = [matrix.nnz for matrix in matrices]
         counts = np.stack([np.diff(matrix.indptr) for matrix in matrices])
         count = torch.from_numpy(counts).to(batch.device, batch.dtype).view(batch.size, batch.nodes)

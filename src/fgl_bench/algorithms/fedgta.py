@@ -33,7 +33,7 @@ class FedGTA(ServerRounds, Comparing):
     client i is always a member of its own cluster, others are above the threshold, not at it, as in the code; of the clients of a round
     only, and an absent one keeps its model. The paper does not say what stands in for a part that its table 6 leaves out: here, all
     participants are one cluster (``moments=none``), members are weighed as in FedAvg (``weights=samples``). What is not used is neither
-    computed nor sent; without both parts the method is FedAvg.
+    computed nor sent; without both parts, and with all clients in every round, the method is FedAvg.
 
     Attributes:
         steps: propagation steps k.

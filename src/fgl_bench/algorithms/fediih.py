@@ -144,7 +144,8 @@ class FedIIH(ServerRounds, Comparing):
         if not self.setting.full_participation:  # a seed in which nobody arrived keeps its models
             weights = normalize(torch.nan_to_num(weights), there)
         present = arrived[..., None, None].to(reports["mean"].dtype)
-        self.centres = (reports["mean"] * present).sum(1) / (present.sum(1) + SMOOTHING)
+        centres = (reports["mean"] * present).sum(1) / (present.sum(1) + SMOOTHING)
+        self.centres = torch.where(arrived.any(1)[:, None, None], centres, self.centres)
         blocks = [(normalize(arrived.double())[:, None], partial(whole, name="classifier.bias"))]
         learned = [name for name in self.setting.layout.shapes if name.startswith("inference.") and name != CENTRES]
         for k in range(self.network.factors):

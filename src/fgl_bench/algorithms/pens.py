@@ -26,7 +26,8 @@ class PENS(Peers):
     with the m of least loss, weighted by size. Then its preferred peers are those that were among the m more often than
     chance would have it, ``selected_j > m / n_s * sampled_j``; in the second phase it averages with n_g of them a round.
 
-    Resolutions: n_s = min(10, C - 1), m = 2, the first fifth of the rounds, n_g = m; rank by training loss, ties by index; with a
+    Resolutions: n_s = min(10, C - 1), m = 2, the first fifth of the rounds (at least one), n_g = m; where m = n_s, no peer can be
+    preferred to another, and all that were sampled are; rank by training loss, ties by index; with a
     model travels its owner's size (4 bytes); all sampled models travel in the first phase. A client that prefers nobody, or
     that has no training nodes to rank with, stays on its own. Peers are sampled among the scenario's links, by default all.
 
@@ -63,11 +64,13 @@ class PENS(Peers):
     @property
     def preferred(self) -> Tensor:
         """``[S, C, C]`` bool, whom each client prefers by what it has seen so far."""
+        if self.selected == self._sample:
+            return self.times_sampled > 0
         return self.times_selected > self.selected / self._sample * self.times_sampled + 1e-9
 
     def exchange(self, meeting: Meeting) -> Exchange:
         heard = meeting.graph(meeting.number) & self._able
-        if meeting.number < int(self.first_phase * meeting.rounds):
+        if meeting.number < max(int(self.first_phase * meeting.rounds), self.first_phase > 0):
             received = self._draw(heard, self._sample, meeting.number)
             chosen = received & (_rank(self._losses(meeting, received)) < self.selected)
             self.times_sampled += received

@@ -18,9 +18,11 @@ class SemiAsyncServer(Algorithm):
 
     Class attributes:
         keeps_uploads: whether the server keeps every client's last upload, in ``server.uploads``.
+        reads_staleness: whether it reads the age of an upload from the scenario, and keeps no dates of its own.
     """
 
     keeps_uploads: ClassVar[bool] = False
+    reads_staleness: ClassVar[bool] = True
 
     @abstractmethod
     def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:

@@ -42,6 +42,7 @@ class TWAFL(SemiAsyncServer):
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
     keeps_uploads: ClassVar[bool] = True
+    reads_staleness: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {
         "base": at_least(1), "loop": at_least(1), "exchange_rounds": at_least(0), "deep_layers": at_least(0),
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -57,6 +57,8 @@ class Mixing:
     receivers: Bool[Tensor, "S C"] | None = None
     shared: tuple[str, ...] | None = None
 
+    communicates: ClassVar[bool] = True  # whether anything travels
+
     def matrix(self) -> Float[Tensor, "S C C"]:
         """The full ``[S, C, C]``; rows of clients that receive nothing are those of the identity."""
         seeds, _, clients = self.weights.shape
@@ -105,6 +107,8 @@ class Mixing:
 
 class _Alone(Mixing):
     """The identity, without a product that would spread one diverged client to all."""
+
+    communicates: ClassVar[bool] = False
 
     def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout, shard: Shard) -> Tensor:
         return (received if _writable(received) else torch.empty_like(models)).copy_(own)

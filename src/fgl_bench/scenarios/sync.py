@@ -26,7 +26,7 @@ class Sync(Rounds):
 
     Attributes:
         deadline: cycles after which the server aggregates without the late uploads. Late trips count, and late clients start again
-            from the newest model. null waits for all clients.
+            from the newest model; nobody is late where nothing travels. null waits for all clients.
     """
 
     name: ClassVar[str] = "sync"
@@ -54,7 +54,7 @@ class Sync(Rounds):
         if method.refines:
             received = method.refine(previous, received, done.uploaded, arrived)
             check_shape("refine()", received, dict(zip("SCP", done.trained.shape, strict=True)), "S C P")
-        if self.drops_uploads:  # a seed without arrivals keeps its models
+        if self.drops_uploads and mixing.communicates:  # a seed without arrivals keeps its models
             received = torch.where(arrived.any(1)[:, None, None], received, previous)
         return received, mixing.matrix
 

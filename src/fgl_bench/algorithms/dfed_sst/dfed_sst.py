@@ -54,8 +54,9 @@ class DFedSST(Peers, Comparing):
     printed, but for d_i = 0, where it is all of it. True labels on training nodes only, predictions elsewhere. No path counts as
     one hop more than the client's longest; a class of one node has D = 0; where all partners have WLSD 0 the similarity alone
     weighs. Per class at most ``sources`` nodes are drawn and paired with all others of it, the same pairs for both statistics; of a
-    client of more than ``landmarks`` nodes only so many, drawn once, can be sources. Until the first refresh, at the end of
-    round 0, half of the others are heard, at random, and count alike. A client knows only what it hears: links that the
+    client of more than ``landmarks`` nodes only so many, drawn once, can be sources, and WLSD leaves out a class of several nodes that has
+    none of them. Until the first refresh, at the end of round 0, half of the others are heard, at random, and count alike. A client
+    knows only what it hears: links that the
     scenario leaves out at a refresh are no candidates.
 
     Attributes:
@@ -136,7 +137,8 @@ class DFedSST(Peers, Comparing):
             pairs = (source * (reached.float() @ member)).double().sum(1) - source.double().sum(1)
         each = torch.where(pairs > 0, 1 / pairs.clamp(min=1), 0.0)  # [k, Y]
         spread = ahead.sum(1) * each
-        size = torch.log1p(member.double().sum(1))
+        count = member.double().sum(1)
+        size = torch.log1p(count).masked_fill((count > 1) & (source.sum(1) == 0), 0.0)  # no landmark is of this class: D is not known
         weight = size / size.sum(1, keepdim=True).clamp(min=1e-12)
         y = soft.double()
         embedding = 0.5 * (ahead.mT @ y.gather(1, within) + back.mT @ y) * each[..., None]

@@ -171,7 +171,11 @@ class FedSagePlus(Composed, Regraphing):
         return super().similarity(reports) if self.federated else None
 
     def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
-        return super().refine(previous, received, uploaded, arrived) if self.federated else received
+        if not self.federated:
+            return received
+        # Before the first average clients have models of their own, and the server has none.
+        first = self.round == self.generating > 0
+        return super().refine(received.clone() if first else previous, received, uploaded, arrived)
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
         generating, each = min(rounds, self.generating), trips // max(rounds, 1)
@@ -222,7 +226,7 @@ class FedSagePlus(Composed, Regraphing):
         """The joint objectives of these replicas, summed; ``batch`` holds their impaired graphs."""
         model, device, keys = self.setting.model, batch.device, self._keys(rows)
         degree, hidden = described(self.encoder, generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
-        slots = used_slots(degree, self.kept[rows], self.max_neighbours)
+        slots = used_slots(degree, self.kept[rows] & batch.valid, self.max_neighbours)
         features, nodes = needed(generators, hidden, slots)
         graph = MendedGraph(batch, features, slots, nodes)
         output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
@@ -282,7 +286,7 @@ class FedSagePlus(Composed, Regraphing):
             part = batch if len(rows) == batch.size else batch.select(rows)
             key = mix(self.streams[rows])
             degree, features = self.generate(self.layout.views(self.generators[rows]), part, key, no_dropout)
-            used = used_slots(degree, self.kept[rows], self.max_neighbours)
+            used = used_slots(degree, self.kept[rows] & part.valid, self.max_neighbours)
             made.extend(torch.stack(places, 1)[mask] for *places, mask in zip(*features, used, strict=True))
             slots.append(used.sum(-1).cpu().numpy())
         return mended(batch, np.concatenate(slots), made)

@@ -20,12 +20,14 @@ class UndirectedEdges(NamedTuple):
     Attributes:
         ends: ``[k, m, 2]`` int64 nodes u < v, in order; n in padding.
         count: ``[k]`` int64 edges.
-        nodes: ``[k]`` int64 nodes.
+        nodes: ``[k]`` int64, how many nodes are there.
+        there: ``[k, n]`` int64, which they are, in order; then padding.
     """
 
     ends: Tensor
     count: Tensor
     nodes: Tensor
+    there: Tensor
 
     @classmethod
     def of(cls, batch: Batch) -> UndirectedEdges:
@@ -33,8 +35,9 @@ class UndirectedEdges(NamedTuple):
         ends = np.full((batch.size, max(1, *(edges.shape[1] for edges in each)), 2), batch.nodes, dtype=np.int64)
         for row, edges in zip(ends, each, strict=True):
             row[: edges.shape[1]] = edges.T
-        sizes = [[edges.shape[1] for edges in each], [client.num_nodes for client in batch.clients]]
-        return cls(torch.from_numpy(ends).to(batch.device), *torch.tensor(sizes, device=batch.device))
+        count = torch.tensor([edges.shape[1] for edges in each], device=batch.device)
+        there = (~batch.valid).to(torch.uint8).argsort(dim=1, stable=True)
+        return cls(torch.from_numpy(ends).to(batch.device), count, batch.valid.sum(1), there)
 
     def select(self, rows: Tensor) -> UndirectedEdges:
         return UndirectedEdges(*(part[rows] for part in self))
@@ -43,7 +46,7 @@ class UndirectedEdges(NamedTuple):
 def drawn_pairs(edges: UndirectedEdges, most: int, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Edges and as many non-edges, no more than ``most`` of each: a client with more edges draws them, with replacement.
 
-    Non-edges are pairs of different nodes; the few that turn out to be edges are dropped, not drawn again.
+    Non-edges are pairs of different nodes that are there; the few that turn out to be edges are dropped, not drawn again.
 
     Args:
         key: ``[k]`` int64; draws depend on nothing else but the replica's own edges.
@@ -59,7 +62,8 @@ def drawn_pairs(edges: UndirectedEdges, most: int, key: Tensor) -> tuple[Tensor,
     chosen = torch.where(count > most, (draws[..., 0] * count).long(), place)
     real = place < count
     positive = torch.take_along_dim(edges.ends, chosen[..., None], 1)
-    negative = (draws[..., 1:] * nodes).long().sort(-1).values
+    drawn = (draws[..., 1:] * nodes).long().sort(-1).values
+    negative = edges.there.gather(1, drawn.flatten(1)).view_as(drawn)
     return positive, real, negative, real & (negative[..., 0] != negative[..., 1]) & ~_among(edges.ends, negative)
 
 
