@@ -41,12 +41,11 @@ quickstart: $(READY) ## set up and run the main job on the embedded default (a g
 
 # One more than there are cores: a third of the time tests wait for a process or a browser.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-DATA  := if [ -z "$$FGL_BENCH_DATA" ] && [ -d ../shared/data ]; then export FGL_BENCH_DATA="$$(cd ../shared/data && pwd)"; fi;
-test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where they are found); test-slow has the rest
-	$(DATA) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
+test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where FGL_BENCH_DATA has them); test-slow has the rest
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 test-slow: $(DEV) ## run the tests that take long: killed sweeps, launchers, measured memory, drawn hostile values
-	$(DATA) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
 
 test-processors: $(DEV) ## run the tests as processors without AVX2 and without AVX-512 would (see docs/reproducibility.md)
 	for capability in default avx2; do echo "ATEN_CPU_CAPABILITY=$$capability"; \
@@ -61,23 +60,23 @@ bench: $(DEV) ## time the engine against the plain per-client loop
 	$(if $(ARGS),,$(PY) scripts/bench_speed.py --dear)
 
 bench-peers: $(DEV) ## time other frameworks beside ours: PEERS="openfgl=../OpenFGL flower fed_graph"
-	$(DATA) $(PY) scripts/bench_peers.py $(PEERS) $(ARGS)
+	$(PY) scripts/bench_peers.py $(PEERS) $(ARGS)
 
 # PAPER (all of them by default), and comma-separated TABLE, DATASETS, METHODS, CLIENTS narrow what is run; SEEDS is how many (5), or which ([0]);
 # DEVICE, JOBS, HOURS say how; ARGS="--list" shows the plan run by run.
 PAPER ?= all
 reproduce-tables: $(READY) ## run what the papers' tables lack, then write results/tables (see docs/reproduction.md)
-	$(DATA) $(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
+	$(PY) scripts/reproduce_tables.py --paper $(PAPER) $(if $(TABLE),--tables $(TABLE)) $(if $(DATASETS),--datasets $(DATASETS)) \
 	  $(if $(METHODS),--methods $(METHODS)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DEVICE),--device $(DEVICE)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(ARGS)
 
 # Comma-separated DATASETS and METHODS narrow what is made; JOBS, HOURS and DEVICE say how; ARGS="--list" shows the plan cell by cell.
 leaderboard: $(READY) ## make what the leaderboard lacks, the cheap cells first (see docs/leaderboard.md)
-	$(DATA) $(PY) scripts/leaderboard.py $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
+	$(PY) scripts/leaderboard.py $(if $(DATASETS),--datasets $(DATASETS)) $(if $(METHODS),--methods $(METHODS)) \
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 figures: $(DEV) ## draw the papers' figures from the runs and cells into results/figures
-	$(DATA) for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/reporting/papers/[!_]*.py))),$(PAPER)); do \
+	for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/reporting/papers/[!_]*.py))),$(PAPER)); do \
 	  $(PY) scripts/make_figures.py --paper $$paper $(ARGS) || exit 1; done
 
 report: $(READY) ## write results/report.html: the papers' tables and your runs on one page that needs no server

@@ -31,9 +31,12 @@ import pandas as pd
 import torch
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "scripts" / "cross_check"))
+sys.path[:0] = [str(ROOT / "scripts" / "cross_check"), str(ROOT / "scripts")]
 
+from blocks import filled  # noqa: E402
 from compare import commit, common, pooled, run_ours, run_theirs  # noqa: E402
+
+from fgl_bench.utils.processes import last_line  # noqa: E402
 
 RESULTS, PAGE = ROOT / "results" / "bench", ROOT / "docs" / "benchmark.md"
 TORCH = f"torch=={torch.__version__.partition('+')[0]}"
@@ -178,11 +181,6 @@ def version(peer: Peer, source: str, python: str) -> str:
     return subprocess.run([python, "-c", asked], capture_output=True, text=True).stdout.strip()
 
 
-def last_line(error: subprocess.CalledProcessError) -> str:
-    said = (error.stderr or "").strip().splitlines()
-    return said[-1] if said else f"exit status {error.returncode}"
-
-
 def keep(row: dict[str, str]) -> None:
     """Put a row in the place of the one that it repeats; one that could be run, in that of the framework's problem."""
     file = RESULTS / "peers.csv"
@@ -196,9 +194,7 @@ def keep(row: dict[str, str]) -> None:
 
 
 def write_table(rows: Path, page: Path) -> None:
-    before, mark, rest = page.read_text(encoding="utf-8").partition("<!-- rows: peers -->\n")
-    end = "<!-- /rows -->"
-    page.write_text(f"{before}{mark}\n{table(rows)}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+    page.write_text(filled(page.read_text(encoding="utf-8"), "rows", lambda _: ["", table(rows), ""]), encoding="utf-8")
 
 
 HEAD = ["framework", "method", "data", "s a round", "ours", "ratio", "accuracy after", "theirs", "ours"]

@@ -25,7 +25,7 @@ def read(path: Path) -> dict:
 
 
 def write(folder: Path, results: dict) -> None:
-    from fgl_bench.reporting.cells import write_whole
+    from fgl_bench.utils.files import write_whole
 
     results["cells"] = dict(sorted(results["cells"].items(), key=lambda item: place(item[0])))
     write_whole(folder / "bench.json", json.dumps(results, indent=1) + "\n")

@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import platform
-import re
 import shutil
 import socket
 import subprocess
@@ -22,9 +21,10 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from blocks import filled
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "many_workers.md"
-BLOCK = re.compile(r"(<!-- measured: scripts/bench_workers.py -->\n).*?(<!-- /measured -->)", re.DOTALL)
 WAYS = {"one process": (1, "auto"), "workers, seeds": (2, "seeds"), "workers, clients": (2, "clients")}
 LINES = [(method, seeds) for method in ("fedavg", "fedgta") for seeds in ("[0,1]", "[0]")]
 
@@ -69,8 +69,7 @@ def main() -> None:
     when = f"{datetime.now(UTC):%d %B %Y}, {os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[2]:.0f}"
     how = f"Client trips a second; in brackets the ratio to one process. {given.rounds} rounds, the fastest of {given.repeats}; {when}."
     lines = [*table, "", how]
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda block: block[1] + "\n" + "\n".join(lines) + "\n\n" + block[2], text), encoding="utf-8")
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), "measured", lambda _: ["", *lines, ""]), encoding="utf-8")
 
 
 if __name__ == "__main__":

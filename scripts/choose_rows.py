@@ -19,8 +19,8 @@ sys.path[:0] = [str(ROOT / "scripts")]
 
 import reproduce_tables  # noqa: E402
 
-from fgl_bench.reporting.cells import write_whole  # noqa: E402
 from fgl_bench.reporting.choices import FILE, candidates, choose, table_of  # noqa: E402
+from fgl_bench.utils.files import write_whole  # noqa: E402
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ from fgl_bench.reporting.settlements import OPEN, TYPED
 from fgl_bench.reporting.store import read_summary
 from fgl_bench.reporting.work import Work
 from fgl_bench.utils.allocator import environment
+from fgl_bench.utils.processes import last_line
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -89,7 +90,7 @@ def drawn(work: Work, cell: Cell, draws: int) -> bool:
     folder = next((Path(line.split()[-1]) for line in done.stdout.splitlines() if "results/runs/" in line), None)
     summary = read_summary(ROOT / folder) if folder is not None and not done.returncode else None
     if summary is None:
-        print((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1], file=sys.stderr)
+        print(last_line(done), file=sys.stderr)
         return False
     write_cell(work.results / "draws" / work.paper.name, compact(summary, " ".join(["fgl-bench", *cell.overrides, *more[:2]])))
     return True

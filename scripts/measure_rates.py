@@ -25,9 +25,10 @@ sys.path[:0] = [str(ROOT / "scripts")]
 
 import reproduce_tables  # noqa: E402
 
-from fgl_bench.reporting.cells import write_whole  # noqa: E402
 from fgl_bench.reporting.estimates import MEASURED, Kind, duration, kind_of, read_rates, round_cost, table_of  # noqa: E402
 from fgl_bench.reporting.plan import Cell  # noqa: E402
+from fgl_bench.utils.files import write_whole  # noqa: E402
+from fgl_bench.utils.processes import last_line  # noqa: E402
 
 ROUNDS, WARM_UP = 3, 1
 # Methods whose later rounds are of another kind: both kinds in the proportion of a whole run.
@@ -78,7 +79,7 @@ def measured(cell: Cell) -> float | None:
     job = {"overrides": cell.overrides, "algorithm": cell.row.algorithm}
     done = subprocess.run([sys.executable, __file__, "--one", json.dumps(job)], capture_output=True, text=True)
     if done.returncode:
-        print(f"not measured: {cell.command}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        print(f"not measured: {cell.command}: {last_line(done)}", file=sys.stderr)
         return None
     return float(done.stdout.splitlines()[-1])
 

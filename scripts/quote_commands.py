@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -23,15 +22,20 @@ from pathlib import Path
 
 from fgl_bench.reporting.cells import compact, write_cell
 
+sys.path[:0] = [str(Path(__file__).resolve().parent)]
+
+from blocks import block, filled  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
 CELLS = ROOT / "results" / "cells" / "first_question"
-BLOCK = re.compile(r"(<!-- output: (?P<command>fgl-bench [^\n]*) -->\n).*?(<!-- /output -->)", re.DOTALL)
+OUTPUT = block("output")
 KEYS = ("algorithm", "dataset", "split", "num_clients")
 
 
 def pages() -> list[Path]:
     """The files that have blocks."""
-    return [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if BLOCK.search(path.read_text(encoding="utf-8"))]
+    found = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    return [path for path in found if OUTPUT.search(path.read_text(encoding="utf-8"))]
 
 
 def page(text: str, printed: Callable[[list[str]], str]) -> str:
@@ -40,7 +44,7 @@ def page(text: str, printed: Callable[[list[str]], str]) -> str:
     Args:
         printed: gives what ``fgl-bench`` prints, called at the project's root.
     """
-    return BLOCK.sub(lambda block: f"{block[1]}```text\n{printed(shlex.split(block['command'])[1:]).strip()}\n```\n{block[3]}", text)
+    return filled(text, "output", lambda command: ["```text", printed(shlex.split(command)[1:]).strip(), "```"])
 
 
 def printed(arguments: list[str]) -> str:

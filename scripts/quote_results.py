@@ -20,15 +20,18 @@ import re
 import sys
 from pathlib import Path
 
+sys.path[:0] = [str(Path(__file__).resolve().parent)]
+
+from blocks import filled  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- numbers: (?P<asked>[^\n]*) -->\n).*?(<!-- /numbers -->)", re.DOTALL)
 PAGES = ("reproduction.md", "benchmark.md")
 OPTION = re.compile(r"(columns|rows)=(\S+)")
 
 
 def page(text: str, tables: Path) -> str:
     """``text`` with every block filled in from the folder ``tables``."""
-    return BLOCK.sub(lambda block: block[1] + "\n" + "\n".join(numbers(block["asked"], tables)) + "\n\n" + block[3], text)
+    return filled(text, "numbers", lambda asked: ["", *numbers(asked, tables), ""])
 
 
 def numbers(asked: str, tables: Path) -> list[str]:

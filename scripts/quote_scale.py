@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import csv
 import math
-import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from fgl_bench.reporting.cells import read_cells
 from fgl_bench.scenarios.devices import MEGABIT, known_devices
 
+sys.path[:0] = [str(Path(__file__).resolve().parent)]
+
+from blocks import filled  # noqa: E402
+
+METHODS = ("fedavg", "fedsa_gcl", "fedbuff")
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "scale.md"
 CLIENTS = 1_000_000
@@ -25,9 +30,8 @@ FLOPS = 1e12  # of one server a second
 
 def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for name, lines in (("devices", devices()), ("limits", limits())):
-        block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        text = block.sub(lambda found, lines=lines: f"{found[1]}\n{chr(10).join(lines)}\n\n{found[2]}", text)
+    for name, lines in (("devices", devices), ("limits", limits)):
+        text = filled(text, name, lambda _, lines=lines: ["", *lines(), ""])
     PAGE.write_text(text, encoding="utf-8")
 
 
@@ -70,12 +74,13 @@ def limits() -> Iterator[str]:
 
 
 def message_sizes() -> dict[str, tuple[float, float]]:
-    """Bytes up and down of one trip, by method."""
+    """Bytes up and down of one trip, by method, in the run that has nothing but the table's preset."""
+    cells = {cell["command"]: cell for cell in read_cells(ROOT / "results" / "cells" / "fedsa_gcl").values()}
     found = {}
-    for cell in read_cells(ROOT / "results" / "cells" / "fedsa_gcl").values():
-        if cell["dataset"] == "cora" and cell["num_clients"] == 20 and cell["model"] == "gcn":
-            trips = cell["client_trips"]["total"]
-            found[cell["algorithm"]] = (cell["bytes"]["upload"] / trips, cell["bytes"]["download"] / trips)
+    for method in METHODS:
+        cell = cells[f"fgl-bench experiment=fedsa_gcl/table3 dataset=cora algorithm={method}"]
+        trips = cell["client_trips"]["total"]
+        found[method] = (cell["bytes"]["upload"] / trips, cell["bytes"]["download"] / trips)
     return found
 
 

@@ -31,7 +31,6 @@ from fgl_bench.config.parts import Parts
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import OVERVIEW
-from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.choices import FILE, read_choices
 from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.estimates import MEASURED, duration, read_rates, write_rates
@@ -44,6 +43,7 @@ from fgl_bench.reporting.published import read_published
 from fgl_bench.reporting.settlements import read_settlements
 from fgl_bench.reporting.work import Work
 from fgl_bench.runner.queue import Runs
+from fgl_bench.utils.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 ALL = "all"
@@ -158,7 +158,7 @@ class Reproduction:
         """The datasets without raw files here, and the first file that is missing."""
         root, missing = data_root(self.options.data_dir), {}
         for name, node in self.datasets.items():
-            if "csbm" not in node._target_ and name != "custom" and (files := build(node).absent(root)):
+            if name != "custom" and (files := build(node).absent(root)):
                 missing[name] = files[0]
         return missing
 

@@ -26,6 +26,7 @@ from typing import NamedTuple
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import read_cells
 from fgl_bench.utils.allocator import environment
+from fgl_bench.utils.processes import last_line
 
 ROOT = Path(__file__).parents[1]
 
@@ -72,7 +73,7 @@ def rerun(cell: dict, threads: int) -> Difference:
         overrides = [*shlex.split(cell["command"])[1:], chosen, f"results_dir='{folder}'", "progress=false", f"threads={threads}"]
         done = subprocess.run([sys.executable, "-m", "fgl_bench", *overrides], env=environment(), capture_output=True, text=True)
         if done.returncode:
-            print((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1], file=sys.stderr)
+            print(last_line(done), file=sys.stderr)
             return Difference(math.inf, math.inf)
         [path] = Path(folder).rglob("summary.json")
         test = json.loads(path.read_text(encoding="utf-8"))["test"]

@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.cross_client.fedaas import FedAAS
 from fgl_bench.config.choices import config_folder
-from fgl_bench.config.groups import build, check_node, label
+from fgl_bench.config.groups import ROLES, build, check_node, label
 from fgl_bench.config.identity import MODULES, VARIANTS, canonical
 from fgl_bench.config.schema import (
     class_fields,
@@ -32,12 +32,13 @@ from fgl_bench.config.schema import (
     register_all,
     source_fields,
 )
-from fgl_bench.config.settings import check_writable, participants, resolve_budget
+from fgl_bench.config.settings import check_writable, resolve_budget
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.trackers.base import Tracker
-from fgl_bench.runner.validation import GROUPS, validate
+from fgl_bench.runner.validation import validate
+from fgl_bench.utils.participation import participants
 
 CONF = Path(__file__).parents[1] / "conf"
 PACKAGE = Path(__file__).parents[1] / "src" / "fgl_bench"
@@ -195,7 +196,7 @@ def test_method_chooses_its_scenario_and_the_command_line_wins() -> None:
 @given(st.integers(1, 60), st.floats(0.01, 1), st.integers(1, 3000))
 def test_rounds_and_trips_derive_each_other(clients: int, participation: float, amount: int) -> None:
     cfg = OmegaConf.create({"num_clients": clients, "participation": participation, "rounds": None, "trips": amount})
-    each = participants(cfg)
+    each = participants(participation, clients)
     assert 1 <= each <= clients
     rounds, trips = resolve_budget(cfg)
     assert trips == amount and (rounds - 1) * each < amount <= rounds * each
@@ -314,4 +315,4 @@ def test_build_refuses_by_the_key_s_name(values: dict[str, object], message: str
 
 def test_every_group_has_a_default() -> None:
     cfg = composed()
-    assert all(OmegaConf.select(cfg, f"{group}._target_") for group in GROUPS)
+    assert all(OmegaConf.select(cfg, f"{group}._target_") for group in ROLES)

@@ -38,9 +38,11 @@ from fgl_bench.runner.planning import network
 from fgl_bench.runner.program import initial_models
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec, resolve
+from fgl_bench.utils.processes import last_line
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "results" / "cross_check"
+SCRATCH = tempfile.TemporaryDirectory()  # runs are read from it until the end
 REPOSITORIES = ("adafgl", "fed_graph", "fed_pub", "fedgsp", "fedgta", "fediih", "fedtad", "flower", "gcfl", "openfgl", "pfllib")
 
 
@@ -67,7 +69,7 @@ def main() -> int:
                 found = compare(options, name, matched[name], dataset)
             except subprocess.CalledProcessError as error:
                 side = "our command" if "fgl_bench" in error.cmd else "their code"
-                print(f"{name} on {dataset}: {side} failed: {error.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+                print(f"{name} on {dataset}: {side} failed: {last_line(error)}", file=sys.stderr)
                 continue
             rows = [row for row in rows if row not in there] + [{**what, **found}]
             ROWS.mkdir(parents=True, exist_ok=True)
@@ -129,7 +131,7 @@ def common(options: argparse.Namespace, matched: dict[str, Any], dataset: str) -
 
 def run_ours(line: list[str]) -> fgl_bench.Result:
     """The run that the command line makes of this line, in a process of its own."""
-    folder = tempfile.mkdtemp()
+    folder = tempfile.mkdtemp(dir=SCRATCH.name)
     subprocess.run(
         [sys.executable, "-m", "fgl_bench", *line, f"results_dir={folder}", "progress=false"], check=True, capture_output=True, text=True
     )

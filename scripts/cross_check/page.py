@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
+import sys
 from pathlib import Path
 
 import pandas as pd
 
-BLOCK = re.compile(r"(<!-- rows: (?P<file>\w+) -->\n).*?(<!-- /rows -->)", re.DOTALL)
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+from blocks import filled  # noqa: E402
+
 HEAD = ["method", "data", "model", "theirs", "ours", "difference", "steps", "theirs, s a round", "ours"]
 
 
 def write_page(rows: Path, page: Path) -> None:
     """Fill every block ``<!-- rows: REPOSITORY -->`` of the page."""
-
-    def filled(block: re.Match[str]) -> str:
-        return f"{block[1]}\n{table(rows / (block['file'] + '.csv'))}\n\n{block[3]}"
-
-    page.write_text(BLOCK.sub(filled, page.read_text(encoding="utf-8")), encoding="utf-8")
+    text = filled(page.read_text(encoding="utf-8"), "rows", lambda name: ["", table(rows / f"{name}.csv"), ""])
+    page.write_text(text, encoding="utf-8")
 
 
 def table(file: Path) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import logging
 import re
 import sys
 import tempfile
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import mkdocs_gen_files
@@ -51,7 +50,6 @@ TITLES = {
     "scenario/sparsity": ("Sparsity", "What is missing from the clients' data while they train."),
     "tracker": ("Trackers", "Where curves and scores are logged besides the run directory."),
 }
-log = logging.getLogger("mkdocs.plugins.pages")
 documented: set[str] = set()  # classes and functions that a page has shown
 
 
@@ -109,7 +107,7 @@ def page_of(group: str, choice: str) -> list[str]:
     lines = [f"# {choice}", "", about(path), "", f"    fgl-bench {group}={choice}", ""]
     if issubclass(cls, Algorithm):
         lines += [f"Scenarios: {', '.join(f'[`{name}`](../scenario.md#{name})' for name in supported(cls))}.", ""]
-    return [*lines, *key_table(f"{group}.", keys_of(group, path)), *shown(identifier(cls), choice_page=True)]
+    return [*lines, *key_table(f"{group}.", keys_of(group, path)), *shown(identifier(cls))]
 
 
 def sections(group: str, level: int = 2) -> Iterator[str]:
@@ -140,18 +138,15 @@ def keys_page() -> list[str]:
     """The single keys of conf/config.yaml."""
     path = config_folder() / "config.yaml"
     hints = typing.get_type_hints(Settings)
-    values = {name: both for name, both in values_of("", without_groups(path)).items() if name in hints}
+    with tempfile.TemporaryDirectory() as folder:
+        # Without its list of groups, whose entries are no files of a group.
+        copy, text = Path(folder, path.name), path.read_text(encoding="utf-8")
+        copy.write_text(re.sub(r"^defaults:\n(?:  .*\n)*", "", text, flags=re.MULTILINE), encoding="utf-8")
+        values = {name: both for name, both in values_of("", copy).items() if name in hints}
     assert values.keys() == hints.keys(), "a key without a line in conf/config.yaml"
     kinds = {**{name: kind_of(hint) for name, hint in hints.items()}, **{name: listed(allowed) for name, allowed in CHOICES.items()}}
     keys = [Key(name, default, kinds[name], comment) for name, (default, comment) in values.items()]
     return [*KEYS.splitlines(), *key_table("", keys)]
-
-
-def without_groups(path: Path) -> Path:
-    """A copy of config.yaml without its list of groups, whose entries are no files of a group."""
-    copy = Path(tempfile.mkdtemp()) / path.name
-    copy.write_text(re.sub(r"^defaults:\n(?:  .*\n)*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE), encoding="utf-8")
-    return copy
 
 
 def presets() -> list[str]:
@@ -161,7 +156,7 @@ def presets() -> list[str]:
 # ---- Docstrings
 
 
-def shown(name: str, level: int = 2, choice_page: bool = False) -> list[str]:
+def shown(name: str, level: int = 2) -> list[str]:
     """The docstring of a class, function or module; on one page only."""
     if name in documented:
         return [f"Class: [`{name.rpartition('.')[2]}`][{name}].", ""]
@@ -235,10 +230,9 @@ def results() -> None:
 
 def figures() -> None:
     """The tutorial's figures, drawn from its stored runs."""
-    kinds: Mapping[str, Mapping[str, str]] = {"bars": {}, "ranks": {}}
     with tempfile.TemporaryDirectory() as folder:
-        for kind, options in kinds.items():
-            [path] = fgl_bench.plot(kind, fgl_bench.table(STORED), Path(folder, f"{kind}.svg"), **options)
+        for kind in ("bars", "ranks"):
+            [path] = fgl_bench.plot(kind, fgl_bench.table(STORED), Path(folder, f"{kind}.svg"))
             with mkdocs_gen_files.open(f"images/{kind}.svg", "wb") as file:
                 file.write(path.read_bytes())
 

@@ -10,6 +10,7 @@ import pytest
 from fgl_bench.data import partition_cache
 from fgl_bench.data.partition_cache import assignment_digest, cached_assignment, file_name
 from fgl_bench.errors import UserError
+from fgl_bench.utils import files
 from tests.data.graphs import configured, make_graph
 
 GRAPH = make_graph(60, 150)
@@ -149,9 +150,17 @@ def test_a_full_disk_leaves_nothing_behind(counting, tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(partition_cache.np, "savez_compressed", full)
+    monkeypatch.setattr(files.os, "replace", full)
     cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_others_may_read_what_is_kept_where_they_may_read_new_files(counting, tmp_path):
+    cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
+    plain = tmp_path / "plain"
+    plain.touch()
+    (made,) = tmp_path.glob("*.npz")
+    assert made.stat().st_mode == plain.stat().st_mode
 
 
 def test_the_name_tells_apart_whatever_changes_the_partition_and_nothing_else():

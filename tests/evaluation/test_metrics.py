@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from fgl_bench.algorithms.local import Local
+from fgl_bench.data import checks
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.evaluation import metrics
 from fgl_bench.evaluation.metrics import accuracy, auc, scored_nodes
 from fgl_bench.evaluation.summary import unscored
 from tests.engine.graphs import federation, from_edges, make_client
@@ -111,3 +113,7 @@ def test_auc_of_a_whole_run_is_scikit_learns_and_one_class_clients_are_left_out(
                 assert np.isnan(each[i, j])
     assert unscored([history])["test"] == [1]
     assert history.pooled("trained")[-1, 1] == pytest.approx((each[:2, 1] * scored[:2, 1]).sum() / scored[:2, 1].sum())
+
+
+def test_every_metric_may_be_asked_for():
+    assert {*checks.METRICS, "loss"} == metrics.METRICS.keys()

@@ -67,6 +67,12 @@ def test_what_is_shared_is_chosen_once_for_all_printed_rows(other: float, value:
     assert [each.candidate.row for each in choose(found) if each.chosen] == [f"m{value}", f"n{value}"]
 
 
+def test_one_row_far_off_outweighs_two_that_are_a_little_nearer():
+    gaps = {("m", 1): 0.0, ("m", 3): 1.0, ("n", 1): 0.0, ("n", 3): 1.0, ("o", 1): 9.0, ("o", 3): 0.0}
+    found = [Candidate(name, "", f"{name}{epochs}", "received", {"3, cora": gap}, epochs) for (name, epochs), gap in gaps.items()]
+    assert [each.candidate.row for each in choose(found) if each.chosen] == ["m3", "n3", "o3"]
+
+
 def test_choices_are_read_as_written(tmp_path):
     choices = choose(made({"cora": (0.80, 0.70), "pubmed": (0.80, 0.70)}, {"cora": "80.0", "pubmed": "80.0"}))
     path = tmp_path / "choices.csv"

@@ -17,7 +17,7 @@ from fgl_bench.reporting.cells import compact, write_cell
 from fgl_bench.reporting.grids import levels
 from fgl_bench.reporting.measures import common, cost, spent
 from fgl_bench.reporting.papers.fedaas import PAPER, SWEPT
-from fgl_bench.reporting.plan import Cell, located, plan
+from fgl_bench.reporting.plan import Cell, plan
 from fgl_bench.reporting.plots import curves
 from fgl_bench.reporting.plots.curves import Panel
 from fgl_bench.reporting.plots.drawings.base import Sources
@@ -29,6 +29,7 @@ from fgl_bench.reporting.shown import Source, table_data
 from fgl_bench.reporting.tables import write_table
 from fgl_bench.runner.run import federations_of
 from tests.reporting import summaries
+from tests.reporting.located import located
 
 TABLES = {table.key: table for table in PAPER.tables}
 

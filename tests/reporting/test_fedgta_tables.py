@@ -9,7 +9,8 @@ import pytest
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
 from fgl_bench.reporting.papers.fedgta import PAPER
-from fgl_bench.reporting.plan import located, plan
+from fgl_bench.reporting.plan import plan
+from tests.reporting.located import located
 
 TABLES = {table.key: table for table in PAPER.tables}
 SOME = {

@@ -16,12 +16,13 @@ from fgl_bench.reporting.cells import covers
 from fgl_bench.reporting.papers._fediih import DISJOINT, OVERLAPPING
 from fgl_bench.reporting.papers._unifilter import overrides as unifilter
 from fgl_bench.reporting.papers.fedssa import CHOSEN, PAPER, SWEPT
-from fgl_bench.reporting.plan import Cell, located, plan
+from fgl_bench.reporting.plan import Cell, plan
 from fgl_bench.reporting.plots import alignment
 from fgl_bench.reporting.plots.drawings.base import Sources
 from fgl_bench.reporting.plots.drawings.fedssa import draw
 from fgl_bench.runner.run import federations_of
 from tests.reporting import summaries
+from tests.reporting.located import located
 
 TABLES = {table.key: table for table in PAPER.tables}
 

@@ -18,7 +18,7 @@ from fgl_bench.reporting.report import read_board as rows_of_page
 from tests.data.graphs import configured
 from tests.reporting.boards import PROTOCOL, board, cell
 
-CORA, METIS, PUBMED, TWITCH = Column("cora", "louvain"), Column("cora", "metis"), Column("pubmed", "louvain"), Column("twitch", "natural")
+CORA, PUBMED, TWITCH = Column("cora", "louvain"), Column("pubmed", "louvain"), Column("twitch", "natural")
 SOME = board(
     cell("local", CORA, 0.70), cell("fedavg", CORA, 0.80, megabytes=2), cell("fedgta", CORA, 0.82, megabytes=4),
     cell("local", PUBMED, 0.80), cell("fedavg", PUBMED, 0.75, megabytes=2), cell("fedgta", PUBMED, 0.85, megabytes=4),

@@ -13,8 +13,9 @@ from fgl_bench.reporting import plan as planning
 from fgl_bench.reporting.cells import find
 from fgl_bench.reporting.estimates import Costs, Kind, duration, kind_of, read_rates, write_rates
 from fgl_bench.reporting.papers.fedsa_gcl import PAPER
-from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, columns, in_order, load_paper, located, papers, plan
+from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, columns, in_order, load_paper, papers, plan
 from fgl_bench.reporting.published import read_published
+from tests.reporting.located import located
 
 ROOT = Path(__file__).parents[2]
 TABLES = {table.key: table for table in PAPER.tables}

@@ -21,7 +21,6 @@ from fgl_bench.reporting.store import (
     is_complete,
     read_summary,
     run_folder,
-    untrusted,
     write_run,
 )
 from tests.evaluation.test_history import history
@@ -134,7 +133,6 @@ def test_what_is_no_run_is_not_trusted_reported_and_kept_when_the_run_is_made(tm
     assert not is_complete(folder)
     with pytest.raises(Untrusted, match=reason):
         read_summary(folder)
-    assert list(untrusted(tmp_path)) == [folder] and reason in untrusted(tmp_path)[folder]
 
     write(folder)
     assert read_summary(folder) == SUMMARY

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.evaluation.summary import spread
-from fgl_bench.reporting.cells import compact, read_cells, write_cell, write_whole
+from fgl_bench.reporting.cells import compact, read_cells, write_cell
 from fgl_bench.reporting.plan import Cell, Paper, Row, Table, columns
 from fgl_bench.reporting.published import Printed, Published, read_published
 from fgl_bench.reporting.store import SCHEMA_VERSION
 from fgl_bench.reporting.tables import escape, write_table
+from fgl_bench.utils.files import write_whole
 
 CONFIG = {"model": {"_target_": "fgl_bench.models.gcn.GCN"}, "seeds": [0, 1, 2, 3, 4], "num_clients": 20, "trips": 2000, "rounds": 100}
 ROWS = (Row("a", "Method A", "a", published="a"), Row("b", "Method B_2", "b"), Row("c", "Method C", "c", published="c"))

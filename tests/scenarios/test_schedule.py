@@ -46,6 +46,13 @@ def test_without_jitter_a_trip_lasts_its_lag():
     assert [schedule.duration(i, 7) for i in range(10)] == list(schedule.lag)
 
 
+def test_jitter_is_a_share_of_the_lag():
+    schedule = Schedule.draw(0, 10, 0.5, (4, 4), 0.1)
+    slow = schedule.slow[0]
+    durations = [schedule.duration(slow, trip) for trip in range(200)]
+    assert 3.6 <= min(durations) < 3.65 and 4.35 < max(durations) <= 4.4
+
+
 def test_lags_can_be_drawn_for_every_trip():
     schedule = Schedule.draw(0, 10, 0.5, (2, 5), 0.0, redraw=True)
     for client in range(10):

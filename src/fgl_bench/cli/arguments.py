@@ -55,8 +55,9 @@ def keys_of_swept_groups(arguments: list[str]) -> list[str]:
     if not {"-m", "--multirun"} & set(arguments):
         return arguments
     swept = {text.partition("=")[0] for text in arguments if re.match(r"[\w/]+=[^\[{(]*,", text)} & set(GROUPS)
-    found = [re.fullmatch(r"((\w+)\.[\w.]+)=((?!\w+\().+)", text) for text in arguments]
-    return [f"{key[1]}=choice({key[3]})" if key and key[2] in swept else text for key, text in zip(found, arguments, strict=True)]
+    below = tuple(f"{group.replace('/', '.')}." for group in swept)
+    found = [re.fullmatch(r"([\w.]+)=((?!\w+\().+)", text) if text.startswith(below) else None for text in arguments]
+    return [f"{key[1]}=choice({key[2]})" if key else text for key, text in zip(found, arguments, strict=True)]
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         raise UserError(f"place what? {USAGE}")
     given = [text.partition("=")[::2] for text in arguments if text.partition("=")[0] in OWN]
     asked = {**OWN, **dict(given)}
-    if len(given) > len(dict(given)):
-        raise UserError(f"{given[-1][0]}= is given twice")
+    if twice := [key for key, times in Counter(key for key, _ in given).items() if times > 1]:
+        raise UserError(f"{twice[0]}= is given twice")
     overrides = [text for text in arguments if "=" in text and text.partition("=")[0] not in OWN]
     method = load(names[0])
     if not issubclass(method, Algorithm):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.config.choices import config_folder
+from fgl_bench.utils.files import write_whole
 
 SEPARATOR = "\n"  # no override has one
 OLDEST = 8  # files of other states of the package that stay
@@ -51,10 +52,7 @@ class Kept:
             text = json.dumps(self.found)
             if json.loads(text) != self.found:  # keys that are numbers
                 return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            scratch = self.path.with_suffix(f".{os.getpid()}.part")
-            scratch.write_text(text, encoding="utf-8")
-            scratch.replace(self.path)
+            write_whole(self.path, text)
             others = sorted(self.path.parent.glob("configurations_*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
             for path in others[OLDEST:]:
                 path.unlink(missing_ok=True)

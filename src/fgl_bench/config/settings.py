@@ -17,6 +17,7 @@ from typing import Any, Optional
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from fgl_bench.errors import UserError, require
+from fgl_bench.utils.participation import participants
 
 DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000
@@ -103,11 +104,6 @@ def check_numbers(cfg: DictConfig) -> None:
     require(minutes is None or 0 < minutes < math.inf, "checkpoint_minutes", minutes, "null or a number above 0")
 
 
-def participants(cfg: DictConfig | SimpleNamespace) -> int:
-    """How many clients take part in a round: participation x num_clients, rounded, at least one."""
-    return max(1, round(cfg.participation * cfg.num_clients))
-
-
 def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
     """(rounds, trips) of the run; one follows from the other: trips = rounds x clients that take part in a round.
 
@@ -117,7 +113,7 @@ def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
     Raises:
         UserError: both are given and contradict each other.
     """
-    each = participants(cfg)
+    each = participants(cfg.participation, cfg.num_clients)
     if cfg.rounds is None:
         trips = DEFAULT_TRIPS if cfg.trips is None else cfg.trips
         return math.ceil(trips / each), trips

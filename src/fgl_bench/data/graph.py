@@ -30,7 +30,7 @@ class Graph:
         edges: ``[2, E]`` int64, both directions of every edge, sorted by (row, column), no loops and no duplicates.
         labels: ``[N]`` int64, where -1 marks a node without a label, or ``[N, Y]`` float32 of 0 and 1: several labels a node.
         num_classes: number of classes over the whole graph.
-        metric: ``accuracy`` or ``auc``: what this dataset is scored with.
+        metric: what this dataset is scored with, one of :data:`fgl_bench.data.checks.METRICS`.
         owner: ``[N]`` int64 client of each node where the federation is natural (``split=natural``), else None.
     """
 

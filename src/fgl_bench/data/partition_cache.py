@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import io
 import json
 import multiprocessing
 import os
 import platform
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Sequence
@@ -28,6 +28,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import update
 from fgl_bench.errors import UserError
 from fgl_bench.utils import patience
+from fgl_bench.utils.files import write_bytes
 from fgl_bench.utils.patience import said_when_long
 from fgl_bench.utils.processes import end_with
 
@@ -153,14 +154,7 @@ def _read(path: Path) -> tuple[list[np.ndarray], dict[str, str]] | None:
 def _write(path: Path, nodes: Sequence[np.ndarray], versions: dict[str, str]) -> None:
     text = json.dumps(versions, sort_keys=True)
     sizes = np.array([ids.size for ids in nodes], dtype=np.int64)
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.stem, suffix=".part", delete=False) as file:
-            temporary = Path(file.name)
-            seal = np.array(_seal(nodes, text, path.name))
-            np.savez_compressed(file, sizes=sizes, nodes=np.concatenate(nodes), versions=np.array(text), sha256=seal)
-        os.replace(temporary, path)
-    except OSError:  # a cache that cannot be written costs time, not correctness
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    archive, seal = io.BytesIO(), np.array(_seal(nodes, text, path.name))
+    np.savez_compressed(archive, sizes=sizes, nodes=np.concatenate(nodes), versions=np.array(text), sha256=seal)
+    with suppress(OSError):  # a cache that cannot be written costs time, not correctness
+        write_bytes(path, archive.getvalue())

@@ -101,9 +101,12 @@ def place(dataset: str, temporary: Path, wanted: Path) -> None:
     """Puts a finished download where it belongs; nobody ever sees half a file there."""
     try:
         wanted.parent.mkdir(parents=True, exist_ok=True)
-        part = wanted.with_name(f"{wanted.name}.{os.getpid()}.part")
-        shutil.copyfile(temporary, part)
-        os.replace(part, wanted)
+        part = wanted.with_name(f".{wanted.name}.{os.getpid()}.part")
+        try:
+            shutil.copyfile(temporary, part)
+            os.replace(part, wanted)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"dataset={dataset}: {wanted} cannot be written ({one_line(error)}); {ELSEWHERE}") from None
 

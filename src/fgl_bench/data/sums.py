@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ import yaml
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.raw import data_root, one_line, present, shown
 from fgl_bench.errors import UserError
+from fgl_bench.utils.files import write_whole
 
 LARGE = 1_000_000_000
 """Bytes above which a file's sum is remembered."""
@@ -110,11 +110,4 @@ def _remembered(memory: Path) -> dict[str, Any]:
 
 def _remember(memory: Path, content: dict[str, Any]) -> None:
     with suppress(OSError):  # a cache that cannot be written costs time, not correctness
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        part = tempfile.NamedTemporaryFile("w", dir=memory.parent, prefix=MEMORY, suffix=".part", delete=False, encoding="utf-8")
-        try:
-            with part:
-                json.dump(content, part, indent=1)
-            os.replace(part.name, memory)
-        except OSError:
-            os.unlink(part.name)
+        write_whole(memory, json.dumps(content, indent=1))

@@ -46,7 +46,7 @@ class TrainedScore(ABC):
 
     @abstractmethod
     def score_trained(self, score: Score, trips: Trips) -> Tensor:
-        """Scores ``[k, 2]`` of the trained models; ``score(logits [k, n, Y], trips.batch)`` makes them of logits."""
+        """Scores ``[k, 2 M]`` of the trained models, by M metrics; ``score(logits [k, n, Y], trips.batch)`` makes them of logits."""
 
 
 class ServerAnswers(ABC):

@@ -37,7 +37,7 @@ class Shard:
 
     @cached_property
     def parts(self) -> list[slice]:
-        """The clients of every worker, by rank: equal numbers, one next to the other."""
+        """The clients of every worker, by rank: numbers that differ by one at most, one next to the other."""
         bounds = [rank * self.clients // self.world.size for rank in range(self.world.size + 1)]
         return [slice(*pair) for pair in zip(bounds, bounds[1:], strict=False)]
 

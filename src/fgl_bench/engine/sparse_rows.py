@@ -36,7 +36,7 @@ class SparseRows(BlockSparse):
         dtype, device = self._made
         counts = torch.from_numpy(np.diff(starts).astype(np.int64)).view(self.shape[0], rows)
         columns, values = torch.from_numpy(column.astype(np.int32, copy=False)), torch.from_numpy(np.ascontiguousarray(value))
-        bounds = starts[:: rows or 1] if rows else np.zeros(self.shape[0] + 1, dtype=np.int64)
+        bounds = starts[::rows] if rows else np.zeros(self.shape[0] + 1, dtype=np.int64)
         return Bags(columns.to(device), values.to(device, dtype), counts.to(device), bounds)
 
     @cached_property

@@ -20,7 +20,7 @@ from fgl_bench.engine.shapes import Float, Int
 from fgl_bench.engine.shard import Shard
 
 MEASURED = ("received_score", "trained_score", "train_loss")
-Score = Callable[[Float[Tensor, "k n Y"], Batch], Float[Tensor, "k 2"]]
+Score = Callable[[Float[Tensor, "k n Y"], Batch], Float[Tensor, "k 2M"]]  # by metric: of validation, then of test nodes
 
 
 @dataclass

@@ -28,7 +28,7 @@ class ScoreLog:
         self._scores = torch.empty(4096, width, dtype=dtype, device=device)
 
     def add(self, scores: Tensor) -> int:
-        """Append ``[k, 2]`` (always of one width); returns the position of the first row."""
+        """Append ``[k, w]`` (always of one width); returns the position of the first row."""
         start, self.size = self.size, self.size + len(scores)
         if self._scores is None or self.size > len(self._scores):
             grown = scores.new_empty(max(4096, 2 * self.size), scores.shape[1])
@@ -39,7 +39,7 @@ class ScoreLog:
         return start
 
     def read(self, at: np.ndarray | None = None) -> np.ndarray:
-        """The rows at these positions, or all, as float64 on the host, ``[..., 2]``."""
+        """The rows at these positions, or all, as float64 on the host, ``[..., w]``."""
         if self._scores is None:
             return np.zeros((0, 2))
         if at is None:

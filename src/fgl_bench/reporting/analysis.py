@@ -10,11 +10,11 @@ from statistics import mean
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import statistics
-from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.grids import Planned, Stored, look_up, named
 from fgl_bench.reporting.plan import Column, Paper, Row, Table
 from fgl_bench.reporting.published import Printed, Published
 from fgl_bench.reporting.statistics import Agreement, Comparison, Ranks, Verdict, counted
+from fgl_bench.utils.files import write_whole
 
 RUNS = {"fedsa_gcl": 5, "dfed_sst": 5, "fedssa": 10, "fedaas": 10, "fedgta": 10}  # behind a printed mean, as the papers say
 

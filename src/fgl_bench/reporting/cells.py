@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from fgl_bench.reporting.results import value_of
 from fgl_bench.reporting.shapes import PICTURES
 from fgl_bench.reporting.statistics import fairness
 from fgl_bench.reporting.store import Untrusted, checked
+from fgl_bench.utils.files import write_whole
 
 DROPPED = ("per_client",)
 _said: set[str] = set()  # warnings of this process
@@ -138,22 +137,3 @@ def stored_of(planned: Iterable[Cell], folder: Path) -> dict[str, dict]:
 def setting(config: object) -> str:
     """What every configuration has, and what is the same in one that it :func:`covers`, so that few are compared."""
     return str([value_of(config, key) for key in ("dataset._target_", "dataset.name", "algorithm._target_", "num_clients")])
-
-
-def write_whole(path: Path, text: str) -> None:
-    """:func:`write_bytes` of a text."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file to a temporary sibling and rename it, so that it is never seen half-written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise

@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fgl_bench.config.identity import canonical_names, without_younger_keys
+from fgl_bench.utils.files import write_whole
 
 if TYPE_CHECKING:
     from fgl_bench.reporting.plan import Cell
@@ -154,11 +155,8 @@ def read_rates(path: Path) -> dict[Kind, float]:
 
 def write_rates(path: Path, cells: Iterable[Mapping]) -> None:
     """Add the rates of stored cells to a file, where they replace those of the same algorithm, model and dataset.
-
     The file outlives the cells: when a setting changes and its cells go, what a round took is still known.
     """
-    from fgl_bench.reporting.cells import write_whole  # which loads SciPy
-
     rates = read_rates(path) | {kind: median(found) for kind, found in rates_of(cells).items()}
     write_whole(path, table_of(rates))
 

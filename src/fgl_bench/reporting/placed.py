@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fgl_bench.reporting.cells import dumped, warn, write_whole
+from fgl_bench.reporting.cells import dumped, warn
 from fgl_bench.reporting.placement import OWN, Placement
 from fgl_bench.reporting.plan import Cell, Row
 from fgl_bench.reporting.shown import Source
 from fgl_bench.reporting.store import Untrusted, checked
+from fgl_bench.utils.files import write_whole
 
 FILE = "row.json"
 

@@ -19,6 +19,7 @@ from fgl_bench.reporting.grids import grids, look_up
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, load_paper, plan
 from fgl_bench.reporting.published import Printed, read_published
 from fgl_bench.reporting.statistics import Ranks
+from fgl_bench.utils.files import write_whole
 
 OWN = "yours"
 UNSCORED = ("trips", "seconds", "costs", "curves")  # measures that a method is not placed by
@@ -188,7 +189,7 @@ def write(placed: Placement, folder: Path, changed: Sequence[str]) -> list[Path]
         "tex": tables.latex(title, parts, paragraphs, absent, f"tab:{placed.paper.name}-{table.key}-placed"),
     }
     for ending, text in texts.items():
-        tables.write_whole(folder / f"table.{ending}", text)
+        write_whole(folder / f"table.{ending}", text)
     return [folder / f"table.{ending}" for ending in texts]
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
-from fgl_bench.config.parts import Configured, Parts, whole
+from fgl_bench.config.parts import Configured, Parts
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
@@ -262,17 +262,12 @@ def raw_sums(dataset: str, extra: Sequence[str], data_dir: str | None, parts: Pa
     return fingerprint(build(OmegaConf.create(where["dataset"])), where["data_dir"], where["cache_dir"])
 
 
-def located(cfg: DictConfig, content: Mapping[str, str] | None = None) -> tuple[str, Path, dict]:
+def placed(cfg: Configured, content: Mapping[str, str] | None = None) -> tuple[str, Path, dict]:
     """The configuration's hash, its run directory below the folder of runs, and what the hash is of.
 
     Args:
         content: sums of raw files that the package does not know.
     """
-    return placed(whole(cfg), content)
-
-
-def placed(cfg: Configured, content: Mapping[str, str] | None = None) -> tuple[str, Path, dict]:
-    """:func:`located` of what :class:`Parts` has composed."""
     what = identity(cfg.plain, *resolve_budget(cfg.settings), content)
     digest = config_hash(what)
     dataset, split, scenario, algorithm = (cfg.names[group] for group in ("dataset", "split", "scenario", "algorithm"))

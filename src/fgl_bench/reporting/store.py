@@ -19,6 +19,7 @@ from fgl_bench.config.identity import canonical_names, corrections, without_youn
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.models import write_models
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
+from fgl_bench.utils.files import umask
 from fgl_bench.utils.scratch import leftovers
 from fgl_bench.utils.scratch import scratch as scratch_folder
 from fgl_bench.utils.sources import code_sums
@@ -129,18 +130,6 @@ def is_complete(folder: Path) -> bool:
         return False
 
 
-def untrusted(runs: Path) -> dict[Path, str]:
-    """Folders below ``runs`` that are not valid runs, with the reason; hidden folders are unfinished runs."""
-    found = {}
-    for folder in sorted(runs.glob("*/*/*/*/*")):
-        if not any(part.startswith(".") for part in folder.relative_to(runs).parts):
-            try:
-                read_summary(folder)
-            except Untrusted as reason:
-                found[folder] = str(reason)
-    return found
-
-
 def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:
     """One row per seed and evaluation point; what is not defined is None.
 
@@ -203,9 +192,9 @@ def write_run(
             if named:
                 np.savez_compressed(scratch / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle
         if models is not None:
-            write_models(scratch, models, which).chmod(0o666 & ~_umask())
+            write_models(scratch, models, which).chmod(0o666 & ~umask())
         (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        scratch.chmod(0o777 & ~_umask())
+        scratch.chmod(0o777 & ~umask())
         _put(scratch, folder)
 
 
@@ -272,9 +261,3 @@ def _keep(found: Path, folder: Path) -> None:
     """Put ``found`` beside ``folder`` under another name."""
     kept = Path(tempfile.mkdtemp(prefix=f"{folder.name}.kept-", dir=folder.parent))
     os.replace(found, kept if found.is_dir() else kept / folder.name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

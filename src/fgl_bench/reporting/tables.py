@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.cells import write_whole
 from fgl_bench.reporting.divergence import MARK, diverged_seeds, footnote
 from fgl_bench.reporting.estimates import Costs, duration
 from fgl_bench.reporting.grids import Grid, Planned, Stored, grids, levels, look_up, named
 from fgl_bench.reporting.measures import MEASURES, reading
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
+from fgl_bench.utils.files import write_whole
 
 # ---- notes below a table
 

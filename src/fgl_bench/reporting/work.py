@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.analysis import analyze, overview_line, write_statistics
-from fgl_bench.reporting.cells import compact, stored_of, write_cell, write_whole
+from fgl_bench.reporting.cells import compact, stored_of, write_cell
 from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs, Kind
 from fgl_bench.reporting.findings import markdown
@@ -18,6 +18,7 @@ from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.settlements import Settled, Settlement, alternatives, settle
 from fgl_bench.reporting.store import is_complete, read_summary
 from fgl_bench.reporting.tables import write_table
+from fgl_bench.utils.files import write_whole
 
 
 @dataclass

@@ -22,10 +22,11 @@ from fgl_bench.runner.memory import Need, largest_client, out_of_memory
 from fgl_bench.runner.program import DTYPES, simulation
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.runner.workers import Died, apart, forks
-from fgl_bench.scenarios.base import Rounds, participants
+from fgl_bench.scenarios.base import Rounds
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.live_bytes import DeviceBytes, LiveBytes, ResidentBytes
+from fgl_bench.utils.participation import participants
 
 # What a CPU's resident memory rises by for a byte that is alive: freed blocks between others are too small for what comes next. The
 # median over backbones and methods, from 1.0 to 2.2.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from fgl_bench.config.groups import check_role, label
+from fgl_bench.config.groups import ROLES, check_role, label
 from fgl_bench.config.pairing import suited
 from fgl_bench.config.settings import Configuration, check_numbers, check_writable, resolve_budget
 from fgl_bench.config.values import check_keys, check_name, check_values
@@ -20,7 +20,6 @@ from fgl_bench.utils.world import world
 if TYPE_CHECKING:
     from fgl_bench.runner.spec import RunSpec
 
-GROUPS = ("dataset", "split", "model", "optimizer", "algorithm", "scenario", "scenario.sparsity", "tracker")
 CHOICES = {
     "opt_state": ("persist", "reset"),
     "agg_weight": ("train", "nodes", "uniform"),
@@ -38,7 +37,7 @@ LEAST = {"layers": 1, "hops": 0, "hidden": 1}
 
 def check_configuration(cfg: DictConfig) -> None:
     """Validate everything that needs neither torch nor the chosen classes; raises UserError, see :func:`validate`."""
-    for group in GROUPS:
+    for group in ROLES:
         if OmegaConf.select(cfg, group) is None:
             raise UserError(f"{group} is not chosen; write {group.replace('.', '/')}=..., see fgl-bench --help")
         if not isinstance(OmegaConf.select(cfg, group), DictConfig):
@@ -83,7 +82,7 @@ def validate(cfg: DictConfig) -> RunSpec:
     if world().rank == 0:  # who alone writes there
         below = Path(names["dataset"], f"{names['split']}-{cfg.num_clients}", names["scenario"], names["algorithm"])
         check_writable(cfg.results_dir, below)
-    classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in GROUPS}
+    classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in ROLES}
     check_model(cfg.model)
     check_scenario(cfg, classes["algorithm"])
     check_served(cfg, classes["scenario"])

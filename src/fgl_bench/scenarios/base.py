@@ -18,6 +18,7 @@ from fgl_bench.engine.trips import of_all
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.states import RoundsState, Transferred
+from fgl_bench.utils.participation import participants
 from fgl_bench.utils.seeding import generator
 
 
@@ -201,8 +202,3 @@ def _latest(known: Tensor | None, fresh: Tensor, count: int, index: Tensor | Non
         fresh = torch.where(heard.view(-1, *[1] * (fresh.ndim - 1)), fresh, _of(index, known))
     known[slice(None) if index is None else index] = fresh
     return known
-
-
-def participants(participation: float, clients: int) -> int:
-    """Clients that take part in a round."""
-    return max(1, round(participation * clients))

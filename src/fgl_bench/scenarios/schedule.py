@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from fgl_bench.errors import SHARE, Range, UserError, at_least, check_range
+from fgl_bench.errors import SHARE, Range, UserError, at_least, check_ranges
 from fgl_bench.scenarios.devices import Device, device
 from fgl_bench.utils.seeding import derive_seed, generator
 
@@ -112,6 +112,7 @@ class Stragglers:
     cycle_seconds: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_ranges(self, "scenario")
         for name in self.devices:
             device(name)
 
@@ -134,7 +135,6 @@ class Stragglers:
         drawn = [self.schedule(seed, sim.setting.num_clients) for seed in sim.setting.seeds]
         if not self.devices:
             return drawn
-        check_range("scenario.cycle_seconds", self.cycle_seconds, Stragglers.ranges["cycle_seconds"])
         devices = [device(name) for name in self.devices]
         parts = [self.trip_bytes(sim, seed) for seed in sim.setting.seeds]
         return [each.on_devices(devices, self.cycle_seconds, part) for each, part in zip(drawn, parts, strict=True)]
@@ -143,13 +143,9 @@ class Stragglers:
         """The stragglers of one seed, in cycles; they are the same for all methods.
 
         Raises:
-            UserError: a key is out of range.
+            UserError: ``lag`` is no range.
         """
-        if not 0 <= self.slow_fraction <= 1:
-            raise UserError(f"scenario.slow_fraction={self.slow_fraction} is out of range; allowed: 0 to 1")
         if len(self.lag) != 2 or not 1 <= self.lag[0] <= self.lag[1]:
             raise UserError(f"scenario.lag={list(self.lag)} is no range; allowed: [smallest, largest] with 1 <= smallest <= largest")
-        if not 0 <= self.jitter < 1:
-            raise UserError(f"scenario.jitter={self.jitter} is out of range; allowed: 0 to below 1")
         low, high = self.lag
         return Schedule.draw(seed, clients, self.slow_fraction, (low, high), self.jitter, self.lag_draw == "per_trip")

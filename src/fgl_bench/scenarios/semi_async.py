@@ -51,18 +51,12 @@ class SemiAsync(Stragglers):
     staleness_from: Literal["base", "upload"]
 
     def run(self, sim: Simulation) -> None:
-        """Fill ``sim.points``: one evaluation point every ``eval_every`` trips, and at the ends.
-
-        Raises:
-            UserError: a key has no meaning here, or none for the method.
-        """
+        """Fill ``sim.points``, one every ``eval_every`` trips and at the ends; UserError where a key means nothing for the method."""
         clients, method = sim.setting.num_clients, cast(SemiAsyncServer, sim.algorithm)
         if sim.participation != 1:
             raise UserError(f"participation={sim.participation} needs rounds; allowed with scenario=semi_async: 1")
-        if self.staleness_from == "upload" and not method.keeps_uploads:
-            raise UserError("scenario.staleness_from=upload: this method mixes new uploads only, which would all be fresh; use base")
-        if self.staleness_from == "upload" and not method.reads_staleness:
-            raise UserError("scenario.staleness_from=upload: this method dates uploads itself, so that nothing would change; use base")
+        if self.staleness_from == "upload" and not (method.keeps_uploads and method.reads_staleness):
+            raise UserError("scenario.staleness_from=upload: this method mixes new uploads only, or dates old ones itself; use base")
         models = TripModels(sim)
         loops = [_Loop(sim, models, s, schedule, self) for s, schedule in enumerate(self.schedules(sim))]
         if sim.resumed is not None:

@@ -96,7 +96,7 @@ class Simulation:
         self.losses.reserve(1, torch.float64, self.initial.device)
 
     def scored(self, scores: Tensor, replicas: Sequence[int] | None, models: Tensor) -> int:
-        """Log ``scores [k, 2]`` of some replicas (None: all); returns the position of the first.
+        """Log ``scores [k, 2 M]`` of some replicas, by M metrics (None: all); returns the position of the first.
 
         Args:
             models: ``[k, P]``, theirs; of the replicas of this worker's clients only.

@@ -10,6 +10,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
 
 JOB = "FGL_BENCH_JOB"
 """Variable with the number of this job among those that a launcher runs at the same time; the command line sets it."""
@@ -120,3 +124,9 @@ def stoppable() -> Iterator[list[Stopped]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def last_line(ended: subprocess.CompletedProcess[str] | subprocess.CalledProcessError) -> str:
+    """The last line that a process wrote to stderr; its exit status where it wrote none, as one that was killed."""
+    said = (ended.stderr or "").strip().splitlines()
+    return said[-1] if said else f"exit status {ended.returncode}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fgl_bench.errors import UserError
 
@@ -27,16 +29,17 @@ def read_space(name: str) -> dict[str, dict[str, Any]]:
     """
     path = FOLDER / f"{name}.yaml" if name in spaces() else Path(name)
     try:
-        space = yaml.safe_load(path.read_text(encoding="utf-8"))
+        space = OmegaConf.to_container(OmegaConf.load(path))  # which reads 1e-4 as a number
     except OSError as error:
-        raise UserError(f"{name}: no such space; give a yaml file, or one of {', '.join(spaces())}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        absent = f"no such space; give a yaml file, or one of {', '.join(spaces())}"
+        raise UserError(f"{name}: {'a space has a line for every key' if path.is_file() else absent}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
         raise UserError(f"{name}: not readable as yaml ({str(error).splitlines()[0]})") from error
     if not isinstance(space, dict) or not space:
         raise UserError(f"{name}: a space has a line for every key, such as algorithm.mu: {{choices: [0.001, 0.01, 0.1]}}")
     for key, bounds in space.items():
         check_range(str(key), bounds)
-    return space
+    return cast(dict[str, dict[str, Any]], space)
 
 
 def check_range(key: str, bounds: Any) -> None:
@@ -49,6 +52,10 @@ def check_range(key: str, bounds: Any) -> None:
     low, high = bounds["low"], bounds["high"]
     if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (low, high)) or not low < high:
         raise UserError(f"{key}: low={low} and high={high} must be numbers, low below high")
+    if bounds["kind"] == "integer" and not (isinstance(low, int) and isinstance(high, int)):
+        raise UserError(f"{key}: low={low} and high={high} must be integers")
+    if bounds.get("log") and low <= 0:
+        raise UserError(f"{key}: low={low} must be above 0 with log: true")
 
 
 def suggested(trial: Any, key: str, bounds: Mapping) -> Any:

@@ -29,7 +29,7 @@ class Dataset:
     Attributes:
         name: as in ``conf/dataset``.
         ratios: default [train, val, test]; ``split.ratios`` overrides it.
-        metric: ``accuracy`` or ``auc``.
+        metric: one of :data:`fgl_bench.data.checks.METRICS`.
         largest_component: keep only the largest connected component.
         normalize_features: divide every node's features by their sum, where that is not 0 (PyG's ``NormalizeFeatures``).
     """

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.cells import dumped, warn, write_whole
+from fgl_bench.reporting.cells import dumped, warn
 from fgl_bench.reporting.leaderboard.protocol import Column, Entry, Protocol
+from fgl_bench.utils.files import write_whole
 
 VERSION = 1
 

@@ -13,11 +13,12 @@ import yaml
 
 from fgl_bench.config.values import NAME
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.cells import warn, write_whole
+from fgl_bench.reporting.cells import warn
 from fgl_bench.reporting.leaderboard.board import Board, read_board
 from fgl_bench.reporting.leaderboard.protocol import Entry, Protocol, plain
 from fgl_bench.reporting.leaderboard.record import Record, read_records
 from fgl_bench.reporting.leaderboard.space import names, space_of
+from fgl_bench.utils.files import write_whole
 
 FILE = "entry.yaml"
 KEYS = {"method", "class", "scenario", "model", "keys", "space"}

@@ -121,8 +121,6 @@ PAPER = Paper(
         _sweep(10, "macro F1 in % by dropped edges inside clients, iid, 50 clients", "macro_f1", SWEPT["figure10"], METHODS),
     ),
     first=("fedlocal", "fedaas", "fedcross"),
-    # Nodes and undirected edges: the cost of a data set that was never run is guessed from them.
-    sizes={"pubmed": (19717, 44324), "computers": (13752, 245861), "cs": (18333, 81894), "physics": (34493, 247962)},
     late=("cs", "physics"),
     basis=Basis(("2",), ("pubmed", "computers")),
 )

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.cells import write_bytes
 from fgl_bench.reporting.plots.look import COLORS, ENDINGS, RECEIVED, STYLE, TRAINED, legend_below, look, plt
+from fgl_bench.utils.files import write_bytes
 
 SMALL = 200_000
 Curve = Mapping[str, Sequence[float]]  # of pictures.curve

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.cells import write_bytes
+from fgl_bench.utils.files import write_bytes
 
 # Okabe and Ito's colors, which stay apart for color-blind readers.
 COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999")

@@ -11,7 +11,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.leaderboard.protocol import Entry, Protocol
 from fgl_bench.reporting.leaderboard.record import Record
-from fgl_bench.runner.leaderboard.cell import RUNS, Making, blinded
+from fgl_bench.runner.leaderboard.cell import RUNS, Making, blinded, percent
 from fgl_bench.utils.scratch import scratch
 from fgl_bench.utils.seeding import derive_seed
 
@@ -104,10 +104,6 @@ def check(making: Making, records: Sequence[Record], tolerance: float, say: Call
             agree = agree and same
             say(f"{'agrees' if same else 'DIFFERS'}: {repeat.name}: {what}: {percent(told)} in the cell, {percent(found)} repeated")
     return agree
-
-
-def percent(score: float | None) -> str:
-    return "diverged" if score is None else f"{100 * score:.2f}"
 
 
 def folder_of(path: Path) -> Path:

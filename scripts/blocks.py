@@ -1,0 +1,26 @@
+"""Blocks of pages that scripts fill: the lines between ``<!-- name: what -->``, or ``<!-- name -->``, and ``<!-- /name -->``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+
+def filled(text: str, name: str, lines: Callable[[str], Iterable[str]]) -> str:
+    """``text`` with the lines of every block ``name`` replaced.
+
+    Args:
+        lines: gives the lines of a block from its ``what``, which is empty where it has none.
+
+    Raises:
+        SystemExit: there is no such block.
+    """
+    text, count = block(name).subn(lambda found: f"{found[1]}{chr(10).join(lines(found['what'] or ''))}\n{found[3]}", text)
+    if not count:
+        raise SystemExit(f"there is no block <!-- {name} --> to fill")
+    return text
+
+
+def block(name: str) -> re.Pattern[str]:
+    """What a block looks like."""
+    return re.compile(rf"(<!-- {name}(?:: (?P<what>[^\n]*))? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
