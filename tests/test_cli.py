@@ -181,4 +181,6 @@ def test_keys_of_a_swept_group_are_left_to_the_jobs() -> None:
     wanted = ["-m", "algorithm=a,b", "algorithm.x=choice(1)", "algorithm.y=choice(1,2)", "algorithm.z=range(1,3)", "model.h=3", "trips=1,2"]
     assert keys_of_swept_groups(given) == wanted
     assert keys_of_swept_groups(given[1:]) == given[1:]
+    nested = ["-m", "scenario/sparsity=label,edge", "scenario.sparsity.rate=0.2", "scenario.lag=[2,5]"]
+    assert keys_of_swept_groups(nested) == [*nested[:2], "scenario.sparsity.rate=choice(0.2)", nested[3]]
     assert keys_of_swept_groups(["-m", "algorithm=a", "algorithm.x=1"]) == ["-m", "algorithm=a", "algorithm.x=1"]

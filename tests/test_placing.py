@@ -120,6 +120,7 @@ def test_the_report_has_the_row_and_takes_the_paper_s_runs_where_their_cells_are
         (["halved_method.py", "paper=toy", "datasets=cora", "results=stored"], "datasets=cora: not in table 3 of toy"),
         (["halved_method.py", "paper=toy", "results=nowhere"], "results=nowhere: must be a folder with cells/toy/"),
         (["halved_method.py", "paper=toy", "paper=toy"], "paper= is given twice"),
+        (["halved_method.py", "paper=toy", "paper=other", "table=1"], "paper= is given twice"),
         (["halved_method.py", "paper=toy", "results=stored", "device=cpu"], "algorithm.share is missing"),
         (["halved_method.py", "paper=toy", "results=stored", "algorithm.share=a,b"], "place takes one value of a key"),
         (["halved_method.py", "paper=toy", "results=stored", "algorithm.share=[[["], "algorithm.share"),

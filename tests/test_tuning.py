@@ -52,10 +52,14 @@ def test_fedgta_s_printed_ranges():
         ("- 1", "a line for every key"),
         ("lr: 0.1", "lr: a range is"),
         ("lr: {low: 0.1, high: 0.01, kind: real}", "low below high"),
+        ("lr: {low: 0, high: 0.01, kind: real, log: true}", "lr: low=0 must be above 0 with log: true"),
+        ("rounds: {low: 1.5, high: 4, kind: integer}", "rounds: low=1.5 and high=4 must be integers"),
         ("lr: {low: 0, high: 1}", "lr: a range is"),
         ("lr: {low: 0, high: 1, kind: complex}", "integer | real"),
         ("lr: {choices: []}", "lr: a range is"),
         ("lr: [", "not readable as yaml"),
+        ("5", "a line for every key"),
+        ("lr: 1\nlr: 2", "not readable as yaml"),
     ],
 )
 def test_a_space_that_is_none_is_refused(text, said, tmp_path):
@@ -63,6 +67,12 @@ def test_a_space_that_is_none_is_refused(text, said, tmp_path):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=re.escape(said)):
         read_space(str(path))
+
+
+def test_numbers_may_have_an_exponent(tmp_path):
+    path = tmp_path / "space.yaml"
+    path.write_text("lr: {low: 1e-4, high: 1e-1, kind: real, log: true}", encoding="utf-8")
+    assert read_space(str(path)) == {"lr": {"low": 1e-4, "high": 0.1, "kind": "real", "log": True}}
 
 
 @pytest.mark.parametrize(
