@@ -17,8 +17,9 @@ from hydra.core.hydra_config import HydraConfig
 
 from fgl_bench.cli.tune import search
 from fgl_bench.cli.tune.options import read_options
-from fgl_bench.cli.tune.space import FOLDER, read_space, shown, spaces
+from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
 from fgl_bench.config.compose import composed
+from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
 from tests.warm import begun, command
 
@@ -33,7 +34,7 @@ def test_every_space_fits_the_command_that_stands_in_it(name):
     space = read_space(name)
     said = re.search(r"fgl-bench tune (\w+) (.*)", (FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     assert said and said[1] == name
-    ends = {key: shown(bounds["choices"][0] if "choices" in bounds else bounds["low"]) for key, bounds in space.items()}
+    ends = {key: plain(bounds["choices"][0] if "choices" in bounds else bounds["low"]) for key, bounds in space.items()}
     composed([*said[2].split(), *(f"{key}={value}" for key, value in ends.items())])
     assert not HydraConfig.initialized()
 

@@ -33,6 +33,11 @@ def shown(value: Any) -> str:
     return str(value)
 
 
+def plain(value: Any) -> str:
+    """:func:`shown` as a person writes it: words need no quotes."""
+    return value if isinstance(value, str) and NAME.fullmatch(value) else shown(value)
+
+
 def check_name(key: str, name: str) -> None:
     """Raise UserError unless ``name`` can be a folder below ``results_dir``."""
     if not NAME.fullmatch(name):

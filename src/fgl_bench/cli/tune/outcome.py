@@ -9,8 +9,9 @@ from typing import Any
 
 from tabulate import tabulate
 
-from fgl_bench.cli.tune.space import chosen, rounded, short, shown
+from fgl_bench.cli.tune.space import chosen, rounded, short
 from fgl_bench.cli.tune.study import STAGES, Search
+from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.console import line_width
 from fgl_bench.utils.masking import masked
@@ -88,5 +89,5 @@ def write(search: Search, ended: Sequence[Any]) -> None:
         writer.writerow(["trial", "state", "validation", *search.space, "reason"])
         for trial in ended:
             value = trial.value if trial.state.name == "COMPLETE" else ""
-            values = [shown(trial.params[key]) if key in trial.params else "" for key in search.space]
+            values = [plain(trial.params[key]) if key in trial.params else "" for key in search.space]
             writer.writerow([trial.number, trial.state.name.lower(), value, *values, trial.user_attrs.get("reason", "")])

@@ -10,6 +10,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
 
 FOLDER = Path(__file__).parent / "searches"
@@ -68,13 +69,7 @@ def suggested(trial: Any, key: str, bounds: Mapping) -> Any:
 def chosen(params: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
     """The parameters of a trial as overrides; those of a class of the user's own are added where the choice it replaces has no such key."""
     own = tuple(f"{text.lstrip('+').partition('._target_=')[0]}." for text in overrides if "._target_=" in text)
-    return [f"{'++' if key.startswith(own) else ''}{key}={shown(value)}" for key, value in params.items()]
-
-
-def shown(value: Any) -> str:
-    """A value as Hydra reads it."""
-    plain = {None: "null", True: "true", False: "false"}
-    return plain[value] if value is None or isinstance(value, bool) else str(value)
+    return [f"{'++' if key.startswith(own) else ''}{key}={plain(value)}" for key, value in params.items()]
 
 
 def short(keys: Sequence[str]) -> list[str]:
@@ -84,4 +79,4 @@ def short(keys: Sequence[str]) -> list[str]:
 
 
 def rounded(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else shown(value)
+    return f"{value:.4g}" if isinstance(value, float) else plain(value)

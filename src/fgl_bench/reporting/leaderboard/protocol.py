@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from fgl_bench.config.choices import config_folder, suggest
-from fgl_bench.config.values import NAME, shown
+from fgl_bench.config.values import plain, shown
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.leaderboard.space import Space, drawn, space_of
 
@@ -143,11 +143,6 @@ def read_protocol(path: Path = FILE) -> Protocol:
         )
     except (OSError, yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: no protocol of a leaderboard ({type(error).__name__}: {' '.join(str(error).split())[:100]})") from error
-
-
-def plain(value: Any) -> str:
-    """A value as one writes it on the command line; words need no quotes."""
-    return value if isinstance(value, str) and NAME.fullmatch(value) else shown(value)
 
 
 def check(content: Mapping[str, Any], path: Path) -> None:
