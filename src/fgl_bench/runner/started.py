@@ -118,12 +118,14 @@ class InTurn(ABC, Generic[W, F]):
         return int(bool(self.failures))
 
     def _loop(self, display: Display) -> None:
-        made = 0
+        made, before, left, since = 0, -1, 0.0, 0.0
         while (self.waiting or self.running) and not self.stopping:
             made += self.begin(display)
             for pair in [pair for pair in self.running if not self.stopping and pair[1].process.poll() is not None]:
                 self.running.remove(pair)
                 made += 1 + self.end(*pair, display)
-            display.show(made, [self.name(work) for work, _ in self.running], self.rest() / self.jobs)
+            if made != before:  # estimates of a long plan take longer than the pause, and nothing but ended work changes them
+                before, left, since = made, self.rest() / self.jobs, time.monotonic()
+            display.show(made, [self.name(work) for work, _ in self.running], max(0.0, left - (time.monotonic() - since)))
             if self.running:
                 time.sleep(self.pause)
