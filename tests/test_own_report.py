@@ -99,6 +99,14 @@ def test_a_folder_of_runs_makes_a_full_report(swept):
     check_latex(table["downloads"]["tex"])
 
 
+def test_two_methods_of_one_seed_make_a_report(tmp_path):
+    rest = [text for text in TINY if not text.startswith("seeds=")]
+    said(command(tmp_path, "-m", "algorithm=fedavg,fedprox", "num_clients=3", "seeds=[0]", *rest))
+    [paper] = page_of(tmp_path)["papers"]
+    [column] = paper["tables"][0]["statistics"]["received"]["columns"].values()
+    assert [other["adjusted"] for other in column["others"]] == [None]
+
+
 def test_its_commands_make_the_same_runs_and_those_that_are_missing(swept):
     [table] = page_of(swept, "out=again.html")["papers"][0]["tables"]
     before = len(complete_runs(swept / "results/runs"))

@@ -41,6 +41,21 @@ def test_a_sweep_ends_with_its_table_in_80_columns_and_the_command_that_makes_it
     assert ending.startswith(again.rstrip("\n"))
 
 
+@pytest.mark.parametrize("key", ["rounds", "trips"])
+def test_a_sweep_over_the_budget_ends_with_its_table(tmp_path, key):
+    rest = [text for text in TINY if not text.startswith("rounds=")]
+    out = said(command(tmp_path, "-m", "algorithm=fedavg", "num_clients=3", f"{key}=3,6", *rest))
+    assert f"{key}=3" in out and f"{key}=6" in out and "no table" not in out
+
+
+def test_a_run_that_is_left_out_is_in_no_table(tmp_path):
+    said(command(tmp_path, "algorithm=fedavg", "num_clients=3", *TINY))
+    [history] = tmp_path.rglob("history.csv")
+    history.unlink()
+    warning, error = said(command(tmp_path, "table"), status=1).splitlines()
+    assert "is left out: no history.csv in it" in warning and error.endswith("there is no complete run in it")
+
+
 def test_the_command_of_a_missing_run_makes_it(swept, tmp_path):
     folder, _ = swept
     line = ("algorithm=fedprox", "algorithm.mu=0.2", "num_clients=3", "lr=0.02", "results_dir=more", *TINY)

@@ -92,6 +92,23 @@ def test_an_overwritten_graph_is_run_again(tmp_path):
     assert before != after
 
 
+def test_runs_on_other_content_of_a_file_are_not_compared(tmp_path):
+    def write(seed: int) -> None:
+        dice = np.random.default_rng(seed)
+        np.savez(tmp_path / "graph.npz", x=dice.random((60, 8)), edge_index=dice.integers(0, 60, (2, 200)), y=dice.integers(0, 3, 60))
+
+    own = ("dataset=custom", "dataset.path=graph.npz", "split=iid", *TINY[4:])
+    for seed, algorithm in enumerate(("fedavg", "fedprox")):
+        write(seed)
+        assert command(tmp_path, *own, f"algorithm={algorithm}").returncode == 0
+    refused = command(tmp_path, "table")
+    [line] = refused.stderr.splitlines()
+    assert refused.returncode == 1 and "graph.npz was another file for" in line and "make the older ones again" in line
+    assert command(tmp_path, *own, "algorithm=fedavg").returncode == 0
+    compared = command(tmp_path, "table")
+    assert compared.returncode == 0 and "1 run(s) of an earlier version" in compared.stdout + compared.stderr, compared.stderr
+
+
 def cell(**config) -> Cell:
     return Cell("1", Row("a", "A", "a"), Column("d"), (), config_hash(config), Path("d/s/a", config_hash(config)), config)
 

@@ -124,6 +124,16 @@ def test_clients_without_training_nodes_survive_but_not_a_federation_without_any
         build(num_clients=50, options={"ratios": [0.01, 0.4, 0.4]})
 
 
+def test_a_federation_without_validation_nodes_or_where_sparsity_leaves_nothing_is_refused():
+    with pytest.raises(UserError, match=r"split\.ratios=\[0\.2, 0\.0, 0\.8\]: no client has a validation node"):
+        build(options={"ratios": [0.2, 0, 0.8]})
+    with pytest.raises(UserError, match=r"scenario\.sparsity: no client has a training node left"):
+        build_federations(
+            configured("dataset", "csbm", **SMALL), configured("split", "iid"), configured("scenario/sparsity", "label", rate=1.0),
+            num_clients=3, seeds=[0], data_dir=None, cache_dir=None,
+        )  # fmt: skip
+
+
 def test_more_clients_than_nodes_is_refused():
     with pytest.raises(UserError, match="num_clients=301: must be between 1 and the number of nodes, 300"):
         build(num_clients=301)

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import fill_empty
+from fgl_bench.data.splits.iid import IID
 from fgl_bench.data.splits.louvain import chop, deal
 from fgl_bench.errors import UserError
 from tests.data.graphs import configured, graphs, make_graph
@@ -124,6 +125,28 @@ def test_empty_parts_are_filled_from_the_largest(parts):
     moved = before != after
     assert (sizes[after[moved]] == 0).all()
     assert not moved.any() or (sizes == 0).any()
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (1 + np.arange(20) % 4, "clients from 1 to 4"),
+        (np.arange(20) % 4 - 1, "clients from -1 to 2"),
+        (np.arange(10) % 4, r"int64 of the shape \[10\]"),
+        (np.zeros(20), "float64"),
+        (np.zeros((20, 1), dtype=int), r"int64 of the shape \[20, 1\]"),
+        (None, "None"),
+        ([0] * 20, "a list"),
+    ],
+)
+def test_what_an_own_split_returns_is_checked(part, said):
+    class Own(IID):
+        def parts(self, graph, num_clients, seed):
+            return part
+
+    split = Own(**vars(configured("split", "iid")))
+    with pytest.raises(UserError, match=rf"^Own\.parts\(\) returned {said}.*; expected an array of 20 integers from 0 to 3"):
+        split.assign(make_graph(20, 40), 4, 0)
 
 
 def test_iid_clients_differ_by_one_node_at_most_in_all_and_in_every_class():

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.reporting.analysis import analyze, markdown, overview_line, plain, write_statistics
+from fgl_bench.reporting.analysis import analyze, markdown, overview_line, write_statistics
 from fgl_bench.reporting.cells import compact
 from fgl_bench.reporting.plan import Cell, Paper, Row, Table, columns
 from fgl_bench.reporting.published import Printed, Published
+from fgl_bench.reporting.shown import statistics_data
 from tests.reporting.test_tables import CONFIG, result
 
 ROWS = tuple(Row(name, f"Method {name}", name, published=name if name != "d" else None) for name in "abcd")
@@ -125,7 +126,7 @@ def test_the_page_says_it_in_words():
     assert "| cora | Method a |  | Method b (0), Method c (0) | 0.33 of 3 | Method b, Method a |" in text
     assert "| Method a | 1.50 |" in text and "| Method a | 50.0 | 50.0 | 50.0 | 50.0 | 0.0 |" in text
     assert overview_line("Paper", "3", "7 of 12", found) == "| Paper | 3 | 7 of 12 | 3 / 0 / 1 | 0.33 | 2 / 0 / 2 | 0.33 |"
-    assert json.loads(json.dumps(plain(found[0])))["verdicts"]["a|cora"] == "within"
+    assert json.loads(json.dumps(statistics_data(found[0])))["verdicts"]["a|cora"] == "within"
 
 
 def test_figures_are_drawn():

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.local import Local
+from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.scenarios.schedule import Schedule
 from tests.algorithms.comparing import TIGHT, assert_same_trips
@@ -60,6 +61,17 @@ def test_a_round_that_nobody_finishes_in_time_changes_no_model(method):
 def test_nobody_is_late_where_nothing_travels(lags):
     late, free = (simulate([small_federation(0)], Local(), lagging(lags, deadline=limit), rounds=3) for limit in (1.0, None))
     assert_same_trips(late, free, exact=True, fewest=15)
+
+
+def test_a_model_of_another_precision_is_refused():
+    class Half(FedAvg):
+        refines = True
+
+        def refine(self, previous, received, uploaded, arrived):
+            return received.float()
+
+    with pytest.raises(UserError, match=r"refine\(\) returned torch.float32 on cpu; expected torch.float64 on cpu"):
+        simulate([small_federation(0)], Half(), synchronous(), rounds=1)
 
 
 def test_what_a_late_client_reports_is_not_heard():

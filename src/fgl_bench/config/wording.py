@@ -95,14 +95,17 @@ def missing_choice(error: MissingConfigException) -> str:
         return f"/{path}: there are no schemas to name; take the line out of 'defaults', types are those of the class in _target_"
     group = group_of(path)
     name = path[len(group) + 1 :]
-    return f"{group}={name}: there is no such {group}{suggest(name, error.options or choices(group))}" if group else plain(error)
+    return f"{group}={name}: there is no such {group}{suggest(name, {*choices(group), *(error.options or ())})}" if group else plain(error)
 
 
 def unknown_key(error: OmegaConfBaseException) -> str:
     """``algorithm.mue: unknown key; did you mean mu? allowed: ...``."""
     parent = error.parent_node
     allowed = [str(name) for name in parent if name not in ("hydra", "_target_", "defaults")] if isinstance(parent, DictConfig) else []
-    return f"{error.full_key or error.key}: unknown key{suggest(str(error.key), allowed)}"
+    key = str(error.full_key or error.key)
+    if isinstance(parent, DictConfig) and not str(parent.get("_target_") or "fgl_bench.").startswith("fgl_bench."):
+        return f"{key}: unknown key; a key of your own class is added by +{key}=...{suggest(str(error.key), allowed)}"
+    return f"{key}: unknown key{suggest(str(error.key), allowed)}"
 
 
 def wrong_type(error: ValidationError) -> str:

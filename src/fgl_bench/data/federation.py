@@ -70,9 +70,14 @@ def build_federations(
         clean = tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(bare, masks, strict=True))
         if not any(client.train.any() for client in clean):
             raise UserError(f"split.ratios={list(ratios)}: no client has a training node; raise the first number or lower num_clients")
+        if not any(client.val.any() for client in clean):
+            why = "no client has a validation node, by which the reported round is chosen"
+            raise UserError(f"split.ratios={list(ratios)}: {why}; raise the second number")
         observed = clean
         if not isinstance(sparsity, NoSparsity):
             observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
+            if not any(client.train.any() for client in observed):
+                raise UserError("scenario.sparsity: no client has a training node left; lower its rate")
         scored = observed if sparsity.evaluation == "observed" else clean
         if split.inductive:
             observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))

@@ -50,6 +50,8 @@ def hold_out(
     train = np.flatnonzero(masks[0])
     if not train.size:
         raise UserError(f"split.ratios={list(ratios)}: there is no training node; raise the first number")
+    if not masks[1].any():
+        raise UserError(f"split.ratios={list(ratios)}: there is no validation node; raise the second number")
     (only,), _ = induce(graph, [train])
     owner = None if graph.owner is None else graph.owner[train]
     known = Graph(graph.name, only.features, only.edges, only.labels, graph.num_classes, graph.metric, owner)

@@ -26,6 +26,12 @@ def check_shape(hook: str, value: Any, sizes: Mapping[str, int], *forms: str) ->
     raise UserError(f"{hook} returned {named(value, sizes)}; expected {expected}")
 
 
+def check_like(hook: str, value: Tensor, model: Tensor) -> None:
+    """Raise UserError unless ``value`` has the dtype and the device of the models."""
+    if value.dtype != model.dtype or value.device != model.device:
+        raise UserError(f"{hook} returned {value.dtype} on {value.device}; expected {model.dtype} on {model.device}, as the models are")
+
+
 def check_kind(hook: str, value: Any, kind: type | tuple[type, ...], words: str) -> None:
     """Raise UserError unless ``value`` is of this type; ``words`` describe it, such as ``a Mixing``."""
     if not isinstance(value, kind):

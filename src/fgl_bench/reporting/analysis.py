@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -271,11 +271,6 @@ def write_statistics(folder: Path, paper: Paper, table: Table, planned: Planned,
     path = folder / f"table{table.key}_statistics.md"
     write_whole(path, markdown(paper, table, found))
     return path
-
-
-def plain(found: Statistics) -> dict:
-    """For json; verdicts by ``row|column``."""
-    return {**asdict(found), "verdicts": {"|".join(key): said for key, said in found.verdicts.items()}, "counts": found.counts}
 
 
 OVERVIEW = (

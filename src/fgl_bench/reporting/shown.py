@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting import analysis, tables
@@ -114,7 +116,7 @@ def table_data(source: Source, table: Table) -> dict:
             for row in table.rows
             for column in table.columns
         },
-        "statistics": {model: analysis.plain(part) for model, part in found.items()} if made else {},
+        "statistics": {model: statistics_data(part) for model, part in found.items()} if made else {},
         "downloads": source.downloads.get(table.key) or (texts(source, table, planned) if made else {}),
     }
 
@@ -214,3 +216,17 @@ def run_data(cell: Mapping) -> dict:
     pictures = {"curve": curve, "matrices": cell.get("matrices"), "labels": cell.get("label_counts")}
     kept = {name: value for name, value in pictures.items() if value}
     return {"facts": facts, "numbers": numbers, "decentralized": cell.get("scenario") == "decentralized", **kept}
+
+
+def statistics_data(found: analysis.Statistics) -> dict:
+    """For json, which knows no NaN (a test on one seed has no p-value): null; verdicts by ``row|column``."""
+    verdicts = {"|".join(key): said for key, said in found.verdicts.items()}
+    return cast(dict, _without_nan({**asdict(found), "verdicts": verdicts, "counts": found.counts}))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -24,8 +24,8 @@ BUDGET = ("rounds", "trips", "num_clients", "participation")
 def differences(summaries: Sequence[Mapping[str, Any]], swept: set[str]) -> list[str]:
     """What tells the runs apart besides the swept keys, such as ``scenario=sync (fedavg), semi_async (fedsa_gcl)``.
 
-    A swept group explains all of its keys. Groups are named by their choices, where these differ; then versions of packages and the
-    commit, since a run of before may be among them.
+    A swept group explains all of its keys, and a swept dataset the content of its files. Groups are named by their choices, where these
+    differ; then versions of packages and the commit, since a run of before may be among them.
 
     Args:
         summaries: of complete runs.
@@ -40,6 +40,8 @@ def differences(summaries: Sequence[Mapping[str, Any]], swept: set[str]) -> list
     for key in dict.fromkeys(key for config in flat for key in config):
         group = next((group for group in GROUPS if key.startswith(f"{group}.")), None)
         if key in explained or group in explained or (group == "scenario.sparsity" and "scenario" in explained):
+            continue
+        if key.startswith("data.") and any(name == "dataset" or name.startswith("dataset.") for name in explained):
             continue
         values = [config.get(key) for config in flat]
         if any(value != values[0] for value in values):

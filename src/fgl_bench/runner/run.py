@@ -26,7 +26,7 @@ from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
-from fgl_bench.reporting.checkpoints import discard, place
+from fgl_bench.reporting.checkpoints import ABOUT, discard, place
 from fgl_bench.reporting.models import kept as kept_models
 from fgl_bench.reporting.models import which_models
 from fgl_bench.reporting.progress import RunProgress
@@ -154,10 +154,10 @@ def write(
     try:
         write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state, models, which or "")
     except OSError as error:
+        left = "goes on from its last checkpoint" if any(place(folder).rglob(ABOUT)) else "is lost"
         raise UserError(
-            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {summary['seconds']['total']:.0f} s "
-            f"{'goes on from its last checkpoint' if place(folder).is_dir() else 'is lost'}: make room or choose another folder, and give "
-            "the same command again"
+            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {summary['seconds']['total']:.0f} s {left}: "
+            "make room or choose another folder, and give the same command again"
         ) from error
 
 

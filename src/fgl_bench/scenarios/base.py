@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.powers import Comparing, FinalState, Regraphing, Staging
-from fgl_bench.engine.answers import check_shape
+from fgl_bench.engine.answers import check_like, check_shape
 from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import of_all
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
@@ -129,6 +129,7 @@ class Rounds(Stragglers):
         trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
         upload = method.upload(trips.rows, sent, out) if trips.rows else out  # a worker may have no participant
         check_shape("upload()", upload, {"k": len(sent), "P": size}, "k P")
+        check_like("upload()", upload, sent)
         trips = of_all(trips, chosen, shard, method.own_reports)
         if full and now and stage is None and trips.received_score is not None:
             state.received_at[number] = sim.scored(trips.received_score, None, received) + grid

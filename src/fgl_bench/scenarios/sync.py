@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.answers import check_shape
+from fgl_bench.engine.answers import check_like, check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
 from fgl_bench.scenarios.base import Rounds, Trained
@@ -54,6 +54,7 @@ class Sync(Rounds):
         if method.refines:
             received = method.refine(previous, received, done.uploaded, arrived)
             check_shape("refine()", received, dict(zip("SCP", done.trained.shape, strict=True)), "S C P")
+            check_like("refine()", received, done.trained)
         if self.drops_uploads and mixing.communicates:  # a seed without arrivals keeps its models
             received = torch.where(arrived.any(1)[:, None, None], received, previous)
         return received, mixing.matrix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -67,10 +67,11 @@ class Split:
             seed: of the repetition (or 0 where the partition does not vary).
 
         Raises:
-            UserError: ``num_clients`` does not fit the graph.
+            UserError: ``num_clients`` does not fit the graph, or :meth:`parts` has not returned a client for every node.
         """
         num_clients = check_num_clients(num_clients, graph.num_nodes)
-        return members(fill_empty(self.parts(graph, num_clients, seed), num_clients), num_clients)
+        parts = checked(f"{type(self).__name__}.parts()", self.parts(graph, num_clients, seed), graph.num_nodes, num_clients)
+        return members(fill_empty(parts, num_clients), num_clients)
 
     def draw_masks(
         self,
@@ -104,6 +105,18 @@ class Split:
     def parts(self, graph: Graph, num_clients: int, seed: int) -> np.ndarray:
         """``[N]`` int64: the client of every node. Empty clients are repaired by the caller."""
         raise NotImplementedError  # abstract
+
+
+def checked(hook: str, part: Any, num_nodes: int, num_clients: int) -> np.ndarray:
+    """``part`` if it is ``[N]`` integers from 0 to ``num_clients - 1``; else UserError."""
+    expected = f"expected an array of {num_nodes} integers from 0 to {num_clients - 1}, the client of every node"
+    if not isinstance(part, np.ndarray):
+        raise UserError(f"{hook} returned {'None' if part is None else f'a {type(part).__name__}'}; {expected}")
+    if part.shape != (num_nodes,) or not np.issubdtype(part.dtype, np.integer):
+        raise UserError(f"{hook} returned {part.dtype} of the shape {list(part.shape)}; {expected}")
+    if part.min() < 0 or part.max() >= num_clients:
+        raise UserError(f"{hook} returned clients from {part.min()} to {part.max()}; {expected}")
+    return part
 
 
 def members(part: np.ndarray, num_parts: int) -> list[np.ndarray]:

@@ -57,8 +57,8 @@ def read_runs(folder: str | Path) -> list[Result]:
 
 
 def stored_cells(where: Path) -> list[Result]:
-    """The cells below a folder."""
-    folders = sorted({path.parent for path in where.rglob("*.json")})
+    """The cells below a folder; folders of runs hold none."""
+    folders = sorted({path.parent for path in where.rglob("*.json") if path.name != "summary.json"})
     cells = {digest: Result(each, cell) for each in folders for digest, cell in read_cells(each).items()}
     return [cell for cell in cells.values() if isinstance(cell.summary.get("config"), dict)]
 
@@ -178,6 +178,7 @@ def refuse_two(one: Result, other: Result, question: Question, place: tuple[Valu
 
 def refuse_unlike(runs: Sequence[Result], question: Question) -> None:
     """Refuse runs that differ in a key that the question does not name and that does not follow from those that it does."""
+    refuse_other_content(runs)
     found = unlike(runs, {key for key in question.keys if len(question.where.get(key, (ANY, ANY))) > 1 or question.where[key] == (ANY,)})
     if found:
         named = [f"{key}={', '.join(dict.fromkeys(map(said, each)))}" for key, each in found.items()]
@@ -188,6 +189,25 @@ def refuse_unlike(runs: Sequence[Result], question: Question) -> None:
             f"these {len(runs)} runs differ in what neither rows=, cols= nor where= names: {text}; "
             f"choose by where={key}={first}, or allow it by where={key}={ANY}"
         )
+
+
+def refuse_other_content(runs: Sequence[Result]) -> None:
+    """Refuse runs on the same dataset, split or network whose files had another content; methods may be of any file."""
+    seen: dict[str, tuple[object, Result]] = {}
+    for run in runs:
+        config = run.summary["config"]
+        where = json.dumps(config.get("dataset"), sort_keys=True)
+        modules = {(config.get(group) or {}).get("_target_", "").rpartition(".")[0] for group in ("dataset", "split", "model", "scenario")}
+        sums = {f"{name} of {where}": (name, total) for name, total in (config.get("data") or {}).items()}
+        sums |= {name: (name, total) for name, total in (config.get("code") or {}).items() if name.partition(":")[0] in modules}
+        for key, (name, total) in sums.items():
+            known, other = seen.setdefault(key, ((name, total), run))
+            if known != (name, total):
+                folders = sorted([other, run], key=lambda each: each.summary["finished"])
+                raise UserError(
+                    f"{name.rpartition(':')[2]} was another file for {folders[0].folder} than for {folders[1].folder}: "
+                    "their runs cannot be compared; make the older ones again"
+                )
 
 
 def unlike(runs: Sequence[Result], varied: set[str]) -> dict[str, list[Any]]:
@@ -220,6 +240,10 @@ def follows(runs: Sequence[Result], flat: Sequence[Mapping[str, Any]], varied: s
     pairs = {(run.summary["algorithm"], run.summary["scenario"]) for run in runs}
     if "algorithm" in varied and len(pairs) == len({algorithm for algorithm, _ in pairs}):
         found.add("scenario")
+    for one, other in (("rounds", "trips"), ("trips", "rounds")):
+        by = {tuple(config.get(key) for key in (one, "num_clients", "participation")): config.get(other) for config in flat}
+        decided = all(by[tuple(config.get(key) for key in (one, "num_clients", "participation"))] == config.get(other) for config in flat)
+        found |= {other} if one in varied and decided else set()
     if varied & set(BUDGET) and min(len({config.get(key) for config in flat}) for key in ("rounds", "trips")) == 1:
         found |= {"rounds", "trips"}
     return found

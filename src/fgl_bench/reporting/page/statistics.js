@@ -39,7 +39,7 @@ function statistics() {
   at("statistics-part").hidden = !shown.length;
   if (!shown.length) return;
   parts.push(rows("By column", ["column", "best", "worse at 5 %", "of", "tau with the paper", "front"], shown.map(([key, column]) => [key, column.best,
-    String(column.others.filter((other) => other.adjusted < 0.05).length), String(column.others.length), column.agreement ? column.agreement.tau.toFixed(2) : "", column.front.join(", ")]), `${table().heading} statistics`));
+    String(column.others.filter((other) => other.adjusted !== null && other.adjusted < 0.05).length), String(column.others.length), column.agreement ? column.agreement.tau.toFixed(2) : "", column.front.join(", ")]), `${table().heading} statistics`));
   if (found.ranks) parts.push(ranking(found.ranks));
   const known = Object.entries(found.fairness), percent = (value) => (value === undefined || value === null ? "" : (100 * value).toFixed(1));
   if (known.length) parts.push(rows("Over clients, in %: means over seeds and the ranked columns", ["method", "worst", "lowest tenth", "median", "best", "std"], known.map(([title, part]) => [title, ...["worst", "tenth", "median", "best", "std"].map((name) => percent(part[name]))]), `${table().heading} clients`));
