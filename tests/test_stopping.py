@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 import pytest
 
 from fgl_bench.utils import stopping
-from fgl_bench.utils.processes import Stopped, stoppable
+from fgl_bench.utils.processes import Stopped, raise_again, stoppable
 from fgl_bench.utils.stopping import STOP, held_back
 
 
@@ -31,3 +32,15 @@ def test_a_signal_that_comes_later_is_obeyed_at_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(stopping, "ONCE", -1.0)
     begun: list[int] = []
     assert told(2, begun).number == signal.SIGTERM and begun == [0]
+
+
+def test_a_signal_that_somebody_swallows_is_raised_again_before_a_run():
+    with stoppable() as stopped:
+        raise_again()
+        with suppress(Stopped):
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped):
+            raise_again()
+    assert [each.number for each in stopped] == [signal.SIGTERM]
+    with stoppable():
+        raise_again()

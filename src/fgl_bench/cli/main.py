@@ -42,7 +42,7 @@ from fgl_bench.reporting.console import show
 from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
-from fgl_bench.utils.processes import JOB, Stopped, stoppable
+from fgl_bench.utils.processes import JOB, Stopped, raise_again, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
 
 INTERRUPTED = 130
@@ -136,6 +136,7 @@ def composed_runs(asked: bool) -> int:
     told = told_failures()
 
     def job(cfg: DictConfig) -> str | None:
+        raise_again()
         began.append(" ".join(HydraConfig.get().overrides.task))
         several = HydraConfig.get().mode is RunMode.MULTIRUN
         sweep = begun_here() if several else None

@@ -99,11 +99,20 @@ def import_torch() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+_raised: list[Stopped] = []  # inside of stoppable()
+
+
+def raise_again() -> None:
+    """Raise what a signal has raised inside :func:`stoppable`, where somebody has caught it: a library that composes or loads, say."""
+    if _raised:
+        raise _raised[0]
+
+
 @contextmanager
 def stoppable() -> Iterator[list[Stopped]]:
     """Inside, SIGTERM, SIGHUP and SIGUSR1 raise :class:`Stopped`, once; what was raised is also in the list, whoever has caught it."""
-    raised: list[Stopped] = []
-    owner = os.getpid()
+    _raised.clear()
+    raised, owner = _raised, os.getpid()
 
     def stop(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:  # a fork of this process that has not set its own
