@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_bench.reporting.analysis import analyze, markdown, plain
+from fgl_bench.reporting.analysis import analyze, markdown
 from fgl_bench.reporting.console import show, table
 from fgl_bench.reporting.measures import MEASURES, percent
 from fgl_bench.reporting.plots.alignment import sensitivity
@@ -18,7 +18,7 @@ from fgl_bench.reporting.plots.curves import swept
 from fgl_bench.reporting.plots.figures import bars
 from fgl_bench.reporting.plots.pictures import curve, records
 from fgl_bench.reporting.report import page
-from fgl_bench.reporting.shown import run_data
+from fgl_bench.reporting.shown import run_data, statistics_data
 from fgl_bench.reporting.tracking import seed_table
 from tests.reporting.report_pages import data_of, source
 from tests.reporting.summaries import summary
@@ -94,7 +94,7 @@ def test_statistics_leave_out_what_lacks_a_seed_and_name_it() -> None:
     assert trained.unscored == () and trained.columns["cora"].best == "Method B_2"
     text = markdown(PAPER, ACCURACY, [received, trained])
     assert text.count("have no score: Method B_2 on cora, Method B_2 on pubmed.") == 1
-    json.dumps([plain(received), plain(trained)], allow_nan=False)
+    json.dumps([statistics_data(received), statistics_data(trained)], allow_nan=False)
 
 
 def test_the_report_marks_cells_and_tells_the_rounds() -> None:
