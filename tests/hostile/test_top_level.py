@@ -95,7 +95,6 @@ VALUES = {
     "participation=1.0000001": "participation",
     "targets=[nan]": "targets",
     "targets=[2]": "targets",
-    "mixing_at=[-1]": "mixing_at",
     "targets=0.5": "targets",
     "metrics=[nonsense]": "metrics",
     "metrics=auc": "metrics",

@@ -98,7 +98,6 @@ def check_numbers(cfg: DictConfig) -> None:
     require(0 < cfg.lr < math.inf, "lr", cfg.lr, "a number above 0")
     require(0 <= cfg.weight_decay < math.inf, "weight_decay", cfg.weight_decay, "a number of at least 0")
     require(all(0 <= target <= 1 for target in cfg.targets), "targets", cfg.targets, "a list of accuracies between 0 and 1")
-    require(all(at >= 0 for at in cfg.mixing_at), "mixing_at", cfg.mixing_at, "a list of non-negative trip counts")
     budget = cfg.memory_budget_gb
     require(budget is None or 0 < budget < math.inf, "memory_budget_gb", budget, "null or a number above 0")
     minutes = cfg.checkpoint_minutes
