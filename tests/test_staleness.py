@@ -109,6 +109,22 @@ def test_runs_on_other_content_of_a_file_are_not_compared(tmp_path):
     assert compared.returncode == 0 and "1 run(s) of an earlier version" in compared.stdout + compared.stderr, compared.stderr
 
 
+def test_runs_on_two_versions_of_an_own_network_are_not_compared(tmp_path):
+    for version, algorithm in enumerate(("fedavg", "fedprox")):
+        (tmp_path / "own_net.py").write_text(f"from fgl_bench.models.gcn import GCN\n\n\nclass Net(GCN):\n    version = {version}\n")
+        assert command(tmp_path, f"algorithm={algorithm}", "model._target_=own_net.Net", *TINY).returncode == 0
+    refused = command(tmp_path, "table")
+    [line] = refused.stderr.splitlines()
+    assert refused.returncode == 1 and "own_net.py was another file for fedavg (" in line and "than for fedprox (" in line
+
+
+def test_a_key_of_an_own_class_says_how_it_is_added(tmp_path):
+    (tmp_path / "mine_method.py").write_text("from fgl_bench.algorithms.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    pass\n")
+    refused = command(tmp_path, "algorithm=fedavg", "algorithm._target_=mine_method.Mine", "algorithm.keep=1", *TINY)
+    assert "algorithm.keep: unknown key; a key of your own class is added by +algorithm.keep=" in refused.stderr
+    assert "your own class" not in command(tmp_path, "algorithm=fedavg", "algorithm.keep=1", *TINY).stderr
+
+
 def cell(**config) -> Cell:
     return Cell("1", Row("a", "A", "a"), Column("d"), (), config_hash(config), Path("d/s/a", config_hash(config)), config)
 

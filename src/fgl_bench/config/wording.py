@@ -103,9 +103,9 @@ def unknown_key(error: OmegaConfBaseException) -> str:
     parent = error.parent_node
     allowed = [str(name) for name in parent if name not in ("hydra", "_target_", "defaults")] if isinstance(parent, DictConfig) else []
     key = str(error.full_key or error.key)
-    if isinstance(parent, DictConfig) and not str(parent.get("_target_") or "fgl_bench.").startswith("fgl_bench."):
-        return f"{key}: unknown key; a key of your own class is added by +{key}=...{suggest(str(error.key), allowed)}"
-    return f"{key}: unknown key{suggest(str(error.key), allowed)}"
+    own = isinstance(parent, DictConfig) and not str(parent.get("_target_") or "fgl_bench.").startswith("fgl_bench.")
+    how = f"; a key of your own class is added by +{key}=..." if own else ""
+    return f"{key}: unknown key{how}{suggest(str(error.key), allowed)}"
 
 
 def wrong_type(error: ValidationError) -> str:

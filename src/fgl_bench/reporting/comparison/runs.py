@@ -192,21 +192,21 @@ def refuse_unlike(runs: Sequence[Result], question: Question) -> None:
 
 
 def refuse_other_content(runs: Sequence[Result]) -> None:
-    """Refuse runs on the same dataset, split or network whose files had another content; methods may be of any file."""
-    seen: dict[str, tuple[object, Result]] = {}
+    """Refuse runs on the same dataset, split, network or scenario whose files had another content; methods may be of any file."""
+    seen: dict[tuple[str, str], tuple[str, Result]] = {}  # by the dataset, for raw files, and the file: its sum, and the first run on it
     for run in runs:
         config = run.summary["config"]
-        where = json.dumps(config.get("dataset"), sort_keys=True)
+        dataset = json.dumps(config.get("dataset"), sort_keys=True)
         modules = {(config.get(group) or {}).get("_target_", "").rpartition(".")[0] for group in ("dataset", "split", "model", "scenario")}
-        sums = {f"{name} of {where}": (name, total) for name, total in (config.get("data") or {}).items()}
-        sums |= {name: (name, total) for name, total in (config.get("code") or {}).items() if name.partition(":")[0] in modules}
-        for key, (name, total) in sums.items():
-            known, other = seen.setdefault(key, ((name, total), run))
-            if known != (name, total):
-                folders = sorted([other, run], key=lambda each: each.summary["finished"])
+        sums = {(dataset, name): total for name, total in (config.get("data") or {}).items()}
+        sums |= {("", name): total for name, total in (config.get("code") or {}).items() if name.partition(":")[0] in modules}
+        for key, total in sums.items():
+            known, other = seen.setdefault(key, (total, run))
+            if known != total:
+                older, newer = sorted([other, run], key=lambda each: each.summary["finished"])
+                of_whom = f"{older.summary['algorithm']} ({older.folder}) than for {newer.summary['algorithm']} ({newer.folder})"
                 raise UserError(
-                    f"{name.rpartition(':')[2]} was another file for {folders[0].folder} than for {folders[1].folder}: "
-                    "their runs cannot be compared; make the older ones again"
+                    f"{key[1].rpartition(':')[2]} was another file for {of_whom}: such runs cannot be compared; make the older ones again"
                 )
 
 
