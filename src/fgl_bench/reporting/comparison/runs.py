@@ -241,9 +241,9 @@ def follows(runs: Sequence[Result], flat: Sequence[Mapping[str, Any]], varied: s
     if "algorithm" in varied and len(pairs) == len({algorithm for algorithm, _ in pairs}):
         found.add("scenario")
     for one, other in (("rounds", "trips"), ("trips", "rounds")):
-        by = {tuple(config.get(key) for key in (one, "num_clients", "participation")): config.get(other) for config in flat}
-        decided = all(by[tuple(config.get(key) for key in (one, "num_clients", "participation"))] == config.get(other) for config in flat)
-        found |= {other} if one in varied and decided else set()
+        given = [tuple(config.get(key) for key in (one, "num_clients", "participation")) for config in flat]
+        both = {(*known, config.get(other)) for known, config in zip(given, flat, strict=True)}
+        found |= {other} if one in varied and len(both) == len(set(given)) else set()
     if varied & set(BUDGET) and min(len({config.get(key) for config in flat}) for key in ("rounds", "trips")) == 1:
         found |= {"rounds", "trips"}
     return found
