@@ -91,6 +91,10 @@ OPTIONS = {
     "-m --info all": "Only one of",
 }
 SWEEPS = {
+    "algorithm=fedavg,local": r"several values; add -m to run each$",
+    "algorithm=glob(fed*)": r"several values; add -m to run each$",
+    "num_clients=range(1,3)": r"several values; add -m to run each$",
+    "seeds=0,1": r"several values; add -m to run each, or write seeds=\[0,1\] for a list",
     "-m algorithm=": "no choice of algorithm",
     "-m algorithm=,": "cannot read|no choice",
     "-m algorithm=fedavg,": "cannot read|no choice",

@@ -146,6 +146,7 @@ VALUES = {
     "=": "Could not override",
     "=1": "group|no choice",
     "lr": "cannot read",
+    "results_dir=~/x": """'results_dir="~/x"'""",
     "'lr = 1 2'": "lr|cannot read",
     "lr=": "lr",
     "'[lr]=1'": "cannot read",

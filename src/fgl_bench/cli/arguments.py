@@ -83,7 +83,7 @@ def check_overrides(options: argparse.Namespace) -> None:
     """Refuse arguments that Hydra would misunderstand.
 
     Raises:
-        UserError: a group with several choices or an unknown one, an empty sweep, or one of too many runs.
+        UserError: several values without -m, a group with several choices or an unknown one, an empty sweep, or one of too many runs.
     """
     try:
         overrides = OverridesParser.create().parse_overrides(options.overrides)
@@ -92,6 +92,12 @@ def check_overrides(options: argparse.Namespace) -> None:
     folders = [Path(options.config_dir)] if options.config_dir else []
     count = 1
     for override in overrides:
+        if override.is_sweep_override() and not options.multirun:
+            key, _, text = str(override.input_line).partition("=")
+            sweep = override.value()
+            listable = isinstance(sweep, ChoiceSweep) and sweep.simple_form and key not in GROUPS
+            listed = f", or write {key}=[{text}] for a list" if listable else ""
+            raise UserError(f"{override.input_line}: several values; add -m to run each{listed}")
         values = swept(override, folders)
         count *= len(values)
         if not values:
