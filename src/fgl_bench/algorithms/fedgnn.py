@@ -98,7 +98,7 @@ class FedGNN(FedAvg):
         setting, network = self.setting, self.network
         batch, parameters = setting.batch, setting.layout.views(models)
         own = torch.relu(network.first(parameters, batch)) * network.scale(batch)[..., None]
-        messages = self.service.multiply(own.view(len(setting.seeds), -1, own.shape[2])).view_as(own)
+        messages = self.service.multiply(own.view(len(setting.seeds), -1, own.shape[2])).view_as(own) * network.scale(batch)[..., None]
         if seeds is not None:
             there = seeds.repeat_interleave(setting.num_clients)[:, None, None]
             assert network.messages is not None  # made from the initial models
@@ -129,7 +129,11 @@ class FedGNN(FedAvg):
 
 
 class Expanded(Around):
-    """A GCN whose second convolution hears messages from outside."""
+    """A GCN whose second convolution hears messages from outside.
+
+    Attributes:
+        messages: ``[B, n, h]``, what every node adds up in that convolution, weighted.
+    """
 
     inner: GCN
     messages: Tensor | None = None
@@ -145,11 +149,17 @@ class Expanded(Around):
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         if not self.heard:
             return self.inner.forward(parameters, batch, first, dropout)
-        propagate, scale = batch.operator(gcn_operator), self.scale(batch)[..., None]
+        assert self.messages is not None  # somebody is heard
+        propagate, messages = batch.operator(gcn_operator), self.messages
+        if batch.size != len(messages):
+            messages = messages[batch.replicas]
         # Exactly one where nothing is received.
         ratio = (1 + self.count[batch.replicas] / (batch.degree + 1)).rsqrt()[..., None]
         hidden, weight = dropout(torch.relu(first)), parameters["conv1.weight"]
-        out = ratio * (propagate @ (ratio * linear(hidden, weight))) + linear(scale * self.messages[batch.replicas], weight)  # type: ignore[index]  # somebody is heard
+        if weight.shape[2] < weight.shape[1]:  # the sparse product takes the narrower side
+            out = ratio * (propagate @ (ratio * linear(hidden, weight))) + linear(messages, weight)
+        else:
+            out = linear(ratio * (propagate @ (ratio * hidden)) + messages, weight)
         out = out + parameters["conv1.bias"][:, None]
         for i in range(2, self.inner.layers):
             hidden = dropout(torch.relu(out))
