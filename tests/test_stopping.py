@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -34,13 +36,39 @@ def test_a_signal_that_comes_later_is_obeyed_at_once(monkeypatch: pytest.MonkeyP
     assert told(2, begun).number == signal.SIGTERM and begun == [0]
 
 
-def test_a_signal_that_somebody_swallows_is_raised_again_before_a_run():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_somebody_swallows_is_raised_again_before_a_run(number: signal.Signals) -> None:
     with stoppable() as stopped:
         raise_again()
         with suppress(Stopped):
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
         with pytest.raises(Stopped):
             raise_again()
-    assert [each.number for each in stopped] == [signal.SIGTERM]
+    assert [each.number for each in stopped] == [number]
     with stoppable():
         raise_again()
+
+
+def test_ctrl_c_is_obeyed_every_time() -> None:
+    with stoppable() as stopped:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+    assert [str(each) for each in stopped] == ["interrupted"]
+
+
+IMPORTED = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == "hydra":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from fgl_bench.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_imports_leaves_no_traceback() -> None:
+    ended = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")

@@ -1,11 +1,15 @@
 """``fgl-bench`` and ``python -m fgl_bench``: the command line, in a process whose allocator is set for arrays."""
 
+import signal
+
 from fgl_bench.utils.allocator import restart
 
 
 def main() -> None:
     """Entry point, see :func:`fgl_bench.cli.main.main`."""
     restart()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # in the midst of imports Ctrl-C would print where
     from fgl_bench.cli.main import main as command
 
     command()

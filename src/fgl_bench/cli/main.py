@@ -42,7 +42,7 @@ from fgl_bench.reporting.console import show
 from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked
-from fgl_bench.utils.processes import JOB, Stopped, raise_again, stoppable
+from fgl_bench.utils.processes import JOB, raise_again, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
 
 INTERRUPTED = 130
@@ -82,7 +82,7 @@ def main() -> None:
         try:
             status = told(sys.argv[1:])
         except KeyboardInterrupt as interruption:
-            workers.say(f"fgl-bench: {interruption if isinstance(interruption, Stopped) else 'interrupted'}", interruption)
+            workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}", interruption)
             status = INTERRUPTED
         except Exception as error:
             status = 1
@@ -174,8 +174,7 @@ def composed_runs(asked: bool) -> int:
     try:
         command()
     except KeyboardInterrupt as interruption:
-        how = str(interruption) if isinstance(interruption, Stopped) else "interrupted"
-        workers.say(f"fgl-bench: {how}; {kept(finished, getattr(interruption, 'kept', ''))}", interruption)
+        workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}; {kept(finished, getattr(interruption, 'kept', ''))}", interruption)
         return INTERRUPTED
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
         if error not in failures and told_failures() == told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from fgl_bench.cli.arguments import config_dirs
@@ -40,7 +41,7 @@ def say(text: str, error: BaseException) -> None:
         rank, size = launched()
     except UserError:
         rank, size = 0, 1
-    if size > 1 and isinstance(error, Stopped) and not (error.kept and rank == 0):
+    if size > 1 and isinstance(error, Stopped) and error.number != signal.SIGINT and not (error.kept and rank == 0):
         return
     try:
         speaks = world().speaks(error) if world().size > 1 and isinstance(error, Exception) else rank == 0

@@ -68,7 +68,7 @@ def watched(name: str) -> None:
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was told to end (SIGTERM, SIGHUP, SIGUSR1); it does so as after Ctrl-C, and removes what it has begun.
+    """The process was told to end (SIGTERM, SIGHUP, SIGUSR1, or Ctrl-C); it removes what it has begun.
 
     Attributes:
         kept: what is left of an unfinished run, in words.
@@ -86,7 +86,7 @@ class Stopped(KeyboardInterrupt):
         return 128 + self.number
 
     def __str__(self) -> str:
-        return f"ended by {signal.Signals(self.number).name}"
+        return "interrupted" if self.number == signal.SIGINT else f"ended by {signal.Signals(self.number).name}"
 
 
 def import_torch() -> None:
@@ -110,11 +110,13 @@ def raise_again() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[list[Stopped]]:
-    """Inside, SIGTERM, SIGHUP and SIGUSR1 raise :class:`Stopped`, once; what was raised is also in the list, whoever has caught it."""
+    """SIGTERM, SIGHUP and SIGUSR1 raise :class:`Stopped`, once, and Ctrl-C every time; the first is in the list, whoever caught it."""
     _raised.clear()
     raised, owner = _raised, os.getpid()
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and (raised or os.getpid() != owner):
+            raise KeyboardInterrupt
         if os.getpid() != owner:  # a fork of this process that has not set its own
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -125,9 +127,9 @@ def stoppable() -> Iterator[list[Stopped]]:
     if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
         yield raised
         return
-    numbers = [number for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None)) is not None]
-    # nohup's SIGHUP stays ignored.
-    before = {number: signal.signal(number, stop) for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
+    numbers = [number for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if (number := getattr(signal, name, None)) is not None]
+    usual = (signal.SIG_DFL, signal.default_int_handler)  # nohup's SIGHUP stays ignored
+    before = {number: signal.signal(number, stop) for number in numbers if signal.getsignal(number) in usual}
     try:
         yield raised
     finally:
