@@ -66,6 +66,9 @@ def test_what_nothing_explains_has_the_typed_reason_of_its_column_or_is_open():
     tried = ("A, 3 local epochs, received: 80.0", "A, 3 local epochs, trained: 70.0", "A, received: 70.0", "A, trained: 60.0")
     assert found["cora"].shown_by == "; ".join(tried)
     assert findings(means, print_of)["cora"].finding == "open"
+    elsewhere = tuple(replace(each, tables=("4",)) for each in differs[:1])
+    assert findings(means, print_of, replace(NAMED, differs=elsewhere + differs[1:]))["cora"].reason == "no run is near"
+    assert findings(means, print_of, replace(NAMED, differs=(replace(differs[0], tables=("3",)),)))["cora"].reason == "x > y"
     # A reason does not hide that a run agrees.
     assert findings(means, {"cora": "80.0"}, replace(NAMED, differs=differs))["cora"].finding == "agrees"
 
@@ -141,6 +144,7 @@ def test_a_page_counts_every_cell_once_and_shows_what_was_run():
         ("- {printed: a, row: a, model: received}\n- {printed: a, row: a, model: trained}", "table 3: it is settled twice"),
         ("- {printed: a, row: a, model: received, differs: [{finding: odd, reason: x}]}", "unknown finding odd"),
         ("- {printed: a, row: a, model: received, differs: [{finding: contradiction}]}", "contradiction: it has no reason"),
+        ("- {printed: a, row: a, model: received, differs: [{tables: [4], finding: contradiction, reason: x}]}", "unknown table 4"),
         ("a: b", "expected a list of rows"),
         ("- [", "settlements.yaml: "),
     ],

@@ -28,7 +28,7 @@ LAST, DRAW = "last round", "another draw"
 TYPED = {"contradiction": "printed numbers contradict each other", "not reproducible": "not reproducible"}
 SETTLED = (AGREES, OTHER_MODEL, SETTING, LAST, DRAW, *TYPED)
 KEYS = {"printed", "tables", "row", "model", "why", "differs"}
-DIFFERS_KEYS = {"columns", "finding", "reason"}
+DIFFERS_KEYS = {"columns", "tables", "finding", "reason"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Difference:
 
     Attributes:
         columns: datasets or column keys; empty for all.
+        tables: keys of the tables it speaks of; empty for all of the row's.
         finding: a key of :data:`TYPED`.
         reason: one sentence, with the arithmetic or with what was tried.
     """
@@ -44,6 +45,7 @@ class Difference:
     finding: str
     reason: str
     columns: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ def _settlement(path: Path, entry: Mapping[str, Any]) -> Settlement:
         _known(name, "finding", [each.get("finding")], TYPED)
         if not each.get("reason"):
             raise UserError(f"{name}: {each['finding']}: it has no reason")
-        differs.append(Difference(each["finding"], " ".join(each["reason"].split()), tuple(map(str, each.get("columns", ())))))
+        columns, of = (tuple(map(str, each.get(key, ()))) for key in ("columns", "tables"))
+        differs.append(Difference(each["finding"], " ".join(each["reason"].split()), columns, of))
     tables, why = tuple(map(str, entry.get("tables", ()))), " ".join(str(entry.get("why", "")).split())
     return Settlement(entry["printed"], entry["model"], entry.get("row", ""), tables, tuple(differs), why)
 
@@ -127,7 +130,8 @@ def _check(path: Path, paper: Paper, found: Sequence[Settlement]) -> None:
     seen: set[tuple[str, str, str]] = set()
     for each in found:
         name = f"{path}: {each.printed}"
-        _known(name, "table", each.tables, tables)
+        for given in (each.tables, *(different.tables for different in each.differs)):
+            _known(name, "table", given, tables)
         _known(name, "model", [each.model], MODELS)
         for key in each.tables or tables:
             rows = {row.key: str(row.where) for row in tables[key].rows if row.published == each.printed}
@@ -267,6 +271,7 @@ def _settled(
         return Settled(*cell, DRAW, over, first[1])
     tried = "; ".join([*(f"{row.title}, {model}: {score.mean:.1f}" for (row, model), score in scores.items()), *([over] if over else [])])
     for each in named.differs if named else ():
-        if not each.columns or {column.dataset, column.key} & set(each.columns):
+        here = not each.tables or table.key in each.tables
+        if here and (not each.columns or {column.dataset, column.key} & set(each.columns)):
             return Settled(*cell, each.finding, tried, first[1], each.reason)
     return Settled(*cell, OPEN, tried, first[1])
