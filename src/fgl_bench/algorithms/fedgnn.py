@@ -132,7 +132,7 @@ class Expanded(Around):
     """A GCN whose second convolution hears messages from outside.
 
     Attributes:
-        messages: ``[B, n, h]``, what every node adds up in that convolution, weighted.
+        messages: ``[B, n, h]``, the weighted sum of what every node hears.
     """
 
     inner: GCN

@@ -122,7 +122,7 @@ def wrong_type(error: ValidationError) -> str:
 def unreadable(error: OverrideParseException) -> str:
     """What the person typed, and what Hydra's grammar wants."""
     key, given, value = str(error.override).partition("=")
-    example = f"""{key}="{value}\"""" if given and '"' not in value and re.fullmatch(r"[+~\w@/.]+", key) else 'key="a b"'
+    example = f'{key}="{value}"' if given and '"' not in value and re.fullmatch(r"[+~\w@/.]+", key) else 'key="a b"'
     return f"cannot read '{error.override}': expected key=value (quote a value with special characters: '{example}')"
 
 
