@@ -9,7 +9,7 @@ def main() -> None:
     """Entry point, see :func:`fgl_bench.cli.main.main`."""
     restart()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # in the midst of imports Ctrl-C would print where
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are imported, Ctrl-C would print a traceback
     from fgl_bench.cli.main import main as command
 
     command()
