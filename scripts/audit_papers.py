@@ -12,10 +12,10 @@ import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 from audits import dfed_sst, fedaas, fedgta, fedsa_gcl, fedssa
 from audits.printed import Finding
-from scipy import stats
+
+from fgl_bench.evaluation.summary import half_width
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = (
@@ -40,8 +40,7 @@ def page(folder: Path) -> str:
     for title, findings in PAPERS.items():
         lines += ["", f"## {title}", "", "| looked at | printed | from the cells | so |", "|---|---|---|---|"]
         lines += [f"| {f.about} | {f.printed} | {f.recomputed} | {f.follows} |" for f in findings(folder)]
-    half = stats.t.ppf(0.975, 4) / np.sqrt(5)
-    lines += ["", f"Spreads: with five runs the half-width of the 95 % t-interval is {half:.2f} standard deviations."]
+    lines += ["", f"Spreads: with five runs the half-width of the 95 % t-interval is {half_width(1, 5):.2f} standard deviations."]
     return "\n".join(lines) + "\n"
 
 

@@ -136,6 +136,24 @@ def test_a_refused_trial_is_told_and_the_search_goes_on(tmp_path, capsys, monkey
     assert "refused: participation=7.0" in said.err and "best of" in said.out and "participation=0.5" in said.out
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ([*SMALL, "participation=7.0"], "participation=7.0"),
+        ([*SMALL, "scenario=semi_async"], "scenario=semi_async: algorithm=local supports only scenario=sync"),
+        (["dataset=twitch"], "dataset=twitch: "),  # whose files are absent, and not to be had
+    ],
+)
+def test_what_every_trial_would_be_refused_for_is_said_once_and_leaves_nothing(wrong, said, tmp_path, monkeypatch):
+    pytest.importorskip("optuna", reason="needs the tune extra")
+    monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
+    space = tmp_path / "space.yaml"
+    space.write_text("lr: {low: 0.001, high: 0.1, kind: real, log: true}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=re.escape(said)):
+        search([str(space), "algorithm=local", *wrong, f"results_dir={tmp_path / 'runs'}", f"data_dir={tmp_path / 'data'}"])
+    assert not (tmp_path / "runs").exists() and not (tmp_path / "searches").exists()
+
+
 # ---- one's own method, pruning, killed searches
 
 METHOD = """

@@ -29,11 +29,11 @@ import numpy as np
 import pandas as pd
 import torch
 from page import write_page
-from scipy import stats
 
 import fgl_bench
 from fgl_bench.config.compose import as_command
 from fgl_bench.data.federation import Federation
+from fgl_bench.evaluation.summary import half_width
 from fgl_bench.runner.planning import network
 from fgl_bench.runner.program import initial_models
 from fgl_bench.runner.run import prepare
@@ -97,7 +97,7 @@ def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dat
         still = [*always, "model.dropout=0", *matched.get("still", ()), f"rounds={step_rounds}", "seeds=[0]"]
         steps = largest_difference(run_ours(still), *run_theirs(options, name, matched, still, exact=True), evaluated)
     difference = ours - theirs
-    half = stats.t.ppf(0.975, len(seeds) - 1) * difference.std(ddof=1) / len(seeds) ** 0.5
+    half = half_width(difference.std(ddof=1), len(seeds))
     return {
         "evaluated": evaluated,
         "rounds": str(rounds),

@@ -139,11 +139,14 @@ def test_clients_that_overlap_and_any_number_of_owners_are_kept(monkeypatch, tmp
         assert equal(*drawn) and counting.times == 1
 
 
-def test_no_folder_and_an_unwritable_folder_are_no_failure(counting, tmp_path):
+def test_no_folder_and_an_unwritable_folder_are_no_failure(counting, tmp_path, capsys):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    drawn = [cached_assignment(counting.split, GRAPH, 4, 0, cache_dir)[0] for cache_dir in (None, blocked, blocked / "below")]
-    assert equal(drawn[0], drawn[1]) and equal(drawn[0], drawn[2]) and counting.times == 3
+    folders = (None, blocked, blocked / "below", blocked)
+    drawn = [cached_assignment(counting.split, GRAPH, 4, 0, cache_dir)[0] for cache_dir in folders]
+    assert all(equal(drawn[0], others) for others in drawn[1:]) and counting.times == 4
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2 and f"note: cache_dir: {blocked} cannot be written (" in told[0]  # a line each folder
 
 
 def test_a_full_disk_leaves_nothing_behind(counting, tmp_path, monkeypatch):

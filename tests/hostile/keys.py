@@ -97,7 +97,7 @@ STRAGGLERS = "slow_fraction=real[0,1] lag_draw=per_run|per_trip jitter=real[0,1)
 SCENARIOS = {
     "sync": f"{STRAGGLERS} deadline=real?(0,oo)",
     "semi_async": f"{STRAGGLERS} lag_unit=trips|time fast_trips=concurrent|atomic",
-    "decentralized": f"{STRAGGLERS} degree=int?[1,oo) edge_chance=real[0,1] link_failure=real[0,1] dynamic=bool",
+    "decentralized": f"{STRAGGLERS} degree=int?[1,2] edge_chance=real[0,1] link_failure=real[0,1] dynamic=bool",
 }
 SPARSITIES = {name: "rate=real[0,1] evaluation=clean|observed" for name in ("label", "feature", "topology")}
 CSBM = (
@@ -173,7 +173,7 @@ def bases() -> list[tuple[str, list[Key]]]:
     found += [(f"{small} algorithm=fedavg optimizer={name}", keys(text, "optimizer.")) for name, text in OPTIMIZERS.items()]
     found += [(f"{small} algorithm=fedavg split={name}", keys(text, "split."))
               for name, text in SPLITS.items()]  # fmt: skip
-    methods = {"sync": "fedavg", "semi_async": "fedbuff", "decentralized": "d_psgd"}
+    methods = {"sync": "fedavg", "semi_async": "fedbuff", "decentralized": "gossip"}
     found += [(f"{small} algorithm={methods[name]} scenario={name}", keys(text, "scenario.")) for name, text in SCENARIOS.items()]
     found += [(f"{small} algorithm=fedavg scenario/sparsity={name}", keys(text, "scenario.sparsity.")) for name, text in SPARSITIES.items()]
     return found

@@ -16,10 +16,10 @@ from fgl_bench.reporting.statistics import (
     counted,
     critical_difference,
     fairness,
-    half_width,
     holm,
     paired_t,
     pareto,
+    printed_half_width,
     verdict,
 )
 
@@ -106,9 +106,9 @@ def test_tau_by_hand():
 
 
 def test_printed_spreads_become_half_widths():
-    assert half_width(1.3, "ci95", 5) == 1.3
-    assert half_width(1.0, "std", 5) == pytest.approx(2.776445 / math.sqrt(5), rel=1e-6)
-    assert half_width(1.0, "unstated", 10) == pytest.approx(2.262157 / math.sqrt(10), rel=1e-6)
+    assert printed_half_width(1.3, "ci95", 5) == 1.3
+    assert printed_half_width(1.0, "std", 5) == pytest.approx(2.776445 / math.sqrt(5), rel=1e-6)
+    assert printed_half_width(1.0, "unstated", 10) == pytest.approx(2.262157 / math.sqrt(10), rel=1e-6)
 
 
 @pytest.mark.parametrize(

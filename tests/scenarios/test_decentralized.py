@@ -9,7 +9,7 @@ import torch
 from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.local import Local
 from fgl_bench.algorithms.majority import Majority
-from fgl_bench.engine.topologies import TOPOLOGIES
+from fgl_bench.engine.topologies import TOPOLOGIES, WITH_DEGREE
 from fgl_bench.errors import UserError
 from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.algorithms.peers import decentralized, run, watch_exchanges
@@ -96,6 +96,18 @@ def test_partial_participation_is_refused():
 
 
 def test_a_regular_graph_that_there_is_not_is_refused_by_its_key():
-    scenario = decentralized(topology="random_regular", degree=40)
-    with pytest.raises(UserError, match="scenario.degree=40: no regular graph of .* clients; allowed: below num_clients"):
-        run(method(), scenario=scenario)
+    scenario = decentralized(topology="random_regular", degree=3)
+    with pytest.raises(UserError, match="scenario.degree=3: no regular graph of 7 clients; allowed: below num_clients, and even"):
+        run(method(), scenario=scenario, clients=7)
+
+
+@pytest.mark.parametrize("topology", WITH_DEGREE)
+def test_a_degree_above_the_number_of_other_clients_is_refused(topology):
+    with pytest.raises(UserError, match="scenario.degree=40: must be an integer from 1 to 5"):
+        run(method(), scenario=decentralized(topology=topology, degree=40))
+
+
+@pytest.mark.parametrize("topology", ["auto", *sorted(set(TOPOLOGIES) - set(WITH_DEGREE))])
+def test_a_degree_that_the_topology_does_not_have_is_refused(topology):
+    with pytest.raises(UserError, match="scenario.degree=2: topology .* has no degree; allowed: null, or one of random_k_in"):
+        run(method(), scenario=decentralized(topology=topology, degree=2))

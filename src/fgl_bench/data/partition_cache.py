@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -156,5 +156,12 @@ def _write(path: Path, nodes: Sequence[np.ndarray], versions: dict[str, str]) ->
     sizes = np.array([ids.size for ids in nodes], dtype=np.int64)
     archive, seal = io.BytesIO(), np.array(_seal(nodes, text, path.name))
     np.savez_compressed(archive, sizes=sizes, nodes=np.concatenate(nodes), versions=np.array(text), sha256=seal)
-    with suppress(OSError):  # a cache that cannot be written costs time, not correctness
+    try:
         write_bytes(path, archive.getvalue())
+    except OSError as error:  # which costs time, not correctness
+        _say_once(f"note: cache_dir: {path.parent} cannot be written ({error.strerror or error}); partitions are drawn anew every time")
+
+
+@cache
+def _say_once(note: str) -> None:
+    print(note, file=sys.stderr)

@@ -126,4 +126,5 @@ TOPOLOGIES: dict[str, Callable[[Links], np.ndarray]] = {
         static_exponential, one_peer_exponential, k_peer_exponential,
     )
 }  # fmt: skip
+WITH_DEGREE = ("random_k_in", "random_k_out", "random_regular", "k_peer_exponential")
 RANDOM = ("random_k_in", "random_k_out", "random_matching", "random_regular", "erdos_renyi")

@@ -17,6 +17,13 @@ SELECTIONS = ("federation", "client")
 AVERAGES = ("weighted", "macro")
 
 
+def half_width(std: Any, count: int) -> Any:
+    """Half of the 95 % t-interval of a mean of ``count`` values, from their sample standard deviation: a number or an array of such."""
+    from scipy import stats  # a second that planning and reading results can do without
+
+    return stats.t.ppf(0.975, count - 1) * std / np.sqrt(count)
+
+
 def spread(values: Sequence[float]) -> dict[str, float | None]:
     """Mean, sample standard deviation (ddof 1) and half-width of the 95 % t-interval; the last two are None for one value.
 
@@ -26,10 +33,8 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     x = x[~np.isnan(x)]
     if x.size < 2:
         return {"mean": float(x.mean()) if x.size else None, "std": None, "ci95": None}
-    from scipy import stats  # a second that planning and reading results can do without
-
     std = float(x.std(ddof=1))
-    return {"mean": float(x.mean()), "std": std, "ci95": float(stats.t.ppf(0.975, x.size - 1) * std / np.sqrt(x.size))}
+    return {"mean": float(x.mean()), "std": std, "ci95": float(half_width(std, x.size))}
 
 
 def best(history: History, model: str, weights: Float[np.ndarray, " C"] | None = None) -> int | None:

@@ -150,7 +150,7 @@ def analyze(paper: Paper, table: Table, planned: Planned, stored: Stored, publis
 def judged(ours: Score, their: Published, paper: Paper) -> Verdict:
     """The verdict on one cell; a trip count's spread is over the seeds that reached the target."""
     spread = float(their.spread) if their.spread else 0.0
-    half = statistics.half_width(spread, their.kind, their.reached or RUNS.get(paper.name, 5)) if spread else None
+    half = statistics.printed_half_width(spread, their.kind, their.reached or RUNS.get(paper.name, 5)) if spread else None
     return statistics.verdict(ours.mean, ours.half, float(their.mean), half)
 
 

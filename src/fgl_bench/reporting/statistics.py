@@ -13,6 +13,8 @@ from typing import Literal
 
 import numpy as np
 
+from fgl_bench.evaluation.summary import half_width
+
 LEVEL = 0.05
 Verdict = Literal["within", "higher", "lower"]
 
@@ -162,14 +164,12 @@ def agreement(ours: Sequence[float], theirs: Sequence[float]) -> Agreement | Non
     return Agreement(float(result.statistic), float(result.pvalue), len(ours))
 
 
-def half_width(spread: float, kind: str, runs: int) -> float:
+def printed_half_width(spread: float, kind: str, runs: int) -> float:
     """Half of the 95 % interval that a printed spread stands for.
 
     ``ci95`` is one already; all others (``std``, ``var``, ``unstated``) are taken for standard deviations of ``runs`` runs.
     """
-    from scipy import stats
-
-    return spread if kind == "ci95" else float(stats.t.ppf(0.975, runs - 1)) * spread / math.sqrt(runs)
+    return spread if kind == "ci95" else float(half_width(spread, runs))
 
 
 def verdict(ours: float, our_half: float | None, theirs: float, their_half: float | None) -> Verdict:

@@ -61,6 +61,21 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     return new
 
 
+def check_one(cfg: DictConfig) -> None:
+    """Refuse what :func:`run_one` would refuse before it trains, as far as that shows without a partition; absent files are downloaded.
+
+    Raises:
+        UserError: naming the first key that is wrong and what it may be.
+    """
+    from fgl_bench.data.sums import fingerprint
+
+    expand_paths(cfg)
+    take_owners(cfg)
+    dataset = validate(cfg).dataset
+    if fingerprint(dataset, cfg.data_dir, cfg.cache_dir) is None:
+        dataset.load(cfg.data_dir)
+
+
 def take_owners(cfg: DictConfig) -> None:
     """Where clients are the owners that the data names (``split=natural``), set ``num_clients`` to what follows unless it was given."""
     target = OmegaConf.select(cfg, "split._target_")

@@ -13,9 +13,9 @@ from torch import Tensor
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.answers import check_kind, check_shape
-from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
+from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, WITH_DEGREE, Links
 from fgl_bench.engine.transfer import put
-from fgl_bench.errors import SHARE, Range, UserError, at_least
+from fgl_bench.errors import SHARE, Range, UserError, at_least, one_of, require
 from fgl_bench.scenarios.base import Rounds, Trained
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.states import Transferred
@@ -54,11 +54,21 @@ class Decentralized(Rounds):
         """As :meth:`Rounds.run`.
 
         Raises:
-            UserError: not all clients take part.
+            UserError: not all clients take part, or the topology cannot have the degree.
         """
         if sim.participation != 1:
             raise UserError(f"participation={sim.participation} needs a server; allowed with scenario=decentralized: 1")
+        self.check_degree(sim)
         super().run(sim)
+
+    def check_degree(self, sim: Simulation) -> None:
+        """A degree that is asked for must fit the topology and the number of clients; raises UserError."""
+        name, most = self.links(sim)[0], sim.setting.num_clients - 1
+        if self.degree is None:
+            return
+        if name not in WITH_DEGREE:
+            raise UserError(f"scenario.degree={self.degree}: topology {name} has no degree; allowed: null, or one of {one_of(WITH_DEGREE)}")
+        require(self.degree <= most, "scenario.degree", self.degree, f"an integer from 1 to {most}, the number of other clients")
 
     def trip_bytes(self, sim: Simulation, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes of a round: the method's upload to every neighbor that the first round's graph gives, and what these send."""
@@ -89,11 +99,7 @@ class Decentralized(Rounds):
 
     def heard(self, sim: Simulation, seed: int, time: int) -> np.ndarray:
         """The clients from which each client can receive at this time, ``[C, C]`` bool."""
-        clients = sim.setting.num_clients
-        method = cast(Peers, sim.algorithm)
-        name, degree = method.topology()
-        name = name if self.topology == "auto" else self.topology
-        degree = self.degree or degree or max(1, min(-(-3 * clients // 10), clients - 1))
+        clients, (name, degree) = sim.setting.num_clients, self.links(sim)
         moment = time if self.dynamic or name not in RANDOM else 0
         try:
             heard = TOPOLOGIES[name](Links(clients, moment, generator(seed, "topology", moment), degree, self.edge_chance))
@@ -103,6 +109,13 @@ class Decentralized(Rounds):
             down = np.triu(generator(seed, "links", time).random((clients, clients)) < self.link_failure, 1)
             heard = heard & ~(down | down.T)
         return heard
+
+    def links(self, sim: Simulation) -> tuple[str, int]:
+        """The topology and its degree: the scenario's, or what it leaves to the method."""
+        clients = sim.setting.num_clients
+        name, degree = cast(Peers, sim.algorithm).topology()
+        name = name if self.topology == "auto" else self.topology
+        return name, self.degree or degree or max(1, min(-(-3 * clients // 10), clients - 1))
 
     def transferred(self, sim: Simulation, rounds: Sequence[int], count: int) -> list[list[Transferred]]:
         total = torch.stack([torch.zeros_like(sim.sent[0]), *sim.sent]).cumsum(0)[list(rounds)].cpu().numpy()  # [T, S, C, 2]

@@ -66,6 +66,11 @@ def suggested(trial: Any, key: str, bounds: Mapping) -> Any:
     return getattr(trial, KINDS[bounds["kind"]])(key, bounds["low"], bounds["high"], log=bool(bounds.get("log")))
 
 
+def ends(bounds: Mapping) -> tuple[Any, Any]:
+    """The first and the last value of a range."""
+    return (bounds["choices"][0], bounds["choices"][-1]) if "choices" in bounds else (bounds["low"], bounds["high"])
+
+
 def chosen(params: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
     """The parameters of a trial as overrides; those of a class of the user's own are added where the choice it replaces has no such key."""
     own = tuple(f"{text.lstrip('+').partition('._target_=')[0]}." for text in overrides if "._target_=" in text)

@@ -17,13 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.cli.tune.journal import lock_of
 from fgl_bench.cli.tune.options import Options
-from fgl_bench.cli.tune.space import chosen, rounded, short, suggested
+from fgl_bench.cli.tune.space import chosen, ends, rounded, short, suggested
 from fgl_bench.config.compose import as_command
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.estimates import duration
 from fgl_bench.reporting.tracking import rows_by_seed
-from fgl_bench.runner.one import run_one
+from fgl_bench.runner.one import check_one, run_one
 from fgl_bench.utils.scratch import leftovers, scratch
 from fgl_bench.utils.seeding import derive_seed
 from fgl_bench.utils.sources import code_sums
@@ -60,8 +60,10 @@ class Search:
         asked = sorted(text for text in overrides if not text.startswith(("results_dir=", "device=", "progress=")))
         what = json.dumps([space, asked, options.model_of, [str(Path(folder).resolve()) for folder in folders], code])
         self.path = where / hashlib.sha256(what.encode()).hexdigest()[:12]
-        where.mkdir(parents=True, exist_ok=True)
         journal = Path(f"{self.path}.journal")
+        if not journal.exists():
+            self.check()
+        where.mkdir(parents=True, exist_ok=True)
         pruners = {"none": optuna.pruners.NopPruner(), "median": optuna.pruners.MedianPruner(UNPRUNED, n_warmup_steps=SPARED)}
         self.study = optuna.create_study(
             study_name=self.path.name,
@@ -70,6 +72,20 @@ class Search:
             direction="maximize",
             load_if_exists=True,
         )
+
+    def check(self) -> None:
+        """Refuse a search whose first and last values are refused with the same words: these are about a key that no trial changes."""
+        refusals = set()
+        for end in (0, -1):
+            params = {key: ends(bounds)[end] for key, bounds in self.space.items()}
+            try:
+                with as_command([*self.overrides, *chosen(params, self.overrides)], self.folders) as cfg:
+                    check_one(cfg)
+                return
+            except UserError as error:
+                refusals.add(str(error))
+        if len(refusals) == 1:
+            raise UserError(refusals.pop())
 
     def run(self) -> None:
         """Make trials until the study has enough."""

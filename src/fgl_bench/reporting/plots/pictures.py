@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.evaluation.summary import MODELS, half_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,12 +34,8 @@ def thinned(points: int, most: int | None = MOST_POINTS) -> np.ndarray:
 
 def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean over seeds and half-width of the 95 % t-interval at every point, ``[S, T]`` to two ``[T]``; zero width for one seed."""
-    from scipy import stats
-
     mean = values.mean(0)
-    if len(values) < 2:
-        return mean, np.zeros_like(mean)
-    return mean, stats.t.ppf(0.975, len(values) - 1) * values.std(0, ddof=1) / np.sqrt(len(values))
+    return mean, half_width(values.std(0, ddof=1), len(values)) if len(values) > 1 else np.zeros_like(mean)
 
 
 def table_of(history: Path) -> pd.DataFrame:
