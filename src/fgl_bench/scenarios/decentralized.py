@@ -112,8 +112,8 @@ class Decentralized(Rounds):
 
     def links(self, sim: Simulation) -> tuple[str, int]:
         """The topology and its degree: the scenario's, or what it leaves to the method."""
-        clients = sim.setting.num_clients
-        name, degree = cast(Peers, sim.algorithm).topology()
+        clients, method = sim.setting.num_clients, cast(Peers, sim.algorithm)
+        name, degree = method.topology()
         name = name if self.topology == "auto" else self.topology
         return name, self.degree or degree or max(1, min(-(-3 * clients // 10), clients - 1))
 
