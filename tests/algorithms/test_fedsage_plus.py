@@ -13,8 +13,9 @@ from torch_geometric.nn import SAGEConv
 from fgl_bench.algorithms.fedadam import FedAdam
 from fgl_bench.algorithms.fedsage_plus import fedsage_plus
 from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair
-from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
-from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods
+from fgl_bench.algorithms.fedsage_plus._mended import mended, within
+from fgl_bench.algorithms.fedsage_plus._mending import Generated, MendedGraph
+from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, described, features_of
 from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
 from fgl_bench.data.inductive import training_view
 from fgl_bench.engine.batch import Batch
@@ -52,13 +53,20 @@ def raise_degrees(made, by=2.5):
     made.layout.view(made.generators, "degree.bias").add_(by)
 
 
-def ready(seeds=(0,), federations=None, by=2.5, **changes):
+def ready(seeds=(0,), federations=None, by=2.5, model=SAGE, **changes):
     """A method before its first step, its generators' degrees raised, and the run it belongs to."""
     made = method(**changes)
-    sim = run(made, seeds, federations, rounds=1).sim
+    sim = run(made, seeds, federations, rounds=1, model=model).sim
     made.prepare(sim.setting)
     raise_degrees(made, by)
     return made, sim
+
+
+def places(made, batch):
+    """Every node's degree, and the features of its neighbours in all places, ``[k, n, F]`` each."""
+    views = made.layout.views(made.generators)
+    degree, hidden = described(made.encoder, views, batch, mix(made.streams), no_dropout)
+    return degree, features_of(views, hidden, [batch.nodes] * made.max_neighbours, made.max_neighbours)
 
 
 # ---- what is hidden
@@ -115,22 +123,24 @@ def test_drawn_neighbourhoods_are_those_of_one_node_of_the_right_client(neighbou
         assert seen == set(client.edges[0].tolist())
 
 
+@pytest.mark.parametrize("places", [1, 2])
 @pytest.mark.parametrize("sparse", [True, False])
-def test_nearest_targets(sparse):
+def test_nearest_targets(sparse, places):
     client = make_client(9, sparse=sparse)
     x = torch.from_numpy(client.features.toarray() if sparse else client.features)
     made, draw = Neighbourhoods([client], 1), np.random.default_rng(0)
-    generated = torch.from_numpy(draw.normal(size=(4, 2, 5))).requires_grad_()
+    generated = torch.from_numpy(draw.normal(size=(4, places, 5))).requires_grad_()
     ids, valid = draw.integers(9, size=(4, 3, 5)), draw.random((4, 3, 5)) < 0.6
     valid[1, 2] = False
-    nearest, expected = made.nearest(generated, ids, valid), torch.zeros(4, 3, 2, dtype=torch.float64)
-    for t, c, j in np.ndindex(4, 3, 2):
+    nearest, expected = made.nearest(generated, ids, valid), torch.zeros(4, 3, places, dtype=torch.float64)
+    for t, c, j in np.ndindex(4, 3, places):
         distances = [(generated[t, j] - x[i]).square().mean() for i, ok in zip(ids[t, c], valid[t, c], strict=True) if ok]
         if distances:
             expected[t, c, j] = torch.stack(distances).min()
     torch.testing.assert_close(nearest, expected)
-    assert nearest[1, 2].tolist() == [0, 0]
-    ours, theirs = (torch.autograd.grad(v.square().sum(), generated, retain_graph=True)[0] for v in (nearest, expected))
+    assert not nearest[1, 2].any()
+    used = torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64)[:, None]
+    ours, theirs = (torch.autograd.grad((used * v.square()).sum(), generated, retain_graph=True)[0] for v in (nearest, expected))
     torch.testing.assert_close(ours, theirs)
 
 
@@ -265,16 +275,16 @@ def test_graphs_being_mended_are_the_mended_graphs(model, sparse):
     slots[2] = False  # the last client generates nothing
     layout = model.layout(5, 3)
     theta = torch.stack([layout.pack(model.init_parameters(layout, torch.Generator().manual_seed(i))) for i in range(3)])
-    made = mended(batch, slots.sum(-1).numpy(), [block[mask] for block, mask in zip(features, slots, strict=True)])
+    (made,) = mended(batch, slots.sum(-1).numpy(), [block[mask] for block, mask in zip(features, slots, strict=True)])
 
     def logits(graph, rows=slice(None)):
         parameters = layout.views(theta[rows])
         return model.forward(parameters, graph, model.first(parameters, graph), no_dropout).logits
 
-    nodes = slots.sum(-1).argsort(dim=1, descending=True, stable=True)
+    count, nodes = slots.sum(-1).sort(dim=1, descending=True, stable=True)
     in_order = features.gather(1, nodes[..., None, None].expand_as(features))
     places = [in_order[:, :size, place] for place, size in enumerate(slots.sum(1).amax(0).tolist())]
-    moving = MendedGraph(batch, places, slots, nodes)
+    moving = MendedGraph(batch, slots, Generated(places, nodes, count))
     view, fixed = moving.real(logits(moving)), logits(made)
     for i, client in enumerate(clients):
         generated = features[i][slots[i]].numpy()
@@ -299,7 +309,7 @@ def test_generated_neighbours_change_real_nodes_logits():
     """The regression test for edges that go one way only: real nodes hear from generated ones."""
     made, sim = ready()
     batch = sim.setting.batch
-    graph = made.mend(batch)
+    (graph,) = made.mend(batch)
     assert graph.nodes > batch.nodes
     parameters = sim.setting.layout.views(sim.initial)
     before, after = (SAGE.forward(parameters, g, SAGE.first(parameters, g), no_dropout).logits[:, : batch.nodes] for g in (batch, graph))
@@ -314,17 +324,49 @@ def test_generated_neighbours_change_real_nodes_logits():
 def test_only_kept_nodes_get_neighbours_and_as_many_as_their_degree_says():
     made, sim = ready()
     batch = sim.setting.batch
-    graph = made.mend(batch)
-    degree, places = made.generate(made.layout.views(made.generators), batch, mix(made.streams), no_dropout)
+    (graph,) = made.mend(batch)
+    degree, generated = places(made, batch)
     for i, client in enumerate(batch.clients):
         n = client.num_nodes
         extra = np.bincount(graph.clients[i].edges[0], minlength=n)[:n] - np.bincount(client.edges[0], minlength=n)
         wanted = np.minimum(degree[i, :n].detach().numpy().astype(int), 3) * made.kept[i, :n].numpy()
         assert extra.tolist() == wanted.tolist() and extra.max() > 0
         count = graph.clients[i].num_nodes - n
-        flat = torch.stack([places[j][i, v] for v in range(n) for j in range(wanted[v])])
+        flat = torch.stack([generated[j][i, v] for v in range(n) for j in range(wanted[v])])
         assert count == wanted.sum() == len(flat)
-        torch.testing.assert_close(graph.features.generated[i, :count], flat.detach())
+        torch.testing.assert_close(graph.features.generated.values[i, :count], flat.detach())
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_what_no_mask_sees_is_not_computed_and_changes_no_output(layers):
+    made, sim = ready(model=GraphSAGE(hidden=4, layers=layers, dropout=0.0))
+    model, layout, batch = sim.setting.model, sim.setting.layout, sim.setting.batch
+    (whole,), graphs = made.mend(batch), made._graphs(batch, batch)
+    parameters = layout.views(sim.initial)
+
+    def logits(graph):
+        return model.forward(parameters, graph, model.first(parameters, graph), no_dropout).logits
+
+    own = [sum(graph.features.generated.counts) for graph in (*graphs, whole)]
+    assert own[0] < own[1] <= own[2] if layers < 3 else own[0] <= own[2]
+    for graph, masks in zip(graphs, (["train"], ["val", "test"]), strict=True):
+        for name in masks:
+            mask = getattr(graph, name)
+            assert mask.any() and torch.equal(mask, getattr(whole, name))
+            torch.testing.assert_close(logits(graph)[mask], logits(whole)[mask], rtol=1e-12, atol=1e-14)
+
+
+def test_another_method_or_model_on_top_has_all_neighbours_in_full():
+    for made, sim in (ready(strategy=FedAdam(server_lr=0.1, beta1=0.9, beta2=0.99, tau=1e-3, rule="adam")), ready(model=GCN(4, 2, 0.0))):
+        graphs = made._graphs(sim.setting.batch, sim.setting.batch)
+        assert graphs[0] is graphs[1]
+        assert max(graphs[0].features.generated.counts) == (graphs[0].num_nodes - sim.setting.batch.num_nodes).max() > 0
+
+
+def test_nodes_within_some_hops():
+    path = from_edges([(0, 1), (1, 2), (2, 3), (4, 5)], [0] * 6)
+    start = np.arange(6) == 0
+    assert [within(path, start, hops).sum() for hops in (0, 1, 2, 3, 9)] == [1, 2, 3, 4, 4]
 
 
 def test_nodes_that_are_not_there_get_no_neighbours():
@@ -332,7 +374,7 @@ def test_nodes_that_are_not_there_get_no_neighbours():
     made, sim = ready(federations=[replace(whole, observed=tuple(training_view(c, c.train) for c in whole.clients))])
     joined = {"observed": [], "scored": []}
     for name, batch in (("observed", sim.setting.batch), ("scored", sim.trainer.evaluation)):
-        for before, after in zip(batch.clients, made.mend(batch).clients, strict=True):
+        for before, after in zip(batch.clients, made.mend(batch)[0].clients, strict=True):
             from_, to = after.edges
             real = np.unique(from_[(from_ < before.num_nodes) & (to >= before.num_nodes)])
             joined[name] += (np.ones(before.num_nodes, bool) if before.present is None else before.present)[real].tolist()
@@ -341,7 +383,7 @@ def test_nodes_that_are_not_there_get_no_neighbours():
 
 def test_no_wish_for_neighbours_leaves_the_graphs_unmended():
     made, sim = ready(by=-50.0)
-    assert made.mend(sim.setting.batch) is sim.setting.batch
+    assert made.mend(sim.setting.batch)[0] is sim.setting.batch
     graphs = made.regraph(2, sim.setting.batch, sim.setting.batch)
     assert graphs[0] is graphs[1] is sim.setting.batch
 
@@ -499,7 +541,7 @@ def test_held_out_hidden_neighbours_are_predicted_better_than_by_the_mean(client
     federated = homophilous(clients)
     made = method(gen_rounds=121, latent=16, encoder_hidden=16, gen_hidden=[16, 32], max_neighbours=2)
     run(made, federations=[federated], rounds=120)
-    degree, (features, _) = made.generate(made.layout.views(made.generators), made.impaired, mix(made.streams), no_dropout)
+    degree, (features, _) = places(made, made.impaired)
     ours, mean, count = 0.0, 0.0, 0
     errors, flat = [], []
     for i, client in enumerate(federated.clients):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 # Batched products with a narrow result are several times faster transposed on a CPU (measured with MKL on AVX2).
 NARROW = 32
+MOSTLY_FULL = 0.8  # share of rows that are no padding, from which on one product of all blocks is faster
 
 
 class _Narrow(torch.autograd.Function):
@@ -29,6 +30,17 @@ class _Narrow(torch.autograd.Function):
 def product(held: Tensor, weight: Tensor) -> Tensor:
     """``held @ weight``, stacked, where ``held`` is data: multiplied in the type that it is held in, the result in ``weight``'s."""
     return torch.bmm(held, weight.to(held.dtype)).to(weight.dtype)
+
+
+def ragged(held: Tensor, weight: Tensor, counts: Sequence[int]) -> Tensor:
+    """``held @ weight``, ``[k, m, F]`` and ``[k, F, h]`` to ``[k, m, h]``, where of block i the rows from ``counts[i]`` on are zero.
+
+    Where much is padding, a CPU multiplies block by block; a GPU would start k kernels for it.
+    """
+    if held.is_cuda or sum(counts) > MOSTLY_FULL * held.shape[0] * held.shape[1]:
+        return torch.bmm(held, weight)
+    products = [rows[:count] @ w for rows, w, count in zip(held, weight, counts, strict=True)]
+    return torch.stack([F.pad(rows, (0, 0, 0, held.shape[1] - len(rows))) for rows in products])
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:

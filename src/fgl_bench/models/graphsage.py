@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +17,14 @@ from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.models._decoupled import Columns
 from fgl_bench.models._first_hop import FirstHop, stacked
 from fgl_bench.models.base import hidden_widths
+
+
+class Convolved(ABC):
+    """Input features that know a cheaper way through the first layer than a product of all rows."""
+
+    @abstractmethod
+    def convolved(self, batch: Batch, weight: Tensor) -> Tensor:
+        """``mean_N(v) X W_l + X W_r`` with ``W = [W_l W_r]``: ``[k, F, 2h]`` to ``[k, n, h]``; ``batch`` holds these features."""
 
 
 @dataclass
@@ -56,6 +65,8 @@ class GraphSAGE(FirstHop):
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         weight, bias = parameters["conv0.weight"], parameters["conv0.bias"]
+        if isinstance(batch.features, Convolved):
+            return batch.features.convolved(batch, weight) + bias[:, None]
         if not self.made(batch):
             return _gather(batch.features @ weight, batch, bias)
         near, own = weight.chunk(2, -1)

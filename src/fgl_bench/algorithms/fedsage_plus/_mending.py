@@ -1,39 +1,105 @@
-"""Graphs mended with generated neighbours: while the generators are trained (FedSage+), and for good."""
+"""Graphs of clients with generated neighbours that still move, while FedSage+'s generators are trained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from fgl_bench.algorithms._limited import Limited
-from fgl_bench.data.graph import ClientGraph
+from fgl_bench.algorithms.fedsage_plus._mended import placed
 from fgl_bench.engine.batch import Batch, DenseBlocks, Operator, adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.engine.transfer import put
+from fgl_bench.models.graphsage import Convolved
 
 
-class _Interleaved:
+class Generated(NamedTuple):
+    """Generated neighbours of some nodes, place by place.
+
+    Attributes:
+        features: ``[k, m_j, F]`` for every place j that is used, of the first m_j of ``nodes``.
+        nodes: ``[k, m]``, different ones, those with the most places first.
+        count: ``[k, m]``, how many places each of them has.
+    """
+
+    features: list[Tensor]
+    nodes: Tensor
+    count: Tensor
+
+    def slots(self, most: int) -> Tensor:
+        """``[k, sum of m_j]`` positions among the ``most`` places of all nodes."""
+        return torch.cat([self.nodes[:, : rows.shape[1]] * most + place for place, rows in enumerate(self.features)], 1)
+
+    def products(self, weight: Tensor) -> Tensor:
+        """``[k, sum of m_j, h]``, the features times ``weight [k, F, h]``."""
+        return torch.cat([torch.bmm(rows, weight) for rows in self.features], 1)
+
+    def sums(self) -> Tensor:
+        """``[k, m_0, F]``, the sum of each node's generated neighbours."""
+        return _Summed.apply(self.count, *self.features)
+
+
+class _Summed(torch.autograd.Function):
+    """The sum of blocks ``[k, m_j, F]``, j = 0, 1, ..., over the rows that have more than j."""
+
+    @staticmethod
+    def forward(ctx: Any, count: Tensor, *blocks: Tensor) -> Tensor:
+        ctx.has = [(count[:, : block.shape[1], None] > j).to(block.dtype) for j, block in enumerate(blocks)]
+        total = blocks[0] * ctx.has[0]
+        for block, has in zip(blocks[1:], ctx.has[1:], strict=True):
+            total[:, : block.shape[1]].addcmul_(block, has)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *(gradient[:, : has.shape[1]] * has for has in ctx.has)
+
+
+class _Interleaved(Convolved):
     """Every real node's features and those of its P places in turn; of places, and nodes, that have none they are zero.
 
     Args:
-        generated: ``[k, m_j, F]`` for place j.
-        nodes: ``[k, m]``, different ones, of which the first m_j have place j.
+        whole: generated neighbours whose own output counts.
+        near: those of other nodes, of which only these nodes' means count; empty for all but GraphSAGE.
     """
 
-    def __init__(self, real: BlockSparse | DenseBlocks, generated: Sequence[Tensor], nodes: Tensor, most: int):
-        self.real, self.generated, self.most = real, generated, most
-        self.slots = torch.cat([nodes[:, : rows.shape[1]] * most + place for place, rows in enumerate(generated)], 1)
+    def __init__(self, real: BlockSparse | DenseBlocks, whole: Generated, near: Generated | None, most: int):
+        self.real, self.whole, self.near, self.most = real, whole, near, most
+        self.slots = whole.slots(most)
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        real, made = self.real @ weight, torch.cat([torch.bmm(rows, weight) for rows in self.generated], 1)
-        spread = made.new_zeros(len(made), real.shape[1] * self.most, made.shape[2])
-        spread = spread.scatter(1, self.slots[..., None].expand_as(made), made)
-        return torch.cat([real[:, :, None], spread.unflatten(1, (-1, self.most))], 2).flatten(1, 2)
+        assert self.near is None
+        real = self.real @ weight
+        return _interleaved(real, self._own(weight, real.shape[1]))
+
+    def _own(self, weight: Tensor, nodes: int) -> Tensor:
+        """``[k, n, P, h]``, the products of the places."""
+        return placed(self.whole.products(weight), self.slots, nodes * self.most).unflatten(1, (-1, self.most))
+
+    def convolved(self, batch: Batch, weight: Tensor) -> Tensor:
+        """As :class:`Convolved`; the sum over a node's places is multiplied once, and places are no more than asked for.
+
+        Args:
+            batch: the :class:`MendedGraph` that holds these features.
+        """
+        (near, own), graph = weight.chunk(2, -1), cast(MendedGraph, batch)
+        real_near, real_own = (self.real @ weight).chunk(2, -1)
+        n = real_near.shape[1]
+        sums = graph.batch.operator(adjacency) @ real_near
+        for part in (self.whole, self.near):
+            if part is not None:
+                summed = part.sums()
+                sums = sums + placed(torch.bmm(summed, near), part.nodes[:, : summed.shape[1]], n)
+        real = sums / graph.degree.unflatten(1, (n, -1))[:, :, :1].clamp(min=1) + real_own
+        return _interleaved(real, real_near[:, :, None] * graph.slots[..., None] + self._own(own, n))
+
+
+def _interleaved(real: Tensor, places: Tensor) -> Tensor:
+    """``[k, n, h]`` and ``[k, n, P, h]`` as ``[k, n (1 + P), h]``."""
+    return torch.cat([real[:, :, None], places], 2).flatten(1, 2)
 
 
 class _Limited(Limited):
@@ -47,14 +113,14 @@ class MendedGraph(_Limited):
     padding); a place is joined with its node, in both directions, where ``slots`` says so.
 
     Args:
-        features: ``[k, m_j, F]`` for every place j that is used, see :func:`~fgl_bench.algorithms.fedsage_plus._neighgen.needed`.
         slots: ``[k, n, P]`` bool.
-        nodes: ``[k, m]``, different ones, of which the first m_j have place j.
+        whole: the generated neighbours of nodes that are ``own`` of a :class:`Reach`.
+        near: of those that are only ``near``.
     """
 
-    def __init__(self, batch: Batch, features: Sequence[Tensor], slots: Tensor, nodes: Tensor):
+    def __init__(self, batch: Batch, slots: Tensor, whole: Generated, near: Generated | None = None):
         self.batch, self.slots = batch, slots.to(batch.dtype)
-        self.features = _Interleaved(batch.features, features, nodes, slots.shape[2])
+        self.features = _Interleaved(batch.features, whole, near, slots.shape[2])
         degree = (batch.degree + self.slots.sum(-1))[..., None]
         self.degree = torch.cat([degree, self.slots], 2).flatten(1, 2)
         self.valid = torch.cat([batch.valid[..., None], slots], 2).flatten(1, 2)
@@ -99,63 +165,3 @@ def _without_loops(graph: MendedGraph, x: Tensor) -> Tensor:
 
 
 OPERATORS = {mean_operator: _mean, gcn_operator: _symmetric, plain_operator: _without_loops, adjacency: MendedGraph.neighbours}
-
-
-class MendedFeatures:
-    """Input features of mended graphs: the real nodes' as they were, the generated ones' dense.
-
-    Args:
-        real: ``[k, n, F]``, zero in generated nodes.
-        generated: ``[k, g + 1, F]``, the last row zero.
-        place: ``[k, n]`` row of ``generated`` for every node, g for real ones.
-    """
-
-    def __init__(self, real: BlockSparse | DenseBlocks, generated: Tensor, place: Tensor):
-        self.real, self.generated, self.place, self.shape = real, generated, place, real.shape
-
-    def select(self, rows: Sequence[int]) -> MendedFeatures:
-        index = put(rows, self.place.device)
-        return MendedFeatures(self.real.select(rows), self.generated[index], self.place[index])
-
-    def __matmul__(self, weight: Tensor) -> Tensor:
-        made = torch.bmm(self.generated, weight)
-        if made.is_cuda:  # backward, gather adds with atomics there, and an index sorts
-            return self.real @ weight + made[torch.arange(len(made), device=made.device)[:, None], self.place]
-        return self.real @ weight + made.gather(1, self.place[..., None].expand(-1, -1, made.shape[2]))
-
-
-def mended(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor]) -> Batch:
-    """``batch`` with ``slots[i, v]`` new neighbours of node v of replica i, whose features are ``generated[i]`` in order of v."""
-    clients = [_extended(client, count[: client.num_nodes]) for client, count in zip(batch.clients, slots, strict=True)]
-    most = max(len(rows) for rows in generated)
-    if not most:
-        return batch
-    result = Batch(clients, batch.dtype, batch.device, batch.feature_dtype)
-    dense = torch.zeros(batch.size, most + 1, batch.features.shape[2], dtype=batch.dtype, device=batch.device)
-    place = np.full((batch.size, result.nodes), most)
-    for i, (rows, client) in enumerate(zip(generated, batch.clients, strict=True)):
-        dense[i, : len(rows)] = rows
-        place[i, client.num_nodes : client.num_nodes + len(rows)] = np.arange(len(rows))
-    result.features = MendedFeatures(result.features, dense, torch.from_numpy(place).to(batch.device))
-    return result
-
-
-def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
-    """``client`` with ``count[v]`` featureless neighbours of node v after its own nodes; they have no label and no mask."""
-    real = np.repeat(np.arange(client.num_nodes), count)
-    made = client.num_nodes + np.arange(real.size)
-    edges = np.concatenate([client.edges, np.stack([real, made]), np.stack([made, real])], 1)
-    if sp.issparse(client.features):
-        features = client.features.tocsr(copy=True)
-        features.resize(client.num_nodes + real.size, features.shape[1])
-    else:
-        features = np.concatenate([client.features, np.zeros((real.size, client.features.shape[1]), client.features.dtype)])
-    masks = {name: np.append(getattr(client, name), np.zeros(real.size, dtype=bool)) for name in ("train", "val", "test")}
-    return ClientGraph(
-        nodes=np.append(client.nodes, np.full(real.size, -1)),
-        features=features,
-        edges=np.ascontiguousarray(edges[:, np.lexsort((edges[1], edges[0]))]),
-        labels=np.append(client.labels, np.full(real.size, -1)),
-        present=None if client.present is None else np.append(client.present, np.ones(real.size, dtype=bool)),
-        **masks,
-    )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms.fedsage_plus._mending import Generated
 from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.bags import Bags
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.noise import normal
-from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import derive_seed
 
@@ -39,15 +41,19 @@ def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
 class Neighbourhoods:
     """The features and neighbours of all nodes of all replicas, on the host, as targets of generated features.
 
+    Args:
+        dtype: of the features.
+
     Attributes:
         offsets: ``[B]``, where each replica's nodes start.
     """
 
-    def __init__(self, clients: Sequence[ClientGraph], per_seed: int):
+    def __init__(self, clients: Sequence[ClientGraph], per_seed: int, dtype: type[np.floating] = np.float64):
         self.per_seed = per_seed
         sizes = np.array([client.num_nodes for client in clients])
         self.offsets = np.cumsum(sizes) - sizes
-        self.features = sp.vstack([sp.csr_matrix(client.features, dtype=np.float64) for client in clients]).tocsr()
+        self.features = sp.vstack([sp.csr_matrix(client.features, dtype=dtype) for client in clients]).tocsr()
+        self.square = np.asarray(self.features.multiply(self.features).sum(1, dtype=np.float64)).ravel()
         edges = np.concatenate([client.edges + offset for client, offset in zip(clients, self.offsets, strict=True)], 1)
         edges = edges[:, np.lexsort((edges[1], edges[0]))]
         self.columns = np.append(edges[1], 0)
@@ -80,26 +86,46 @@ class Neighbourhoods:
             generated: ``[T, P, F]``.
             ids, valid: ``[T, C, K]`` targets.
         """
+        return _Nearest.apply(generated, self, ids, valid)
+
+    def dots(self, generated: Tensor, ids: np.ndarray) -> Tensor:
+        """``[T, C, K, P]``: the products of the targets ``ids [T, C, K]`` with their ``generated [T, P, F]``."""
         t, p, width = generated.shape
         targets = self.features[ids.ravel()]
-        square = np.asarray(targets.multiply(targets).sum(1)).reshape(ids.shape)
         # Each target is a sparse row that meets the generated rows of its own node only.
         shift = np.repeat(np.arange(t).repeat(ids[0].size) * width, np.diff(targets.indptr))
         block = sp.csr_matrix((targets.data, targets.indices + shift, targets.indptr), shape=(ids.size, t * width))
-        product = BlockSparse.stack([block], ids.size, t * width, generated.dtype, generated.device)
-        dots = (product @ generated.mT.reshape(1, t * width, p)).view(*ids.shape, p)
-        square, valid = (torch.from_numpy(x).to(generated.device) for x in (square, valid))
-        distance = (generated.square().sum(-1)[:, None, None] - 2 * dots + square[..., None].to(dots.dtype)) / width
-        distance = torch.where(valid[..., None], distance, torch.inf).min(2).values
-        return torch.where(valid.any(2)[..., None], distance, 0.0)
+        bags = Bags.of([block], ids.size, generated.dtype, generated.device)
+        rows = generated.detach().mT.reshape(t * width, p)
+        return bags.reduce(rows, t * width, 0, 0).view(*ids.shape, p)
+
+    def weighted(self, ids: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """``[m, F]``: the sums of the features of ``ids [m, C]``, times ``weights [m, C]``."""
+        m, c = ids.shape
+        matrix = sp.csr_matrix((weights.ravel(), ids.ravel(), np.arange(m + 1) * c), shape=(m, len(self.square)), copy=True)
+        matrix.eliminate_zeros()  # in place
+        return (matrix @ self.features).toarray()
 
 
-def generate(
-    encoder: GraphSAGE, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor], most: int
-) -> tuple[Tensor, list[Tensor]]:
-    """Degrees ``[k, n]``, and features ``[k, n, F]`` of every node's neighbour in each of ``most`` places; ``noise [k]`` is a key."""
-    degree, hidden = described(encoder, views, batch, noise, dropout)
-    return degree, features_of(views, hidden, [batch.nodes] * most, most)
+class _Nearest(torch.autograd.Function):
+    """:meth:`Neighbourhoods.nearest`; backward, a generated row is drawn to its nearest targets and no others are read."""
+
+    @staticmethod
+    def forward(ctx: Any, generated: Tensor, hoods: Neighbourhoods, ids: np.ndarray, valid: np.ndarray) -> Tensor:
+        square, allowed = (torch.from_numpy(x).to(generated.device) for x in (hoods.square[ids], valid))
+        distance = generated.square().sum(-1)[:, None, None] - 2 * hoods.dots(generated, ids) + square[..., None].to(generated.dtype)
+        nearest, which = torch.where(allowed[..., None], distance / generated.shape[2], torch.inf).min(2)
+        ctx.save_for_backward(generated)
+        ctx.hoods, ctx.exists, ctx.chosen = hoods, allowed.any(2)[..., None], np.take_along_axis(ids, which.cpu().numpy(), 2)
+        return torch.where(ctx.exists, nearest, 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        (generated,), gradient = ctx.saved_tensors, torch.where(ctx.exists, gradient, 0.0)
+        t, c, p = gradient.shape
+        pull = ctx.hoods.weighted(ctx.chosen.swapaxes(1, 2).reshape(t * p, c), gradient.mT.reshape(t * p, c).cpu().numpy())
+        pull = torch.from_numpy(pull).to(generated.device, generated.dtype).view(generated.shape)
+        return 2 / generated.shape[2] * (gradient.sum(1)[..., None] * generated - pull), None, None, None
 
 
 def described(
@@ -142,14 +168,23 @@ def used_slots(degree: Tensor, kept: Tensor, most: int) -> Tensor:
     return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & kept[..., None]
 
 
-def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> tuple[list[Tensor], Tensor]:
-    """The generated features that ``slots [k, n, P]`` use, and little else, from ``hidden [k, n, h]``.
-
-    Returns:
-        ``[k, m_j, F]`` for place j, of the first m_j of the nodes; ``[k, n]``, the nodes, those that use the most places first.
-    """
-    count = slots.sum(2)
+def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> Generated:
+    """The generated features that ``slots [k, n, P]`` use, and little else, from ``hidden [k, n, h]``."""
+    count, nodes = slots.sum(2).sort(dim=1, descending=True, stable=True)
     sizes = [size for size in slots.sum(1).amax(0).tolist() if size] or [1]
-    nodes = count.argsort(dim=1, descending=True, stable=True)
     first = nodes[:, : sizes[0], None].expand(-1, -1, hidden.shape[2])
-    return features_of(views, hidden.gather(1, first), sizes, slots.shape[2]), nodes
+    return Generated(features_of(views, hidden.gather(1, first), sizes, slots.shape[2]), nodes, count)
+
+
+def in_order(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> list[Tensor]:
+    """For every replica the generated features that ``slots [k, n, P]`` use, ``[m_i, F]``: node by node, place by place."""
+    (weight, bias), found = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias")), []
+    for matrix, offset, rows, used in zip(weight, bias, hidden, slots, strict=True):
+        node, place = used.nonzero(as_tuple=True)
+        layers = list(zip(matrix.chunk(used.shape[1], 1), offset.chunk(used.shape[1]), strict=True))
+        made = rows.new_empty(len(node), layers[0][0].shape[1])
+        for j, (w, b) in enumerate(layers):
+            at = (place == j).nonzero()[:, 0]
+            made[at] = torch.tanh(torch.addmm(b, rows[node[at]], w))
+        found.append(made)
+    return found

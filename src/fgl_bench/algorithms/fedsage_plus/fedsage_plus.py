@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -14,8 +14,9 @@ from torch import Tensor
 from fgl_bench.algorithms._composition import Composed
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair, padded
-from fgl_bench.algorithms.fedsage_plus._mending import MendedGraph, mended
-from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, described, generate, generator_layout, initial, needed, used_slots
+from fgl_bench.algorithms.fedsage_plus._mended import mended, seen
+from fgl_bench.algorithms.fedsage_plus._mending import Generated, MendedGraph
+from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, described, generator_layout, in_order, initial, needed, used_slots
 from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
 from fgl_bench.algorithms.powers import Regraphing
 from fgl_bench.engine.adam import Adam
@@ -24,6 +25,7 @@ from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing, alone
 from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, UserError, above, at_least
 from fgl_bench.models.graphsage import GraphSAGE
@@ -119,7 +121,7 @@ class FedSagePlus(Composed, Regraphing):
         self.generators = torch.cat(rows).to(batch.device, batch.dtype).contiguous()
         lr = setting.lr if self.gen_lr is None else self.gen_lr
         self.adam = Adam(batch.size, self.layout.size, lr, self.gen_weight_decay, batch.dtype, batch.device)
-        self.neighbourhoods = Neighbourhoods(batch.clients, clients)
+        self.neighbourhoods = Neighbourhoods(batch.clients, clients, np.float32 if batch.dtype == torch.float32 else np.float64)
         inductive = any(client.present is not None for client in batch.clients)
         among = {"auto": "train" if inductive else "val"}.get(self.hide, self.hide)
         hidden = [
@@ -133,6 +135,7 @@ class FedSagePlus(Composed, Regraphing):
         self.kept = padded([~away for away in hidden], batch.nodes, False).to(batch.device)
         self.missing = padded([count for _, count, _ in impaired], batch.nodes, 0)
         self.targets = padded([ids for _, _, ids in impaired], batch.nodes, 0).numpy()
+        self.in_full, self.in_means = seen(setting.model, self.impaired, self.impaired.train)
         self._parts: dict[tuple[int, ...], Batch] = {tuple(range(batch.size)): self.impaired}
 
     # ---- rounds
@@ -144,11 +147,11 @@ class FedSagePlus(Composed, Regraphing):
         self.round = number
         if not self.max_neighbours or self.mended or number < self.generating:
             return None
-        graphs = tuple(self.mend(part) for part in dict.fromkeys((batch, evaluation)))
+        graphs = self._graphs(batch, evaluation)
         self.mended, self.setting = True, replace(self.setting, batch=graphs[0])
         self.server.prepare(self.setting)
         del self.generators, self.adam, self.impaired, self.neighbourhoods, self._parts
-        return graphs[0], graphs[-1]
+        return graphs
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return super().mix(reports, arrived) if self.federated else alone(arrived)
@@ -227,37 +230,30 @@ class FedSagePlus(Composed, Regraphing):
         model, device, keys = self.setting.model, batch.device, self._keys(rows)
         degree, hidden = described(self.encoder, generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
         slots = used_slots(degree, self.kept[rows] & batch.valid, self.max_neighbours)
-        features, nodes = needed(generators, hidden, slots)
-        graph = MendedGraph(batch, features, slots, nodes)
+        own, near = (put(mask[rows], device)[..., None] for mask in (self.in_full, self.in_means))
+        whole, others = needed(generators, hidden, slots & own), slots & near & ~own
+        graph = MendedGraph(batch, slots, whole, needed(generators, hidden, others) if others.any() else None)
         output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
 
         train, missing = batch.training_nodes, self.missing[rows].flatten().to(device)[batch.training_nodes.index]
         logits = graph.real(output.logits).flatten(0, 1)[train.index]
         classes = torch.dot(F.cross_entropy(logits, train.labels, reduction="none"), train.weights)
         degrees = torch.dot(F.smooth_l1_loss(degree.flatten()[train.index], missing.to(degree.dtype), reduction="none"), train.weights)
-        near = self._feature_loss(features, nodes.argsort(1), slots, batch, rows, keys[3:])
-        terms = self.degree_weight * degrees + self.feature_weight * near + self.class_weight * classes
+        distances = self._feature_loss(whole, slots, batch, rows, keys[3:])
+        terms = self.degree_weight * degrees + self.feature_weight * distances + self.class_weight * classes
         return terms / self.setting.num_clients
 
     def _keys(self, rows: Sequence[int]) -> list[Tensor]:
         """Independent keys ``[k]`` (host) for the draws of the step in progress."""
         return [step_key(self.streams[rows], self.steps[rows], axis) for axis in range(5)]
 
-    def generate(
-        self, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
-        """:func:`~fgl_bench.algorithms.fedsage_plus._neighgen.generate` with this method's encoder."""
-        return generate(self.encoder, views, batch, noise, dropout, self.max_neighbours)
-
-    def _feature_loss(
-        self, features: list[Tensor], rank: Tensor, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]
-    ) -> Tensor:
-        """``L_f + sum_j L_f^{ij}`` of these replicas, summed; a node's row of every place's ``[k, m_j, F]`` is its ``rank [k, n]``."""
+    def _feature_loss(self, made: Generated, slots: Tensor, batch: Batch, rows: Sequence[int], keys: list[Tensor]) -> Tensor:
+        """``L_f + sum_j L_f^{ij}`` of these replicas, summed."""
         n, clients, p = batch.nodes, self.setting.num_clients, self.max_neighbours
         train, missing = padded([client.train for client in batch.clients], n, False).numpy(), self.missing[rows].numpy()
         at, v = np.nonzero(train & (missing > 0) & slots.any(2).cpu().numpy())  # distances of places that are not used do not count
         if not at.size:
-            return features[0].new_zeros(())
+            return made.features[0].new_zeros(())
         replica = np.asarray(rows)[at]
         valid = np.arange(p) < np.minimum(missing[at, v], p)[:, None]
         # Set i of client i is its own hidden neighbours, the others are drawn.
@@ -267,26 +263,38 @@ class FedSagePlus(Composed, Regraphing):
         ids = np.where(own[..., None], (self.neighbourhoods.offsets[replica][:, None] + self.targets[replica, v])[:, None], ids)
         valid = valid[:, None] & (exists | own)[..., None]
         client, node = (torch.from_numpy(x).to(batch.device) for x in (at, v))
-        at_rank = rank[client, node]
-        generated = torch.stack([made[client, at_rank.clamp(max=made.shape[1] - 1)] for made in features], 1)  # unused ones do not count
+        rank = made.nodes.argsort(1)[client, node]
+        generated = torch.stack([x[client, rank.clamp(max=x.shape[1] - 1)] for x in made.features], 1)  # unused ones do not count
         nearest = self.neighbourhoods.nearest(generated, ids, valid)
-        used = slots[client, node, : len(features)]
+        used = slots[client, node, : len(made.features)]
         weight = torch.from_numpy(1.0 / (batch.num_train[at] * p)).to(batch.device, generated.dtype)
         return torch.dot(torch.where(used[:, None], nearest, 0.0).sum((1, 2)), weight)
 
     # ---- mending
 
+    def _graphs(self, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch]:
+        """What is trained and evaluated on from now on."""
+        model, same = self.setting.model, batch is evaluation
+        if self.strategy is not None or not isinstance(model, GraphSAGE):
+            graphs = [self.mend(part)[0] for part in dict.fromkeys((batch, evaluation))]
+            return graphs[0], graphs[-1]
+        owners = seen(model, batch, batch.train)[0], seen(model, evaluation, evaluation.val | evaluation.test)[0]
+        graphs = self.mend(batch, owners) if same else [*self.mend(batch, owners[:1]), *self.mend(evaluation, owners[1:])]
+        return graphs[0], graphs[1]
+
     @torch.no_grad()
-    def mend(self, batch: Batch) -> Batch:
-        """The graphs of ``batch`` with the generated neighbours of their kept nodes, after the real nodes; no masks, no labels."""
-        per_client = batch.nodes * self.max_neighbours * batch.features.shape[2]
-        size, made, slots = max(1, GROUP // per_client), [], []
-        for start in range(0, batch.size, size):
+    def mend(self, batch: Batch, owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
+        """The graphs of ``batch`` with the generated neighbours of their kept nodes, after the real nodes; no masks, no labels.
+
+        ``owners`` as in :func:`~fgl_bench.algorithms.fedsage_plus._mended.mended`.
+        """
+        made, slots = [], []
+        for start in range(0, batch.size, size := max(1, GROUP // (batch.nodes * batch.features.shape[2]))):
             rows = list(range(start, min(start + size, batch.size)))
             part = batch if len(rows) == batch.size else batch.select(rows)
-            key = mix(self.streams[rows])
-            degree, features = self.generate(self.layout.views(self.generators[rows]), part, key, no_dropout)
+            views = self.layout.views(self.generators[rows])
+            degree, hidden = described(self.encoder, views, part, mix(self.streams[rows]), no_dropout)
             used = used_slots(degree, self.kept[rows] & part.valid, self.max_neighbours)
-            made.extend(torch.stack(places, 1)[mask] for *places, mask in zip(*features, used, strict=True))
+            made.extend(in_order(views, hidden, used))
             slots.append(used.sum(-1).cpu().numpy())
-        return mended(batch, np.concatenate(slots), made)
+        return mended(batch, np.concatenate(slots), made, owners)

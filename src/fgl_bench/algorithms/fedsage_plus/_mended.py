@@ -1,0 +1,161 @@
+"""Graphs of clients with generated neighbours (FedSage+), for good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from torch import Tensor
+
+from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine.batch import Batch, DenseBlocks, mean_operator
+from fgl_bench.engine.linear import ragged
+from fgl_bench.engine.network import Network
+from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.engine.transfer import put
+from fgl_bench.models.graphsage import Convolved, GraphSAGE
+
+
+def placed(made: Tensor, index: Tensor, count: int) -> Tensor:
+    """``[k, count, h]``: row ``index[i, j]`` is ``made[i, j]``, the others are 0."""
+    return made.new_zeros(len(made), count, made.shape[2]).scatter(1, index[..., None].expand_as(made), made)
+
+
+class MendedFeatures(Convolved):
+    """Input features of mended graphs: the real nodes' as they were, the generated ones' dense.
+
+    Args:
+        real: ``[k, n, F]``, zero in generated nodes.
+        means: of some real nodes, the sum of their generated neighbours over their degree.
+        generated: of generated nodes.
+    """
+
+    def __init__(self, real: BlockSparse | DenseBlocks, means: DenseRows, generated: DenseRows):
+        self.real, self.means, self.generated, self.shape = real, means, generated, real.shape
+
+    def select(self, rows: Sequence[int]) -> MendedFeatures:
+        return MendedFeatures(self.real.select(rows), self.means.select(rows), self.generated.select(rows))
+
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        return self.real @ weight + self.generated.product(weight, self.shape[1])
+
+    def convolved(self, batch: Batch, weight: Tensor) -> Tensor:
+        """As :class:`Convolved`: a generated node hears from one real node, and its real node from the mean of what was generated."""
+        (near, own), n = weight.chunk(2, -1), self.shape[1]
+        real_near, real_own = (self.real @ weight).chunk(2, -1)
+        heard = batch.operator(mean_operator) @ real_near + self.means.product(near, n)
+        return heard + real_own + self.generated.product(own, n)
+
+
+@dataclass
+class DenseRows:
+    """Rows of features of some nodes.
+
+    Attributes:
+        values: ``[k, m, F]``; zeros where a replica has fewer.
+        nodes: ``[k, m]``, whose they are; for zeros, one after the last.
+        counts: rows of each replica.
+    """
+
+    values: Tensor
+    nodes: Tensor
+    counts: list[int]
+
+    @classmethod
+    def of(cls, blocks: Sequence[Tensor], nodes: Sequence[np.ndarray], end: int) -> DenseRows:
+        """From every replica's rows ``[m_i, F]`` and their nodes; there are ``end`` nodes."""
+        counts = [len(block) for block in blocks]
+        values = blocks[0].new_zeros(len(blocks), max(counts), blocks[0].shape[1])
+        index = np.full((len(blocks), max(counts)), end)
+        for i, count in enumerate(counts):
+            values[i, :count], index[i, :count] = blocks[i], nodes[i]
+        return cls(values, put(index, values.device), counts)
+
+    def select(self, rows: Sequence[int]) -> DenseRows:
+        index = put(rows, self.nodes.device)
+        return DenseRows(self.values[index], self.nodes[index], [self.counts[i] for i in rows])
+
+    def product(self, weight: Tensor, nodes: int) -> Tensor:
+        """``[k, nodes, h]``, the rows times ``weight [k, F, h]`` in their nodes' places, 0 elsewhere."""
+        return placed(ragged(self.values, weight, self.counts), self.nodes, nodes + 1)[:, :-1]
+
+
+def mended(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor], owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
+    """``batch`` with ``slots[i, v]`` new neighbours of node v of replica i, whose features are ``generated[i]`` in order of v.
+
+    Args:
+        owners: for every graph to be returned ``[k, n]`` bool, the nodes whose generated neighbours have features of their own in it;
+            those of the others have zeros, and count in the means alone. None: all.
+    """
+    if not slots.any():
+        return [batch] * len(owners)
+    clients = [_extended(client, count[: client.num_nodes]) for client, count in zip(batch.clients, slots, strict=True)]
+    whole, graphs = Batch(clients, batch.dtype, batch.device, batch.feature_dtype), []
+    sums = [_means(*each) for each in zip(generated, slots, whole.degree, strict=True)]
+    means = DenseRows.of(sums, [np.flatnonzero(count) for count in slots], whole.nodes)
+    for chosen in owners:
+        kept = [np.repeat(np.ones(count.shape, bool) if chosen is None else chosen[i], count) for i, count in enumerate(slots)]
+        own = [rows if keep.all() else rows[put(np.flatnonzero(keep), rows.device)] for rows, keep in zip(generated, kept, strict=True)]
+        places = [client.num_nodes + np.flatnonzero(keep) for client, keep in zip(batch.clients, kept, strict=True)]
+        graph = copy(whole)
+        graph.features, graph._derived = MendedFeatures(whole.features, means, DenseRows.of(own, places, whole.nodes)), {}
+        graphs.append(graph)
+    return graphs
+
+
+def _means(rows: Tensor, count: np.ndarray, degree: Tensor) -> Tensor:
+    """``[m, F]``: for every node v with ``count[v]`` of the ``rows``, which lie in order of v, their sum over its ``degree [n]``."""
+    has = np.flatnonzero(count)
+    count, start = count[has], (np.cumsum(count) - count)[has]
+    total = rows[put(start, rows.device)]
+    for place in range(1, count.max(initial=0)):
+        more = np.flatnonzero(count > place)
+        total[put(more, rows.device)] += rows[put(start[more] + place, rows.device)]
+    return total / degree[put(has, rows.device)][:, None]
+
+
+def seen(model: Network, batch: Batch, mask: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Where generated neighbours matter to the outputs of the nodes ``mask [k, n]``: ``[k, n]`` bool, in full, and in the means.
+
+    GraphSAGE of L layers sees their own first layer within L - 2 hops, and that of their real node within L - 1. Others may see all.
+    """
+    found = np.ones((2, *mask.shape), dtype=bool)
+    if isinstance(model, GraphSAGE):
+        for hops, kind in zip((model.layers - 2, model.layers - 1), found, strict=True):
+            for row, client, nodes in zip(kind, batch.clients, mask.cpu().numpy(), strict=True):
+                row[:] = within(client, nodes, max(hops, 0))
+    return found[0], found[1]
+
+
+def within(client: ClientGraph, nodes: np.ndarray, hops: int) -> np.ndarray:
+    """``[n]`` bool: the nodes that are at most so many hops away from one of ``nodes [n]``."""
+    reached = nodes
+    for _ in range(hops):
+        row, column = client.edges
+        reached, before = reached.copy(), reached
+        reached[row[before[column]]] = True
+    return reached
+
+
+def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
+    """``client`` with ``count[v]`` featureless neighbours of node v after its own nodes; they have no label and no mask."""
+    real = np.repeat(np.arange(client.num_nodes), count)
+    made = client.num_nodes + np.arange(real.size)
+    edges = np.concatenate([client.edges, np.stack([real, made]), np.stack([made, real])], 1)
+    if sp.issparse(client.features):
+        features = client.features.tocsr(copy=True)
+        features.resize(client.num_nodes + real.size, features.shape[1])
+    else:
+        features = np.concatenate([client.features, np.zeros((real.size, client.features.shape[1]), client.features.dtype)])
+    masks = {name: np.append(getattr(client, name), np.zeros(real.size, dtype=bool)) for name in ("train", "val", "test")}
+    return ClientGraph(
+        nodes=np.append(client.nodes, np.full(real.size, -1)),
+        features=features,
+        edges=np.ascontiguousarray(edges[:, np.lexsort((edges[1], edges[0]))]),
+        labels=np.append(client.labels, np.full(real.size, -1)),
+        present=None if client.present is None else np.append(client.present, np.ones(real.size, dtype=bool)),
+        **masks,
+    )
