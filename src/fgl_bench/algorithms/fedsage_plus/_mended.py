@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
@@ -35,19 +36,20 @@ class MendedFeatures(Convolved):
 
     def __init__(self, real: BlockSparse | DenseBlocks, means: DenseRows, generated: DenseRows):
         self.real, self.means, self.generated, self.shape = real, means, generated, real.shape
+        self.nodes = torch.cat([means.nodes, generated.nodes], 1)
 
     def select(self, rows: Sequence[int]) -> MendedFeatures:
         return MendedFeatures(self.real.select(rows), self.means.select(rows), self.generated.select(rows))
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        return self.real @ weight + self.generated.product(weight, self.shape[1])
+        return self.real @ weight + placed(self.generated @ weight, self.generated.nodes, self.shape[1] + 1)[:, :-1]
 
     def convolved(self, batch: Batch, weight: Tensor) -> Tensor:
         """As :class:`Convolved`: a generated node hears from one real node, and its real node from the mean of what was generated."""
-        (near, own), n = weight.chunk(2, -1), self.shape[1]
+        near, own = weight.chunk(2, -1)
         real_near, real_own = (self.real @ weight).chunk(2, -1)
-        heard = batch.operator(mean_operator) @ real_near + self.means.product(near, n)
-        return heard + real_own + self.generated.product(own, n)
+        made = torch.cat([self.means @ near, self.generated @ own], 1)
+        return batch.operator(mean_operator) @ real_near + real_own + placed(made, self.nodes, self.shape[1] + 1)[:, :-1]
 
 
 @dataclass
@@ -78,9 +80,9 @@ class DenseRows:
         index = put(rows, self.nodes.device)
         return DenseRows(self.values[index], self.nodes[index], [self.counts[i] for i in rows])
 
-    def product(self, weight: Tensor, nodes: int) -> Tensor:
-        """``[k, nodes, h]``, the rows times ``weight [k, F, h]`` in their nodes' places, 0 elsewhere."""
-        return placed(ragged(self.values, weight, self.counts), self.nodes, nodes + 1)[:, :-1]
+    def __matmul__(self, weight: Tensor) -> Tensor:
+        """``[k, m, h]``, the rows times ``weight [k, F, h]``."""
+        return ragged(self.values, weight, self.counts)
 
 
 def mended(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor], owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
