@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,17 @@ def test_the_csv_is_tidy_and_unrounded(tmp_path: Path) -> None:
     assert rows[0]["published_mean"] == "81.7" and rows[2]["mean"] == "" and rows[2]["published_mean"] == "83.6"
 
 
+def test_the_csv_of_another_metric_holds_that_metric(tmp_path: Path) -> None:
+    table, models = replace(ACCURACY, measure="macro_f1"), {"received": [0.4, 0.6], "trained": [0.3, 0.3]}
+    f1 = {name: {**spread(values), "per_seed": values} for name, values in models.items()}
+    stored = {"a-cora": {**STORED["a-cora"], "metrics": {"macro_f1": f1}}, "b-cora": STORED["b-cora"]}
+    files = written(tmp_path, table, stored)
+    assert "50.0 ± " in files[".md"] and "81.0" not in files[".md"]
+    means = {(r["row"], r["dataset"], r["model"]): r["mean"] for r in csv.DictReader(io.StringIO(files[".csv"]))}
+    assert float(means["a", "cora", "received"]) == pytest.approx(0.5) and float(means["a", "cora", "trained"]) == pytest.approx(0.3)
+    assert means["b", "cora", "received"] == "", "it did not report this metric"
+
+
 def test_latex_marks_the_best_and_escapes(tmp_path: Path) -> None:
     lines = written(tmp_path, ACCURACY, STORED)[".tex"].splitlines()
     assert r"Method B\_2 & 61.0 $\pm$ 12.7 & \textbf{79.0 $\pm$ 12.7} &  & \textbf{51.0 $\pm$ 12.7}" in "\n".join(lines)
@@ -234,8 +246,11 @@ def test_seconds_a_round_have_one_column_and_the_least_is_best(tmp_path: Path) -
     for row, total in (("a", 100.0), ("b", 60.0)):
         cell = result(row, "cora", [0.8, 0.8], [0.7, 0.7])
         stored[f"{row}-cora"] = {**cell, "seconds": {"train": total, "total": total + 1}, "config": CONFIG}
-    lines = written(tmp_path, table, stored)[".md"].splitlines()
+    files = written(tmp_path, table, stored)
+    lines = files[".md"].splitlines()
     # 100 rounds of two seeds
+    rows = list(csv.DictReader(io.StringIO(files[".csv"])))
+    assert [(r["row"], r["model"], r["mean"]) for r in rows[:2]] == [("a", "ours", "0.5"), ("b", "ours", "0.3")]
     assert lines[2:6:1] == [
         "| method | cora ours | cora published |",
         "|---|---|---|",

@@ -43,16 +43,6 @@ def percent(scores: Mapping) -> Entry:
     return Entry(text, round(100 * scores["mean"], 1)) if count == seeds else Entry(f"{text} ({count}/{seeds})")
 
 
-def other(name: str) -> Callable[[Mapping, str, float | None], Entry]:
-    """Percent of another metric that the run reported (``metrics``), at the same point."""
-
-    def entry(cell: Mapping, model: str, target: float | None) -> Entry:
-        found = cell.get("metrics", {}).get(name)
-        return percent(found[model]) if found else Entry()
-
-    return entry
-
-
 def trips(cell: Mapping, model: str, target: float | None) -> Entry:
     """Trips to the target: mean of the seeds that got there ± interval, how many did, mean with the others at the whole budget.
 
@@ -68,10 +58,15 @@ def trips(cell: Mapping, model: str, target: float | None) -> Entry:
 
 def seconds(cell: Mapping, model: str, target: float | None) -> Entry:
     """Seconds of training and evaluation per round and seed."""
+    each = per_round(cell, model, target).get("mean")
+    return Entry() if each is None else Entry(f"{each:.3g}", -each)
+
+
+def per_round(cell: Mapping, model: str, target: float | None) -> Mapping:
+    """As :func:`seconds`, unrounded."""
     if "rounds" not in cell.get("config", {}) or "train" not in cell["seconds"]:
-        return Entry()
-    each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
-    return Entry(f"{each:.3g}", -each)
+        return {}
+    return {"mean": cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))}
 
 
 # What has been spent, by heading: its name in a cell's records, and how many of it make one of what is shown.
@@ -132,17 +127,24 @@ class Measure:
         return replace(entry, text=f"{entry.text} {MARK}") if entry.text and diverged_seeds(cell) else entry
 
 
-def otherwise(selection: str, average: str) -> Measure:
-    """Accuracy by another selection of the evaluation point or mean over clients; empty for runs from before these were stored."""
-
-    def values(cell: Mapping, model: str, target: float | None) -> Mapping:
-        return selected(cell["test"][model], selection, average) or {}
+def scores(values: Callable[[Mapping, str, float | None], Mapping], with_mean: bool = False) -> Measure:
+    """Percent of these scores; empty for runs from before they were stored."""
 
     def entry(cell: Mapping, model: str, target: float | None) -> Entry:
         found = values(cell, model, target)
         return percent(found) if found else Entry()
 
-    return Measure(entry, with_mean=True, values=values)
+    return Measure(entry, with_mean=with_mean, values=values)
+
+
+def otherwise(selection: str, average: str) -> Measure:
+    """Accuracy by another selection of the evaluation point or mean over clients."""
+    return scores(lambda cell, model, target: selected(cell["test"][model], selection, average) or {}, with_mean=True)
+
+
+def other(name: str) -> Measure:
+    """Another metric that the run reported (``metrics``), at the same point."""
+    return scores(lambda cell, model, target: cell.get("metrics", {}).get(name, {}).get(model, {}))
 
 
 SELECTED = {
@@ -152,9 +154,9 @@ MEASURES = {
     "accuracy": Measure(accuracy, with_mean=True),
     **{name: otherwise(*choice) for name, choice in SELECTED.items()},
     "trips": Measure(trips),
-    "seconds": Measure(seconds, ("ours",)),
-    "macro_f1": Measure(other("macro_f1")),
-    "auc_ovr": Measure(other("auc_ovr")),
+    "seconds": Measure(seconds, ("ours",), values=per_round),
+    "macro_f1": other("macro_f1"),
+    "auc_ovr": other("auc_ovr"),
     "costs": Measure(cost, tuple(COSTS), values=spent, printed=False),
 }
 
