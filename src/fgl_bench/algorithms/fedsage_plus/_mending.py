@@ -62,8 +62,8 @@ class _Interleaved(Convolved):
     """Every real node's features and those of its P places in turn; of places, and nodes, that have none they are zero.
 
     Args:
-        whole: generated neighbours whose own output counts.
-        near: those of other nodes, of which only these nodes' means count; empty for all but GraphSAGE.
+        whole: generated neighbours with an output of their own.
+        near: those of other nodes, which count in these nodes' means alone; None if there are none.
     """
 
     def __init__(self, real: BlockSparse | DenseBlocks, whole: Generated, near: Generated | None, most: int):
@@ -114,8 +114,8 @@ class MendedGraph(_Limited):
 
     Args:
         slots: ``[k, n, P]`` bool.
-        whole: the generated neighbours of nodes that are ``own`` of a :class:`Reach`.
-        near: of those that are only ``near``.
+        whole, near: the generated neighbours with an output of their own, and those that count in their nodes' means alone; see
+            :func:`~fgl_bench.algorithms.fedsage_plus._mended.seen`.
     """
 
     def __init__(self, batch: Batch, slots: Tensor, whole: Generated, near: Generated | None = None):
