@@ -62,7 +62,7 @@ def ready(seeds=(0,), federations=None, by=2.5, model=SAGE, **changes):
     return made, sim
 
 
-def places(made, batch):
+def in_all_places(made, batch):
     """Every node's degree, and the features of its neighbours in all places, ``[k, n, F]`` each."""
     views = made.layout.views(made.generators)
     degree, hidden = described(made.encoder, views, batch, mix(made.streams), no_dropout)
@@ -325,7 +325,7 @@ def test_only_kept_nodes_get_neighbours_and_as_many_as_their_degree_says():
     made, sim = ready()
     batch = sim.setting.batch
     (graph,) = made.mend(batch)
-    degree, generated = places(made, batch)
+    degree, generated = in_all_places(made, batch)
     for i, client in enumerate(batch.clients):
         n = client.num_nodes
         extra = np.bincount(graph.clients[i].edges[0], minlength=n)[:n] - np.bincount(client.edges[0], minlength=n)
@@ -541,7 +541,7 @@ def test_held_out_hidden_neighbours_are_predicted_better_than_by_the_mean(client
     federated = homophilous(clients)
     made = method(gen_rounds=121, latent=16, encoder_hidden=16, gen_hidden=[16, 32], max_neighbours=2)
     run(made, federations=[federated], rounds=120)
-    degree, (features, _) = places(made, made.impaired)
+    degree, (features, _) = in_all_places(made, made.impaired)
     ours, mean, count = 0.0, 0.0, 0
     errors, flat = [], []
     for i, client in enumerate(federated.clients):

@@ -11,7 +11,9 @@ from torch import Tensor
 
 # Batched products with a narrow result are several times faster transposed on a CPU (measured with MKL on AVX2).
 NARROW = 32
-MOSTLY_FULL = 0.8  # share of rows that are no padding, from which on one product of all blocks is faster
+# Share of rows that are no padding, from which on all blocks are one product: a guess. With the Louvain clients of CS, far below it,
+# products block by block take FedSage+'s round from 2.8 to 1.1 s.
+MOSTLY_FULL = 0.8
 
 
 class _Narrow(torch.autograd.Function):

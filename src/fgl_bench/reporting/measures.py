@@ -127,7 +127,7 @@ class Measure:
         return replace(entry, text=f"{entry.text} {MARK}") if entry.text and diverged_seeds(cell) else entry
 
 
-def scores(values: Callable[[Mapping, str, float | None], Mapping], with_mean: bool = False) -> Measure:
+def measure_of(values: Callable[[Mapping, str, float | None], Mapping], with_mean: bool = False) -> Measure:
     """Percent of these scores; empty for runs from before they were stored."""
 
     def entry(cell: Mapping, model: str, target: float | None) -> Entry:
@@ -139,12 +139,12 @@ def scores(values: Callable[[Mapping, str, float | None], Mapping], with_mean: b
 
 def otherwise(selection: str, average: str) -> Measure:
     """Accuracy by another selection of the evaluation point or mean over clients."""
-    return scores(lambda cell, model, target: selected(cell["test"][model], selection, average) or {}, with_mean=True)
+    return measure_of(lambda cell, model, target: selected(cell["test"][model], selection, average) or {}, with_mean=True)
 
 
 def other(name: str) -> Measure:
     """Another metric that the run reported (``metrics``), at the same point."""
-    return scores(lambda cell, model, target: cell.get("metrics", {}).get(name, {}).get(model, {}))
+    return measure_of(lambda cell, model, target: cell.get("metrics", {}).get(name, {}).get(model, {}))
 
 
 SELECTED = {

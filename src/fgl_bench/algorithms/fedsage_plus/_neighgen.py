@@ -108,24 +108,24 @@ class Neighbourhoods:
 
 
 class _Nearest(torch.autograd.Function):
-    """:meth:`Neighbourhoods.nearest`; backward, a generated row is drawn to its nearest targets and no others are read."""
+    """:meth:`Neighbourhoods.nearest`; backward reads the nearest targets and no others."""
 
     @staticmethod
-    def forward(ctx: Any, generated: Tensor, hoods: Neighbourhoods, ids: np.ndarray, valid: np.ndarray) -> Tensor:
-        square, allowed = (torch.from_numpy(x).to(generated.device) for x in (hoods.square[ids], valid))
-        distance = generated.square().sum(-1)[:, None, None] - 2 * hoods.dots(generated, ids) + square[..., None].to(generated.dtype)
+    def forward(ctx: Any, generated: Tensor, among: Neighbourhoods, ids: np.ndarray, valid: np.ndarray) -> Tensor:
+        square, allowed = (torch.from_numpy(x).to(generated.device) for x in (among.square[ids], valid))
+        distance = generated.square().sum(-1)[:, None, None] - 2 * among.dots(generated, ids) + square[..., None].to(generated.dtype)
         nearest, which = torch.where(allowed[..., None], distance / generated.shape[2], torch.inf).min(2)
         ctx.save_for_backward(generated)
-        ctx.hoods, ctx.exists, ctx.chosen = hoods, allowed.any(2)[..., None], np.take_along_axis(ids, which.cpu().numpy(), 2)
+        ctx.among, ctx.exists, ctx.chosen = among, allowed.any(2)[..., None], np.take_along_axis(ids, which.cpu().numpy(), 2)
         return torch.where(ctx.exists, nearest, 0.0)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (generated,), gradient = ctx.saved_tensors, torch.where(ctx.exists, gradient, 0.0)
         t, c, p = gradient.shape
-        pull = ctx.hoods.weighted(ctx.chosen.swapaxes(1, 2).reshape(t * p, c), gradient.mT.reshape(t * p, c).cpu().numpy())
-        pull = torch.from_numpy(pull).to(generated.device, generated.dtype).view(generated.shape)
-        return 2 / generated.shape[2] * (gradient.sum(1)[..., None] * generated - pull), None, None, None
+        targets = ctx.among.weighted(ctx.chosen.swapaxes(1, 2).reshape(t * p, c), gradient.mT.reshape(t * p, c).cpu().numpy())
+        targets = torch.from_numpy(targets).to(generated.device, generated.dtype).view(generated.shape)
+        return 2 / generated.shape[2] * (gradient.sum(1)[..., None] * generated - targets), None, None, None
 
 
 def described(

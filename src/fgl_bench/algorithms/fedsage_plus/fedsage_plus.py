@@ -135,7 +135,7 @@ class FedSagePlus(Composed, Regraphing):
         self.kept = padded([~away for away in hidden], batch.nodes, False).to(batch.device)
         self.missing = padded([count for _, count, _ in impaired], batch.nodes, 0)
         self.targets = padded([ids for _, _, ids in impaired], batch.nodes, 0).numpy()
-        self.in_full, self.in_means = seen(setting.model, self.impaired, self.impaired.train)
+        self.in_full, self.in_means = (put(mask, batch.device) for mask in seen(setting.model, self.impaired, self.impaired.train))
         self._parts: dict[tuple[int, ...], Batch] = {tuple(range(batch.size)): self.impaired}
 
     # ---- rounds
@@ -230,7 +230,7 @@ class FedSagePlus(Composed, Regraphing):
         model, device, keys = self.setting.model, batch.device, self._keys(rows)
         degree, hidden = described(self.encoder, generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
         slots = used_slots(degree, self.kept[rows] & batch.valid, self.max_neighbours)
-        own, near = (put(mask[rows], device)[..., None] for mask in (self.in_full, self.in_means))
+        own, near = (mask[rows][..., None] for mask in (self.in_full, self.in_means))
         whole, others = needed(generators, hidden, slots & own), slots & near & ~own
         graph = MendedGraph(batch, slots, whole, needed(generators, hidden, others) if others.any() else None)
         output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
