@@ -138,6 +138,13 @@ def test_workers_give_the_serial_numbers_and_a_failing_job_is_told_and_stops_not
     assert again.returncode == 0 and again.stdout.count("complete already") == 2
 
 
+def test_what_will_be_refused_is_told_before_anything_is_trained(tmp_path: Path) -> None:
+    done = command(tmp_path, "-m", "algorithm=fedprox,fedsa_gcl", "lr=0.1,-1", "scenario=sync", *SMALL, "results_dir=runs")
+    assert done.returncode == 1 and "lr=-1.0: must be a number above 0" in done.stderr
+    told = [line.partition("algorithm=")[2] for line in done.stdout.splitlines() if line.startswith("[")]
+    assert told == ["fedprox lr=-1", "fedsa_gcl lr=0.1", "fedsa_gcl lr=-1", "fedprox lr=0.1"], done.stderr
+
+
 @pytest.mark.skipif(installed(LAUNCHERS["workers"]), reason="the launcher is installed")
 def test_a_launcher_that_is_not_installed_is_named_with_its_extra(tmp_path: Path) -> None:
     done = command(tmp_path, "-m", "hydra/launcher=workers", "algorithm=local,fedavg", *SMALL)

@@ -1,4 +1,7 @@
-"""Hydra's own grid sweeper, which ends with a table of the runs, and says in what they differ besides what was swept."""
+"""Hydra's own grid sweeper, which begins with the runs that will be refused and ends with a table of the runs.
+
+It also says in what they differ besides what was swept.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import OmegaConf
 
 if TYPE_CHECKING:
     from fgl_bench.reporting.results import Result
 
 
 class GridSweeper(BasicSweeper):
-    """Every combination of the values given; jobs return their run directories, wherever a launcher has run them."""
+    """Every combination of the values given; jobs return their run directories, wherever a launcher has run them.
+
+    Runs that will be refused come first: a mistake shows at once, not after hours of other runs.
+    """
+
+    def validate_batch_is_legal(self, batch: list[Sequence[str]]) -> None:
+        """Compose every run, as Hydra does here, and put those first that will be refused."""
+        from fgl_bench.runner.one import refused
+
+        current = HydraConfig.instance()
+        ours, bad = current.cfg, set()
+        for overrides in batch:
+            whole = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+            current.set_config(whole)
+            if refused(OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])):
+                bad.add(tuple(overrides))
+        current.cfg = ours
+        batch.sort(key=lambda overrides: tuple(overrides) not in bad)
 
     def sweep(self, arguments: list[str]) -> Any:
         launch, runs = self.launcher.launch, []

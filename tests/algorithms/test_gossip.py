@@ -28,6 +28,12 @@ def test_hearing_everybody_is_fedavg(segments):
     assert_same_trips(run(method(segments=segments, peers=5)), run(FedAvg(), scenario=synchronous()), fewest=60)
 
 
+@pytest.mark.parametrize("peers", [6, 50])
+def test_more_peers_than_other_clients_are_refused(peers):
+    with pytest.raises(UserError, match=rf"algorithm\.peers={peers}: must be an integer from 1 to 5, the number of other clients"):
+        run(method(peers=peers))
+
+
 def test_rows_by_hand():
     result, seen = exchanges(method())
     sizes = result.sim.setting.weights

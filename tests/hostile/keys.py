@@ -55,7 +55,7 @@ ALGORITHMS = {
     "gcfl": "eps1=real[0,oo) eps2=real[0,oo) relative=bool warmup=int[0,oo) shared=all|conv",
     "gcfl_plus": "eps1=real[0,oo) warmup=int[0,oo) sequence=int[1,oo) standardize=bool",
     "global": "graph=full|disjoint",
-    "gossip": "segments=int[1,oo) peers=int[1,oo) weighting=samples|uniform",
+    "gossip": "segments=int[1,oo) peers=int[1,2] weighting=samples|uniform",
     "graphfed": f"{CROSS} fanout_remote=int?[1,oo) weighting=similarity|authors sources=int[1,oo)",
     "moon": "mu=real[0,oo) temperature=real(0,oo) previous=int[1,oo) nodes=all|train",
     "osgp": "overlap=bool",

@@ -11,7 +11,7 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.gossip import messages, product, sized, uniform
-from fgl_bench.errors import Range, UserError, at_least
+from fgl_bench.errors import Range, UserError, at_least, require
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Gossip(Peers):
 
     Attributes:
         segments: S, at most the number of scalars.
-        peers: R, at most C - 1 of them are there.
+        peers: R, at most the C - 1 other clients.
         weighting: by the clients' sizes (``samples``), or ``uniform``.
     """
 
@@ -44,7 +44,9 @@ class Gossip(Peers):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        count = setting.layout.count
+        count, others = setting.layout.count, setting.num_clients - 1
+        fits = not others or self.peers <= others  # a federation of one hears nobody
+        require(fits, "algorithm.peers", self.peers, f"an integer from 1 to {others}, the number of other clients")
         if not 1 <= self.segments <= count:
             raise UserError(f"algorithm.segments={self.segments} is out of range; allowed: 1 to the model's {count} scalars")
         starts = setting.layout.scalars()

@@ -76,6 +76,16 @@ def check_one(cfg: DictConfig) -> None:
         dataset.load(cfg.data_dir)
 
 
+def refused(cfg: DictConfig) -> bool:
+    """Whether :func:`run_one` would refuse a configuration before it reads data."""
+    try:
+        expand_paths(cfg)
+        validate(cfg)
+    except (Exception, SystemExit):  # a user's class may raise anything; the run itself says what
+        return True
+    return False
+
+
 def take_owners(cfg: DictConfig) -> None:
     """Where clients are the owners that the data names (``split=natural``), set ``num_clients`` to what follows unless it was given."""
     target = OmegaConf.select(cfg, "split._target_")
