@@ -24,10 +24,10 @@ MAY_IMPORT = {
     "algorithms": {"errors", "utils", "data", "engine", "models", "optimizers"},
     "scenarios": {"errors", "utils", "engine", "evaluation", "algorithms"},
     "reporting": {"errors", "utils", "data", "config", "evaluation"},
-    "hydra_plugins": {"config", "errors", "reporting", "utils"},
     "runner": {
         "errors", "utils", "data", "config", "engine", "models", "optimizers", "evaluation", "algorithms", "scenarios", "reporting",
     },  # fmt: skip
+    "hydra_plugins": {"config", "errors", "reporting", "runner", "utils"},
     "cli": {
         "errors", "utils", "data", "config", "engine", "models", "optimizers", "evaluation", "algorithms", "scenarios", "reporting",
         "runner",

@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.compiled import compiles
+
 GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
@@ -109,6 +111,10 @@ class Dropout:
         if threshold == ALL:
             return x
         key = self._next()
+        if compiles(x):
+            from fgl_bench.engine._dropout_loops import Dropped
+
+            return Dropped.apply(x, key, threshold, _scale(threshold))
         if self.layers is not None and self.layers.mask is not None and x.is_cuda:
             mask = self.layers.mask(self.calls, x, threshold)
             if mask is not None:

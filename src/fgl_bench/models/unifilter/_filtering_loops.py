@@ -8,23 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.engine._dropout_loops import draw
 from fgl_bench.engine.compiled import loop, over, shares
 from fgl_bench.engine.derived import DerivedBlocks
-from fgl_bench.engine.dropout import ALL, GOLDEN, MIX_1, MIX_2, Kept
-
-_GOLDEN, _MIX_1, _MIX_2 = (np.uint64(each % 2**64) for each in (GOLDEN, MIX_1, MIX_2))
-_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
-
-
-@loop
-def draw(key: Any, first: int, words: Any) -> None:
-    """Fill ``words`` as :func:`fgl_bench.engine.dropout.uniform16` does, from its word ``first`` on."""
-    start = key + np.uint64(first) * _GOLDEN
-    for w in range(len(words)):
-        x = start + np.uint64(w) * _GOLDEN
-        x = ((x >> _SHIFTS[0]) ^ x) * _MIX_1
-        x = ((x >> _SHIFTS[1]) ^ x) * _MIX_2
-        words[w] = (x >> _SHIFTS[2]) ^ x
+from fgl_bench.engine.dropout import ALL, Kept
 
 
 @loop
