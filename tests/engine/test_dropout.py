@@ -53,6 +53,7 @@ def test_the_ends_of_the_range():
 def test_the_compiled_loop_gives_the_same_to_the_bit(rate, units, dtype, threads, monkeypatch):
     pytest.importorskip("numba")
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(module, "LARGE", 0)
     x, gradient = torch.randn(2, 3, 50, units, dtype=dtype, generator=torch.Generator().manual_seed(0))
     x[0, 0], x[1, 0] = torch.nan, torch.inf
     x = x.transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()  # not in one piece
@@ -64,7 +65,7 @@ def test_the_compiled_loop_gives_the_same_to_the_bit(rate, units, dtype, threads
         return out, *torch.autograd.grad(out, x, gradient)
 
     compiled = results()
-    monkeypatch.setattr(module, "compiles", lambda x: False)
+    monkeypatch.setattr(module, "LARGE", torch.inf)
     for found, expected in zip(compiled, results(), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
     assert compiled[0][0, 0].isnan().all(), "a number that is not finite shows, kept or not"

@@ -19,6 +19,7 @@ MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 ALL = -32768  # least draw and least threshold
 _LANES = 4  # 16-bit draws in one 64-bit word
+LARGE = 1 << 17  # activations from which on the compiled loop is worth loading, which takes as long as hundreds of smaller masks
 _counters: dict[torch.device, Tensor] = {}
 
 
@@ -111,7 +112,7 @@ class Dropout:
         if threshold == ALL:
             return x
         key = self._next()
-        if compiles(x):
+        if x.numel() >= LARGE and compiles(x):
             from fgl_bench.engine._dropout_loops import Dropped
 
             return Dropped.apply(x, key, threshold, _scale(threshold))

@@ -12,6 +12,7 @@ from functools import wraps
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
@@ -75,13 +76,15 @@ def area(score: Float[Tensor, "... n"], positive: Bool[Tensor, "... n"], mask: B
 
     Ties count half: equal scores share the mean of their ranks.
     """
-    masked = torch.where(mask, score, torch.inf)
-    ordered = masked.sort(-1).values
-    below, upto = torch.searchsorted(ordered, masked), torch.searchsorted(ordered, masked, right=True)
-    rank = (below + upto + 1).double() / 2
+    ordered, order = torch.where(mask, score, torch.inf).sort(-1)
+    place = torch.arange(score.shape[-1], device=score.device)
+    changes = ordered[..., 1:] != ordered[..., :-1]
+    first = torch.where(F.pad(changes, (1, 0), value=True), place, 0).cummax(-1).values
+    last = torch.where(F.pad(changes, (0, 1), value=True), place, len(place)).flip(-1).cummin(-1).values.flip(-1)
+    ranks = ((first + last + 2) * (mask & positive).gather(-1, order)).sum(-1).double() / 2
     wins = (mask & positive).sum(-1).double()
     losses = (mask & ~positive).sum(-1).double()
-    found = ((rank * (mask & positive)).sum(-1) - wins * (wins + 1) / 2) / (wins * losses).clamp(min=1)
+    found = (ranks - wins * (wins + 1) / 2) / (wins * losses).clamp(min=1)
     return torch.where(wins * losses > 0, found, 0.0), wins * losses > 0
 
 

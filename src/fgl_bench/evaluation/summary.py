@@ -19,9 +19,9 @@ AVERAGES = ("weighted", "macro")
 
 def half_width(std: Any, count: int) -> Any:
     """Half of the 95 % t-interval of a mean of ``count`` values, from their sample standard deviation: a number or an array of such."""
-    from scipy import stats  # a second that planning and reading results can do without
+    from scipy.special import stdtrit  # Student's quantile; scipy.stats, which calls it, takes half a second to import
 
-    return stats.t.ppf(0.975, count - 1) * std / np.sqrt(count)
+    return stdtrit(count - 1, 0.975) * std / np.sqrt(count)
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:

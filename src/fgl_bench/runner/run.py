@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -226,9 +226,8 @@ def simulate(
             return sim
 
         def simulate_part(report: Report, chunk: int | None) -> Outcome:
-            if checkpoints is None:
-                return outcome_of(fresh(chunk), report)
-            with checkpoints.program(scenario, [federation.seed for federation in part], partial(fresh, chunk)) as sim:
+            kept = None if checkpoints is None else checkpoints.program(scenario, [each.seed for each in part], partial(fresh, chunk))
+            with kept or nullcontext(fresh(chunk)) as sim, closing(sim):
                 return outcome_of(sim, report)
 
         def outcome_of(sim: Simulation, report: Report) -> Outcome:

@@ -111,6 +111,10 @@ class Simulation:
                 self.models[position] = replica, self.trainer.layout, model.detach().clone()
         return start
 
+    def close(self) -> None:
+        """Drop what was called while it ran: that holds the simulation, which would stay in memory until Python looks for cycles."""
+        self.progress, self.keep, self.settle, self.scored_points = _silent, _unkept, _unsettled, _none
+
     @property
     def warmup_rounds(self) -> int:
         """Rounds at the start whose points are not selected."""
