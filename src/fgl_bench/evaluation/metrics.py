@@ -79,6 +79,7 @@ def area(score: Float[Tensor, "... n"], positive: Bool[Tensor, "... n"], mask: B
     ordered, order = torch.where(mask, score, torch.inf).sort(-1)
     place = torch.arange(score.shape[-1], device=score.device)
     changes = ordered[..., 1:] != ordered[..., :-1]
+    # Of the equal scores around each: the first place and one behind the last.
     first = torch.where(F.pad(changes, (1, 0), value=True), place, 0).cummax(-1).values
     last = torch.where(F.pad(changes, (0, 1), value=True), place, len(place)).flip(-1).cummin(-1).values.flip(-1)
     ranks = ((first + last + 2) * (mask & positive).gather(-1, order)).sum(-1).double() / 2
