@@ -12,7 +12,6 @@ from functools import wraps
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
@@ -77,12 +76,9 @@ def area(score: Float[Tensor, "... n"], positive: Bool[Tensor, "... n"], mask: B
     Ties count half: equal scores share the mean of their ranks.
     """
     ordered, order = torch.where(mask, score, torch.inf).sort(-1)
-    place = torch.arange(score.shape[-1], device=score.device)
-    changes = ordered[..., 1:] != ordered[..., :-1]
-    # Of the equal scores around each: the first place and one behind the last.
-    first = torch.where(F.pad(changes, (1, 0), value=True), place, 0).cummax(-1).values
-    last = torch.where(F.pad(changes, (0, 1), value=True), place, len(place)).flip(-1).cummin(-1).values.flip(-1)
-    ranks = ((first + last + 2) * (mask & positive).gather(-1, order)).sum(-1).double() / 2
+    # On a CPU looking up what is sorted takes half the time of looking up the scores.
+    twice = torch.searchsorted(ordered, ordered) + torch.searchsorted(ordered, ordered, right=True) + 1
+    ranks = (twice * (mask & positive).gather(-1, order)).sum(-1).double() / 2
     wins = (mask & positive).sum(-1).double()
     losses = (mask & ~positive).sum(-1).double()
     found = (ranks - wins * (wins + 1) / 2) / (wins * losses).clamp(min=1)
