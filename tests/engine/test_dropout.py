@@ -71,6 +71,13 @@ def test_the_compiled_loop_gives_the_same_to_the_bit(rate, units, dtype, threads
     assert compiled[0][0, 0].isnan().all(), "a number that is not finite shows, kept or not"
 
 
+def test_the_compiled_loop_refuses_keys_that_do_not_fit(monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setattr(module, "LARGE", 0)
+    with pytest.raises(RuntimeError, match="expand"):
+        Dropout(0.5, key(2))(torch.ones(3, 4, 5))
+
+
 def test_a_mask_does_not_depend_on_who_shares_the_batch():
     together = mask(key(6))
     for rows in ([0], [5, 2], [1, 3, 4, 0]):

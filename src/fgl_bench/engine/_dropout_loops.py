@@ -11,7 +11,8 @@ from torch.autograd.function import once_differentiable
 
 from fgl_bench.engine.compiled import loop, over, shares
 
-_GOLDEN, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # there signed
+# Those of engine.dropout, where they are signed.
+_GOLDEN, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
@@ -40,7 +41,7 @@ def drop(x: Any, keys: Any, threshold: int, scale: Any, out: Any, first: int, la
 
 
 class Dropped(torch.autograd.Function):
-    """``x [k, n, h]`` times the masks of ``key [k]``, on every thread some replicas; backward draws the masks again."""
+    """``x [k, n, h]`` times the masks of ``key [k]`` (or one key for all), on every thread some replicas; backward draws them again."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, key: Tensor, threshold: int, scale: float) -> Tensor:
@@ -56,7 +57,7 @@ class Dropped(torch.autograd.Function):
 def _dropped(x: Tensor, key: Tensor, threshold: int, scale: float) -> Tensor:
     x = x.detach().contiguous()
     out = torch.empty_like(x)
-    given, into, keys = x.numpy(), out.numpy(), key.contiguous().numpy().view(np.uint64)
+    given, into, keys = x.numpy(), out.numpy(), key.expand(len(x)).contiguous().numpy().view(np.uint64)
     kept = given.dtype.type(scale)
     least = np.int16(min(threshold, 32767))  # as wide as a draw; where nothing is kept, the scale is 0
     over(shares([1] * len(x)), lambda first, last: drop(given, keys, least, kept, into, first, last))
