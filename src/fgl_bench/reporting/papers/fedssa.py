@@ -26,7 +26,8 @@ TUNED = (
     Row("fedavg_tuned", "FedAvg, UniFilter with FedGSP's settings", "fedavg", UNIFILTER, "fedavg", by_column=_unifilter.overrides),
 )
 # As printed, without weights in eq. 41, the autoencoder takes the shared trunk for itself; see docs/reproduction.md.
-LIGHT = (*UNIFILTER, "algorithm.elbo_weight=0.01", "algorithm.semantic_weight=0.01")
+WEIGHTS = ("algorithm.elbo_weight=0.01", "algorithm.semantic_weight=0.01")
+LIGHT = (*UNIFILTER, *WEIGHTS)
 DETACHED = (*UNIFILTER, "algorithm.encoder=detached")
 FEDSSA_DETACHED = Row("fedssa_detached", "FedSSA, ELBO apart from the classifier", "fedssa", DETACHED, "fedssa")
 FEDSSA_LIGHT = Row("fedssa_light", "FedSSA, ELBO and SEM at 0.01", "fedssa", LIGHT, "fedssa")
@@ -56,10 +57,18 @@ SWITCHES = {
     "without_semantic": ("structural component only", ("algorithm.semantic=false",)),
     "without_both": ("neither component", ("algorithm.semantic=false", "algorithm.structural=false")),
 }
-ABLATED = tuple(
-    Row(f"fedssa_{key}", f"FedSSA, {title}", "fedssa", (*UNIFILTER, *off), "fedssa", {"variant": key})
-    for key, (title, off) in SWITCHES.items()
-)
+
+
+def _ablated(whole: Row, weights: tuple[str, ...] = ()) -> tuple[Row, ...]:
+    """``whole`` with one component, and with none."""
+    return tuple(
+        Row(f"{whole.key}_{key}", f"{whole.title}, {title}", "fedssa", (*UNIFILTER, *weights, *off), "fedssa", {"variant": key})
+        for key, (title, off) in SWITCHES.items()
+    )
+
+
+ABLATED = _ablated(FEDSSA)
+ABLATED_LIGHT = _ablated(FEDSSA_LIGHT, WEIGHTS)
 
 # The four hyper-parameters of figures 5, 10 and 11; their values are not printed. A value of FedSSA's own is no row of its own.
 SWEPT = {
@@ -133,7 +142,7 @@ PAPER = Paper(
             "8",
             "ablation, test accuracy (minesweeper, tolokers, questions: AUC) in %",
             _columns((*HOMOPHILIC, *HETEROPHILIC), (*DISJOINT, *OVERLAP), both=True),
-            (*ABLATED, FEDSSA),
+            (*ABLATED_LIGHT, FEDSSA_LIGHT, *ABLATED, FEDSSA),
         ),
         _table(
             "9",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from fgl_bench.reporting.papers.fedssa import ABLATED, ALL, CHOSEN, FEDSSA, SWEPT, swept
+from fgl_bench.reporting.papers.fedssa import ABLATED, ABLATED_LIGHT, ALL, CHOSEN, FEDSSA, FEDSSA_LIGHT, SWEPT, swept
 from fgl_bench.reporting.plots import alignment, figures
 from fgl_bench.reporting.plots.drawings.base import Place, Sources, lines
 from fgl_bench.reporting.plots.figures import Curve
@@ -34,11 +34,12 @@ def scored_by(dataset: str) -> str:
 
 
 def ablation(cells: Cells, dataset: str) -> Iterator[tuple[str, Figure]]:
-    found = {row.title: cells.get(("8", row.key, f"{dataset}, {TEN}")) for row in (*ABLATED, FEDSSA)}
-    tests = {title: cell["test"] for title, cell in found.items() if cell}
-    if len(tests) > 1:
-        title = f"FedSSA without one of its parts, METIS, {TEN}"
-        yield f"figure3_ablation_{dataset}", figures.bars({dataset: tests}, title, scored_by(dataset))
+    for name, rows in (("ablation", (*ABLATED, FEDSSA)), ("ablation_light", (*ABLATED_LIGHT, FEDSSA_LIGHT))):
+        found = {row.title: cells.get(("8", row.key, f"{dataset}, {TEN}")) for row in rows}
+        tests = {title: cell["test"] for title, cell in found.items() if cell}
+        if len(tests) > 1:
+            title = f"FedSSA without one of its parts, METIS, {TEN}"
+            yield f"figure3_{name}_{dataset}", figures.bars({dataset: tests}, title, scored_by(dataset))
 
 
 def convergence(kept: Mapping[Place, Curve], dataset: str) -> Iterator[tuple[str, Figure]]:
