@@ -35,7 +35,7 @@ from fgl_bench.reporting.choices import FILE, read_choices
 from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.estimates import MEASURED, duration, read_rates, write_rates
 from fgl_bench.reporting.findings import OVERVIEW as FINDINGS
-from fgl_bench.reporting.findings import agreeing, apart
+from fgl_bench.reporting.findings import agreeing, apart, coverage
 from fgl_bench.reporting.findings import overview_line as findings_line
 from fgl_bench.reporting.outlook import outlook
 from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
@@ -184,6 +184,7 @@ class Reproduction:
             lines = [*OVERVIEW, *(line for work in self.works for line in work.overview())]
             found = [(work, work.settled()) for work in self.works]
             lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in found)]
+            lines += coverage({work.paper.title: cells for work, cells in found}, self.absent)
             lines += apart({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in found})
             write_whole(path, "\n".join(lines) + "\n")
             print(f"written: {path.relative_to(self.results)}")

@@ -10,7 +10,7 @@ import pytest
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.analysis import scorer
 from fgl_bench.reporting.choices import FILE, read_choices
-from fgl_bench.reporting.findings import agreeing, apart, counts, markdown
+from fgl_bench.reporting.findings import agreeing, apart, counts, coverage, markdown
 from fgl_bench.reporting.grids import look_up
 from fgl_bench.reporting.plan import Basis, Paper, Row, Table, columns, load_paper, papers
 from fgl_bench.reporting.published import Printed, read_published
@@ -131,6 +131,15 @@ def test_a_page_counts_every_cell_once_and_shows_what_was_run():
     assert [line for line in lines if "cora" in line or "pubmed" in line] == [
         "| A, 3 local epochs | received | cora | 80.0 | 80.0 | agrees | A, 3 local epochs, received: 80.0 |  |"
     ]
+
+
+def test_what_was_run_is_counted_against_the_printed_cells_whose_data_set_is_here():
+    plan, published = planned(TABLE), Printed([printed("3", name, "a", "80.0", "") for name in ("cora", "pubmed", "photo", "cs")])
+    stored = {plan["a_e3", name].digest: cell("b", name, [0.8, 0.8]) for name in ("cora", "cs")}
+    found = {"Paper": {"3": settle(PAPER, TABLE, plan, stored, published, (NAMED,))}, "Other": {}}
+    # CS was run on another machine: it counts as at hand.
+    *_, one, none, both = coverage(found, absent={"photo", "cs"})
+    assert (one, none, both) == ("| Paper | 4 | 3 | 2 | 67 |", "| Other | 0 | 0 | 0 |  |", "| all | 4 | 3 | 2 | 67 |")
 
 
 @pytest.mark.parametrize(

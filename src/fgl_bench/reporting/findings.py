@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fgl_bench.reporting.choices import chosen_on
 from fgl_bench.reporting.plan import Paper
@@ -28,6 +28,8 @@ OVERVIEW = (
     f"| paper | {' | '.join((*SETTLED, OPEN, NOT_RUN))} |",
     "|---" * (len(SETTLED) + 3) + "|",
 )
+
+
 def overview_line(title: str, found: Mapping[str, Sequence[Settled]]) -> str:
     """A paper's line below :data:`OVERVIEW`."""
     number = counts(each for cells in found.values() for each in cells)
@@ -38,6 +40,25 @@ def counts(found: Iterable[Settled]) -> dict[str, int]:
     """How often each finding was made, zeros too."""
     made = Counter(each.finding for each in found)
     return {name: made[name] for name in (*SETTLED, OPEN, NOT_RUN)}
+
+
+def coverage(papers: Mapping[str, Mapping[str, Sequence[Settled]]], absent: Collection[str]) -> list[str]:
+    """How many printed cells were run, of those whose data set is here, as a section.
+
+    Args:
+        papers: findings by table, by the paper's title.
+        absent: datasets that are not here; printed cells on them count where they were run.
+    """
+    total, head = [0, 0, 0], "| paper | printed cells | data set at hand | run | % of those at hand |"
+    lines = ["", "## How many were run", "", head, "|---|--:|--:|--:|--:|"]
+    for title, found in papers.items():
+        cells = [each for of_table in found.values() for each in of_table]
+        run = sum(each.finding != NOT_RUN for each in cells)
+        here = run + sum(each.finding == NOT_RUN and each.dataset not in absent for each in cells)
+        total = [a + b for a, b in zip(total, (len(cells), here, run), strict=True)]
+        lines.append(f"| {title} | {len(cells)} | {here} | {run} | {percent(run, here)} |")
+    every, here, run = total
+    return [*lines, f"| all | {every} | {here} | {run} | {percent(run, here)} |"]
 
 
 def agreeing(paper: str, found: Mapping[str, Sequence[Settled]], choices: Sequence[Mapping[str, str]]) -> tuple[int, int, int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ class Settled:
         finding: one of :data:`SETTLED`, ``not run``, or ``open`` (run, apart from the print, and nobody has said why).
         shown_by: title, model and score of the run that agrees, the range of the draws, or all that was tried.
         model: of ours.
+        dataset: of the column.
     """
 
     table: str
@@ -87,6 +89,7 @@ class Settled:
     shown_by: str = ""
     model: str = ""
     reason: str = ""
+    dataset: str = ""
 
 
 def read_settlements(path: Path, paper: Paper) -> tuple[Settlement, ...]:
@@ -255,23 +258,23 @@ def _settled(
     """
     ours = scores.get(first)
     text = "" if ours is None else f"{ours.mean:.1f}"
-    cell = (table.key, first[0].title, column.key, their.text, text)
+    made = partial(Settled, table.key, first[0].title, column.key, their.text, text, model=first[1], dataset=column.dataset)
     if ours is None:
-        return Settled(*cell, NOT_RUN, "", first[1])
+        return made(NOT_RUN)
     if close:
         row, model = close[0]
         finding = AGREES if close[0] == first else OTHER_MODEL if row is first[0] else SETTING
-        return Settled(*cell, finding, f"{row.title}, {model}: {scores[close[0]].mean:.1f}", first[1])
+        return made(finding, f"{row.title}, {model}: {scores[close[0]].mean:.1f}")
     if last:
-        return Settled(*cell, LAST, last, first[1])
+        return made(LAST, last)
     over = (
         "" if spread is None else f"{spread.draws} draws of the masks: {spread.mean:.1f}, single ones {spread.low:.1f} to {spread.high:.1f}"
     )
     if spread is not None and spread.low <= float(their.mean) <= spread.high:
-        return Settled(*cell, DRAW, over, first[1])
+        return made(DRAW, over)
     tried = "; ".join([*(f"{row.title}, {model}: {score.mean:.1f}" for (row, model), score in scores.items()), *([over] if over else [])])
     for each in named.differs if named else ():
         here = not each.tables or table.key in each.tables
         if here and (not each.columns or {column.dataset, column.key} & set(each.columns)):
-            return Settled(*cell, each.finding, tried, first[1], each.reason)
-    return Settled(*cell, OPEN, tried, first[1])
+            return made(each.finding, tried, reason=each.reason)
+    return made(OPEN, tried)
