@@ -30,6 +30,7 @@ from fgl_bench.config.kept import Kept, default_folder
 from fgl_bench.config.parts import Parts
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
+from fgl_bench.reporting import scorings
 from fgl_bench.reporting.analysis import OVERVIEW
 from fgl_bench.reporting.choices import FILE, read_choices
 from fgl_bench.reporting.draws import read_draws
@@ -186,6 +187,7 @@ class Reproduction:
             lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in found)]
             lines += coverage({work.paper.title: cells for work, cells in found}, self.absent)
             lines += apart({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in found})
+            lines += scorings.compared(self.works)
             write_whole(path, "\n".join(lines) + "\n")
             print(f"written: {path.relative_to(self.results)}")
             write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")

@@ -89,6 +89,19 @@ def test_the_last_round_explains_where_the_best_one_does_not():
     assert found("50.0", {"a_e3": 0.50}).finding == "another setting", "a run that agrees comes first"
 
 
+def test_a_wide_interval_explains_only_where_nothing_is_near():
+    def found(last: float) -> tuple[str, str]:
+        rows = {"a": cell("a", "cora", [0.60, 0.80]), "a_e3": cell("b", "cora", [0.90, 0.90])}  # 70 with an interval of 127 points
+        rows["a_e3"]["test"]["received"]["last"] = {"mean": last, "ci95": 0.9, "per_seed": [last - 0.1, last + 0.1]}
+        plan = planned(TABLE)
+        stored = {plan[key, "cora"].digest: row for key, row in rows.items()}
+        [each] = settle(PAPER, TABLE, plan, stored, Printed([printed("3", "cora", "a", "76.0", "")]), (NAMED,))
+        return each.finding, each.shown_by
+
+    assert found(0.75) == ("last round", "A, 3 local epochs, received, last round: 75.0")
+    assert found(0.50) == ("another setting", "A, received: 70.0"), "the last round is no nearer"
+
+
 def test_a_row_that_was_not_run_is_settled_by_no_other_one():
     plan, published = planned(TABLE), Printed([printed("3", "cora", "a", "70.0", "")])
     stored = {plan["a", "cora"].digest: cell("a", "cora", [0.7, 0.7])}

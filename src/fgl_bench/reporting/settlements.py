@@ -164,8 +164,8 @@ def settle(
     """The finding on every printed cell of a table that a row of ours stands for.
 
     A cell agrees if, on the row and model that its settlement names, ours is within 1.5 points of the print or both 95 % intervals
-    overlap (trips: the intervals only). Else the first of the other rows and models for the same printed cell that agrees explains it, or
-    the score of the last round, or the draws of the masks.
+    overlap (trips: the intervals only). Else the first of the other rows and models for the same printed cell that is within 1.5 points
+    explains it, or the score of the last round, or one whose interval overlaps, or the draws of the masks.
 
     Args:
         planned: cells by (row key, column key).
@@ -198,24 +198,28 @@ def settle(
             near = 0.0 if table.measure == "trips" else NEAR
             close = [place for place, score in scores.items() if agrees(score, their, paper, near)]
             last = _last_round(table, column, rows, models[0], planned, stored, their, paper)
+            # An interval that overlaps explains only where nothing is near, not in the last round either.
+            near_ones = [place for place in close if place == (rows[0], models[0]) or apart(scores[place], their) <= near]
+            close = near_ones if near_ones or (last and last[1]) else close
             drawn = draws_of(draws, planned[rows[0].key, column.key].config) if draws else None
             score = scored(drawn, models[0], target.get(column.dataset)) if drawn else None
             spread = None if score is None or table.measure == "trips" else single_draw(score.per_seed)
-            found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named, last, spread))
+            found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named, last[0] if last else "", spread))
     return found
 
 
 def _last_round(
     table: Table, column: Column, rows: Sequence[Row], model: str, planned: Planned, stored: Stored, their: Published, paper: Paper
-) -> str:
-    """Title, model and score of the first row that agrees in its last round; empty where none does."""
+) -> tuple[str, bool] | None:
+    """Title, model and score of a row that agrees in its last round, the first that is near or else the first; whether it is near."""
+    found = []
     for row in rows if table.measure == "accuracy" else ():
         cell = stored.get(planned[row.key, column.key].digest)
         last = cell["test"][model].get("last") if cell else None
         score = of_accuracy({"test": {model: last}}, model, None) if last and "per_seed" in last else None
         if score is not None and agrees(score, their, paper, NEAR):
-            return f"{row.title}, {model}, last round: {score.mean:.1f}"
-    return ""
+            found.append((f"{row.title}, {model}, last round: {score.mean:.1f}", apart(score, their) <= NEAR))
+    return next((each for each in found if each[1]), found[0] if found else None)
 
 
 def settlement_of(settlements: Sequence[Settlement], table: Table, rows: Sequence[Row]) -> Settlement | None:
@@ -236,7 +240,11 @@ def alternatives(table: Table, settlements: Sequence[Settlement]) -> set[str]:
 
 
 def agrees(ours: Score, their: Published, paper: Paper, near: float) -> bool:
-    return abs(ours.mean - float(their.mean)) <= near + 1e-9 or judged(ours, their, paper) == "within"
+    return apart(ours, their) <= near or judged(ours, their, paper) == "within"
+
+
+def apart(ours: Score, their: Published) -> float:
+    return abs(ours.mean - float(their.mean)) - 1e-9
 
 
 def _settled(
