@@ -134,6 +134,15 @@ def test_runs_of_alternative_rows_alone_come_later_except_where_rows_are_chosen(
     assert work.alternatives() == {"a-pubmed", "a-cs"}, "Cora is chosen on, Photo is another table's run"
 
 
+def test_a_print_that_two_tables_show_is_settled_in_the_first_and_run_for_it_first(tmp_path: Path):
+    wide = replace(TABLE, key="3_wide", where={"table": "3"}, columns=columns(("photo", "cs")))
+    cells = [*planned(TABLE).values(), *(replace(each, digest=f"wide-{each.digest}") for each in planned(wide).values())]
+    published = Printed([printed("3", name, "a", "80.0", "") for name in ("cora", "cs")])
+    work = Work(PAPER, [TABLE, wide], cells, published, [], tmp_path, settlements=(NAMED,))
+    assert {key: [each.column for each in found] for key, found in work.settled().items()} == {"3": ["cora", "cs"], "3_wide": []}
+    assert "a_e3-cs" not in work.alternatives() and "wide-a_e3-cs" in work.alternatives()
+
+
 def test_a_page_counts_every_cell_once_and_shows_what_was_run():
     plan, published = planned(TABLE), Printed([printed("3", name, "a", "80.0", "") for name in ("cora", "pubmed")])
     stored = {plan["a_e3", "cora"].digest: cell("b", "cora", [0.8, 0.8])}

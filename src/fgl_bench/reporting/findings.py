@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from fgl_bench.reporting.choices import chosen_on
-from fgl_bench.reporting.plan import Paper
-from fgl_bench.reporting.settlements import AGREES, NOT_RUN, OPEN, SETTLED, Settled, Settlement
+from fgl_bench.reporting.draws import Draws
+from fgl_bench.reporting.grids import Planned, Stored, look_up
+from fgl_bench.reporting.plan import Paper, Table
+from fgl_bench.reporting.published import Printed
+from fgl_bench.reporting.settlements import AGREES, NOT_RUN, OPEN, SETTLED, Settled, Settlement, settle
 
 ABOUT = (
     "*agrees*: ours is within 1.5 points of the print, or both 95 % intervals overlap (trips: the intervals only), on the row and the "
@@ -28,6 +31,28 @@ OVERVIEW = (
     f"| paper | {' | '.join((*SETTLED, OPEN, NOT_RUN))} |",
     "|---" * (len(SETTLED) + 3) + "|",
 )
+
+
+def settle_all(
+    paper: Paper,
+    tables: Sequence[Table],
+    planned: Callable[[Table], Planned],
+    stored: Stored,
+    published: Printed,
+    settlements: Sequence[Settlement],
+    draws: Draws = (),
+) -> dict[str, list[Settled]]:
+    """:func:`~fgl_bench.reporting.settlements.settle` for the tables of a paper, by key.
+
+    A printed cell that several of them show, in different settings, is settled in the first.
+    """
+    found, left = {}, published
+    for table in tables:
+        found[table.key] = settle(paper, table, planned(table), stored, left, settlements, draws)
+        if found[table.key]:
+            shown = {id(look_up(published, table, row, column)) for row in table.rows for column in table.columns}
+            left = Printed(cell for cell in left.cells if id(cell) not in shown)
+    return found
 
 
 def overview_line(title: str, found: Mapping[str, Sequence[Settled]]) -> str:

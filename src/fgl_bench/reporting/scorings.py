@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fgl_bench.reporting.findings import percent
+from fgl_bench.reporting.findings import percent, settle_all
 from fgl_bench.reporting.selection import selected
-from fgl_bench.reporting.settlements import AGREES, NOT_RUN, settle
+from fgl_bench.reporting.settlements import AGREES, NOT_RUN
 from fgl_bench.reporting.work import Work
 
 
@@ -58,8 +58,8 @@ def compared(works: Sequence[Work]) -> list[str]:
 
 def _agreeing(work: Work, scoring: Callable[[Any], Any]) -> str:
     stored = {key: found for key, result in work.stored.items() if (found := rescored(result, scoring)) is not None}
-    what = (stored, work.published, work.settlements)
     tables = [table for table in work.tables if table.measure != "trips"]
-    cells = [each for table in tables for each in settle(work.paper, table, work.planned(table), *what) if each.finding != NOT_RUN]
+    found = settle_all(work.paper, tables, work.planned, stored, work.published, work.settlements)
+    cells = [each for of_table in found.values() for each in of_table if each.finding != NOT_RUN]
     near = sum(each.finding == AGREES for each in cells)
     return f"{near} of {len(cells)} ({percent(near, len(cells))} %)" if cells else ""

@@ -14,14 +14,14 @@ from fgl_bench.reporting.console import amount
 from fgl_bench.reporting.divergence import footnote, shares
 from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs
-from fgl_bench.reporting.findings import HEADS, counts
+from fgl_bench.reporting.findings import HEADS, counts, settle_all
 from fgl_bench.reporting.grids import Planned, grids, levels, look_up, named, printed
 from fgl_bench.reporting.measures import MEASURES, Measure, reading
 from fgl_bench.reporting.placement import OWN
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.results import value_of
-from fgl_bench.reporting.settlements import NOT_RUN, Settlement, settle
+from fgl_bench.reporting.settlements import NOT_RUN, Settlement
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def paper_data(source: Source) -> dict:
 def settled_data(source: Source) -> dict:
     """How often each finding was made on the printed cells, and the findings one by one; nothing where no printed cell was run."""
     what = (source.stored, source.published, source.settlements, source.draws)
-    tables = {table.key: settle(source.paper, table, source.planned(table), *what) for table in source.paper.tables}
+    tables = settle_all(source.paper, source.paper.tables, source.planned, *what)
     found = [each for cells in tables.values() for each in cells]
     number = counts(found)
     run = [each for each in found if each.finding != NOT_RUN]

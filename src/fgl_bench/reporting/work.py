@@ -11,11 +11,11 @@ from fgl_bench.reporting.analysis import analyze, overview_line, write_statistic
 from fgl_bench.reporting.cells import compact, stored_of, write_cell
 from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs, Kind
-from fgl_bench.reporting.findings import markdown
+from fgl_bench.reporting.findings import markdown, settle_all
 from fgl_bench.reporting.grids import look_up
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
-from fgl_bench.reporting.settlements import Settled, Settlement, alternatives, settle
+from fgl_bench.reporting.settlements import Settled, Settlement, alternatives
 from fgl_bench.reporting.store import is_complete, read_summary
 from fgl_bench.reporting.tables import write_table
 from fgl_bench.utils.files import write_whole
@@ -71,12 +71,18 @@ class Work:
         return self.costs.of(cell)
 
     def alternatives(self) -> set[str]:
-        """Hashes of the runs that fill nothing but alternative rows, in columns that no row is chosen on."""
+        """Hashes of the runs that fill nothing but alternative rows, in columns that no row is chosen on, or repeated prints.
+
+        A table repeats a print that an earlier one shows in another setting.
+        """
         rows, basis = {table.key: alternatives(table, self.settlements) for table in self.tables}, self.paper.basis
+        tables, first = {table.key: table for table in self.tables}, dict[int, str]()
         beside, needed = set[str](), set[str]()
         for cell in self.cells:
             chosen_on = basis is not None and cell.table in basis.tables and cell.dataset in basis.datasets
-            (beside if cell.row.key in rows[cell.table] and not chosen_on else needed).add(cell.digest)
+            their = look_up(self.published, tables[cell.table], cell.row, cell.column)
+            repeated = their is not None and first.setdefault(id(their), cell.table) != cell.table
+            (beside if repeated or (cell.row.key in rows[cell.table] and not chosen_on) else needed).add(cell.digest)
         return beside - needed
 
     def printed(self) -> set[str]:
@@ -128,8 +134,7 @@ class Work:
 
     def settled(self) -> dict[str, list[Settled]]:
         """The findings on the printed cells, by table."""
-        what = (self.stored, self.published, self.settlements, self.draws)
-        return {table.key: settle(self.paper, table, self.planned(table), *what) for table in self.tables}
+        return settle_all(self.paper, self.tables, self.planned, self.stored, self.published, self.settlements, self.draws)
 
     def overview(self) -> list[str]:
         """How far the tables agree with the paper, a line each."""
