@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from fgl_bench.reporting.findings import percent, settle_all
@@ -14,17 +15,12 @@ from fgl_bench.reporting.selection import selected
 from fgl_bench.reporting.settlements import AGREES, NOT_RUN
 from fgl_bench.reporting.work import Work
 
-
-def _last(scores: Any) -> Any:
-    return scores.get("last")
-
-
 SCORINGS: dict[str, Callable[[Any], Any]] = {
     "best round": partial(selected, selection="federation", average="weighted"),
     "best round, clients alike": partial(selected, selection="federation", average="macro"),
     "each client's best round": partial(selected, selection="client", average="weighted"),
     "each client's best round, clients alike": partial(selected, selection="client", average="macro"),
-    "last round": _last,
+    "last round": methodcaller("get", "last"),
 }
 HEAD = (
     "",

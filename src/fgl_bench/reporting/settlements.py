@@ -244,7 +244,7 @@ def agrees(ours: Score, their: Published, paper: Paper, near: float) -> bool:
 
 
 def apart(ours: Score, their: Published) -> float:
-    return abs(ours.mean - float(their.mean)) - 1e-9
+    return round(abs(ours.mean - float(their.mean)), 9)
 
 
 def _settled(
