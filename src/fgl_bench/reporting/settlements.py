@@ -199,7 +199,7 @@ def settle(
             close = [place for place, score in scores.items() if agrees(score, their, paper, near)]
             last = _last_round(table, column, rows, models[0], planned, stored, their, paper)
             # An interval that overlaps explains only where nothing is near, not in the last round either.
-            near_ones = [place for place in close if place == (rows[0], models[0]) or apart(scores[place], their) <= near]
+            near_ones = [place for place in close if place == (rows[0], models[0]) or distance(scores[place], their) <= near]
             close = near_ones if near_ones or (last and last[1]) else close
             drawn = draws_of(draws, planned[rows[0].key, column.key].config) if draws else None
             score = scored(drawn, models[0], target.get(column.dataset)) if drawn else None
@@ -218,7 +218,7 @@ def _last_round(
         last = cell["test"][model].get("last") if cell else None
         score = of_accuracy({"test": {model: last}}, model, None) if last and "per_seed" in last else None
         if score is not None and agrees(score, their, paper, NEAR):
-            found.append((f"{row.title}, {model}, last round: {score.mean:.1f}", apart(score, their) <= NEAR))
+            found.append((f"{row.title}, {model}, last round: {score.mean:.1f}", distance(score, their) <= NEAR))
     return next((each for each in found if each[1]), found[0] if found else None)
 
 
@@ -240,10 +240,11 @@ def alternatives(table: Table, settlements: Sequence[Settlement]) -> set[str]:
 
 
 def agrees(ours: Score, their: Published, paper: Paper, near: float) -> bool:
-    return apart(ours, their) <= near or judged(ours, their, paper) == "within"
+    return distance(ours, their) <= near or judged(ours, their, paper) == "within"
 
 
-def apart(ours: Score, their: Published) -> float:
+def distance(ours: Score, their: Published) -> float:
+    """Points between two means, without the rounding of their difference."""
     return round(abs(ours.mean - float(their.mean)), 9)
 
 

@@ -26,8 +26,7 @@ TUNED = (
     Row("fedavg_tuned", "FedAvg, UniFilter with FedGSP's settings", "fedavg", UNIFILTER, "fedavg", by_column=_unifilter.overrides),
 )
 # As printed, without weights in eq. 41, the autoencoder takes the shared trunk for itself; see docs/reproduction.md.
-WEIGHTS = ("algorithm.elbo_weight=0.01", "algorithm.semantic_weight=0.01")
-LIGHT = (*UNIFILTER, *WEIGHTS)
+LIGHT = (*UNIFILTER, "algorithm.elbo_weight=0.01", "algorithm.semantic_weight=0.01")
 DETACHED = (*UNIFILTER, "algorithm.encoder=detached")
 FEDSSA_DETACHED = Row("fedssa_detached", "FedSSA, ELBO apart from the classifier", "fedssa", DETACHED, "fedssa")
 FEDSSA_LIGHT = Row("fedssa_light", "FedSSA, ELBO and SEM at 0.01", "fedssa", LIGHT, "fedssa")
@@ -66,16 +65,15 @@ SWITCHES = {
 }
 
 
-def _ablated(whole: Row, weights: tuple[str, ...] = ()) -> tuple[Row, ...]:
+def _ablated(whole: Row) -> tuple[Row, ...]:
     """``whole`` with one component, and with none."""
     return tuple(
-        Row(f"{whole.key}_{key}", f"{whole.title}, {title}", "fedssa", (*UNIFILTER, *weights, *off), "fedssa", {"variant": key})
+        Row(f"{whole.key}_{key}", f"{whole.title}, {title}", "fedssa", (*whole.overrides, *off), "fedssa", {"variant": key})
         for key, (title, off) in SWITCHES.items()
     )
 
 
-ABLATED = _ablated(FEDSSA)
-ABLATED_LIGHT = _ablated(FEDSSA_LIGHT, WEIGHTS)
+ABLATED, ABLATED_LIGHT = _ablated(FEDSSA), _ablated(FEDSSA_LIGHT)
 
 # The four hyper-parameters of figures 5, 10 and 11; their values are not printed. A value of FedSSA's own is no row of its own.
 SWEPT = {
