@@ -11,8 +11,10 @@ from hypothesis import settings
 torch.set_num_threads(1)
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+# What the tests start is not to inherit the deafness of nohup and of a shell's background jobs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what the tests start is not to inherit the deafness of nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.warm import command
+
 TINY = ("algorithm=fedavg", "dataset.num_nodes=120", "dataset.num_edges=300", "num_clients=3", "rounds=2", "seeds=[0]", "progress=false")
 TOLD = """
 import sys
@@ -17,21 +19,22 @@ finally:
 """
 
 
-def command(folder: Path, *more: str) -> tuple[str, str]:
+def with_modules(folder: Path, *more: str) -> tuple[str, str]:
+    """What a new process prints, and which of the modules that take long it has imported."""
     line = [sys.executable, "-c", TOLD, *TINY, f"results_dir={folder}", *more]
     done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300)
     return done.stdout, done.stderr.splitlines()[-1]
 
 
 def test_a_complete_run_is_answered_without_torch_and_a_changed_one_is_made(tmp_path: Path) -> None:
-    first, modules = command(tmp_path)
+    first, modules = with_modules(tmp_path)
     assert "torch" in modules and "written: " in first
-    again, modules = command(tmp_path)
+    again, modules = with_modules(tmp_path)
     assert "complete already" in again and modules == "[]"
     assert again.splitlines()[:-1] == first.splitlines()[:-1]
+    runs = (*TINY, f"results_dir={tmp_path}")
     for more in ("lr=0.02", "overwrite=true"):
-        made, _ = command(tmp_path, more)
-        assert "written: " in made
+        assert "written: " in command(tmp_path, *runs, more).stdout
     summary = next(tmp_path.rglob("summary.json"))
     summary.write_text(summary.read_text()[:-20])
-    assert "written: " in "".join(command(tmp_path)[0] + command(tmp_path, "lr=0.02")[0])
+    assert "written: " in command(tmp_path, *runs).stdout + command(tmp_path, *runs, "lr=0.02").stdout

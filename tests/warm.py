@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.hostile.worker"])
+CONTEXT.set_forkserver_preload(["tests.hostile.worker", "tests.ready"])
 ROOT = Path(__file__).parents[1]
 MODULES = [entry for entry in sys.path if entry]  # of the suite, before tests add folders of their own
 
