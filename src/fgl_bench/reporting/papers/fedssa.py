@@ -50,7 +50,9 @@ ALL = (MAJORITY, *ON_GCN, LOCAL, FEDAVG, *BASELINES, FEDSSA, FEDSSA_LIGHT)
 GCFL_RELATIVE = Row("gcfl_relative", "GCFL, GCN, relative thresholds", "gcfl", (*GCN, "algorithm.relative=true"), "gcfl")
 # As its authors' code and OpenFGL train it; the paper does not print the epochs of its baselines.
 FEDTAD_E3 = Row("fedtad_e3", "FedTAD, GCN, 3 local epochs", "fedtad", (*GCN, "local_epochs=3"), "fedtad")
-BESIDE = (*TUNED, GCFL_RELATIVE, FEDTAD_E3, FEDSSA_DETACHED)
+# The paper has GraphSAGE for it; the code that its experiments descend from has a GCN for every method.
+FEDSAGE_GCN = Row("fedsage_plus_gcn", "FedSage+, GCN", "fedsage_plus", GCN, "fedsage_plus")
+BESIDE = (*TUNED, GCFL_RELATIVE, FEDSAGE_GCN, FEDTAD_E3, FEDSSA_DETACHED)
 # As the paper prints its loss; in the authors' code the regularizers have no gradients.
 REGULARIZED = Row("fed_pub_regularized", "FED-PUB, GCN, regularizers with gradients", "fed_pub", GCN, "fed_pub", by_column=_regularized)
 # Where the printed ones stand on Minesweeper and Tolokers.
