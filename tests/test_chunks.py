@@ -23,7 +23,7 @@ def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
     outcomes, plans = [], []
     for budget in ("null", 1e-6, 4e-4):
         changes = {"dtype": "float64", "memory_budget_gb": budget}
-        spec, federations = prepared(algorithm, tmp_path, changes, seeds=[0, 1], rounds=3)
+        spec, federations = prepared(algorithm, tmp_path, changes, seeds=[0, 1], rounds=6)
         plans.append(fgl_bench.runner.run.chunks(spec, federations, CPU)[1])
         outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), plans[-1]))
     assert plans[0].replicas is None and plans[1].replicas == 1 and plans[2].programs == 1

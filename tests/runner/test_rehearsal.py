@@ -96,7 +96,7 @@ def test_a_run_holds_what_its_rehearsal_held(algorithm, tmp_path):
     assert 1.5 * HOLES * predicted < ceiling(spec, federations, spec.algorithm.backbone(model)), "what is not measured fits many times over"
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedsa_gcl", pytest.param("adafgl", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedsa_gcl", "adafgl"])
 def test_more_replicas_never_need_less_and_a_plan_keeps_its_budget(algorithm, tmp_path, monkeypatch):
     monkeypatch.setattr(rehearsal, "forks", lambda: False)  # so that the count is the same in every call
     spec, federations = small(algorithm, tmp_path, **{"model.hidden": 256})
