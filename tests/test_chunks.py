@@ -51,6 +51,20 @@ def test_processes_side_by_side_give_the_numbers_of_threads(tmp_path, monkeypatc
     np.testing.assert_array_equal(outcomes[0].mixing[12], outcomes[1].mixing[12])
 
 
+@pytest.mark.skipif(not forks(), reason="programs are threads here")
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedsa_gcl", "d_psgd"])
+def test_every_point_is_heard_of_processes_that_end_before_their_next_report(algorithm, tmp_path, monkeypatch):
+    spec, federations = prepared(algorithm, tmp_path, {}, seeds=[0, 1], rounds=4)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(RunProgress, "pause", 1000.0)
+    heard = []
+    progress = RunProgress("test", 1, False, hear=[heard.append])
+    outcome = fgl_bench.runner.run.simulate(spec, federations, CPU, progress, Plan(1, None, 2))
+    for history in outcome.histories:
+        assert [row["trip"] for row in heard if row["seed"] == history.seed] == list(history.trips)
+
+
 @pytest.mark.parametrize("model", ["sgc", "sign", "gamlp"])
 @pytest.mark.parametrize("mode", ["lazy", "precomputed"])
 @pytest.mark.parametrize("batch_nodes", ["null", 4])

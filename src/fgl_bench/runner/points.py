@@ -34,9 +34,18 @@ class NewPoints:
     def __init__(self, sim: Simulation, counts: Sequence[Counts], weights: Sequence[np.ndarray] | None):
         self.sim, self.counts, self.weights = sim, counts, weights
         self.told = [0] * len(counts)
+        self.last: list[dict[str, Any]] = []
         self.begin = time.perf_counter()
 
     def __call__(self) -> list[dict[str, Any]]:
+        rows, self.last = [*self.last, *self._read()], []
+        return rows
+
+    def finish(self) -> None:
+        """Read the last points while the simulation has them: whoever wants them may call when it is closed."""
+        self.last += self._read()
+
+    def _read(self) -> list[dict[str, Any]]:
         found = self.sim.scored_points(self.told)
         if not any(found):
             return []

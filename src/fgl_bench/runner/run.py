@@ -233,8 +233,8 @@ def simulate(
         def outcome_of(sim: Simulation, report: Report) -> Outcome:
             counts = [Counts.of(settings, federation) for federation in part]
             sizes = weights[seeds] if weights else None
-            if progress.hears:
-                new_rows = NewPoints(sim, counts, sizes)
+            new_rows = NewPoints(sim, counts, sizes) if progress.hears else None
+            if new_rows:
                 sim.progress = lambda trips, accuracy: report(trips, accuracy, new_rows)
             else:
                 sim.progress = report
@@ -246,6 +246,8 @@ def simulate(
                 sim.settle = chosen.settle
                 scenario.run(sim)
                 models = chosen.parameters()
+            if new_rows:
+                new_rows.finish()
             logs, cost_history = (sim.log.read(), sim.losses.read()), sim.cost_history
             histories = [
                 history(seed, counts[s], points, logs, sim.warmup_rounds, {name: spent[s] for name, spent in cost_history.items()})
