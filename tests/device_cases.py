@@ -92,8 +92,8 @@ CASES = {
 }
 
 
-def run(case: str, folder: Path) -> tuple[Outcome, Outcome, Ledger]:
-    """On the CPU and on the pretended device, and the latter's ledger."""
+def prepared(case: str, folder: Path) -> tuple[RunSpec, list[Federation], int | None]:
+    """The run, its federations and how many replicas it trains at once."""
     words = CASES[case].split()
     chunk = next((int(word.removeprefix("chunk=")) for word in words if word.startswith("chunk=")), None)
     words = [word for word in words if not word.startswith("chunk=")]
@@ -101,8 +101,13 @@ def run(case: str, folder: Path) -> tuple[Outcome, Outcome, Ledger]:
     pairing = () if "model=" in CASES[case] else spec_of(words[:1]).algorithm.pairing.items()
     paired = [f"{group}={choice}" for group, choice in pairing]
     spec = spec_of([*SMALL, *paired, *QUICK.get(method, "").split(), *words, f"cache_dir={folder}"])
-    federations = prepare(spec)
-    return on_cpu(spec, federations, chunk), *on_pretended(spec, federations, chunk)
+    return spec, prepare(spec), chunk
+
+
+def run(case: str, folder: Path) -> tuple[Outcome, Outcome, Ledger]:
+    """On the CPU and on the pretended device, and the latter's ledger."""
+    arguments = prepared(case, folder)
+    return on_cpu(*arguments), *on_pretended(*arguments)
 
 
 def waits(ledger: Ledger) -> dict[tuple[str, str], float]:
