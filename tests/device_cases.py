@@ -16,8 +16,10 @@ from pathlib import Path
 import torch
 
 from fgl_bench.config.choices import config_folder
+from fgl_bench.data.graph import Federation
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.runner.run import prepare
+from fgl_bench.runner.spec import RunSpec
 from tests.pretend_cuda import Ledger, on_cpu, on_pretended, spec_of
 
 HERE = Path(__file__).parent

@@ -218,6 +218,8 @@ class Device(TorchDispatchMode):
             filled = name == "cat" and torch._C._current_graph_task_id() >= 0 and not x.any()
             if not scalar and not filled and not any(x is i for i in indices):
                 raise DeviceMix(f"{func}: {tuple(x.shape)} {x.dtype} is on the host, others are not, in {where()}")
+            if scalar and indices:  # x[index] = 0
+                self.ledger.wait("copy from host")
         if name in WAITING:
             self.ledger.wait(WAITING[name])
         if name == "repeat_interleave" and kwargs.get("output_size") is None and isinstance(args[-1], OnDevice):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from contextlib import ExitStack
 
 import numpy as np
@@ -20,8 +22,11 @@ from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
-from fgl_bench.runner.run import simulation
+from fgl_bench.runner.memory import Plan
+from fgl_bench.runner.run import simulate, simulation
+from tests.device_cases import CASES, prepared, recorded_waits
 from tests.engine.graphs import federation, make_client
+from tests.pretend_cuda import Ledger, Rounds, on_cpu
 from tests.small_runs import semi_async, synchronous
 from tests.test_equivalence import GTA, SAGCL
 
@@ -92,8 +97,8 @@ def test_dropout_masks_are_the_same_on_both_devices():
     for device in ("cpu", "cuda"):
         dropout = Dropout(0.5, step_key(stream.to(device), trip.to(device), 1))
         masks.append([dropout(x.to(device)).cpu() for _ in range(2)])
-    for on_cpu, on_gpu in zip(*masks, strict=True):
-        assert torch.equal(on_cpu, on_gpu)
+    for host, device in zip(*masks, strict=True):
+        assert torch.equal(host, device)
     assert not torch.equal(*masks[0]), "every layer has a mask of its own"
 
 
@@ -135,6 +140,43 @@ def test_no_round_waits_for_the_device(method, chunk, opt_state):
         with_guard(sim, scenario, Unsynchronised)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def with_alarm(spec, federations, chunk):
+    """A run on the GPU, and by function how often a steady round waits for it."""
+    ledger = Ledger()
+
+    def note(message, *place, **more):
+        if "synchronizing" in str(message):
+            ledger.wait("alarm")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = note
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            outcome = simulate(spec, federations, CUDA, Rounds(ledger), Plan(len(federations), chunk))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return outcome, {where: round(count, 2) for (_, where), count in ledger.mean(ledger.waits).items()}
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("case", CASES)
+def test_a_gpu_gives_the_scores_of_the_cpu_and_waits_as_recorded(case, tmp_path):
+    """Recorded on the pretended device; where seconds are measured the host waits on purpose, and the alarm is silent."""
+    arguments = prepared(case, tmp_path)
+    host, (device, waits) = on_cpu(*arguments), with_alarm(*arguments)
+    if "bfloat16" not in case:  # which leaves too few digits for sums in another order
+        assert_equal_scores(host.histories, device.histories)
+    again, _ = with_alarm(*arguments)
+    assert_equal_scores(device.histories, again.histories)
+    expected: Counter[str] = Counter()
+    for (reason, where), count in recorded_waits().get(case, {}).items():
+        if reason != "synchronize":
+            expected[where] += count
+    assert waits == expected
 
 
 WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::is_nonzero", "aten::unique_dim",

@@ -68,6 +68,7 @@ class TestPretendedDevice:
             ("copy to host", lambda x: x.tolist()),
             ("copy from host", lambda x: torch.ones(2).to(x.device)),
             ("copy from host", lambda x: x.copy_(torch.ones(2))),
+            ("copy from host", lambda x: x.__setitem__(put([0], x.device), 0.0)),
             ("repeat_interleave", lambda x: torch.repeat_interleave(x, x.long())),
             (None, lambda x: put([1.0], x.device)),
             (None, lambda x: (x * 2).sum().sqrt() + torch.where(x > 0, x, 0.0).max()),

@@ -87,7 +87,7 @@ class Adam:
         self._part()
         index = put(list(rows), self.steps.device)
         for state in (self.first, self.second, self.steps):
-            state[index] = 0
+            state.index_fill_(0, index, 0)  # state[index] = 0 would make a GPU wait for the zero
 
 
 class AdamW(Adam):

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from fgl_bench.engine.bags import Bags
 
-# Said by every release at the first such matrix; only a product that has been there for years is used.
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+# Said at the first such matrix; only a product that has been there for years is used.
+warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta state|invariant checks are implicitly disabled)")
 
 
 def _as_rows(x: Tensor) -> tuple[Tensor, int]:

@@ -132,7 +132,7 @@ class _Attend(torch.autograd.Function):
         if ctx.beta:
             reached = reached + ctx.beta * similar[everyone, row].to(reached.dtype)
         if not ctx.itself:
-            reached[everyone, row] = 0
+            reached.scatter_(1, row[:, None], 0)  # by indices the zero would come from the host, and a GPU wait for it
         column = reached.argmax(1)
         if not ctx.itself:  # the largest may be the diagonal's zero
             to_largest = to_largest * (column != row)
