@@ -123,7 +123,8 @@ class Unsynchronised:
     """CUDA's own alarm for operations that wait for the device."""
 
     def __enter__(self):
-        torch.cuda.set_sync_debug_mode("error")
+        with warnings.catch_warnings(action="ignore"):  # "a prototype feature"
+            torch.cuda.set_sync_debug_mode("error")
 
     def __exit__(self, *_):
         torch.cuda.set_sync_debug_mode("default")
