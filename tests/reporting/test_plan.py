@@ -170,6 +170,13 @@ def test_a_cost_is_that_of_runs_with_the_same_settings_where_there_are_some() ->
     assert seconds(costs, "x", "b", 1, 1, "shallow") == pytest.approx(20)  # the same data counts more than the same settings
 
 
+def test_costs_are_those_of_runs_on_cpus_where_there_are_some() -> None:
+    paper = dataclasses.replace(PAPER, sizes={"a": (10, 10)})
+    on_gpu, on_cpu = {**known("x", "a", 5), "device": "NVIDIA H100"}, {**known("y", "a", 100), "device": "CPU x86_64, 1 thread(s)"}
+    assert seconds(Costs(paper, [on_gpu]), "x", "a") == pytest.approx(5)
+    assert seconds(Costs(paper, [on_gpu, on_cpu]), "x", "a") == pytest.approx(100)  # as y
+
+
 def test_settings_are_what_makes_a_round_dear() -> None:
     cell = next(cell for cell in plan(PAPER, [narrow("3", ("cora",))]) if cell.row.key == "fedavg")
 

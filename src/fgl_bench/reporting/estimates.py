@@ -133,9 +133,10 @@ def settings_of(config: Mapping[str, Any]) -> str:
 
 
 def rates_of(cells: Iterable[Mapping]) -> dict[Kind, list[float]]:
-    """Seconds per seed and round of one local epoch of stored cells."""
+    """Seconds per seed and round of one local epoch of stored cells: of those made on CPUs, and of others where there are none."""
     rates: dict[Kind, list[float]] = {}
-    for cell in cells:
+    known = list(cells)
+    for cell in [cell for cell in known if cell.get("device", "CPU").startswith("CPU")] or known:
         rounds = cell["client_trips"]["total"] / cell["num_clients"] * round_cost(cell.get("config", {}).get("local_epochs", 1))
         work = len(cell["seeds"]) * rounds
         if work and cell["seconds"]["total"] > 0:
