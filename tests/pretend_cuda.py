@@ -54,10 +54,12 @@ VIEWS = {
     "lift_fresh", "mT", "narrow", "permute", "real", "reshape", "select", "slice", "split", "split_with_sizes", "squeeze", "t",
     "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as_real",
 }  # fmt: skip
-# Launches of a call where they are not one, read from the CUDA sources.
+# Launches of a call where they are not one: read from the CUDA sources, those of the first rows counted on an H100 (torch 2.11).
 LAUNCHES = {
     "empty": 0, "empty_like": 0, "empty_strided": 0, "new_empty": 0, "new_empty_strided": 0, "resize_": 0, "set_": 0,
-    "_local_scalar_dense": 0, "sort": 6, "argsort": 6, "topk": 3, "nonzero": 3, "_unique2": 10, "unique_consecutive": 6, "equal": 3,
+    "_local_scalar_dense": 0, "sort": 5, "argsort": 5, "nll_loss_forward": 2, "nll_loss_backward": 2, "dot": 2, "linalg_vecdot": 2,
+    "scatter": 2, "cumsum": 2, "constant_pad_nd": 2, "index_put": 3, "index_put_": 2, "select_backward": 2, "slice_backward": 2,
+    "index_select_backward": 2, "topk": 3, "nonzero": 3, "_unique2": 10, "unique_consecutive": 6, "equal": 3,
     "bincount": 4, "logsumexp": 4, "repeat_interleave": 2, "linalg_qr": 12, "geqrf": 10, "linalg_householder_product": 10,
     "_linalg_eigh": 40, "_linalg_svd": 60, "_linalg_solve_ex": 6, "linalg_inv_ex": 6, "linalg_cholesky_ex": 2, "_linalg_det": 6,
 }  # fmt: skip
@@ -192,7 +194,7 @@ class Device(TorchDispatchMode):
             with no_dispatch():
                 func(*args, **kwargs)
             return args[0]
-        self._count(func, name, inside)
+        self._count(func, name, inside, outside)
 
         def wrapped(x: Any) -> Any:
             if not isinstance(x, torch.Tensor):
@@ -230,10 +232,12 @@ class Device(TorchDispatchMode):
         if floating and name.startswith("scatter_reduce") and args[4] not in ("amax", "amin"):
             self.ledger.atomics[-1][name, where()] += 1
 
-    def _count(self, func: Any, name: str, inside: list[OnDevice]) -> None:
+    def _count(self, func: Any, name: str, inside: list[OnDevice], outside: list[torch.Tensor]) -> None:
         launches = 0 if name in VIEWS or func.is_view else LAUNCHES.get(name, 1)
         if name == "cat":
             launches = -(-len(inside) // 128)
+        if name == "where":  # numbers become tensors first
+            launches += len(outside)
         if name in ("_fused_adam_", "_foreach_add_"):  # at most 24 tensors a launch; Adam has five for each
             launches = max(1, -(-len(inside) // (5 if name == "_fused_adam_" else 1) // 24))
         self._launch(name, launches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -159,6 +160,14 @@ def test_every_kind_of_figure_is_written_in_three_formats(compared, kind):
     assert out.splitlines() == [f"written: fig/{kind}.{ending}" for ending in ("pdf", "svg", "png")]
     assert (compared / f"fig/{kind}.pdf").read_bytes()[:5] == b"%PDF-"
     assert b"Type3" not in (compared / f"fig/{kind}.pdf").read_bytes()
+
+
+def test_seconds_of_cpus_and_gpus_are_not_drawn_together(compared, tmp_path):
+    shutil.copytree(compared / "runs", tmp_path / "runs")
+    path = next(tmp_path.rglob("summary.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H100"}))
+    error = said(command(tmp_path, "plot", "pareto", "runs", "cols=dataset", "x=seconds", "out=mixed"), status=1)
+    assert "a CPU made some of these runs, a GPU others" in error and not list(tmp_path.glob("mixed*"))
 
 
 def test_python_does_the_same(compared, tmp_path, monkeypatch):

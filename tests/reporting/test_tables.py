@@ -257,3 +257,6 @@ def test_seconds_a_round_have_one_column_and_the_least_is_best(tmp_path: Path) -
         "| Method A | 0.5 |  |",
         "| Method B_2 | **0.3** |  |",
     ]
+    stored["b-cora"]["device"] = "NVIDIA H100"
+    lines = written(tmp_path, table, stored)[".md"].splitlines()
+    assert lines[4:6] == ["| Method A | **0.5** |  |", "| Method B_2 | 0.3 (GPU) |  |"]

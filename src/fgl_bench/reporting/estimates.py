@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fgl_bench.config.identity import canonical_names, without_younger_keys
+from fgl_bench.reporting.devices import on_cpu
 from fgl_bench.utils.files import write_whole
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def rates_of(cells: Iterable[Mapping]) -> dict[Kind, list[float]]:
     """Seconds per seed and round of one local epoch of stored cells: of those made on CPUs, and of others where there are none."""
     rates: dict[Kind, list[float]] = {}
     known = list(cells)
-    for cell in [cell for cell in known if cell.get("device", "CPU").startswith("CPU")] or known:
+    for cell in [cell for cell in known if on_cpu(cell)] or known:
         rounds = cell["client_trips"]["total"] / cell["num_clients"] * round_cost(cell.get("config", {}).get("local_epochs", 1))
         work = len(cell["seeds"]) * rounds
         if work and cell["seconds"]["total"] > 0:

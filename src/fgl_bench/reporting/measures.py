@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fgl_bench.evaluation.summary import MODELS, spread
+from fgl_bench.reporting.devices import marked, on_cpu
 from fgl_bench.reporting.divergence import MARK, diverged_seeds, scored_seeds
 from fgl_bench.reporting.selection import selected
 
@@ -57,9 +58,9 @@ def trips(cell: Mapping, model: str, target: float | None) -> Entry:
 
 
 def seconds(cell: Mapping, model: str, target: float | None) -> Entry:
-    """Seconds of training and evaluation per round and seed."""
+    """Seconds of training and evaluation per round and seed; those of a GPU say so and do not compete."""
     each = per_round(cell, model, target).get("mean")
-    return Entry() if each is None else Entry(f"{each:.3g}", -each)
+    return Entry() if each is None else Entry(marked(f"{each:.3g}", cell), -each if on_cpu(cell) else None)
 
 
 def per_round(cell: Mapping, model: str, target: float | None) -> Mapping:
@@ -170,7 +171,7 @@ WEIGHTED, MACRO = "clients weighted by test nodes", "unweighted mean over client
 READING = {
     "seconds": (
         "Ours: seconds per round and seed, training and both evaluations, as measured while the table was made; several runs may have "
-        "shared the machine."
+        "shared the machine. (GPU): on one; not compared with those of CPUs."
     ),
     "accuracy": (
         f"Ours: test accuracy at {COMMON} (earliest of equals), {WEIGHTED}, mean over seeds ± half-width of the 95 % t-interval. "

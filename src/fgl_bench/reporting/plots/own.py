@@ -17,6 +17,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison.compared import Block, Compared, column_label, label
 from fgl_bench.reporting.comparison.runs import Values
 from fgl_bench.reporting.comparison.scores import heading
+from fgl_bench.reporting.devices import on_cpu
 from fgl_bench.reporting.plots.look import (
     COLORS,
     LETTER,
@@ -181,6 +182,8 @@ def ranks(table: Compared, width: float, side: int) -> Figure:
 
 def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
     """What a row costs and what it reaches, with 95 % intervals; a line joins the rows that no other beats."""
+    if x == "seconds" and len({on_cpu(run.summary) for run in table.chosen.runs.values()}) > 1:
+        raise UserError("x=seconds: a CPU made some of these runs, a GPU others; take x=bytes or x=trips, or use one device=")
     shown, rows, (name, cost) = panels(table), table.chosen.rows, COSTS[x]
     figure, axes = grid(len(shown), width, side, 1.75)
     for axis, panel in zip(axes, shown, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
+from fgl_bench.reporting.devices import marked
 from fgl_bench.reporting.papers.dfed_sst import DFED_SST, DFED_SST_SELF, PAPER
 from fgl_bench.reporting.plots import figures, topologies
 from fgl_bench.reporting.plots.drawings.base import Sources, lines
@@ -51,7 +52,7 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
                 cell = cells.get(("2", row.key, column.key))
                 if cell and column.group == group:
                     each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
-                    seconds.setdefault(column.dataset, {})[row.title] = each
+                    seconds.setdefault(column.dataset, {})[marked(row.title, cell)] = each
         if seconds:
             name = f"figure7_seconds_{group.split()[0]}"
             yield name, figures.simple_bars(seconds, "seconds per round and seed", f"Time of a round, {group}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
+from fgl_bench.reporting.devices import marked
 from fgl_bench.reporting.papers.fedgta import BACKBONES, PAPER
 from fgl_bench.reporting.plots import figures
 from fgl_bench.reporting.plots.drawings.base import Place, Sources, lines
@@ -50,7 +51,8 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
                 cell = cells.get(("3", key, dataset))
                 if cell:
                     each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
-                    seconds.setdefault(dataset, {})[titles[key].removeprefix(f"{BACKBONES[backbone]}, ")] = each
+                    title = titles[key].removeprefix(f"{BACKBONES[backbone]}, ")
+                    seconds.setdefault(dataset, {})[marked(title, cell)] = each
         if seconds:
             picture = figures.simple_bars(seconds, "seconds per round and seed", f"Time of a round, {BACKBONES[backbone]}, {SPLIT}")
             yield f"figure5_seconds_{backbone}", picture
