@@ -122,3 +122,6 @@ def test_differences_are_what_no_swept_key_explains():
     later = run("y", versions={"torch": "2.14"}, code=None)
     assert differences([run("x"), later], {"algorithm"}) == ["version of torch=2.13 (x), 2.14 (y)", f"commit={'a' * 12} (x), None (y)"]
     assert differences([run("x"), later], {"experiment"}) == []
+    cpus = run("x", device="CPU x86_64, 1 thread(s)"), run("y", device="CPU x86_64, 2 thread(s)")
+    assert differences(cpus, {"algorithm"}) == []
+    assert differences([cpus[0], run("y", device="NVIDIA H100")], {"algorithm"}) == ["device=CPU (x), NVIDIA H100 (y)"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fgl_bench.reporting.devices import on_cpu
+
 GROUPS = {
     "algorithm": "algorithm",
     "dataset": "dataset",
@@ -25,7 +27,7 @@ def differences(summaries: Sequence[Mapping[str, Any]], swept: set[str]) -> list
     """What tells the runs apart besides the swept keys, such as ``scenario=sync (fedavg), semi_async (fedsa_gcl)``.
 
     A swept group explains all of its keys, and a swept dataset the content of its files. Groups are named by their choices, where these
-    differ; then versions of packages and the commit, since a run of before may be among them.
+    differ; then CPUs from GPUs, versions of packages and the commit, since a run of before may be among them.
 
     Args:
         summaries: of complete runs.
@@ -48,6 +50,7 @@ def differences(summaries: Sequence[Mapping[str, Any]], swept: set[str]) -> list
             choices = [summary.get(GROUPS[group], BEFORE.get(group)) for summary in summaries] if group else []
             named = group if group and len(set(choices)) > 1 else None
             differing.setdefault(named or key, choices if named else values)
+    differing["device"] = ["CPU" if on_cpu(summary) else summary["device"] for summary in summaries]
     for package in dict.fromkeys(name for summary in summaries for name in summary.get("versions", {})):
         differing[f"version of {package}"] = [summary.get("versions", {}).get(package) for summary in summaries]
     differing["commit"] = [str((summary.get("code") or {}).get("commit"))[:12] for summary in summaries]
