@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import gc
 import math
+import os
 import sys
 import time
 from dataclasses import replace
@@ -54,6 +55,9 @@ def main() -> None:
     options = parser().parse_args()
     try:
         sys.exit(Reproduction(options).run())
+    except BrokenPipeError:  # --list | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0 if options.list else 1)
     except UserError as error:
         sys.exit(f"reproduce_tables: {error}")
 

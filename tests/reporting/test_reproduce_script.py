@@ -179,6 +179,13 @@ def test_the_list_says_commands_and_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
+def test_whoever_reads_the_head_of_the_list_sees_no_error(tmp_path: Path) -> None:
+    process = call(tmp_path, start=("--paper", "fedssa", "--list"))  # more than a pipe holds
+    assert process.stdout is not None and process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=250) == 0
+
+
 def test_the_plan_says_how_many_runs_are_of_alternative_rows(tmp_path: Path) -> None:
     start = ("--paper", "fedsa_gcl", "--tables", "3", "--methods", "fedavg,fedavg_e3,fedgta", "--list")
     process = call(tmp_path, "--datasets", "csbm", start=start)
