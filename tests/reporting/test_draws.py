@@ -12,7 +12,7 @@ import pytest
 
 from fgl_bench.reporting.draws import draws_of, single_draw
 from fgl_bench.reporting.published import Printed
-from fgl_bench.reporting.settlements import settle
+from fgl_bench.reporting.settlements import NOT_RUN, settle
 from tests.reporting.test_analysis import cell, planned, printed
 from tests.reporting.test_settlements import NAMED, PAPER, TABLE
 
@@ -47,6 +47,14 @@ def test_the_draws_of_the_named_row_and_model_explain_a_cell_that_nothing_else_d
     assert found.finding == "open" and found.shown_by.endswith("; 4 draws of the masks: 72.5, single ones 67.9 to 77.1")
     assert settled("62.6", scores).finding == "open", "the trained models' draws, ten points below, say nothing"
     assert settled("71.0", scores).finding == "agrees"
+
+
+def test_a_cell_that_the_plan_leaves_out_has_no_draws():
+    plan = {place: replace(each, digest="", config={}) for place, each in planned(TABLE).items()}
+    config = {"split": {"per_seed": ["masks"]}, "seeds": [0, 1, 2]}
+    draws = [{**cell("a", "cora", [0.7, 0.7, 0.7]), "config": config}]
+    (found,) = settle(PAPER, TABLE, plan, {}, Printed([printed("3", "cora", "a", "70.0", "")]), (NAMED,), draws)
+    assert found.finding == NOT_RUN
 
 
 def test_draws_are_those_of_the_same_configuration_but_for_seeds_and_what_varies():

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import methods, report
+from fgl_bench.reporting.plan import load_paper, papers
+from fgl_bench.reporting.report import gather
+from fgl_bench.reporting.shown import paper_data
 from tests.reporting.report_pages import TRIPS, data_of, tab_of, two_papers
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 def test_the_page_is_self_contained_and_holds_every_number():
@@ -26,6 +32,13 @@ def test_the_page_is_self_contained_and_holds_every_number():
     assert "run" not in table["cells"]["c|pubmed"]
     assert data["papers"][1]["tables"][0]["cells"]["a|cora"]["published"] == ""
     assert (table["made"], table["planned"]) == (5, 8) and data["papers"][1]["tables"][0]["made"] == 0
+
+
+@pytest.mark.parametrize("name", papers())
+def test_the_page_makes_the_findings_of_the_committed_tables(name):
+    data = paper_data(gather(load_paper(name), RESULTS, RESULTS / "published"))
+    counts = " | ".join(map(str, data["settled"]["counts"].values()))
+    assert f"| {data['title']} | {counts} |" in (RESULTS / "tables/agreement.md").read_text(encoding="utf-8").splitlines()
 
 
 def test_what_does_not_fit_is_left_out_and_said(monkeypatch):

@@ -147,9 +147,9 @@ class Cell:
 
     Attributes:
         overrides: of the command, presentation keys left out.
-        digest: configuration hash; empty when the method is not available.
+        digest: configuration hash; empty when the method is not available or not wanted.
         folder: the run directory below the folder of runs.
-        config: what the hash is of, see ``store.identity``.
+        config: what the hash is of, see ``store.identity``; empty where there is none.
     """
 
     table: str
