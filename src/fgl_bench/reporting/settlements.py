@@ -202,7 +202,7 @@ def settle(
             near_ones = [place for place in close if place == (rows[0], models[0]) or distance(scores[place], their) <= near]
             close = near_ones if near_ones or (last and last[1]) else close
             config = planned[rows[0].key, column.key].config  # empty where a plan leaves a cell out
-            drawn = draws_of(draws, config) if config else None
+            drawn = draws_of(draws, config) if draws and config else None
             score = scored(drawn, models[0], target.get(column.dataset)) if drawn else None
             spread = None if score is None or table.measure == "trips" else single_draw(score.per_seed)
             found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named, last[0] if last else "", spread))
