@@ -31,8 +31,8 @@ from fgl_bench.utils.files import write_whole  # noqa: E402
 from fgl_bench.utils.processes import last_line  # noqa: E402
 
 ROUNDS, WARM_UP = 3, 1
-# Methods whose later rounds are of another kind: both kinds in the proportion of a whole run.
-SHORTENED = {"adafgl": (["algorithm.federated_rounds=3"], 6, 0), "fedsage_plus": (["algorithm.gen_rounds=1"], 10, 0)}
+# Methods whose later rounds are of another kind: behind the first round, both kinds in the proportion of a whole run.
+SHORTENED = {"adafgl": (["algorithm.federated_rounds=4"], 7, 1), "fedsage_plus": (["algorithm.gen_rounds=2"], 11, 1)}
 
 
 def main() -> None:

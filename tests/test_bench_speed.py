@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from fgl_bench.config import compose
+from fgl_bench.runner.spec import resolve
 from fgl_bench.utils.seeding import derive_seed
 from tests.reference import buffered, sync
 from tests.reference.small import small_federation
@@ -183,5 +185,15 @@ def test_rates_are_of_rounds_behind_the_warm_up_and_of_one_local_epoch(monkeypat
     ((found, warm_up),) = asked
     a_round = marks(type("M", (), {"marks": found, "clients": 3})(), warm_up)
     assert list(found) == [0] and rate == pytest.approx(a_round * 3 / 4)  # one epoch and two of scores, of two and two
-    rounds = {"fedavg": measure_rates.ROUNDS, "adafgl": 6, "fedsage_plus": 10}[algorithm]
+    rounds = {"fedavg": measure_rates.ROUNDS, "adafgl": 7, "fedsage_plus": 11}[algorithm]
     assert found[0][-1][0] == 3 * rounds and warm_up < rounds
+
+
+@pytest.mark.parametrize(("algorithm", "key"), [("adafgl", "federated_rounds"), ("fedsage_plus", "gen_rounds")])
+def test_rounds_of_both_kinds_are_timed_in_the_proportion_of_a_whole_run(algorithm, key):
+    ((override,), rounds, warm_up) = measure_rates.SHORTENED[algorithm]
+    assert warm_up >= 1  # the first mark is made when the first round has ended
+    name, first = override.split("=")
+    assert name == f"algorithm.{key}"
+    whole = resolve(compose.composed([f"algorithm={algorithm}"]))
+    assert (int(first) - warm_up) / (rounds - warm_up) == pytest.approx(getattr(whole.algorithm, key) / whole.rounds)
