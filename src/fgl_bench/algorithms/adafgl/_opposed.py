@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from fgl_bench.engine.compiled import compiles
 
 # Pairs in a tile: a few of them fit in a CPU's second-level cache; on a GPU few launches count.
 TILE = {"cpu": 2**17, "cuda": 2**25}
@@ -39,8 +42,11 @@ def tiles(clients: int, nodes: int, most: int) -> Iterator[tuple[slice, slice]]:
             yield slice(client, client + together), slice(row, min(row + rows, nodes))
 
 
-class _Pairs:
-    """Tiles of R0 and of R."""
+class Tiles:
+    """Passes over R by PyTorch's operations, some rows at a time.
+
+    R is symmetric: a tile of rows also serves as one of columns, and narrow products from that side are several times faster.
+    """
 
     def __init__(self, unit: Tensor, similar: Tensor | None, beta: float, itself: bool):
         self.unit, self.similar, self.beta, self.itself = unit, similar, beta, itself
@@ -66,18 +72,67 @@ class _Pairs:
         found[:, :, rows].diagonal(dim1=1, dim2=2).add_(1)
         return high, slope, found
 
+    def largest(self) -> Tensor:
+        """Largest R0 of every node, ``[k, n]``."""
+        out = self.unit.new_empty(self.unit.shape[:2])
+        for clients, rows in self.tiles:
+            out[clients, rows] = self.raw(clients, rows).amax(2)
+        return out
+
+    def sums(self, values: Tensor, scales: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """What :func:`attend` returns, from the mean of R0 and its scales above and below it, ``[k]`` each."""
+        above, below = (values.new_zeros(values.mT.shape) for _ in range(2))  # not zeros_like, which keeps the transposed strides
+        for clients, rows in self.tiles:
+            _, _, found = self.scaled(self.raw(clients, rows), clients, rows, scales)
+            here = values[clients, rows].mT
+            above[clients].baddbmm_(here, found.clamp(min=0))
+            below[clients].baddbmm_(here, found.clamp_(max=0))
+        return above.mT.contiguous(), below.mT.contiguous()
+
+    def gradients(self, values: Tensor, scales: tuple[Tensor, ...], to_above: Tensor, to_below: Tensor) -> tuple[Tensor, ...]:
+        """Of the unit rows, but for the mean and the maximum and a factor ``1 - beta``, and of the values, from those of the sums.
+
+        Also ``[k, 3]``: with G what reaches R, the sums of G R0 over all pairs and over those above the mean, and of G over the latter.
+        """
+        to_unit, to_values = (each.new_zeros(each.mT.shape) for each in (self.unit, values))
+        sums = values.new_zeros(3, len(values))
+        # Both of what reaches R_uv and R_vu in one product.
+        up, down = (torch.cat([to, values], 2) for to in (to_above, to_below))
+        turned = [torch.cat([values, to], 2).mT for to in (to_above, to_below)]
+        for clients, rows in self.tiles:
+            raw = self.raw(clients, rows)
+            high, slope, found = self.scaled(raw, clients, rows, scales)
+            positive = torch.gt(found, 0, out=torch.empty_like(found))
+            through = [torch.bmm(left[clients, rows], right[clients]) for left, right in zip((down, up), turned[::-1], strict=True)]
+            gradient = torch.lerp(*through, positive)
+            to_values[clients].baddbmm_(to_above[clients, rows].mT, found.clamp(min=0))
+            to_values[clients].baddbmm_(to_below[clients, rows].mT, found.clamp_(max=0))
+            sums[0, clients] += raw.mul_(gradient).sum((1, 2)) / 2
+            sums[1, clients] += raw.mul_(high).sum((1, 2)) / 2
+            sums[2, clients] += high.mul_(gradient).sum((1, 2)) / 2
+            gradient.mul_(slope)
+            if not self.itself:
+                gradient[:, :, rows].diagonal(dim1=1, dim2=2).zero_()
+            to_unit[clients].baddbmm_(self.unit[clients, rows].mT, gradient)
+        return to_unit.mT.contiguous(), to_values.mT.contiguous(), sums.mT
+
+
+def passes(unit: Tensor, similar: Tensor | None, beta: float, itself: bool) -> Any:
+    """Passes over R: compiled where they can be."""
+    if beta or not compiles(unit):
+        return Tiles(unit, similar, beta, itself)
+    from fgl_bench.algorithms.adafgl._opposed_loops import Loops
+
+    return Loops(unit, itself)
+
 
 class _Attend(torch.autograd.Function):
-    # R is symmetric: a tile of rows also serves as one of columns, and narrow products from that side are several times faster.
-
     @staticmethod
     def forward(
         ctx, unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor, itself: bool
     ) -> tuple[Tensor, Tensor]:
-        pairs = _Pairs(unit, similar, beta, itself)
-        largest = unit.new_empty(unit.shape[:2])
-        for clients, rows in pairs.tiles:
-            largest[clients, rows] = pairs.raw(clients, rows).amax(2)
+        pairs = passes(unit, similar, beta, itself)
+        largest = pairs.largest()
         each = count.to(unit.dtype).square().clamp(min=1)
         total = unit.sum(1).square().sum(1)
         if not itself:
@@ -86,44 +141,20 @@ class _Attend(torch.autograd.Function):
         if beta:
             mean = mean + beta * similar.sum((1, 2), dtype=mean.dtype) / each
         scales = (mean, _reciprocal(largest.amax(1) - mean), _reciprocal(mean))
-        above, below = (values.new_zeros(values.mT.shape) for _ in range(2))  # not zeros_like, which keeps the transposed strides
-        for clients, rows in pairs.tiles:
-            _, _, found = pairs.scaled(pairs.raw(clients, rows), clients, rows, scales)
-            here = values[clients, rows].mT
-            above[clients].baddbmm_(here, found.clamp(min=0))
-            below[clients].baddbmm_(here, found.clamp_(max=0))
         ctx.save_for_backward(unit, values, similar, each, largest, *scales)
         ctx.beta, ctx.itself = beta, itself
-        return above.mT.contiguous(), below.mT.contiguous()
+        return pairs.sums(values, scales)
 
     @staticmethod
     def backward(ctx, to_above: Tensor, to_below: Tensor) -> tuple[Tensor | None, ...]:
         unit, values, similar, each, largest, *scales = ctx.saved_tensors
-        (mean, above, below), share, pairs = scales, 1 - ctx.beta, _Pairs(unit, similar, ctx.beta, ctx.itself)
-        to_unit, to_values = (each.new_zeros(each.mT.shape) for each in (unit, values))
-        high_sum, high_raw, all_raw = (torch.zeros_like(mean) for _ in range(3))
-        # Both of what reaches R_uv and R_vu in one product.
-        up, down = (torch.cat([to, values], 2) for to in (to_above, to_below))
-        turned = [torch.cat([values, to], 2).mT for to in (to_above, to_below)]
-        for clients, rows in pairs.tiles:
-            raw = pairs.raw(clients, rows)
-            high, slope, found = pairs.scaled(raw, clients, rows, scales)
-            positive = torch.gt(found, 0, out=torch.empty_like(found))
-            through = [torch.bmm(left[clients, rows], right[clients]) for left, right in zip((down, up), turned[::-1], strict=True)]
-            gradient = torch.lerp(*through, positive)
-            to_values[clients].baddbmm_(to_above[clients, rows].mT, found.clamp(min=0))
-            to_values[clients].baddbmm_(to_below[clients, rows].mT, found.clamp_(max=0))
-            all_raw[clients] += raw.mul_(gradient).sum((1, 2)) / 2
-            high_raw[clients] += raw.mul_(high).sum((1, 2)) / 2
-            high_sum[clients] += high.mul_(gradient).sum((1, 2)) / 2
-            gradient.mul_(slope)
-            if not ctx.itself:
-                gradient[:, :, rows].diagonal(dim1=1, dim2=2).zero_()
-            to_unit[clients].baddbmm_(unit[clients, rows].mT, gradient)
+        (mean, above, below), share = scales, 1 - ctx.beta
+        pairs = passes(unit, similar, ctx.beta, ctx.itself)
+        to_unit, to_values, sums = pairs.gradients(values, tuple(scales), to_above, to_below)
+        all_raw, high_raw, high_sum = sums.unbind(1)
         # R's scales are 1 / (max - m) above the mean and 1 / m below it.
         to_largest = -above.square() * (high_raw - mean * high_sum)
         to_mean = -above * high_sum - to_largest + below.square() * (all_raw - high_raw)
-        to_unit, to_values = to_unit.mT.contiguous(), to_values.mT.contiguous()
         summed = unit.sum(1, keepdim=True)
         to_unit += (2 * to_mean / each)[:, None, None] * (summed if ctx.itself else summed - unit)
         everyone, row = torch.arange(len(unit), device=unit.device), largest.argmax(1)
