@@ -104,10 +104,9 @@ class DisPFL(Peers):
         self.mask = self._evolve(meeting)
         for moments in meeting.moments:
             moments.mul_(self.mask)  # those of regrown coordinates are zero already: they had no gradient
-        support, kind, shard = heard | itself(heard), meeting.uploaded.dtype, self.setting.shard
-        # Small integers, exact in any type.
-        count = shard.product(support.to(kind), trained, torch.empty_like(meeting.uploaded), _product)
-        models = product(support.double(), meeting.uploaded, shard).div_(count.clamp_(min=1)).mul_(self.mask)
+        support, shard = heard | itself(heard), self.setting.shard
+        count = product(support, trained, shard)
+        models = product(support, meeting.uploaded, shard).div_(count.clamp_(min=1)).mul_(self.mask)
         size = 4 * sum(self.active.values()) + -(-self.setting.layout.count // 8)
         return Exchange(models, uniform(heard), messages(heard, size))
 
@@ -120,20 +119,14 @@ class DisPFL(Peers):
             if not count or self.active[name] == self.setting.layout.numel(name):
                 continue
             own = mask[..., part]
-            far = own.reciprocal().sub_(1)  # infinite where inactive, else 0
-            own.sub_(smallest(far.add_(meeting.trained[..., part].abs()), count))
+            own.sub_(smallest(meeting.trained[..., part].abs(), count, own))
             if self.regrow == "gradient":
                 wanted = meeting.reports["gradient"][..., part].abs()
             else:
                 key = mix(mix(self._streams + meeting.number) + number)
                 wanted = draws(key, 1, self.setting.layout.numel(name)).view(own.shape)
-            far = (1 - own).reciprocal_().sub_(1)  # infinite where active
-            own.add_(largest(wanted.sub_(far), count))
+            own.add_(largest(wanted, count, 1 - own))
         return mask
-
-
-def _product(support: Tensor, masks: Tensor, out: Tensor) -> Tensor:
-    return torch.bmm(support, masks, out=out)
 
 
 def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float, power: float) -> dict[str, float]:

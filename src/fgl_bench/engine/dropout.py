@@ -12,14 +12,13 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import compiles
+from fgl_bench.engine.compiled import LARGE, compiles
 
 GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 ALL = -32768  # least draw and least threshold
 _LANES = 4  # 16-bit draws in one 64-bit word
-LARGE = 1 << 17  # activations from which on the compiled loop is worth loading, which takes as long as hundreds of smaller masks
 _counters: dict[torch.device, Tensor] = {}
 
 

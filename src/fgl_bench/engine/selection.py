@@ -6,14 +6,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.compiled import LARGE, compiles
 
-def smallest(x: Tensor, count: int) -> Tensor:
+
+def smallest(x: Tensor, count: int, among: Tensor | None = None) -> Tensor:
     """1 for the ``count`` least numbers of every row of ``x [..., n]``, else 0, in its type; of equal ones the first, on every device.
 
     ``topk`` takes any of them. On a CPU it and a sort take several times as long for large counts.
+
+    Args:
+        count: for every row.
+        among: 1 where a number may be taken, ``count`` or more in a row, else 0; in the type of x. None means everywhere.
     """
+    return _taken(x, count, among, descending=False)
+
+
+def largest(x: Tensor, count: int, among: Tensor | None = None) -> Tensor:
+    """The same for the ``count`` greatest."""
+    return _taken(x, count, among, descending=True)
+
+
+def _taken(x: Tensor, count: int, among: Tensor | None, descending: bool) -> Tensor:
     if not 0 < count < x.shape[-1]:
         return torch.full_like(x, float(count > 0))
+    if compiles(x) and x.numel() >= LARGE:
+        from fgl_bench.engine._selection_loops import marked
+
+        return marked(x, count, torch.ones_like(x) if among is None else among, descending)
+    x = -x if descending else x
+    if among is not None:
+        x = among.reciprocal().sub_(1).add_(x)  # infinite where nothing may be taken
     if x.device.type == "cpu":
         return _smallest_on_cpu(x, count)
     return torch.zeros_like(x).scatter_(-1, x.argsort(dim=-1, stable=True)[..., :count], 1)
@@ -46,8 +68,3 @@ def _at(row: np.ndarray, rank: int) -> float:
     place = int(below.searchsorted(rank, side="right"))
     rank -= int(below[place - 1]) if place else 0
     return float(np.partition(row[first == place], rank)[rank])
-
-
-def largest(x: Tensor, count: int) -> Tensor:
-    """The same for the ``count`` greatest; ``x`` is used up."""
-    return smallest(x.neg_(), count)
