@@ -44,16 +44,16 @@ class ScoredNodes(NamedTuple):
     """The nodes that scores count.
 
     Attributes:
-        either: ``[k, n]`` bool, validation and test nodes.
+        unscored: ``[k, n]`` bool, all others.
         each: ``[k, n, 2]``, 1 for validation and for test nodes, else 0.
     """
 
-    either: Bool[Tensor, "k n"]
+    unscored: Bool[Tensor, "k n"]
     each: Float[Tensor, "k n 2"]
 
     @classmethod
     def of(cls, val: Bool[Tensor, "k n"], test: Bool[Tensor, "k n"], dtype: torch.dtype) -> ScoredNodes:
-        return cls(val | test, torch.stack([val, test], -1).to(dtype))
+        return cls(~(val | test), torch.stack([val, test], -1).to(dtype))
 
 
 Operator = Callable[[ClientGraph], sp.csr_matrix]

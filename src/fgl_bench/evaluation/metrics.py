@@ -32,7 +32,7 @@ def _defects(logits: Float[Tensor, "k n Y"]) -> Float[Tensor, "k n"]:
 
 def diverged(logits: Float[Tensor, "k n Y"], batch: Batch) -> Bool[Tensor, "k 1"]:
     """Whether a logit of a model's validation or test nodes is not finite, ``[k, n, Y]`` to ``[k, 1]`` bool."""
-    return (_defects(logits).isnan() & batch.scored.either).any(1, keepdim=True)
+    return (_defects(logits).isnan() & ~batch.scored.unscored).any(1, keepdim=True)
 
 
 def _defined(score: Score) -> Score:
@@ -56,7 +56,7 @@ def accuracy(logits: Float[Tensor, "k n Y"], batch: Batch) -> Float[Tensor, "k 2
     else:
         correct = batch.labels.gather(-1, answer[..., None])[..., 0] > 0
     # One product counts both kinds of nodes, and 0 times NaN makes both scores of a model NaN.
-    counted = torch.where(batch.scored.either, _defects(logits) + correct, 0)
+    counted = (_defects(logits) + correct).masked_fill_(batch.scored.unscored, 0)
     return torch.bmm(counted[:, None], batch.scored.each.to(counted.dtype))[:, 0]
 
 

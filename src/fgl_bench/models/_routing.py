@@ -22,7 +22,7 @@ def unit(x: Tensor) -> Tensor:
 
 
 def _inverse(norm: Tensor) -> Tensor:
-    return torch.where(norm > 1e-12, 1 / norm.clamp(min=1e-12), 0.0)
+    return F.threshold(norm, 1e-12, torch.inf).reciprocal()
 
 
 def convolve(graph: BlockSparse, x: Tensor, iterations: int, temperature: float, slope: float) -> Tensor:
@@ -76,7 +76,7 @@ class _Part:
         size, c = len(self.z[0]), list(self.z)
         scores = [self.edges.dots(each, each) for each in c]
         for number in range(iterations):
-            p = torch.softmax(torch.cat(scores) / self.temperature, 0)
+            p = torch.softmax(_joined(scores) / self.temperature, 0)
             c, scales = [], []
             for i, (z, weights) in enumerate(zip(self.z, p.split(size), strict=True)):
                 moved = self.into(z, weights).add_(z)
@@ -101,12 +101,16 @@ class _Part:
                 totals[i] += moved
                 totals[i] += self.out_of(moved, weights)
                 each.append(self.edges.dots(moved, self.z[i]))
-            slopes = torch.cat(each)
+            slopes = _joined(each)
             slopes = p * (slopes - (p * slopes).sum(0)) / self.temperature
             for i, weights in enumerate(slopes.split(size)):
                 totals[i] += self.out_of(before[i], weights)
                 gradient[i] = self.into(self.z[i], weights)
         return [total.add_(last) for total, last in zip(totals, gradient, strict=True)]
+
+
+def _joined(groups: list[Tensor]) -> Tensor:
+    return groups[0] if len(groups) == 1 else torch.cat(groups)
 
 
 def _sums(rows: Tensor, weights: Tensor, index: Tensor, starts: Tensor) -> Tensor:

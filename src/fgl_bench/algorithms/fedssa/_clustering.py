@@ -26,16 +26,17 @@ def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tenso
     there = there[..., None, :]
     square = gram.diagonal(dim1=-2, dim2=-1)
     apart = (square[..., None] + square[..., None, :] - 2 * gram).clamp(min=0)
+    numbers = torch.where(there[..., None], torch.arange(draws.shape[-1], device=draws.device), -1)
     start = _plus_plus(apart, square.abs().amax(-1, keepdim=True), there, draws)
-    member = _nearest(start, there)
+    member = _nearest(start, numbers)
+    gram = gram.expand(*start.shape[:-1], -1).contiguous()  # or every product would copy it
     for _ in range(iterations):
         size = member.sum(-2, dtype=gram.dtype)
         mean = member / size[..., None, :].clamp(min=1)
         cross = gram @ mean
-        within = (mean * cross).sum(-2)
-        distance = square[..., None] - 2 * cross + within[..., None, :]
-        distance = torch.where(size[..., None, :] > 0, distance, torch.inf)
-        member = _nearest(distance, there)
+        within = (mean * cross).sum(-2).masked_fill_(size == 0, torch.inf)
+        distance = torch.sub(square[..., None], cross, alpha=2).add_(within[..., None, :])
+        member = _nearest(distance, numbers)
     size = member.sum(-2, dtype=gram.dtype)
     mean = member / size[..., None, :].clamp(min=1)
     inertia = (square * there).sum(-1) - (member * (gram @ mean)).sum((-2, -1))
@@ -46,7 +47,7 @@ def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tenso
 def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Tensor:
     """Squared distances ``[..., R, C, K]`` to the first centres; infinite where no different point is left to be one."""
     chance = there.expand(*draws.shape[:-1], there.shape[-1]).to(apart.dtype)
-    nearest, found = torch.full_like(chance, torch.inf), []
+    nearest, found, least = torch.full_like(chance, torch.inf), [], 1e-12 * scale
     for draw in draws.unbind(-1):
         total = chance.cumsum(-1)
         pick = (total > draw[..., None] * total[..., -1:]).to(torch.uint8).argmax(-1)
@@ -56,14 +57,13 @@ def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Te
         found.append(distance)
         nearest = torch.minimum(nearest, distance)
         # Points that coincide up to rounding are no second center.
-        chance = torch.where(there & (nearest > 1e-12 * scale) & torch.isfinite(nearest), nearest, 0.0)
+        chance = torch.where(there & (nearest > least) & (nearest < torch.inf), nearest, 0.0)
     return torch.stack(found, -1)
 
 
-def _nearest(distance: Tensor, there: Tensor) -> Tensor:
-    """``[..., C, K]`` bool: every point's nearest center, the first of equals."""
-    index = distance.argmin(-1, keepdim=True)
-    return torch.zeros_like(distance, dtype=torch.bool).scatter(-1, index, True) & there[..., None]
+def _nearest(distance: Tensor, numbers: Tensor) -> Tensor:
+    """``[..., C, K]`` bool: every point's nearest center, the first of equals; ``numbers`` are the centers', -1 for a point that is not there."""
+    return distance.argmin(-1, keepdim=True) == numbers
 
 
 def together(member: Tensor) -> Tensor:

@@ -13,14 +13,13 @@ def orthonormal(matrix: Tensor, tolerance: float = 1e-5) -> Tensor:
     shorter than ``tolerance`` times the longest column, the rest is taken for rounding.
     """
     rest = matrix.clone()
-    longest = rest.norm(dim=-2).amax(-1, keepdim=True)
+    least = tolerance * rest.norm(dim=-2).amax(-1, keepdim=True)
     basis = torch.zeros_like(matrix)
     for j in range(min(matrix.shape[-2:])):
         size, pick = rest.norm(dim=-2).max(-1, keepdim=True)
         column = rest.gather(-1, pick[..., None, :].expand(*rest.shape[:-1], 1))[..., 0]
         column = column - (basis @ (basis.mT @ column[..., None]))[..., 0]
-        counts = (size > tolerance * longest) & (longest > 0)
-        column = torch.where(counts, column / column.norm(dim=-1, keepdim=True).clamp(min=1e-300), 0.0)
+        column = torch.where(size > least, column / column.norm(dim=-1, keepdim=True).clamp(min=1e-300), 0.0)
         basis[..., j] = column
         rest = rest - column[..., None] * (column[..., None, :] @ rest)
     return basis
