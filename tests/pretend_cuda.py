@@ -331,7 +331,7 @@ def pretended(ledger: Ledger) -> Iterator[None]:
         return copy
 
     def sampled(self, a, rows):
-        """One SDDMM of cuSPARSE a head; sparse tensors are not wrapped."""
+        """An SDDMM of cuSPARSE; sparse tensors are not wrapped."""
         taking_part = [isinstance(x, OnDevice) for x in (a, rows, self.into, self.source)]
         if not any(taking_part):
             return dots(self, a, rows)
@@ -339,8 +339,7 @@ def pretended(ledger: Ledger) -> Iterator[None]:
             raise DeviceMix(f"sampled_addmm on both devices, in {where()}")
         if not self.source.numel():
             return rows.new_zeros(len(rows), 0)
-        heads = zip(a, rows, strict=True)
-        return torch.stack([(one.index_select(0, self.target) * other.index_select(0, self.source)).sum(1) for one, other in heads])
+        return (a.index_select(1, self.target) * rows.index_select(1, self.source)).sum(2)
 
     torch.tensor, torch.as_tensor, torch.cuda._lazy_init = tensor, as_tensor, lambda: None
     torch.Tensor.pin_memory = pinned  # type: ignore[method-assign]

@@ -81,11 +81,11 @@ class Edges:
         """``<a_v, rows_u>`` of every edge u -> v, head by head: ``[H, k * r, d]`` and ``[H, k * c, d]`` to ``[H, E]``."""
         if not self.source.numel():
             return rows.new_zeros(len(rows), 0)
-        ones, size = rows.new_ones(self.source.numel()), (self.into.numel() - 1, rows.shape[1])
-        where = torch.sparse_csr_tensor(self.into, self.source, ones, size=size, check_invariants=False)
-        return torch.stack(
-            [torch.sparse.sampled_addmm(where, one, other, beta=0.0).values() for one, other in zip(a, rows.mT, strict=True)]
-        )
+        (sources, ends), copies = self.bags(False, len(rows)), len(rows)
+        size = len(ends) - 1, copies * rows.shape[1]
+        where = torch.sparse_csr_tensor(ends, sources, rows.new_ones(sources.numel()), size=size, check_invariants=False)
+        found = torch.sparse.sampled_addmm(where, a.flatten(0, 1), rows.flatten(0, 1).mT, beta=0.0)
+        return found.values().view(copies, -1)
 
     def parts(self, blocks: int, most: int) -> list[tuple[slice, Edges]]:
         """The edges of ``most`` of the so many blocks at a time, numbered from 0; found once."""
@@ -116,7 +116,7 @@ class Edges:
             interleaved: the copies of a node's row lie side by side (``[nodes * copies]``), else copy after copy (``[copies * nodes]``);
                 bags come copy after copy either way.
         """
-        key = (by_source, copies, interleaved)
+        key = (by_source, copies, interleaved and copies > 1)
         if key not in self._bags:
             index, starts, rows = self.source, self.into, self.out_of.numel() - 1
             if by_source:

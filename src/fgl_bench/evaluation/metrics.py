@@ -32,7 +32,7 @@ def _defects(logits: Float[Tensor, "k n Y"]) -> Float[Tensor, "k n"]:
 
 def diverged(logits: Float[Tensor, "k n Y"], batch: Batch) -> Bool[Tensor, "k 1"]:
     """Whether a logit of a model's validation or test nodes is not finite, ``[k, n, Y]`` to ``[k, 1]`` bool."""
-    return (_defects(logits).isnan() & ~batch.scored.unscored).any(1, keepdim=True)
+    return _defects(logits).isnan().masked_fill_(batch.scored.unscored, False).any(1, keepdim=True)
 
 
 def _defined(score: Score) -> Score:

@@ -63,6 +63,9 @@ class _Part:
         self.z = z.flatten(0, 1).transpose(0, 1).contiguous().split(group)
         self.steps: list[tuple[Tensor, list[Tensor], list[Tensor]]] = []
 
+    def _cooled(self, scores: Tensor) -> Tensor:
+        return scores if self.temperature == 1 else scores / self.temperature
+
     def into(self, rows: Tensor, weights: Tensor) -> Tensor:
         """``[g, N, d]`` rows with weights ``[g, E]`` summed over the edges into every node."""
         return _sums(rows, weights, *self.edges.bags(False, len(rows)))
@@ -76,7 +79,7 @@ class _Part:
         size, c = len(self.z[0]), list(self.z)
         scores = [self.edges.dots(each, each) for each in c]
         for number in range(iterations):
-            p = torch.softmax(_joined(scores) / self.temperature, 0)
+            p = torch.softmax(self._cooled(_joined(scores)), 0)
             c, scales = [], []
             for i, (z, weights) in enumerate(zip(self.z, p.split(size), strict=True)):
                 moved = self.into(z, weights).add_(z)
@@ -102,7 +105,7 @@ class _Part:
                 totals[i] += self.out_of(moved, weights)
                 each.append(self.edges.dots(moved, self.z[i]))
             slopes = _joined(each)
-            slopes = p * (slopes - (p * slopes).sum(0)) / self.temperature
+            slopes = self._cooled(p * (slopes - (p * slopes).sum(0)))
             for i, weights in enumerate(slopes.split(size)):
                 totals[i] += self.out_of(before[i], weights)
                 gradient[i] = self.into(self.z[i], weights)
