@@ -167,7 +167,7 @@ def test_gradients_are_clipped_before_they_are_masked():
 
     def recording(step, gradient):
         before = gradient.clone()
-        seen.append((before, correct(step, gradient).clone(), algorithm.mask.flatten(0, 1)))
+        seen.append((before, correct(step, gradient).clone(), algorithm.mask.flatten(0, 1).clone()))
         return gradient
 
     algorithm.correct_gradient = recording

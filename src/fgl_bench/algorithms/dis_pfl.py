@@ -100,25 +100,25 @@ class DisPFL(Peers):
         return {"gradient": trips.layout.collect(dict(zip(parameters, gradients, strict=True)))}
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        heard, trained = meeting.graph(meeting.number), self.mask
-        self.mask = self._evolve(meeting)
+        heard, shard = meeting.graph(meeting.number), self.setting.shard
+        support = heard | itself(heard)
+        count = product(support.to(self.mask.dtype), self.mask, shard)  # small integers, exact in any type
+        models = product(support.double(), meeting.uploaded, shard).div_(count.clamp_(min=1))
+        self._evolve(meeting)
+        models.mul_(self.mask)
         for moments in meeting.moments:
             moments.mul_(self.mask)  # those of regrown coordinates are zero already: they had no gradient
-        support, shard = heard | itself(heard), self.setting.shard
-        count = product(support, trained, shard)
-        models = product(support, meeting.uploaded, shard).div_(count.clamp_(min=1)).mul_(self.mask)
         size = 4 * sum(self.active.values()) + -(-self.setting.layout.count // 8)
         return Exchange(models, uniform(heard), messages(heard, size))
 
-    def _evolve(self, meeting: Meeting) -> Tensor:
-        """The masks ``[S, C, P]`` of the next round: dropped by size, regrown by gradient or at random."""
+    def _evolve(self, meeting: Meeting) -> None:
+        """Make the masks ``[S, C, P]`` those of the next round: dropped by size, regrown by gradient or at random."""
         rate = self.anneal / 2 * (1 + math.cos(math.pi * meeting.number / meeting.rounds))
-        mask = self.mask.clone()
         for number, (name, part) in enumerate(self._parts()):
             count = math.ceil(rate * self.active[name])
             if not count or self.active[name] == self.setting.layout.numel(name):
                 continue
-            own = mask[..., part]
+            own = self.mask[..., part]
             own.sub_(smallest(meeting.trained[..., part].abs(), count, own))
             if self.regrow == "gradient":
                 wanted = meeting.reports["gradient"][..., part].abs()
@@ -126,7 +126,6 @@ class DisPFL(Peers):
                 key = mix(mix(self._streams + meeting.number) + number)
                 wanted = draws(key, 1, self.setting.layout.numel(name)).view(own.shape)
             own.add_(largest(wanted, count, 1 - own))
-        return mask
 
 
 def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float, power: float) -> dict[str, float]:

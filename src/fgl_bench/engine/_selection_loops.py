@@ -31,11 +31,11 @@ def mark(x: Any, bits: Any, among: Any, count: int, flipped: int, greatest: int,
         while left > counts[place]:
             left -= counts[place]
             place += 1
-        near, found = np.empty(counts[place], bits.dtype), 0
-        for i in range(width):
-            if (numbers[i] >> shift) + BINS // 2 == place:
-                near[found] = numbers[i]
-                found += 1
+        near, found = np.empty(counts[place] + 1, bits.dtype), 0
+        for i in range(width):  # without a branch, which would be mispredicted
+            near[found] = numbers[i]
+            found += (numbers[i] >> shift) + BINS // 2 == place
+        near = near[:found]
         bound = near.min()
         if bound != near.max():  # all alike take a partition long
             bound = np.partition(near, left - 1)[left - 1]
