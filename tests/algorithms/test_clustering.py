@@ -62,6 +62,13 @@ def test_no_more_clusters_than_different_points():
     assert not nobody.any() and not together(nobody).any()
 
 
+def test_a_cluster_that_loses_its_last_point_draws_none_to_the_origin():
+    x = torch.tensor([[2.5, 0.5], [0, -1.5], [1, 0.5], [1.5, 0.5], [0, -0.5], [-1, 0], [1, 0], [-0.5, 0]], dtype=torch.float64)
+    draw = torch.tensor([[0.4576, 0.307, 0.678, 0.0523]], dtype=torch.float64)
+    member = kmeans(x @ x.mT, torch.ones(8, dtype=torch.bool), draw, 10)
+    assert member.int().argmax(-1).tolist() == [3, 1, 0, 0, 1, 1, 0, 1] and not member[:, 2].any()
+
+
 def test_every_step_lowers_the_inertia():
     x = points(sets=1, count=40, seed=3)
     found = [kmeans(x @ x.mT, torch.ones(1, 40, dtype=torch.bool), draws(1, 6, attempts=1), n)[0] for n in range(8)]
