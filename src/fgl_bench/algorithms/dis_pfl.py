@@ -102,8 +102,8 @@ class DisPFL(Peers):
     def exchange(self, meeting: Meeting) -> Exchange:
         heard, shard = meeting.graph(meeting.number), self.setting.shard
         support = heard | itself(heard)
-        count = product(support.to(self.mask.dtype), self.mask, shard)  # small integers, exact in any type
-        models = product(support.double(), meeting.uploaded, shard).div_(count.clamp_(min=1))
+        count = product(support, self.mask, shard)
+        models = product(support, meeting.uploaded, shard).div_(count.clamp_(min=1))
         self._evolve(meeting)
         models.mul_(self.mask)
         for moments in meeting.moments:

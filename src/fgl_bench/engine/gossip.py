@@ -8,7 +8,7 @@ from torch import Tensor
 from fgl_bench.engine.mixing import normalize
 from fgl_bench.engine.shard import ALONE, Shard
 
-# Number of parameters that a CPU multiplies at a time, always in the same memory, which stays in the cache.
+# Number of parameters that a CPU copies to float64 at a time, always into the same memory, which stays in the cache.
 COLUMNS = 1 << 12
 
 
@@ -47,17 +47,17 @@ def pushed(heard: Tensor) -> Tensor:
 
 
 def product(matrix: Tensor, models: Tensor, shard: Shard = ALONE) -> Tensor:
-    """``[S, r, C] @ [S, C, P]`` in the type of ``matrix``, returned in that of ``models``; repeated mixing in float32 would drift.
+    """``[S, r, C] @ [S, C, P]`` in float64, since repeated mixing in float32 would drift; returned in the type of ``models``.
 
     Where other workers have the rest of the clients, ``models`` and the result are those of this worker's ``shard``.
     """
     out = models.new_empty(len(models), min(matrix.shape[1], models.shape[1]), models.shape[2])
-    return shard.product(matrix, models, out, _product)
+    return shard.product(matrix.double(), models, out, _product)
 
 
 def _product(matrix: Tensor, models: Tensor, out: Tensor) -> Tensor:
     if models.is_cuda:
-        return out.copy_(torch.bmm(matrix, models.to(matrix.dtype)))
+        return out.copy_(torch.bmm(matrix, models.double()))
     sent, mixed = (matrix.new_empty(len(rows), min(COLUMNS, models.shape[2])) for rows in (models[0], out[0]))
     for result, rows, each in zip(out, matrix, models, strict=True):
         for into, columns in zip(result.split(COLUMNS, 1), each.split(COLUMNS, 1), strict=True):
