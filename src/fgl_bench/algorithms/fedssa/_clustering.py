@@ -62,7 +62,7 @@ def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Te
 
 
 def _nearest(distance: Tensor, numbers: Tensor) -> Tensor:
-    """``[..., C, K]`` bool: every point's nearest center, the first of equals; of ``numbers``, all -1 for a point that is not there."""
+    """``[..., C, K]`` bool: every point's nearest center, the first of equals; none where ``numbers [..., C, K]`` are -1, else 0 to K - 1."""
     return distance.argmin(-1, keepdim=True) == numbers
 
 
