@@ -62,7 +62,11 @@ def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Te
 
 
 def _nearest(distance: Tensor, numbers: Tensor) -> Tensor:
-    """``[..., C, K]`` bool: every point's nearest center, the first of equals; none where ``numbers [..., C, K]`` are -1, else 0 to K - 1."""
+    """``[..., C, K]`` bool: every point's nearest center, the first of equals.
+
+    Args:
+        numbers: ``[..., C, K]``, those of the centers, 0 to K - 1; all -1 for a point that is not there.
+    """
     return distance.argmin(-1, keepdim=True) == numbers
 
 
