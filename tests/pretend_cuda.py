@@ -15,7 +15,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 import fgl_bench
 from fgl_bench.config.compose import Composer
 from fgl_bench.engine import dropout, sparse
+from fgl_bench.engine.replay import WARM_UP
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import prepare, simulate
 from fgl_bench.runner.spec import RunSpec, resolve
 
-CUDA = torch.device("cuda:0")
+CUDA, GRAPHS = torch.device("cuda:0"), "cuda_graphs=true"
 PACKAGE = str(Path(fgl_bench.__file__).parent) + "/"
 
 # Operations whose result, or its size, the host must know before it goes on.
@@ -79,9 +81,12 @@ class Ledger:
         waits: by round, how often the host waited, by (what for, which function of the package).
         launches: by round, kernels by (operation, function).
         atomics: likewise, sums of several floating-point numbers in an order that a GPU does not promise.
+        first: the first steady round.
+        capturing: whether a CUDA graph is being captured, where waiting is an error.
     """
 
     def __init__(self) -> None:
+        self.first, self.capturing = 2, False
         self.waits: list[Counter[tuple[str, str]]] = []
         self.launches: list[Counter[tuple[str, str]]] = []
         self.atomics: list[Counter[tuple[str, str]]] = []
@@ -93,12 +98,14 @@ class Ledger:
             counters.append(Counter())
 
     def wait(self, reason: str) -> None:
+        if self.capturing:
+            raise RuntimeError(f"operation not permitted when stream is capturing: {reason}, in {where()}")
         self.waits[-1][reason, where()] += 1
 
     @property
     def steady(self) -> slice:
-        """Rounds in which nothing is done for the first time, and nothing for the last: the third to the last but one."""
-        return slice(2, len(self.waits) - 2) if len(self.waits) > 4 else slice(1, len(self.waits) - 1)
+        """Rounds in which nothing is done for the first time, and nothing for the last: from ``first`` to the last but one."""
+        return slice(self.first, len(self.waits) - 2) if len(self.waits) > self.first + 2 else slice(1, len(self.waits) - 1)
 
     def mean(self, counters: list[Counter[tuple[str, str]]]) -> dict[tuple[str, str], float]:
         """Of one of the three, the mean over the steady rounds."""
@@ -160,12 +167,59 @@ def unwrapped(x: Any) -> Any:
     return x.inner if isinstance(x, OnDevice) else x
 
 
+class Graph:
+    """A CUDA graph: the operations of its capture, which are done again on the same memory. What Python did in between is not."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[Any, list[Any], dict[str, Any], Any]] = []
+        self.before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.ledger: Ledger
+
+    def pool(self) -> Graph:
+        return self
+
+    def note(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Carry out an operation on CPU tensors; it is undone when the capture ends, since a capture runs nothing."""
+        given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
+        for argument in func._schema.arguments:
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for value in tree_flatten(given[argument.name])[0]:
+                    whole = torch.empty(0, dtype=torch.uint8).set_(value.untyped_storage())
+                    self.before.setdefault(whole.data_ptr(), (whole, whole.clone()))
+        result = func(*args, **kwargs)
+        self.operations.append((func, list(args), kwargs, result))
+        return result
+
+    def end(self) -> None:
+        for whole, before in self.before.values():
+            whole.copy_(before)
+        self.before.clear()
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        self.ledger.launches[-1]["graph", where()] += 1
+        for func, args, kwargs, results in self.operations:
+            again = func(*args, **kwargs)
+            for old, new in zip(tree_flatten(results)[0], tree_flatten(again)[0], strict=True):
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
 class Device(TorchDispatchMode):
     """Carries out every operation on what the wrappers hold, and writes it into the ledger."""
 
     def __init__(self, ledger: Ledger):
         super().__init__()
-        self.ledger = ledger
+        self.ledger, self.graph = ledger, None
+
+    @contextmanager
+    def capture(self, graph: Graph, pool: object = None) -> Iterator[None]:
+        graph.ledger, self.graph, self.ledger.capturing = self.ledger, graph, True
+        try:
+            yield
+        finally:
+            self.graph, self.ledger.capturing = None, False
+            graph.end()
 
     def to_host(self, x: torch.Tensor) -> torch.Tensor:
         self.ledger.wait("copy to host")
@@ -180,6 +234,8 @@ class Device(TorchDispatchMode):
         if not inside and not on_cuda(device):
             return func(*args, **kwargs)  # the host's own business
         if name == "_to_copy" and outside:
+            if self.graph is not None:
+                self.ledger.wait("copy from host")  # without a wait too: a replay would read memory that is something else by then
             if not (kwargs.get("non_blocking") and hasattr(args[0], "pinned")):
                 self.ledger.wait("copy from host")
             self._launch(name)
@@ -191,8 +247,9 @@ class Device(TorchDispatchMode):
         self._judge(func, name, args, kwargs, inside, outside)
 
         wrappers = {id(x.inner): x for x in inside}
-        plain, named = tree_unflatten([unwrapped(x) for x in flat], form)
-        result = func(*plain, **(named if device is None else {**named, "device": torch.device("cpu")}))
+        plain, named = tree_unflatten([x.clone() if self.graph and any(x is y for y in outside) else unwrapped(x) for x in flat], form)
+        named = named if device is None else {**named, "device": torch.device("cpu")}
+        result = func(*plain, **named) if self.graph is None else self.graph.note(func, plain, named)
         if torch.Tag.inplace_view in func.tags:  # squeeze_ and the like change the wrapper's own shape as well
             with no_dispatch():
                 func(*args, **kwargs)
@@ -246,7 +303,7 @@ class Device(TorchDispatchMode):
         self._launch(name, launches)
 
     def _launch(self, name: str, launches: int = 1) -> None:
-        if launches:
+        if launches and self.graph is None:
             self.ledger.launches[-1][name, where()] += launches
 
 
@@ -309,6 +366,13 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+STREAMS = ("device", "stream", "current_stream", "Stream", "CUDAGraph", "graph")
+
+
+class _Stream(nullcontext[None]):
+    def wait_stream(self, other: _Stream) -> None: ...
+
+
 @contextmanager
 def pretended(ledger: Ledger) -> Iterator[None]:
     """Inside, ``cuda:0`` is there."""
@@ -344,15 +408,20 @@ def pretended(ledger: Ledger) -> Iterator[None]:
     torch.tensor, torch.as_tensor, torch.cuda._lazy_init = tensor, as_tensor, lambda: None
     torch.Tensor.pin_memory = pinned  # type: ignore[method-assign]
     torch.cuda.synchronize = lambda device: ledger.wait("synchronize")
+    mode, streams = Device(ledger), {name: getattr(torch.cuda, name) for name in STREAMS}
+    for name in STREAMS:
+        setattr(torch.cuda, name, {"CUDAGraph": Graph, "graph": mode.capture}.get(name, lambda *args: _Stream()))
     torch.autograd.has_torch_function = lambda *args: False
     sparse.Edges.dots = sampled
     dropout._counters.pop(CUDA, None)
     try:
-        with torch.autograd.set_multithreading_enabled(False), Device(ledger):
+        with torch.autograd.set_multithreading_enabled(False), mode:
             yield
     finally:
         torch.tensor, torch.as_tensor, torch.cuda._lazy_init, torch.cuda.synchronize, torch.autograd.has_torch_function = saved
         sparse.Edges.dots, torch.Tensor.pin_memory = dots, pin_memory  # type: ignore[method-assign]
+        for name, value in streams.items():
+            setattr(torch.cuda, name, value)
 
 
 class Rounds:
@@ -381,22 +450,29 @@ def spec_of(overrides: Sequence[str]) -> RunSpec:
         return resolve(compose(list(overrides)))
 
 
+def with_graphs(spec: RunSpec, graphs: bool) -> RunSpec:
+    """The run with ``cuda_graphs`` so, whatever its device."""
+    return replace(spec, settings=replace(spec.settings, cuda_graphs=graphs))
+
+
 def on_cpu(spec: RunSpec, federations: Sequence[Any], chunk: int | None = None) -> Outcome:
     """All seeds in one program, ``chunk`` replicas at once, on the CPU."""
     plan = Plan(len(federations), chunk)
-    return simulate(spec, federations, torch.device("cpu"), Silent(Ledger()), plan)
+    return simulate(with_graphs(spec, False), federations, torch.device("cpu"), Silent(Ledger()), plan)
 
 
 def on_pretended(spec: RunSpec, federations: Sequence[Any], chunk: int | None = None) -> tuple[Outcome, Ledger]:
     """The same on the pretended device."""
     ledger = Ledger()
+    ledger.first += WARM_UP * spec.settings.cuda_graphs
     with pretended(ledger):
         return simulate(spec, federations, CUDA, Rounds(ledger), Plan(len(federations), chunk)), ledger
 
 
 def main() -> None:
-    spec = spec_of(["device=cpu", "progress=false", "memory_budget_gb=20", *sys.argv[1:]])
-    _, ledger = on_pretended(spec, prepare(spec))
+    words = [word for word in sys.argv[1:] if word != GRAPHS]
+    spec = spec_of(["device=cpu", "progress=false", "memory_budget_gb=20", *words])
+    _, ledger = on_pretended(with_graphs(spec, GRAPHS in sys.argv), prepare(spec))
     for title in ("waits", "atomics", "launches"):
         mean = ledger.mean(getattr(ledger, title))
         print(f"{title} a round: {sum(mean.values()):.1f}")

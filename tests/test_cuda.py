@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fgl_bench.algorithms.base import plain_steps
+from fgl_bench.algorithms.base import replays_steps
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedprox import FedProx
@@ -264,7 +264,7 @@ def tensors(result):
 @pytest.mark.parametrize("opt_state", ["persist", "reset"])
 @pytest.mark.parametrize("method", METHODS)
 def test_steps_can_be_replayed_without_their_python_code(method, opt_state, monkeypatch):
-    monkeypatch.setattr("fgl_bench.engine.training.Replay", Recorded)
+    monkeypatch.setattr("fgl_bench.engine.replay.Replay", Recorded)
     monkeypatch.setattr(Recorded, "made", 0)
     runs = [
         histories("cpu", METHODS[method](), synchronous(), dropout=0.5, rounds=8, opt_state=opt_state, cuda_graphs=graphs)
@@ -272,12 +272,12 @@ def test_steps_can_be_replayed_without_their_python_code(method, opt_state, monk
     ]
     assert_equal_scores(*(found for _, found in runs))
     assert torch.equal(*(sim.trainer.optimizer.first for sim, _ in runs))
-    assert Recorded.made == 2, "one for each of the two local epochs"
+    assert Recorded.made == 3, "one for each of the two local epochs, and one for scores and reports"
 
 
 @pytest.mark.parametrize("method", [FedProx(mu=0.1), Scaffold(1.0, "mean_gradient", "uniform")], ids=["fedprox", "scaffold"])
 def test_steps_to_which_a_method_adds_something_are_not_replayed(method, monkeypatch):
-    monkeypatch.setattr("fgl_bench.engine.training.Replay", Recorded)
+    monkeypatch.setattr("fgl_bench.engine.replay.Replay", Recorded)
     monkeypatch.setattr(Recorded, "made", 0)
     histories("cpu", method, synchronous(), cuda_graphs=True)
-    assert not plain_steps(method) and not Recorded.made
+    assert not replays_steps(method) and not Recorded.made

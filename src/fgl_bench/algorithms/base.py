@@ -15,7 +15,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.hooks import JointTraining
+from fgl_bench.engine.hooks import JointTraining, TrainedScore
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.network import Parameters
 from fgl_bench.engine.trips import LocalStep, Trips
@@ -52,6 +52,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
             client: of these a worker has those of its own clients only.
         unsent: names of reports that are not uploaded besides the model: what stays with the client, or what the server can work out
             from the model that it gets. :meth:`traffic` covers all others.
+        replayable: whether local steps and :meth:`report` can be replayed as CUDA graphs although the method adds something to them: they do
+            the same in every trip, to tensors that keep their addresses, read no ``received`` models and let the host wait for nothing.
+            It is not inherited either. A method that overrides none of the hooks of a step needs no word.
         rebuilt: names of attributes that a checkpoint leaves out: what :meth:`prepare` makes and nothing changes, or a cache.
     """
 
@@ -67,6 +70,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
     labeled_only: ClassVar[bool] = False
     own_reports: ClassVar[tuple[str, ...]] = ()
     unsent: ClassVar[tuple[str, ...]] = ()
+    replayable: ClassVar[bool] = False
     rebuilt: ClassVar[tuple[str, ...]] = ()
 
     def check_choices(self, model: Backbone, split: Split) -> None:
@@ -140,8 +144,18 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         return Traffic(upload=model, download=model)
 
 
-def plain_steps(method: Algorithm) -> bool:
-    """Whether a local step depends on the models, graphs, masks and moments alone: where no hook that it calls is overridden."""
+def replays_steps(method: Algorithm) -> bool:
+    """Whether CUDA graphs can replay local steps: no hook that a step calls is overridden, or the method says that it can."""
     called = ("backbone", "optimizer", "local_penalty", "local_loss", "correct_gradient", "predict")
     plain = all(getattr(type(method), name) is getattr(Algorithm, name) for name in called)
-    return method.trains and plain and not isinstance(method, JointTraining)
+    return method.trains and (plain or _replayable(method)) and not isinstance(method, JointTraining)
+
+
+def replays_reports(method: Algorithm) -> bool:
+    """Whether CUDA graphs can replay what follows a trip's last step: scores of the trained models, and reports."""
+    plain = type(method).report is Algorithm.report and not isinstance(method, TrainedScore)
+    return replays_steps(method) and (plain or _replayable(method))
+
+
+def _replayable(method: Algorithm) -> bool:
+    return vars(type(method)).get("replayable", False)

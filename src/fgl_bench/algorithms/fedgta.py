@@ -48,6 +48,7 @@ class FedGTA(ServerRounds, Comparing):
 
     by_clients: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
+    replayable: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {
         "steps": at_least(0), "alpha": SHARE, "temperature": above(0), "orders": at_least(1), "threshold": at_least(-1),
     }  # fmt: skip

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from types import MethodType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from weakref import proxy
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.engine.replay import Replay
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.utils.seeding import derive_seed
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from fgl_bench.engine.layout import ParameterLayout
     from fgl_bench.models.base import Backbone
     from fgl_bench.optimizers.base import Optimizer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Setting:
         lr, optimizer: of the clients' steps.
         shard: which clients of every seed this worker trains. They are all, but where several workers share them: c is their number,
             ``batch`` has the graphs of S * c replicas, and num_clients and weights count all C.
+        replay: whether the run replays CUDA graphs.
         weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes; all nodes or 1 with another ``agg_weight``).
     """
 
@@ -51,6 +58,16 @@ class Setting:
     cross_edges: tuple[np.ndarray, ...] = ()
     server: Batch | None = None
     shard: Shard = ALONE
+    replay: bool = False
+
+    def replayed(self, function: Callable[..., T]) -> Callable[..., T]:
+        """``function`` of tensors given by name, as a :class:`~fgl_bench.engine.replay.Replay` where the run replays CUDA graphs.
+
+        Of a bound method the object is not kept alive, which may therefore hold what is returned.
+        """
+        if isinstance(function, MethodType):
+            function = partial(function.__func__, proxy(function.__self__))
+        return Replay(function, self.batch.device) if self.replay else function
 
     @property
     def replicas(self) -> list[tuple[int, int]]:

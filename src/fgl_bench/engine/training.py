@@ -22,7 +22,7 @@ from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.minibatch import Epochs, Part, order_key, part_key
 from fgl_bench.engine.network import Network
 from fgl_bench.engine.parameter_groups import grouped
-from fgl_bench.engine.replay import Replay
+from fgl_bench.engine.replay import Replays
 from fgl_bench.engine.trips import LocalStep, Score, Trips, joined
 
 
@@ -36,6 +36,7 @@ class Trainer:
         batch_nodes: training nodes per gradient step; None means all of a client's.
         optimizer: starts the clients' optimizer, unless the method has its own (:meth:`Algorithm.optimizer`).
         replay: whether steps of all replicas are replayed as CUDA graphs; for methods whose steps allow it.
+        replay_reports: whether the trained models' scores and the reports are, too.
     """
 
     carried: ClassVar[tuple[str, ...]] = ("model", "layout", "batch", "evaluation", "optimizer", "trip", "_done")  # by a checkpoint
@@ -58,9 +59,10 @@ class Trainer:
         batch_nodes: int | None = None,
         optimizer: Callable[[int, int, float, float, torch.dtype, torch.device], Any] = Adam,
         replay: bool = False,
+        replay_reports: bool = False,
     ):
-        self.replay = replay
-        self._replays: dict[tuple[int, bool, bool, int], Replay] = {}
+        self.replay, self.replay_reports = replay, replay_reports
+        self._replays, self._reporting = Replays(batch.device), False
         self.batch_nodes = batch_nodes
         self._epochs: WeakKeyDictionary[Batch, Epochs] = WeakKeyDictionary()
         self.algorithm, self.model, self.layout = algorithm, model, layout
@@ -207,21 +209,26 @@ class Trainer:
         else:
             self.trip[index] += 1
         self._done[list(rows)] += 1
-        if score:
-            if trips.received_score is None:
-                trips.received_score = self._score(received, evaluation)
-            if evaluation is batch and self.algorithm.trains:
-                # The same forward pass serves the score and the report.
-                if isinstance(self.algorithm, TrainedScore):
-                    trips.trained_score = self.algorithm.score_trained(self.score, trips)
-                else:
-                    trips.trained_score = self.score(trips.output.logits, trips.batch)
-            else:
-                trips.trained_score = self._score(trained, evaluation)
-        trips.reports = self.algorithm.report(trips)
+        if score and trips.received_score is None:
+            trips.received_score = self._score(received, evaluation)
+        replay = self.replay_reports and rows == self.everyone and (score or self._reporting)  # an empty graph is refused
+        trips.trained_score, trips.reports = (self._replayed_end if replay else self._end)(trips, evaluation, score)
         check_reports(trips.reports, len(rows))
-        trips.__dict__.pop("output", None)
+        self._reporting = bool(trips.reports)
         return trips
+
+    def _end(self, trips: Trips, evaluation: Batch, score: bool) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """What follows the last step: the trained models' scores, where they are wanted, and the reports."""
+        scored = None
+        if score and (evaluation is not trips.batch or not self.algorithm.trains):
+            scored = self._score(trips.trained, evaluation)
+        elif score and isinstance(self.algorithm, TrainedScore):
+            scored = self.algorithm.score_trained(self.score, trips)
+        elif score:  # the same forward pass serves the score and the report
+            scored = self.score(trips.output.logits, trips.batch)
+        reports = self.algorithm.report(trips)
+        trips.__dict__.pop("output", None)
+        return scored, reports
 
     def _key(self, rows: tuple[int, ...], index: Tensor | slice, epoch: int) -> tuple[Tensor, Layers | None]:
         """The keys ``[k]`` of a step, and what its dropouts need where all replicas train in every round."""
@@ -234,20 +241,24 @@ class Trainer:
 
     def _replayed(self, trips: Trips, epoch: int, score: bool, loss: Tensor | None) -> Tensor | None:
         """:meth:`_step` on the tensors that it was captured on: models are trained in the same place every round."""
-        known = (epoch, score, loss is not None, trips.trained.data_ptr())
-        if known not in self._replays:
-            same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; no plain step reads it
-            own = None if loss is None else torch.zeros_like(loss)
-            trainer, fellow = proxy(self), next(iter(self._replays.values()), None)  # by no cycle that would keep the trainer's memory
+        wanted = loss is not None
 
-            def step() -> tuple[Tensor | None, Tensor | None]:
-                return trainer._step(same, same.batch, step_key(trainer.streams, trainer.trip, epoch), epoch, score, own), own
+        def step(trainer: Trainer, same: Trips) -> tuple[Tensor | None, Tensor | None]:
+            own = same.trained.new_empty(len(same.rows), dtype=torch.float64) if wanted else None
+            return trainer._step(same, same.batch, step_key(trainer.streams, trainer.trip, epoch), epoch, score, own), own
 
-            self._replays[known] = Replay(step, self.batch.device, fellow)
-        scored, lost = self._replays[known]()
+        scored, lost = self._replay(("step", epoch, score, wanted), trips, step)
         if loss is not None:
             loss.copy_(lost)
         return scored
+
+    def _replayed_end(self, trips: Trips, evaluation: Batch, score: bool) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """:meth:`_end` on the tensors that it was captured on."""
+        return self._replay(("end", score), trips, lambda trainer, same: trainer._end(same, evaluation, score))
+
+    def _replay(self, name: tuple, trips: Trips, function: Callable[[Trainer, Trips], Any]) -> Any:
+        same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; nothing here reads it
+        return self._replays((*name, trips.trained.data_ptr()), partial(function, proxy(self), same))  # in no cycle that keeps memory
 
     def _epoch(self, trips: Trips, key: Tensor, epoch: int, loss: Tensor | None) -> None:
         """One pass over every client's training nodes in mini-batches; their mean loss goes to ``loss [k]``."""

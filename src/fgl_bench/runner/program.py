@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting, plain_steps
+from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, replays_steps
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.labeled import LabeledNodes, reducible
@@ -86,6 +86,7 @@ def simulation(
         cross_edges=tuple(f.cross_edges for f in federations),
         server=server,
         shard=shard,
+        replay=settings.cuda_graphs,
     )
     check_labels(algorithm, federations[0])
     algorithm.prepare(setting)
@@ -107,7 +108,8 @@ def simulation(
         chunk=chunk,
         batch_nodes=settings.batch_nodes,
         optimizer=optimizer.start,
-        replay=settings.cuda_graphs and plain_steps(algorithm),
+        replay=settings.cuda_graphs and replays_steps(algorithm),
+        replay_reports=settings.cuda_graphs and replays_reports(algorithm),
     )
     pooled = members != clients
     return Simulation(

@@ -16,7 +16,7 @@ def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tenso
     Args:
         gram: ``[..., C, C]`` inner products.
         there: ``[..., C]`` bool, the points that are to be clustered.
-        draws: ``[..., R, K]`` from [0, 1), for the first centres of R attempts at K clusters.
+        draws: ``[..., R, K]`` from [0, 1), for the first centres of R attempts at K clusters; infinite where a set is to have fewer.
         iterations: assignments after the first.
 
     Returns:
@@ -50,10 +50,11 @@ def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Te
     nearest, found, least = torch.full_like(chance, torch.inf), [], 1e-12 * scale
     for draw in draws.unbind(-1):
         total = chance.cumsum(-1)
-        pick = (total > draw[..., None] * total[..., -1:]).to(torch.uint8).argmax(-1)
+        further = total > draw[..., None] * total[..., -1:]
+        pick = further.to(torch.uint8).argmax(-1)
         index = pick[..., None, None].expand(*pick.shape, apart.shape[-1], 1)
         distance = apart.expand(*pick.shape, *apart.shape[-2:]).gather(-1, index)[..., 0]
-        distance = torch.where(total[..., -1:] > 0, distance, torch.inf)
+        distance = torch.where(further[..., -1:], distance, torch.inf)
         found.append(distance)
         nearest = torch.minimum(nearest, distance)
         # Points that coincide up to rounding are no second center.

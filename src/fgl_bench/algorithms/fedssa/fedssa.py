@@ -65,6 +65,8 @@ class FedSSA(Alone, Comparing, FinalState):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "unifilter"}
+    replayable: ClassVar[bool] = True
+    rebuilt: ClassVar[tuple[str, ...]] = ("_renew",)
     multilabel: ClassVar[bool] = False
     node_batches: ClassVar[bool] = False
     ranges: ClassVar[dict[str, Range]] = {
@@ -117,7 +119,8 @@ class FedSSA(Alone, Comparing, FinalState):
         chosen = torch.nn.functional.one_hot(batch.labels, classes) * batch.train[..., None]
         self._counts = chosen.sum(1)  # [B, Y]
         self._shares = (chosen / self._counts[:, None].clamp(min=1)).mT.to(batch.dtype)
-        self._round, self._sent = 0, []
+        self._round, self._sent = torch.zeros((), dtype=torch.int64, device=batch.device), []
+        self._renew = setting.replayed(self._new_targets)
         zeros = {"dtype": batch.dtype, "device": batch.device}
         if self.encodes:
             setting.model.attach(batch, classes)
@@ -210,47 +213,68 @@ class FedSSA(Alone, Comparing, FinalState):
         return 1 - chordal_distances(inner) ** 2 / least.clamp(min=1)
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        if self.semantic:
-            self._align(Gaussian(reports["mean"], reports["variance"]), arrived)
-        if self.structural:
-            self._guide(reports["coefficients"], reports["energy"], arrived)
-        self._round += 1
+        if reports:
+            self._renew(arrived=arrived, **reports)
         self._sent.append(torch.stack([arrived.sum(1), (arrived * self._owned).sum(1)], 1))
         return super().mix(reports, arrived)
 
-    def _align(self, each: Gaussian, arrived: Tensor) -> None:
-        """New targets ``[S, C, Y, d]`` of the classes of the clients that took part."""
-        seeds, clients, classes, width = each.mean.shape
-        by_class = Gaussian(*(part.double().transpose(1, 2) for part in each))
+    def _new_targets(self, arrived: Tensor, **reports: Tensor) -> None:
+        """Cluster every class' Gaussians and the filters, and give new targets to the clients that took part."""
+        keys = step_key(self._server, self._round, torch.arange(3, device=self._server.device)[:, None])  # of points, and of both k-means
+        classes = [self._gaussians_of(reports, arrived, keys[0])] if self.semantic else []
+        filters = [self._filters_of(reports, arrived)] if self.structural else []
+        gram, there, weights = (torch.cat(parts, 1) for parts in zip(*classes, *filters, strict=True))
+        fellows = together(kmeans(gram, there, self._draws(keys), self.iterations))
+        weights = normalize(weights[:, :, None].expand_as(fellows), fellows)
+        if self.semantic:
+            self._align(reports, weights[:, : gram.shape[1] - len(filters)], there)
+        if self.structural:
+            self._guide(reports, weights[:, -1], arrived)
+        self._round += 1
+
+    def _gaussians_of(self, reports: dict[str, Tensor], arrived: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of every class the inner products ``[S, Y, C, C]`` of what is clustered, which clients have it and their weights ``[S, Y, C]``."""
+        points, variance = self._by_class(reports)
+        seeds, classes, clients, width = points.shape
         counts = self._counts.view(seeds, clients, classes).mT
-        there = (counts > 0) & arrived[:, None]
-        points = by_class.mean
         if self.points == "drawn":
-            key = step_key(self._server, torch.tensor(self._round), 0)
-            noise = normal(key, clients * classes, width, points.dtype).view(seeds, clients, classes, width).transpose(1, 2)
-            points = points + by_class.variance.sqrt() * noise
-        member = kmeans(points @ points.mT, there, self._draws(1, classes, self.node_clusters), self.iterations)
-        fellows = together(member)
-        targets = matched(normalize(counts[:, :, None].double().expand_as(fellows), fellows), by_class)
-        new = there.mT[..., None]
+            noise = normal(key, clients * classes, width, points.dtype)
+            points = points + variance.sqrt() * noise.view(seeds, clients, classes, width).transpose(1, 2)
+        return points @ points.mT, (counts > 0) & arrived[:, None], counts.double()
+
+    def _filters_of(self, reports: dict[str, Tensor], arrived: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The inner products ``[S, 1, C, C]`` of the clients' projectors, which took part and their equal weights ``[S, 1, C]``."""
+        inner = overlaps(orthonormal(reports["energy"].double().mT))
+        return inner[:, None], arrived[:, None], torch.ones_like(inner[:, :1, :])
+
+    def _by_class(self, reports: dict[str, Tensor]) -> Gaussian:
+        """The clients' Gaussians, ``[S, Y, C, d]`` float64."""
+        return Gaussian(*(reports[name].double().transpose(1, 2) for name in Gaussian._fields))
+
+    def _align(self, reports: dict[str, Tensor], weights: Tensor, there: Tensor) -> None:
+        """New targets ``[S, C, Y, d]`` of the classes of the clients that took part."""
+        seeds, classes, clients, _ = weights.shape
+        targets, new = matched(weights, self._by_class(reports)), there[:, :classes].mT[..., None]
         for old, target in zip(self._gaussians, targets, strict=True):
-            old.copy_(torch.where(new, target.transpose(1, 2).to(old.dtype), old.view(each.mean.shape)).view_as(old))
-        self._aligned.copy_(torch.where(new[..., 0], 1.0, self._aligned.view(seeds, clients, classes)).view_as(self._aligned))
+            known = old.view(seeds, clients, classes, -1)
+            known.copy_(torch.where(new, target.transpose(1, 2).to(old.dtype), known))
+        self._aligned.masked_fill_(new.flatten(0, 1)[..., 0], 1.0)
 
-    def _guide(self, coefficients: Tensor, energy: Tensor, arrived: Tensor) -> None:
+    def _guide(self, reports: dict[str, Tensor], weights: Tensor, arrived: Tensor) -> None:
         """New targets ``[S, C, J]`` of the filters of the clients that took part."""
-        inner = overlaps(orthonormal(energy.double().mT))
-        member = kmeans(inner, arrived, self._draws(2, 1, self.structural_clusters)[:, 0], self.iterations)
-        fellows = together(member)
-        targets = normalize(fellows.double(), fellows) @ coefficients.double()
-        old = self._coefficients.view(coefficients.shape)
-        self._coefficients.copy_(torch.where(arrived[..., None], targets.to(old.dtype), old).view_as(self._coefficients))
-        self._guided.copy_(torch.where(arrived, 1.0, self._guided.view(arrived.shape)).flatten())
+        targets, old = weights @ reports["coefficients"].double(), self._coefficients.view(reports["coefficients"].shape)
+        old.copy_(torch.where(arrived[..., None], targets.to(old.dtype), old))
+        self._guided.masked_fill_(arrived.flatten(), 1.0)
 
-    def _draws(self, purpose: int, sets: int, clusters: int) -> Tensor:
-        """``[S, sets, attempts, clusters]`` for k-means of this round."""
-        key = step_key(self._server, torch.tensor(self._round), purpose)
-        return uniform(key, sets * self.attempts, clusters).unflatten(1, (sets, self.attempts))
+    def _draws(self, keys: Tensor) -> Tensor:
+        """``[S, sets, attempts, clusters]`` for this round's k-means; infinite beyond the clusters that a set has."""
+        sets = [(1, self.setting.num_classes, self.node_clusters)] if self.semantic else []
+        sets += [(2, 1, self.structural_clusters)] if self.structural else []
+        most, found = max(clusters for *_, clusters in sets), []
+        for purpose, count, clusters in sets:
+            draws = uniform(keys[purpose], count * self.attempts, clusters).unflatten(1, (count, self.attempts))
+            found.append(torch.nn.functional.pad(draws, (0, most - clusters), value=torch.inf) if clusters < most else draws)
+        return torch.cat(found, 1)
 
     # ---- what travels
 
