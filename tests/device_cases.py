@@ -79,7 +79,8 @@ VARIANTS = {
     "fedsa_gcl moments": "algorithm=fedsa_gcl algorithm.clusters=moments algorithm.merge=before_upload trips=40 rounds=10",
     "fedsa_gcl lsc": "algorithm=fedsa_gcl algorithm.lsc=fedgta trips=40 rounds=10",
     "fedssa detached": "algorithm=fedssa algorithm.encoder=detached",
-    **{f"{name} graphs": f"algorithm={name} rounds=8 {GRAPHS}" for name in ("fedavg", "fedgta", "fedssa", "fednova")},
+    **{f"{name} graphs": f"algorithm={name} rounds=8 {GRAPHS}" for name in ("fedavg", "fedgta", "fediih", "fedssa", "fednova")},
+    "fediih elbo graphs": f"algorithm=fediih algorithm.elbo_weight=1 algorithm.inference=learned model.iterations=2 rounds=8 {GRAPHS}",
     "fedssa half graphs": f"algorithm=fedssa participation=0.5 rounds=8 {GRAPHS}",
     "fedaas v2 sparse": "algorithm=fedaas model.version=v2 model.heads=2 dataset.num_features=300 dataset.words_per_node=6",
 }

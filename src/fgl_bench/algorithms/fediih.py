@@ -62,6 +62,7 @@ class FedIIH(ServerRounds, Comparing):
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
+    replayable: ClassVar[bool] = True
     ranges: ClassVar[dict[str, Range]] = {"tau": at_least(0), "elbo_weight": at_least(0), "inference_layers": at_least(0)}
 
     tau: float
@@ -82,7 +83,7 @@ class FedIIH(ServerRounds, Comparing):
         batch = setting.batch
         self.network = cast(Inference, setting.model).inner
         self.streams = setting.streams("fediih").view(len(setting.seeds), -1)
-        self.number = 0
+        self.number = torch.zeros((), dtype=torch.int64, device=batch.device)  # of the round
         shape = (len(setting.seeds), self.network.factors, self.network.width)
         self.centres = torch.zeros(shape, dtype=batch.dtype, device=batch.device)
 
@@ -112,7 +113,7 @@ class FedIIH(ServerRounds, Comparing):
             return None
         batch = step.batch
         mean, spread = self.infer(step.output.hidden, step.parameters, batch)
-        key = step_key(of_replicas(self.streams, batch), torch.tensor(self.number), step.epoch)
+        key = step_key(of_replicas(self.streams, batch), self.number, step.epoch)
         noise = normal(key, batch.nodes, mean[0, 0].numel(), mean.dtype).view_as(mean)
         everyone = self.centres[:, None].expand(-1, self.setting.num_clients, -1, -1)
         terms = elbo_terms(mean, spread, noise, step.parameters[CENTRES], of_replicas(everyone, batch), batch)
@@ -145,7 +146,7 @@ class FedIIH(ServerRounds, Comparing):
             weights = normalize(torch.nan_to_num(weights), there)
         present = arrived[..., None, None].to(reports["mean"].dtype)
         centres = (reports["mean"] * present).sum(1) / (present.sum(1) + SMOOTHING)
-        self.centres = torch.where(arrived.any(1)[:, None, None], centres, self.centres)
+        self.centres.copy_(torch.where(arrived.any(1)[:, None, None], centres, self.centres))
         blocks = [(normalize(arrived.double())[:, None], partial(whole, name="classifier.bias"))]
         learned = [name for name in self.setting.layout.shapes if name.startswith("inference.") and name != CENTRES]
         for k in range(self.network.factors):
