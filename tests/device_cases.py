@@ -20,7 +20,7 @@ from fgl_bench.data.graph import Federation
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec
-from tests.pretend_cuda import GRAPHS, Ledger, on_cpu, on_pretended, spec_of, with_graphs
+from tests.pretend_cuda import Ledger, on_cpu, on_pretended, spec_of
 
 HERE = Path(__file__).parent
 WAITS, LAUNCHES = HERE / "device_waits.csv", HERE / "device_launches.csv"
@@ -79,9 +79,9 @@ VARIANTS = {
     "fedsa_gcl moments": "algorithm=fedsa_gcl algorithm.clusters=moments algorithm.merge=before_upload trips=40 rounds=10",
     "fedsa_gcl lsc": "algorithm=fedsa_gcl algorithm.lsc=fedgta trips=40 rounds=10",
     "fedssa detached": "algorithm=fedssa algorithm.encoder=detached",
-    **{f"{name} graphs": f"algorithm={name} rounds=8 {GRAPHS}" for name in ("fedavg", "fedgta", "fediih", "fedssa", "fednova")},
-    "fediih elbo graphs": f"algorithm=fediih algorithm.elbo_weight=1 algorithm.inference=learned model.iterations=2 rounds=8 {GRAPHS}",
-    "fedssa half graphs": f"algorithm=fedssa participation=0.5 rounds=8 {GRAPHS}",
+    **{f"{name} graphs": f"algorithm={name} rounds=8 cuda_graphs=true" for name in ("fedavg", "fedgta", "fediih", "fedssa", "fednova")},
+    "fediih elbo graphs": "algorithm=fediih algorithm.elbo_weight=1 algorithm.inference=learned rounds=8 cuda_graphs=true",
+    "fedssa half graphs": "algorithm=fedssa participation=0.5 rounds=8 cuda_graphs=true",
     "fedaas v2 sparse": "algorithm=fedaas model.version=v2 model.heads=2 dataset.num_features=300 dataset.words_per_node=6",
 }
 
@@ -101,13 +101,12 @@ def prepared(case: str, folder: Path) -> tuple[RunSpec, list[Federation], int | 
     """The run, its federations and how many replicas it trains at once."""
     words = CASES[case].split()
     chunk = next((int(word.removeprefix("chunk=")) for word in words if word.startswith("chunk=")), None)
-    graphs = GRAPHS in words
-    words = [word for word in words if not word.startswith("chunk=") and word != GRAPHS]
+    words = [word for word in words if not word.startswith("chunk=")]
     method = words[0].removeprefix("algorithm=")
     pairing = () if "model=" in CASES[case] else spec_of(words[:1]).algorithm.pairing.items()
     paired = [f"{group}={choice}" for group, choice in pairing]
     spec = spec_of([*SMALL, *paired, *QUICK.get(method, "").split(), *words, f"cache_dir={folder}"])
-    return with_graphs(spec, graphs), prepare(spec), chunk
+    return spec, prepare(spec), chunk
 
 
 def run(case: str, folder: Path) -> tuple[Outcome, Outcome, Ledger]:

@@ -34,7 +34,7 @@ from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import prepare, simulate
 from fgl_bench.runner.spec import RunSpec, resolve
 
-CUDA, GRAPHS = torch.device("cuda:0"), "cuda_graphs=true"
+CUDA = torch.device("cuda:0")
 PACKAGE = str(Path(fgl_bench.__file__).parent) + "/"
 
 # Operations whose result, or its size, the host must know before it goes on.
@@ -450,15 +450,10 @@ def spec_of(overrides: Sequence[str]) -> RunSpec:
         return resolve(compose(list(overrides)))
 
 
-def with_graphs(spec: RunSpec, graphs: bool) -> RunSpec:
-    """The run with ``cuda_graphs`` so, whatever its device."""
-    return replace(spec, settings=replace(spec.settings, cuda_graphs=graphs))
-
-
 def on_cpu(spec: RunSpec, federations: Sequence[Any], chunk: int | None = None) -> Outcome:
     """All seeds in one program, ``chunk`` replicas at once, on the CPU."""
-    plan = Plan(len(federations), chunk)
-    return simulate(with_graphs(spec, False), federations, torch.device("cpu"), Silent(Ledger()), plan)
+    plan, spec = Plan(len(federations), chunk), replace(spec, settings=replace(spec.settings, cuda_graphs=False))
+    return simulate(spec, federations, torch.device("cpu"), Silent(Ledger()), plan)
 
 
 def on_pretended(spec: RunSpec, federations: Sequence[Any], chunk: int | None = None) -> tuple[Outcome, Ledger]:
@@ -470,9 +465,8 @@ def on_pretended(spec: RunSpec, federations: Sequence[Any], chunk: int | None = 
 
 
 def main() -> None:
-    words = [word for word in sys.argv[1:] if word != GRAPHS]
-    spec = spec_of(["device=cpu", "progress=false", "memory_budget_gb=20", *words])
-    _, ledger = on_pretended(with_graphs(spec, GRAPHS in sys.argv), prepare(spec))
+    spec = spec_of(["device=cpu", "progress=false", "memory_budget_gb=20", *sys.argv[1:]])
+    _, ledger = on_pretended(spec, prepare(spec))
     for title in ("waits", "atomics", "launches"):
         mean = ledger.mean(getattr(ledger, title))
         print(f"{title} a round: {sum(mean.values()):.1f}")

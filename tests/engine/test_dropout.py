@@ -176,3 +176,18 @@ def test_masks_made_for_trips_to_come_are_those_of_each(epochs):
                 made += 1
             assert ahead.mask(trip, epoch, StepKeys.LAYERS + 1, x, threshold) is None, "no key is held for it"
     assert made and ahead.mask(3, 0, 1, torch.ones(3, 2000, 2000), threshold) is None, "two do not fit"
+
+
+def test_replicas_at_trips_of_their_own_draw_as_those_that_go_together():
+    own, rows, done = streams(6), (4, 0, 5), np.array([3, 0, 0, 0, 700, 2**40])
+    ahead = StepKeys(own, 2)
+    for epoch in (0, 1):
+        index = torch.tensor(rows)
+        found, layers = ahead.step(rows, index, done, epoch)
+        assert torch.equal(found, step_key(own[index], torch.from_numpy(done)[index], epoch))
+        one, other = Dropout(0.5, found, layers), Dropout(0.5, found)
+        for _ in range(StepKeys.LAYERS + 2):
+            x = torch.ones(3, 4, 5)
+            assert torch.equal(one(x), other(x))
+    together, _ = ahead.step(tuple(range(6)), slice(None), np.full(6, 9), 1)
+    assert torch.equal(together, step_key(own, torch.full((6,), 9), 1))

@@ -36,6 +36,7 @@ ALIKE = (
     "moments",
     "elbo half",
     "chunk reset",
+    "graphs",
 )
 
 

@@ -52,9 +52,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
             client: of these a worker has those of its own clients only.
         unsent: names of reports that are not uploaded besides the model: what stays with the client, or what the server can work out
             from the model that it gets. :meth:`traffic` covers all others.
-        replayable: whether local steps and :meth:`report` can be replayed as CUDA graphs although the method adds something to them: they do
-            the same in every trip, to tensors that keep their addresses, read no ``received`` models and let the host wait for nothing.
-            It is not inherited either. A method that overrides none of the hooks of a step needs no word.
+        replayable: whether CUDA graphs can replay local steps and :meth:`report` although the method adds something to them: they do the
+            same in every trip, to tensors that keep their addresses, read no ``received`` models and let the host wait for nothing. It is
+            not inherited either. A method that overrides none of the hooks of a step needs no word.
         rebuilt: names of attributes that a checkpoint leaves out: what :meth:`prepare` makes and nothing changes, or a cache.
     """
 

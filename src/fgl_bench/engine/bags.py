@@ -23,14 +23,14 @@ class Bags:
     Attributes:
         columns: ``[nnz]`` int32 column of every entry, local to its block.
         values: ``[nnz]``.
-        counts: ``[k, r]`` int64 entries per row.
-        bounds: host ``[k + 1]``, where each block's entries start.
+        starts: host ``[k * r + 1]`` int64, where the entries of every row start, block after block, with the last end.
+        blocks: k.
     """
 
     rebuilt = ("_ready",)
 
-    def __init__(self, columns: Tensor, values: Tensor, counts: Tensor, bounds: np.ndarray):
-        self.columns, self.values, self.counts, self.bounds = columns, values, counts, bounds
+    def __init__(self, columns: Tensor, values: Tensor, starts: np.ndarray, blocks: int):
+        self.columns, self.values, self.starts, self.blocks = columns, values, starts, blocks
         self._ready: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
 
     @classmethod
@@ -38,28 +38,33 @@ class Bags:
         counts = np.zeros((len(blocks), rows), dtype=np.int64)
         for i, block in enumerate(blocks):
             counts[i, : block.shape[0]] = np.diff(block.indptr)
-        bounds = np.concatenate([[0], np.cumsum(counts.sum(1))])
         columns = np.concatenate([block.indices for block in blocks]).astype(np.int32, copy=False)
         values = np.concatenate([block.data for block in blocks])
-        return cls(
-            torch.from_numpy(columns).to(device), torch.from_numpy(values).to(device, dtype), torch.from_numpy(counts).to(device), bounds
-        )
+        return cls(torch.from_numpy(columns).to(device), torch.from_numpy(values).to(device, dtype), _starts(counts), len(blocks))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Host ``[k, r]``, the entries of every row."""
+        return np.diff(self.starts).reshape(self.blocks, (len(self.starts) - 1) // self.blocks)
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """Host ``[k + 1]``, where each block's entries start."""
+        return self.starts[np.arange(self.blocks + 1) * ((len(self.starts) - 1) // self.blocks)]
 
     def select(self, rows: Sequence[int]) -> Bags:
-        sizes, of = np.diff(self.bounds)[list(rows)], runs(rows)
-        return Bags(
-            torch.cat([self.columns[self.bounds[low] : self.bounds[high]] for low, high in of]),
-            torch.cat([self.values[self.bounds[low] : self.bounds[high]] for low, high in of]),
-            torch.cat([self.counts[low:high] for low, high in of]),
-            np.concatenate([[0], np.cumsum(sizes)]),
-        )
+        bounds = self.bounds
+        spans = [slice(bounds[low], bounds[high]) for low, high in runs(rows)]
+        columns, values = (torch.cat([entries[span] for span in spans]) for entries in (self.columns, self.values))
+        return Bags(columns, values, _starts(self.counts[list(rows)]), len(rows))
 
     def to(self, device: torch.device) -> Bags:
-        return Bags(self.columns.to(device), self.values.to(device), self.counts.to(device), self.bounds)
+        return Bags(self.columns.to(device), self.values.to(device), self.starts, self.blocks)
 
     def same(self, other: Bags) -> bool:
         """Whether the other has the same entries in the same order."""
-        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("counts", "columns", "values"))
+        same = all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("columns", "values"))
+        return same and self.blocks == other.blocks and np.array_equal(self.starts, other.starts)
 
     def reduce(self, source: Tensor, stride: int, lead: int, pad: int) -> Tensor:
         """Sum of ``value * source[block * stride + column]`` over every bag.
@@ -72,16 +77,9 @@ class Bags:
         Returns:
             ``[k * (lead + r + pad), h]``.
         """
-        key, k = (stride, lead, pad), len(self.counts)
+        key = (stride, lead, pad)
         if key not in self._ready:
-            # The narrow type halves the traffic of the indices; both must be of one type.
-            narrow = torch.int32 if max(k * stride, self.values.numel()) < 2**31 else torch.int64
-            columns = self.columns.to(narrow)
-            if k > 1:
-                starts, sizes = torch.arange(k, dtype=narrow, device=source.device) * stride, put(np.diff(self.bounds), source.device)
-                columns = columns + torch.repeat_interleave(starts, sizes, output_size=self.values.numel())
-            counts = F.pad(self.counts, (lead, pad)).flatten()
-            self._ready[key] = (columns, F.pad(counts.cumsum(0), (1, 0)).to(narrow))
+            self._ready[key] = self._placed(*key)
         columns, offsets = self._ready[key]
         if not columns.numel():
             return source.new_zeros(offsets.numel() - 1, source.shape[1])
@@ -93,8 +91,24 @@ class Bags:
             place.copy_(self._sums(part.contiguous(), columns, offsets))
         return out
 
+    def _placed(self, stride: int, lead: int, pad: int) -> tuple[Tensor, Tensor]:
+        """Columns among the rows of all blocks, and where every bag starts, on the device."""
+        k, device = self.blocks, self.columns.device
+        # The narrow type halves the traffic of the indices; both must be of one type.
+        narrow = torch.int32 if max(k * stride, self.values.numel()) < 2**31 else torch.int64
+        starts = _starts(np.pad(self.counts, ((0, 0), (lead, pad)))) if lead or pad else self.starts
+        if k == 1:
+            return self.columns.to(narrow), put(starts, device, narrow)
+        numbers = put(np.concatenate([np.arange(k) * stride, np.diff(self.bounds), starts]), device, narrow)
+        shifts, sizes, starts_there = numbers.split([k, k, len(starts)])
+        return torch.repeat_interleave(shifts, sizes, output_size=self.values.numel()).add_(self.columns), starts_there
+
     def _sums(self, source: Tensor, columns: Tensor, offsets: Tensor) -> Tensor:
         return F.embedding_bag(columns, source, offsets, mode="sum", per_sample_weights=self.values, include_last_offset=True)
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)])
 
 
 def _width(source: Tensor, rows: int, entries: int, bags: int) -> int:

@@ -6,13 +6,16 @@ padding or on the device, nothing has to be stored between trips, and drawing co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fgl_bench.engine.compiled import LARGE, compiles
+from fgl_bench.engine.transfer import put
 
 GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
@@ -32,6 +35,13 @@ def mix(x: Tensor) -> Tensor:
     x = _shift(x, 30).bitwise_xor_(x).mul_(MIX_1)
     x = _shift(x, 27).bitwise_xor_(x).mul_(MIX_2)
     return _shift(x, 31).bitwise_xor_(x)
+
+
+def mix_on_host(x: np.ndarray) -> np.ndarray:
+    """:func:`mix` of uint64, for a few numbers, which a GPU would take ten launches for."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(MIX_1 % 2**64)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(MIX_2 % 2**64)
+    return x ^ (x >> np.uint64(31))
 
 
 def _counter(count: int, device: torch.device) -> Tensor:
@@ -173,7 +183,7 @@ class StepKeys:
     TRIPS, BYTES = 16, 1 << 26
 
     def __init__(self, streams: Tensor, epochs: int):
-        self.streams, self.epochs = streams, epochs
+        self.streams, self.epochs, self._host = streams, epochs, streams.cpu().numpy().view(np.uint64)
         self.first, self.keys, self.layers = 0, streams.new_empty(0, epochs, len(streams)), streams.new_empty(0)
         self._masks: dict[tuple, tuple[int, Tensor]] = {}
 
@@ -191,6 +201,20 @@ class StepKeys:
             self._masks[kind] = first, masks
         return masks[trip - first]
 
+    def step(self, rows: tuple[int, ...], index: Tensor | slice, done: np.ndarray, epoch: int) -> tuple[Tensor, Layers]:
+        """The keys ``[k]`` of a step of the replicas ``rows``, and what its dropouts need.
+
+        Args:
+            index: ``rows`` on the device, or a slice of all.
+            done: host ``[B]``, trips that every replica has made.
+        """
+        trip, trips = int(done.min()), done[list(rows)]
+        if done.max() > trip + 1 or (trips != trip).any():
+            key, layers = self.of_each(rows, trips, epoch)
+            return key, Layers(layers)
+        key, layers = self.of(trip, epoch)
+        return key[index], Layers(layers[:, index], partial(self.mask, trip, epoch) if len(rows) == len(done) else None)
+
     def of(self, trip: int, epoch: int) -> tuple[Tensor, Tensor]:
         """The step's keys ``[k]``, and those of its first dropouts ``[L, k]``."""
         if not 0 <= trip - self.first < len(self.keys):
@@ -199,3 +223,11 @@ class StepKeys:
             self.keys = step_key(self.streams, trips, torch.arange(self.epochs, device=device)[:, None])
             self.layers = mix(self.keys[:, :, None] + torch.arange(1, self.LAYERS + 1, device=device)[:, None] * GOLDEN)
         return self.keys[trip - self.first, epoch], self.layers[trip - self.first, epoch]
+
+    def of_each(self, rows: Sequence[int], trips: np.ndarray, epoch: int) -> tuple[Tensor, Tensor]:
+        """The same for replicas ``rows [k]`` of which each is at a trip of its own."""
+        golden = np.uint64(GOLDEN % 2**64)
+        keys = mix_on_host(mix_on_host(self._host[list(rows)] + trips.astype(np.uint64) * golden) + np.uint64(epoch))
+        layers = mix_on_host(keys + np.arange(1, self.LAYERS + 1, dtype=np.uint64)[:, None] * golden)
+        both = put(np.concatenate([keys[None], layers]).view(np.int64), self.streams.device)
+        return both[0], both[1:]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.engine.bags import Bags
+from fgl_bench.engine.transfer import put
 
 # Said at the first such matrix; only a product that has been there for years is used.
 warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta state|invariant checks are implicitly disabled)")
@@ -207,10 +207,11 @@ class BlockSparse:
     @cached_property
     def edges(self) -> Edges:
         """Where the entries lie, for what their values do not decide (see ``engine.attention``); indices are int64."""
-        (k, r, c), counts = self.shape, self.bags.counts.flatten()
-        target = torch.repeat_interleave(torch.arange(k * r, device=counts.device), counts, output_size=self.nnz)
+        (k, r, c), device = self.shape, self.bags.columns.device
+        counts = put(self.bags.counts.ravel(), device)
+        target = torch.repeat_interleave(torch.arange(k * r, device=device), counts, output_size=self.nnz)
         source = self.bags.columns + target // r * c
-        starts = [F.pad(bags.counts.flatten().cumsum(0), (1, 0)) for bags in (self.bags, self.transposed)]
+        starts = [put(bags.starts, device) for bags in (self.bags, self.transposed)]
         return Edges(source, target, starts[0], source.argsort(stable=True), starts[1], self.bags.bounds)
 
     def multiply(self, x: Tensor) -> Tensor:

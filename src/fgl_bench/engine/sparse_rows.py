@@ -30,14 +30,12 @@ class SparseRows(BlockSparse):
         device: torch.device,
     ):
         self.shape, self._entries, self._made = shape, (starts, column, value), (dtype, torch.device(device))
-        self.bags = self._bags(starts, column, value, shape[1])
+        self.bags = self._bags(starts, column, value)
 
-    def _bags(self, starts: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> Bags:
+    def _bags(self, starts: np.ndarray, column: np.ndarray, value: np.ndarray) -> Bags:
         dtype, device = self._made
-        counts = torch.from_numpy(np.diff(starts).astype(np.int64)).view(self.shape[0], rows)
         columns, values = torch.from_numpy(column.astype(np.int32, copy=False)), torch.from_numpy(np.ascontiguousarray(value))
-        bounds = starts[::rows] if rows else np.zeros(self.shape[0] + 1, dtype=np.int64)
-        return Bags(columns.to(device), values.to(device, dtype), counts.to(device), bounds)
+        return Bags(columns.to(device), values.to(device, dtype), starts.astype(np.int64, copy=False), self.shape[0])
 
     @cached_property
     def transposed(self) -> Bags:  # from the entries; made at the first use
@@ -46,4 +44,4 @@ class SparseRows(BlockSparse):
             column = column + np.repeat(np.arange(k) * columns, np.diff(self.bags.bounds))
         by_column = sp.csr_matrix((value, column, starts), shape=(k * rows, k * columns)).tocsc()
         row = by_column.indices % rows if k > 1 else by_column.indices
-        return self._bags(by_column.indptr.astype(np.int64), row, by_column.data, columns)
+        return self._bags(by_column.indptr.astype(np.int64), row, by_column.data)

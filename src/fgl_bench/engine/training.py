@@ -198,7 +198,7 @@ class Trainer:
             if self.replay and rows == self.everyone and self.batch_nodes is None:
                 scored = self._replayed(trips, epoch, first, loss)
             else:
-                key, layers = self._key(rows, index, epoch)
+                key, layers = self._keys.step(rows, index, self._done, epoch)
                 if self.batch_nodes is not None:
                     self._epoch(trips, key, epoch, loss)
                     continue
@@ -229,15 +229,6 @@ class Trainer:
         reports = self.algorithm.report(trips)
         trips.__dict__.pop("output", None)
         return scored, reports
-
-    def _key(self, rows: tuple[int, ...], index: Tensor | slice, epoch: int) -> tuple[Tensor, Layers | None]:
-        """The keys ``[k]`` of a step, and what its dropouts need where all replicas train in every round."""
-        trip = int(self._done.min())
-        if self._done.max() > trip + 1 or (self._done[list(rows)] != trip).any():
-            return step_key(self.streams[index], self.trip[index], epoch), None
-        key, layers = self._keys.of(trip, epoch)
-        mask = partial(self._keys.mask, trip, epoch) if rows == self.everyone else None
-        return key[index], Layers(layers[:, index], mask)
 
     def _replayed(self, trips: Trips, epoch: int, score: bool, loss: Tensor | None) -> Tensor | None:
         """:meth:`_step` on the tensors that it was captured on: models are trained in the same place every round."""

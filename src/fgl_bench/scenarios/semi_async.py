@@ -16,6 +16,7 @@ from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Message, Server, Upload
 from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.answers import check_kind, check_shape
+from fgl_bench.engine.transfer import copy_
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
@@ -259,7 +260,7 @@ class _Loop(EventState):
                 server.reports.setdefault(name, np.zeros((self.clients, *value.shape), value.dtype))[client] = value
         messages = method.serve(server, arrivals)
         check_kind("serve()", messages, Iterable, "a list of messages, [] where nobody is answered")
-        kept: dict[int, torch.Tensor] = {}
+        kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for message in messages:
             client = message.client
             check_shape("serve()'s message", message.model, {"P": self.models.trained.shape[1]}, "P")
@@ -272,8 +273,10 @@ class _Loop(EventState):
                 # A copy for all that are sent this model: it may be a row of a large block, or be written to.
                 place = message.model.data_ptr()
                 if place not in kept:
-                    kept[place] = message.model.clone()
-                self.inbox[client] = (message._replace(model=kept[place]), server.version)
+                    kept[place] = torch.empty_like(message.model), message.model
+                self.inbox[client] = (message._replace(model=kept[place][0]), server.version)
+        if kept:
+            copy_(*zip(*kept.values(), strict=True))
 
     def _picture(self) -> None:
         """Store the similarities between the clients that have reported."""

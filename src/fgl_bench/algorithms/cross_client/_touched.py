@@ -13,7 +13,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._features import Rows
@@ -68,7 +67,7 @@ class TouchedFeatures:
     @cached_property
     def _by_row(self) -> tuple[Bags, Tensor]:
         bags = self.sparse.transposed
-        return bags, F.pad(bags.counts.flatten().cumsum(0), (1, 0)).to(bags.columns.dtype)
+        return bags, torch.from_numpy(bags.starts).to(bags.columns.dtype)
 
     @cached_property
     def _starts(self) -> np.ndarray:

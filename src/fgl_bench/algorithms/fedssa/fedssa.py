@@ -233,7 +233,7 @@ class FedSSA(Alone, Comparing, FinalState):
         self._round += 1
 
     def _gaussians_of(self, reports: dict[str, Tensor], arrived: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of every class the inner products ``[S, Y, C, C]`` of what is clustered, which clients have it and their weights ``[S, Y, C]``."""
+        """By class: inner products of what is clustered ``[S, Y, C, C]``, which clients have it and their weights ``[S, Y, C]``."""
         points, variance = self._by_class(reports)
         seeds, classes, clients, width = points.shape
         counts = self._counts.view(seeds, clients, classes).mT
