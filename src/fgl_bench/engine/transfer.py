@@ -22,9 +22,17 @@ def put(values: np.ndarray | Sequence[Any], device: torch.device, dtype: torch.d
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)
 
 
+def put_all(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
+    """Arrays ``[*]`` of int64 on the device; to a GPU they go in one copy."""
+    if device.type != "cuda":
+        return [put(array, device) for array in arrays]
+    return list(put(np.concatenate(arrays), device).split([array.size for array in arrays]))
+
+
 def copy_(to: Sequence[Tensor], of: Sequence[Tensor]) -> None:
     """Copy every tensor of ``of`` to the one of ``to`` in its place; on a GPU in one kernel."""
-    torch._foreach_copy_(list(to), list(of))
+    if to:
+        torch._foreach_copy_(list(to), list(of))
 
 
 def to_host(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:

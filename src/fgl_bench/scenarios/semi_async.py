@@ -245,8 +245,7 @@ class _Loop(EventState):
     def _serve(self) -> None:
         """One server step over the buffered uploads; replies start waiting clients, other messages go to inboxes."""
         server, method = self.server, self.algorithm
-        server.version += 1
-        fresh = server.version - 1
+        fresh, server.version = server.version, server.version + 1
         self.staleness += [fresh - upload.base_version for upload in self.queue]
         arrivals = [upload._replace(staleness=0 if self.from_upload else fresh - upload.base_version) for upload in self.queue]
         self.queue = []
@@ -275,8 +274,7 @@ class _Loop(EventState):
                 if place not in kept:
                     kept[place] = torch.empty_like(message.model), message.model
                 self.inbox[client] = (message._replace(model=kept[place][0]), server.version)
-        if kept:
-            copy_(*zip(*kept.values(), strict=True))
+        copy_([copy for copy, _ in kept.values()], [model for _, model in kept.values()])
 
     def _picture(self) -> None:
         """Store the similarities between the clients that have reported."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from fgl_bench.algorithms.cross_client._features import NodeFeatures, places, ranges
 from fgl_bench.algorithms.cross_client._plan import Level, OneWay, Plan, first_of
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.transfer import put
+from fgl_bench.engine.transfer import put, put_all
 from fgl_bench.errors import Unsuited
 
 
@@ -168,20 +168,21 @@ class Halo:
         picks = np.zeros(k * r, dtype=np.int64)
         picks[target_place] = where[targets]
         into = _bounds(target, k * r)
-        edges = OneWay(self.put(source), self.put(target), self.put(into), into[:: max(r, 1)][: k + 1], k * c)
+        here = put_all((source, target, into, table.ravel(), picks, number, self.entry[number], self.kind[number]), self.device)
+        kind = here[7]
         level = Level(
-            (k, r, c),
-            edges,
-            own,
-            self.put(table),
-            entries,
-            torch.from_numpy(entries),
-            np.concatenate([[0], np.cumsum(held)]),
-            self.put(picks).view(k, r),
-            self.put(number),
-            self.put(self.entry[number]),
-            self.put(crossing),
-            self.put(self.kind[number] == 0),
+            shape=(k, r, c),
+            edges=OneWay(here[0], here[1], here[2], into[:: max(r, 1)][: k + 1], k * c),
+            own=own,
+            entries=here[3].view(k, most),
+            held=entries,
+            asked=torch.from_numpy(entries),
+            bounds=np.concatenate([[0], np.cumsum(held)]),
+            targets=here[4].view(k, r),
+            number=here[5],
+            entry=here[6],
+            remote=kind == 2,
+            loop=kind == 0,
         )
         return level, sources
 

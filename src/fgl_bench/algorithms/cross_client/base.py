@@ -141,13 +141,13 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         self._open()
         self._own = OwnEdges(setting, self.layers) if self.first_hop == "own" else None
         self._first_use = FirstUse(self.halo, self.layers.depth)
-        self._orders, self._draws = setting.streams("batches").cpu(), setting.streams("neighbours")
+        self._orders, self._draws = setting.streams("batches").cpu(), mix(setting.streams("neighbours"))
         replica = self.halo.target // self.halo.nodes
         first = np.searchsorted(replica, np.arange(self.halo.size))
         self._number = self.halo.put(np.arange(replica.size) - first[replica])
         # On a CPU the numbers are at hand, and steps are laid out over the edges that they use. Dropout draws by place in the layout.
         self._narrow = device.type == "cpu" and not setting.model.drops
-        self.epochs = 0
+        self.epochs, self._step_key = 0, (-1, self._draws)
         self._training = np.concatenate([client.train for client in batch.clients])
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
@@ -257,9 +257,15 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         # Before a third convolution, rows are those of the edges drawn; an owner answers with all of its edges.
         return (plan.first.slots, hidden) if self.layers.depth == 2 else None
 
+    def _key(self, step: int) -> Tensor:
+        """The replicas' keys ``[k]`` of a step, which are made once."""
+        if self._step_key[0] != step:
+            self._step_key = step, mix(self._draws + step)
+        return self._step_key[1]
+
     def _noise(self, level: Level, number: int, step: int) -> Tensor:
         """``[E]``, a function of the seed, the client, the step, the convolution and the edge."""
-        key = mix(mix(mix(self._draws) + step) + number)[level.edges.target // level.shape[1]]
+        key = mix(self._key(step) + number)[level.edges.target // level.shape[1]]
         return gumbel(key, self._number[level.number], self.store[0].dtype)
 
     def _step(self, trainer: Trainer, trips: Trips, plan: Plan, step: int) -> None:
@@ -278,7 +284,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
             return self.chosen[number - 1][level.number] & self._known(number, level, sent)
 
         model = self.setting.model
-        dropout = Dropout(model.dropout, mix(mix(self._draws) + step) ^ 1) if model.drops else no_dropout
+        dropout = Dropout(model.dropout, self._key(step) ^ 1) if model.drops else no_dropout
         logits = self.layers.head(parameters, self.layers.forward(plan, parameters, self._stored, keep, dropout, features))
         k, r = plan.valid.shape
         each = node_losses(logits.flatten(0, 1), plan.labels.flatten(0, 1)).view(k, r) * plan.valid
