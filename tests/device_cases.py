@@ -79,9 +79,9 @@ VARIANTS = {
     "fedsa_gcl moments": "algorithm=fedsa_gcl algorithm.clusters=moments algorithm.merge=before_upload trips=40 rounds=10",
     "fedsa_gcl lsc": "algorithm=fedsa_gcl algorithm.lsc=fedgta trips=40 rounds=10",
     "fedssa detached": "algorithm=fedssa algorithm.encoder=detached",
-    **{f"{name} graphs": f"algorithm={name} rounds=8 cuda_graphs=true" for name in ("fedavg", "fedgta", "fediih", "fedssa", "fednova")},
-    "fediih elbo graphs": "algorithm=fediih algorithm.elbo_weight=1 algorithm.inference=learned rounds=8 cuda_graphs=true",
-    "fedssa half graphs": "algorithm=fedssa participation=0.5 rounds=8 cuda_graphs=true",
+    **{f"{name} graphs": f"algorithm={name} rounds=7 cuda_graphs=true" for name in ("fedavg", "fedgta", "fedssa", "fednova")},
+    "fediih graphs": "algorithm=fediih algorithm.elbo_weight=1 algorithm.inference=learned model.iterations=2 rounds=7 cuda_graphs=true",
+    "fedssa half graphs": "algorithm=fedssa participation=0.5 rounds=7 cuda_graphs=true",
     "fedaas v2 sparse": "algorithm=fedaas model.version=v2 model.heads=2 dataset.num_features=300 dataset.words_per_node=6",
 }
 

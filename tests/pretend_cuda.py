@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import Any
 import torch
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 import fgl_bench
 from fgl_bench.config.compose import Composer
@@ -163,8 +162,27 @@ def on_cuda(device: Any) -> bool:
     return device is not None and torch.device(device).type == "cuda"
 
 
+def leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """Arguments or results of an operation; lists hold no other lists."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
+
+
+def each(function: Callable[[Any], Any], values: Iterable[Any]) -> list[Any]:
+    """``function`` of every leaf, lists as lists."""
+    return [[function(x) for x in value] if isinstance(value, list | tuple) else function(value) for value in values]
+
+
 def unwrapped(x: Any) -> Any:
     return x.inner if isinstance(x, OnDevice) else x
+
+
+def baked(x: Any) -> Any:
+    """For a capture: what is on the host goes into it as it is now."""
+    return x.clone() if isinstance(x, torch.Tensor) and not isinstance(x, OnDevice) else unwrapped(x)
 
 
 class Graph:
@@ -183,11 +201,12 @@ class Graph:
         given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
-                for value in tree_flatten(given[argument.name])[0]:
+                for value in leaves([given[argument.name]]):
                     whole = torch.empty(0, dtype=torch.uint8).set_(value.untyped_storage())
-                    self.before.setdefault(whole.data_ptr(), (whole, whole.clone()))
+                    if whole.data_ptr() not in self.before:
+                        self.before[whole.data_ptr()] = whole, whole.clone()
         result = func(*args, **kwargs)
-        self.operations.append((func, list(args), kwargs, result))
+        self.operations.append((func, args, kwargs, result))
         return result
 
     def end(self) -> None:
@@ -198,11 +217,12 @@ class Graph:
     @torch.no_grad()
     def replay(self) -> None:
         self.ledger.launches[-1]["graph", where()] += 1
-        for func, args, kwargs, results in self.operations:
-            again = func(*args, **kwargs)
-            for old, new in zip(tree_flatten(results)[0], tree_flatten(again)[0], strict=True):
-                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
-                    old.copy_(new)
+        with no_dispatch():
+            for func, args, kwargs, results in self.operations:
+                again = func(*args, **kwargs)
+                for old, new in zip(leaves([results]), leaves([again]), strict=True):
+                    if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                        old.copy_(new)
 
 
 class Device(TorchDispatchMode):
@@ -227,7 +247,7 @@ class Device(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs, name = dict(kwargs or {}), func.overloadpacket.__name__
-        flat, form = tree_flatten((args, kwargs))
+        flat = [*leaves(args), *leaves(kwargs.values())]
         inside = [x for x in flat if isinstance(x, OnDevice)]
         outside = [x for x in flat if isinstance(x, torch.Tensor) and not isinstance(x, OnDevice)]
         device = kwargs.get("device")
@@ -247,8 +267,10 @@ class Device(TorchDispatchMode):
         self._judge(func, name, args, kwargs, inside, outside)
 
         wrappers = {id(x.inner): x for x in inside}
-        plain, named = tree_unflatten([x.clone() if self.graph and any(x is y for y in outside) else unwrapped(x) for x in flat], form)
-        named = named if device is None else {**named, "device": torch.device("cpu")}
+        inner = unwrapped if self.graph is None else baked
+        plain, named = each(inner, args), dict(zip(kwargs, each(inner, kwargs.values()), strict=True))
+        if device is not None:
+            named["device"] = torch.device("cpu")
         result = func(*plain, **named) if self.graph is None else self.graph.note(func, plain, named)
         if torch.Tag.inplace_view in func.tags:  # squeeze_ and the like change the wrapper's own shape as well
             with no_dispatch():
@@ -261,7 +283,7 @@ class Device(TorchDispatchMode):
                 return x
             return wrappers[id(x)] if id(x) in wrappers else OnDevice(x)
 
-        return tree_map(wrapped, result)
+        return tuple(each(wrapped, result)) if isinstance(result, tuple) else each(wrapped, [result])[0]
 
     def _judge(
         self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any], inside: list[OnDevice], outside: list[torch.Tensor]

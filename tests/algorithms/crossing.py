@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from fgl_bench.algorithms.cross_client.fedaas import FedAAS
 from fgl_bench.config.compose import composed
 from fgl_bench.config.groups import build
-from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.models.gat import GAT
 from tests.small_runs import simulate, synchronous
 
@@ -42,7 +42,7 @@ def everything(method, theta):
     halo, layout = method.halo, method.setting.layout
     plan, views, seen = halo.plan(halo.slots, 2), layout.views(theta), {}
     method.moved.open()
-    method._draw(lambda _: (views, None), plan, True, 0)
+    method._draw(lambda _: (views, None), plan, True, mix(method._draws))
     method._fetch(lambda _: (views, None), plan, 0)
 
     def keep(number, level, sent):

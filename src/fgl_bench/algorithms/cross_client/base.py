@@ -147,7 +147,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         self._number = self.halo.put(np.arange(replica.size) - first[replica])
         # On a CPU the numbers are at hand, and steps are laid out over the edges that they use. Dropout draws by place in the layout.
         self._narrow = device.type == "cpu" and not setting.model.drops
-        self.epochs, self._step_key = 0, (-1, self._draws)
+        self.epochs = 0
         self._training = np.concatenate([client.train for client in batch.clients])
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
@@ -190,11 +190,12 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
 
     def _batch(self, trainer: Trainer, trips: Trips, number: np.ndarray, b: int, interval: np.ndarray) -> None:
         seeds, step = self.halo.slots[number == b], self.epochs * self.batches + b
-        plan = self._exchange(trainer, trips, seeds, number, b, interval, step)
+        key = mix(self._draws + step)
+        plan = self._exchange(trainer, trips, seeds, number, b, interval, step, key)
         if seeds.size:
             if self._narrow or plan is None:
                 plan = self.halo.plan(seeds, self.layers.depth, self._taken if self._narrow else None)
-            self._step(trainer, trips, plan, step)
+            self._step(trainer, trips, plan, key)
 
     def _current(self, trainer: Trainer, trips: Trips, plan: Plan) -> tuple[dict[str, Tensor], Made | None]:
         """The models as they are, and the products of ``plan``'s input features where the optimizer holds the rows that they take."""
@@ -205,7 +206,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         return views, Made(touched.multiply(views[name]), touched.sizes)
 
     def _exchange(
-        self, trainer: Trainer, trips: Trips, seeds: np.ndarray, number: np.ndarray, b: int, interval: np.ndarray, step: int
+        self, trainer: Trainer, trips: Trips, seeds: np.ndarray, number: np.ndarray, b: int, interval: np.ndarray, step: int, key: Tensor
     ) -> Plan | None:
         """Draw the neighbours of all nodes that are due, fetch what they need; returns the plan of the batch's ``seeds``, if any."""
         slots, every = self.halo.slots, np.maximum(interval, 1)
@@ -223,7 +224,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         for mask, remote, fetch in draws:
             draw = self.halo.plan(slots[mask], self.layers.depth)
             batch = draw if np.array_equal(draw.slots, seeds) else batch
-            made = self._draw(current, draw, remote, step)
+            made = self._draw(current, draw, remote, key)
             if fetch:
                 self._fetch(current, draw, step, made)
         first = np.searchsorted(slots, np.arange(len(self.setting.seeds)) * self.setting.num_clients * self.halo.nodes)
@@ -231,12 +232,12 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         return batch
 
     @torch.no_grad()
-    def _draw(self, current: Current, plan: Plan, remote: bool, step: int) -> MadeRows | None:
+    def _draw(self, current: Current, plan: Plan, remote: bool, key: Tensor) -> MadeRows | None:
         """Choose among the edges of every convolution but the first and keep the choice; returns the rows that scores were made of."""
 
         def chosen(number: int, level: Level, scores: Tensor | None) -> Tensor:
             allowed = ~level.loop if remote else ~(level.loop | level.remote)
-            kept = self.choose(number, level, allowed, scores, self._noise(level, number, step))
+            kept = self.choose(number, level, allowed, scores, self._noise(level, number, key))
             self.chosen[number - 1][level.number] = kept | level.loop
             return kept
 
@@ -257,18 +258,11 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         # Before a third convolution, rows are those of the edges drawn; an owner answers with all of its edges.
         return (plan.first.slots, hidden) if self.layers.depth == 2 else None
 
-    def _key(self, step: int) -> Tensor:
-        """The replicas' keys ``[k]`` of a step, which are made once."""
-        if self._step_key[0] != step:
-            self._step_key = step, mix(self._draws + step)
-        return self._step_key[1]
+    def _noise(self, level: Level, number: int, key: Tensor) -> Tensor:
+        """``[E]``, a function of the step's ``key [k]``, the convolution and the edge."""
+        return gumbel(mix(key + number)[level.edges.target // level.shape[1]], self._number[level.number], self.store[0].dtype)
 
-    def _noise(self, level: Level, number: int, step: int) -> Tensor:
-        """``[E]``, a function of the seed, the client, the step, the convolution and the edge."""
-        key = mix(self._key(step) + number)[level.edges.target // level.shape[1]]
-        return gumbel(key, self._number[level.number], self.store[0].dtype)
-
-    def _step(self, trainer: Trainer, trips: Trips, plan: Plan, step: int) -> None:
+    def _step(self, trainer: Trainer, trips: Trips, plan: Plan, key: Tensor) -> None:
         apart = trainer.optimizer if isinstance(trainer.optimizer, TouchedAdam) else None
         touched = None if apart is None else TouchedFeatures.of(plan.first.features, apart, trips.trained)
         views = trainer.layout.views(trips.trained) if apart is None else apart.views()
@@ -280,11 +274,11 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
                 scores = sent.scores.detach().mean(0) if self.scored else None
-                return self.choose(0, level, ~level.loop, scores, self._noise(level, 0, step)) | level.loop
+                return self.choose(0, level, ~level.loop, scores, self._noise(level, 0, key)) | level.loop
             return self.chosen[number - 1][level.number] & self._known(number, level, sent)
 
         model = self.setting.model
-        dropout = Dropout(model.dropout, self._key(step) ^ 1) if model.drops else no_dropout
+        dropout = Dropout(model.dropout, key ^ 1) if model.drops else no_dropout
         logits = self.layers.head(parameters, self.layers.forward(plan, parameters, self._stored, keep, dropout, features))
         k, r = plan.valid.shape
         each = node_losses(logits.flatten(0, 1), plan.labels.flatten(0, 1)).view(k, r) * plan.valid
