@@ -61,6 +61,8 @@ def test_of_equal_numbers_the_first_are_taken(way, dtype, case):
         for take, descending in ((smallest, False), (largest, True)):
             assert torch.equal(take(*there[:1], count).cpu(), first(x, count, torch.ones_like(x), descending))
             assert torch.equal(take(there[0], count, there[1]).cpu(), first(x, count, among, descending))
+            for flags in ({"among": there[1]}, {"taken": 1 - there[1]}):
+                assert torch.equal(take(there[0], count, **flags, magnitude=True).cpu(), first(x.abs(), count, among, descending))
         assert torch.equal(there[0].cpu(), x)
 
 

@@ -14,11 +14,13 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.algorithms.scaffold import of_replicas
+from fgl_bench.engine.compiled import LARGE, compiles, over, shares
 from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.noise import uniform as draws
 from fgl_bench.engine.selection import largest, smallest
+from fgl_bench.engine.shard import Shard
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, above, at_least
 from fgl_bench.utils.seeding import derive_seed
@@ -100,10 +102,8 @@ class DisPFL(Peers):
         return {"gradient": trips.layout.collect(dict(zip(parameters, gradients, strict=True)))}
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        heard, shard = meeting.graph(meeting.number), self.setting.shard
-        support = heard | itself(heard)
-        count = product(support, self.mask, shard)
-        models = product(support, meeting.uploaded, shard).div_(count.clamp_(min=1))
+        heard = meeting.graph(meeting.number)
+        models = masked_mean(heard | itself(heard), self.mask, meeting.uploaded, self.setting.shard)
         self._evolve(meeting)
         models.mul_(self.mask)
         for moments in meeting.moments:
@@ -119,13 +119,26 @@ class DisPFL(Peers):
             if not count or self.active[name] == self.setting.layout.numel(name):
                 continue
             own = self.mask[..., part]
-            own.sub_(smallest(meeting.trained[..., part].abs(), count, own))
+            own.sub_(smallest(meeting.trained[..., part], count, own, magnitude=True))
             if self.regrow == "gradient":
-                wanted = meeting.reports["gradient"][..., part].abs()
+                wanted = meeting.reports["gradient"][..., part]
             else:
                 key = mix(mix(self._streams + meeting.number) + number)
                 wanted = draws(key, 1, self.setting.layout.numel(name)).view(own.shape)
-            own.add_(largest(wanted, count, 1 - own))
+            own.add_(largest(wanted, count, taken=own, magnitude=True))  # drawn numbers are positive
+
+
+def masked_mean(support: Tensor, mask: Tensor, models: Tensor, shard: Shard) -> Tensor:
+    """``[S, C, P]``, every coordinate's mean over the ``models`` in ``support [S, C, C]`` (bool) that have it in their ``mask``, else 0."""
+    if shard.alone and compiles(models) and models.numel() >= LARGE:
+        from fgl_bench.algorithms._dis_pfl_loops import BLOCK, means
+
+        out = torch.empty_like(models, memory_format=torch.contiguous_format)
+        arrays = [x.numpy() for x in (support, mask, models, out)]
+        over(shares([1] * -(-models.shape[2] // BLOCK)), lambda first, last: means(*arrays, first * BLOCK, last * BLOCK))
+        return out
+    count = product(support, mask, shard)
+    return product(support, models, shard).div_(count.clamp_(min=1))
 
 
 def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float, power: float) -> dict[str, float]:

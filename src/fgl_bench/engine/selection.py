@@ -9,7 +9,7 @@ from torch import Tensor
 from fgl_bench.engine.compiled import LARGE, compiles
 
 
-def smallest(x: Tensor, count: int, among: Tensor | None = None) -> Tensor:
+def smallest(x: Tensor, count: int, among: Tensor | None = None, *, taken: Tensor | None = None, magnitude: bool = False) -> Tensor:
     """1 for the ``count`` least numbers of every row of ``x [..., n]``, else 0, in its type; of equal ones the first, on every device.
 
     ``topk`` takes any of them. On a CPU it and a sort take several times as long for large counts.
@@ -17,23 +17,28 @@ def smallest(x: Tensor, count: int, among: Tensor | None = None) -> Tensor:
     Args:
         count: for every row.
         among: 1 where a number may be taken, ``count`` or more in a row, else 0; in the type of x. None means everywhere.
+        taken: in the place of ``among``, 1 where a number may not be taken.
+        magnitude: numbers count without their signs.
     """
-    return _taken(x, count, among, descending=False)
+    return _marked(x, count, among, taken, magnitude, descending=False)
 
 
-def largest(x: Tensor, count: int, among: Tensor | None = None) -> Tensor:
+def largest(x: Tensor, count: int, among: Tensor | None = None, *, taken: Tensor | None = None, magnitude: bool = False) -> Tensor:
     """The same for the ``count`` greatest."""
-    return _taken(x, count, among, descending=True)
+    return _marked(x, count, among, taken, magnitude, descending=True)
 
 
-def _taken(x: Tensor, count: int, among: Tensor | None, descending: bool) -> Tensor:
+def _marked(x: Tensor, count: int, among: Tensor | None, taken: Tensor | None, magnitude: bool, descending: bool) -> Tensor:
     if not 0 < count < x.shape[-1]:
         return torch.full_like(x, float(count > 0))
     if compiles(x) and x.numel() >= LARGE:
         from fgl_bench.engine._selection_loops import marked
 
-        return marked(x, count, torch.ones_like(x) if among is None else among, descending)
+        flags = taken if taken is not None else torch.ones_like(x) if among is None else among
+        return marked(x, count, flags, taken is not None, magnitude, descending)
+    x = x.abs() if magnitude else x
     x = -x if descending else x
+    among = among if taken is None else 1 - taken
     if among is not None:
         x = among.reciprocal().sub_(1).add_(x)  # infinite where nothing may be taken
     if x.device.type == "cpu":
