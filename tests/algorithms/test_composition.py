@@ -142,6 +142,7 @@ OWN_ATTRIBUTES = {
     "labeled_only": "both models ask for every node",
     "by_clients": "no graph model shares a seed's clients among workers",
     "own_reports": "of workers that share clients",
+    "replayable": "what a model adds to its strategy's steps is not the same in every trip",
     "rebuilt": "a checkpoint asks the host and its strategy, each for itself",
 }
 
