@@ -102,3 +102,27 @@ class TestPretendedDevice:
         assert sum(ledger.launches[-1].values()) == 1
         with pytest.raises(RuntimeError, match="outside"):
             y + 1
+
+    def test_a_graph_does_again_what_was_captured_and_nothing_else(self):
+        ledger, seen = Ledger(), []
+        with pretended(ledger):
+            x, total = on_device([1.0, 2.0], [0.0, 0.0])
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                seen.append("Python")
+                total += x * torch.tensor(2.0)
+                doubled = total * 2
+            assert total.tolist() == [0.0, 0.0], "a capture runs nothing"
+            ledger.turn()
+            graph.replay()
+            x.mul_(10)
+            graph.replay()
+            assert total.tolist() == [22.0, 44.0] and doubled.tolist() == [44.0, 88.0]
+        assert len(seen) == 1 and sum(ledger.launches[-1].values()) == 3, "a replay is one launch"
+
+    @pytest.mark.parametrize("waiting", [lambda x: float(x[0]), lambda x: x.nonzero(), lambda x: x.cpu(), lambda x: put([1.0], x.device)])
+    def test_nothing_waits_in_a_capture(self, waiting):
+        with pretended(Ledger()):
+            (x,) = on_device([1.0, 2.0])
+            with pytest.raises(RuntimeError, match="capturing"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+                waiting(x)
