@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fgl_bench.engine import selection
 from fgl_bench.engine.compiled import installed
-from fgl_bench.engine.selection import largest, smallest
+from fgl_bench.engine.selection import drop_, grow_, largest
 from tests.pretend_cuda import CUDA, Ledger, pretended
 
 NUMBERS = st.sampled_from([-1.0, -0.0, 0.0, 0.5, 2.0, 1e30])
@@ -57,13 +57,11 @@ def test_of_equal_numbers_the_first_are_taken(way, dtype, case):
     *given, count = case
     x, among = (torch.tensor(part, dtype=dtype)[:, None] for part in given)
     with computed(way) as device:
-        there = [torch.tensor(part, dtype=dtype, device=device)[:, None] for part in given]
-        for take, descending in ((smallest, False), (largest, True)):
-            assert torch.equal(take(*there[:1], count).cpu(), first(x, count, torch.ones_like(x), descending))
-            assert torch.equal(take(there[0], count, there[1]).cpu(), first(x, count, among, descending))
-            for flags in ({"among": there[1]}, {"taken": 1 - there[1]}):
-                assert torch.equal(take(there[0], count, **flags, magnitude=True).cpu(), first(x.abs(), count, among, descending))
-        assert torch.equal(there[0].cpu(), x)
+        there, free = (torch.tensor(part, dtype=dtype, device=device)[:, None] for part in given)
+        assert torch.equal(largest(there, count).cpu(), first(x, count, torch.ones_like(x), True))
+        assert torch.equal(drop_(free.clone(), there, count).cpu(), among - first(x.abs(), count, among, False))
+        assert torch.equal(grow_(1 - free, there, count).cpu(), 1 - among + first(x.abs(), count, among, True))
+        assert torch.equal(there.cpu(), x)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -72,14 +70,25 @@ def test_of_equal_numbers_the_first_are_taken(way, dtype, case):
 def test_it_takes_what_topk_takes_where_no_two_are_equal(way, dtype, count):
     x = torch.rand(3, 1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).sub_(0.5).to(dtype)
     with computed(way) as device:
-        found = smallest(x.clone().to(device), count).cpu(), largest(x.clone().to(device), count).cpu()
-    for taken, greatest in zip(found, (False, True), strict=True):
-        assert torch.equal(taken, torch.zeros_like(x).scatter(-1, x.topk(count, largest=greatest).indices, 1))
+        there = x.clone().to(device)
+        found = largest(there, count).cpu(), 1 - drop_(torch.ones_like(there), there, count).cpu()
+    for taken, numbers, greatest in zip(found, (x, x.abs()), (True, False), strict=True):
+        assert torch.equal(taken, torch.zeros_like(x).scatter(-1, numbers.topk(count, largest=greatest).indices, 1))
 
 
 @pytest.mark.skipif(not installed(), reason="needs numba")
 def test_what_is_not_a_number_is_taken_last():
     x = torch.tensor([[torch.nan, 1.0, torch.inf, -torch.nan, -torch.inf]])
     with computed("compiled"):
-        assert smallest(x, 3).tolist() == largest(x, 3).tolist() == [[0, 1, 1, 0, 1]]
-        assert smallest(x, 4).tolist() == [[1, 1, 1, 0, 1]]
+        assert largest(x, 3).tolist() == grow_(torch.zeros_like(x), x, 3).tolist() == [[0, 1, 1, 0, 1]]
+        assert drop_(torch.ones_like(x), x, 3).tolist() == [[1, 0, 0, 1, 0]]
+        assert drop_(torch.ones_like(x), x, 4).tolist() == [[0, 0, 0, 1, 0]]
+
+
+def test_a_part_of_a_mask_changes_in_place(monkeypatch):
+    monkeypatch.setattr(selection, "LARGE", 0)
+    mask, x = torch.ones(2, 3, 8), torch.arange(30.0).view(2, 3, 5)
+    assert drop_(mask[..., 2:7], x, 2).data_ptr() == mask[..., 2:7].data_ptr()
+    assert mask.tolist() == [[[1, 1, 0, 0, 1, 1, 1, 1]] * 3] * 2
+    grow_(mask[..., 2:7], x, 1)
+    assert mask.tolist() == [[[1, 1, 0, 1, 1, 1, 1, 1]] * 3] * 2

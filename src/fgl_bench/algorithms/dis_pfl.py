@@ -19,7 +19,7 @@ from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.noise import uniform as draws
-from fgl_bench.engine.selection import largest, smallest
+from fgl_bench.engine.selection import drop_, grow_, largest
 from fgl_bench.engine.shard import Shard
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, above, at_least
@@ -118,14 +118,13 @@ class DisPFL(Peers):
             count = math.ceil(rate * self.active[name])
             if not count or self.active[name] == self.setting.layout.numel(name):
                 continue
-            own = self.mask[..., part]
-            own.sub_(smallest(meeting.trained[..., part], count, own, magnitude=True))
+            own = drop_(self.mask[..., part], meeting.trained[..., part], count)
             if self.regrow == "gradient":
                 wanted = meeting.reports["gradient"][..., part]
             else:
                 key = mix(mix(self._streams + meeting.number) + number)
                 wanted = draws(key, 1, self.setting.layout.numel(name)).view(own.shape)
-            own.add_(largest(wanted, count, taken=own, magnitude=True))  # drawn numbers are positive
+            grow_(own, wanted, count)  # drawn numbers are not negative
 
 
 def masked_mean(support: Tensor, mask: Tensor, models: Tensor, shard: Shard) -> Tensor:

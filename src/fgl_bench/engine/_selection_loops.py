@@ -15,24 +15,14 @@ BINS = 1 << 16
 
 @loop
 def mark(
-    x: Any,
-    bits: Any,
-    flags: Any,
-    free: int,
-    count: int,
-    kept: int,
-    flipped: int,
-    greatest: int,
-    shift: int,
-    out: Any,
-    first: int,
-    last: int,
+    x: Any, bits: Any, mask: Any, free: int, count: int, kept: int, flipped: int, greatest: int, shift: int, first: int, last: int
 ) -> None:
-    """Rows ``first`` to ``last`` of :func:`marked`; numbers with the flag ``free`` may be taken, and of their bits ``kept`` count."""
-    width, one = x.shape[1], out.dtype.type(1)
+    """Rows ``first`` to ``last`` of :func:`mark_`; of the numbers' bits ``kept`` count."""
+    width, value = x.shape[1], mask.dtype.type(1 - free)
     numbers, counts = np.empty(width, bits.dtype), np.empty(BINS, np.int64)
     for row in range(first, last):
-        allowed = np.ascontiguousarray(flags[row]) == free
+        into = mask[row]
+        allowed = into == free
         for i in range(width):  # integers in the order of the numbers, or against it; what is not a number or may not be taken is last
             each = (bits[row, i] & kept) * (x[row, i] != 0)  # both zeros are equal
             each = (each ^ ((each >> 63) & greatest)) ^ flipped
@@ -54,27 +44,23 @@ def mark(
             bound = np.partition(near, left - 1)[left - 1]
             left -= (near < bound).sum()
         for i in range(width):
-            out[row, i] = one if numbers[i] < bound else 0
+            into[i] = value if numbers[i] < bound else into[i]
         for i in range(width):
             if numbers[i] == bound and allowed[i]:
-                out[row, i] = one
+                into[i] = value
                 left -= 1
                 if not left:
                     break
 
 
-def marked(x: Tensor, count: int, flags: Tensor, taken: bool, magnitude: bool, descending: bool) -> Tensor:
-    """As :func:`fgl_bench.engine.selection.smallest` or, ``descending``, ``largest``; on every thread some rows.
+def mark_(mask: Tensor, x: Tensor, count: int, free: int, magnitude: bool, descending: bool) -> None:
+    """Turn ``count`` of the places of every row of ``mask`` that are ``free`` (1 or 0), where ``x`` is least or greatest.
 
-    Numbers are counted by their first sixteen bits, then sought among those that share them.
-
-    Args:
-        flags: ``among``, or, ``taken``, what that argument is.
+    Of equal numbers the first are taken. They are counted by their first sixteen bits, then sought among those that share them. Every
+    thread has some rows.
     """
     kind = {torch.float32: torch.int32, torch.float64: torch.int64}[x.dtype]
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    given, bits, chosen, into = (part.detach().reshape(-1, x.shape[-1]).numpy() for part in (x, x.view(kind), flags, out))
-    greatest = np.iinfo(bits.dtype).max
+    given, bits = (part.detach().reshape(-1, x.shape[-1]).numpy() for part in (x, x.view(kind)))
+    into, greatest = mask.view(-1, x.shape[-1]).numpy(), np.iinfo(bits.dtype).max
     limits = greatest if magnitude else -1, -int(descending), greatest, bits.itemsize * 8 - 16
-    over(shares([1] * len(given)), lambda first, last: mark(given, bits, chosen, int(not taken), count, *limits, into, first, last))
-    return out
+    over(shares([1] * len(given)), lambda first, last: mark(given, bits, into, free, count, *limits, first, last))

@@ -9,41 +9,41 @@ from torch import Tensor
 from fgl_bench.engine.compiled import LARGE, compiles
 
 
-def smallest(x: Tensor, count: int, among: Tensor | None = None, *, taken: Tensor | None = None, magnitude: bool = False) -> Tensor:
-    """1 for the ``count`` least numbers of every row of ``x [..., n]``, else 0, in its type; of equal ones the first, on every device.
+def largest(x: Tensor, count: int) -> Tensor:
+    """1 for the ``count`` greatest numbers of every row of ``x [..., n]``, else 0, in its type; of equal ones the first, on every device.
 
     ``topk`` takes any of them. On a CPU it and a sort take several times as long for large counts.
-
-    Args:
-        count: for every row.
-        among: 1 where a number may be taken, ``count`` or more in a row, else 0; in the type of x. None means everywhere.
-        taken: in the place of ``among``, 1 where a number may not be taken.
-        magnitude: numbers count without their signs.
     """
-    return _marked(x, count, among, taken, magnitude, descending=False)
+    return _mark_(torch.zeros_like(x, memory_format=torch.contiguous_format), x, count, 0, magnitude=False, descending=True)
 
 
-def largest(x: Tensor, count: int, among: Tensor | None = None, *, taken: Tensor | None = None, magnitude: bool = False) -> Tensor:
-    """The same for the ``count`` greatest."""
-    return _marked(x, count, among, taken, magnitude, descending=True)
+def drop_(mask: Tensor, x: Tensor, count: int) -> Tensor:
+    """Of the ones of every row of ``mask [..., n]``, ``count`` at least, those ``count`` become 0 where ``x`` is least in magnitude."""
+    return _mark_(mask, x, count, 1, magnitude=True, descending=False)
 
 
-def _marked(x: Tensor, count: int, among: Tensor | None, taken: Tensor | None, magnitude: bool, descending: bool) -> Tensor:
-    if not 0 < count < x.shape[-1]:
-        return torch.full_like(x, float(count > 0))
+def grow_(mask: Tensor, x: Tensor, count: int) -> Tensor:
+    """Of the zeros of every row of ``mask [..., n]``, ``count`` at least, those ``count`` become 1 where ``x`` is greatest in magnitude."""
+    return _mark_(mask, x, count, 0, magnitude=True, descending=True)
+
+
+def _mark_(mask: Tensor, x: Tensor, count: int, free: int, magnitude: bool, descending: bool) -> Tensor:
+    """Turn ``count`` of the places of every row of ``mask`` that are ``free``; of equal ones the first, on every device."""
+    if count < 1:
+        return mask
     if compiles(x) and x.numel() >= LARGE:
-        from fgl_bench.engine._selection_loops import marked
+        from fgl_bench.engine._selection_loops import mark_
 
-        flags = taken if taken is not None else torch.ones_like(x) if among is None else among
-        return marked(x, count, flags, taken is not None, magnitude, descending)
+        mark_(mask, x, count, free, magnitude, descending)
+        return mask
     x = x.abs() if magnitude else x
     x = -x if descending else x
-    among = among if taken is None else 1 - taken
-    if among is not None:
-        x = among.reciprocal().sub_(1).add_(x)  # infinite where nothing may be taken
+    x = (mask if free else 1 - mask).reciprocal().sub_(1).add_(x)  # infinite where nothing may be taken
     if x.device.type == "cpu":
-        return _smallest_on_cpu(x, count)
-    return torch.zeros_like(x).scatter_(-1, x.argsort(dim=-1, stable=True)[..., :count], 1)
+        taken = _smallest_on_cpu(x, count)
+    else:
+        taken = torch.zeros_like(x).scatter_(-1, x.argsort(dim=-1, stable=True)[..., :count], 1)
+    return mask.sub_(taken) if free else mask.add_(taken)
 
 
 def _smallest_on_cpu(x: Tensor, count: int) -> Tensor:
