@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import weakref
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,6 +13,9 @@ import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.replay import WARM_UP, Replay
+from fgl_bench.scenarios.checkpoint import State
+from tests.algorithms.test_fedssa import method as fedssa
+from tests.algorithms.test_fedssa import unifilter
 from tests.small_runs import synchronous
 from tests.test_cuda import made
 
@@ -92,3 +96,12 @@ def test_steps_of_a_trainer_share_their_memory_which_goes_with_it(cuda):
         assert trainer() is None, "without the collector"
     finally:
         gc.enable()
+
+
+def test_a_checkpoint_leaves_graphs_out(cuda):
+    sim, _ = made("cpu", fedssa(), synchronous(), rounds=WARM_UP + 3, model=unifilter(), cuda_graphs=True)
+    state, kept = State(sim), []
+    sim.keep = lambda done, record: kept.append(state.capture(record()))
+    synchronous().run(sim)
+    assert isinstance(sim.algorithm._renew, Replay) and cuda.captured and len(kept) == WARM_UP + 3
+    assert not any("_renew" in json.dumps(stored["stored"]) for stored, _ in kept)

@@ -15,7 +15,7 @@ BLOCK = 1 << 10  # coordinates at a time, of all clients, which stay in the cach
 def means(support: Any, mask: Any, models: Any, out: Any, first: int, last: int) -> None:
     """Coordinates ``first`` to ``last`` of :func:`fgl_bench.algorithms.dis_pfl.masked_mean`, summed in double precision.
 
-    Numbers that are not finite reach the clients that are sent them, and no others as in a product.
+    A number that is not finite reaches the clients that hear its sender; products would spread it to all.
     """
     seeds, clients, width = models.shape
     one, sums, counts = out.dtype.type(1), np.empty(BLOCK, np.float64), np.empty(BLOCK, out.dtype)

@@ -56,7 +56,7 @@ def mark(
 def mark_(mask: Tensor, x: Tensor, count: int, free: int, magnitude: bool, descending: bool) -> None:
     """Turn ``count`` of the places of every row of ``mask`` that are ``free`` (1 or 0), where ``x`` is least or greatest.
 
-    Of equal numbers the first are taken. They are counted by their first sixteen bits, then sought among those that share them. Every
+    Of equal numbers the first are taken. Numbers are counted by their first sixteen bits, then sought among those that share them. Every
     thread has some rows.
     """
     kind = {torch.float32: torch.int32, torch.float64: torch.int64}[x.dtype]

@@ -57,7 +57,7 @@ class TouchedFeatures:
     def gradient(self, products: Tensor, span: slice) -> Tensor:
         """Of the rows in ``span``, from the gradient ``[k * c, h]`` of the products."""
         bags, offsets = self._by_row
-        first, last = int(self._starts[span.start]), int(self._starts[span.stop])
+        first, last = int(bags.starts[span.start]), int(bags.starts[span.stop])
         if first == last:
             return products.new_zeros(span.stop - span.start, products.shape[1])
         starts = offsets[span.start : span.stop + 1] - first
@@ -68,10 +68,6 @@ class TouchedFeatures:
     def _by_row(self) -> tuple[Bags, Tensor]:
         bags = self.sparse.transposed
         return bags, torch.from_numpy(bags.starts).to(bags.columns.dtype)
-
-    @cached_property
-    def _starts(self) -> np.ndarray:
-        return self._by_row[1].numpy()
 
 
 @dataclass(frozen=True)

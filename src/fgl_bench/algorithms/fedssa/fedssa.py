@@ -221,49 +221,45 @@ class FedSSA(Alone, Comparing, FinalState):
     def _new_targets(self, arrived: Tensor, **reports: Tensor) -> None:
         """Cluster every class' Gaussians and the filters, and give new targets to the clients that took part."""
         keys = step_key(self._server, self._round, torch.arange(3, device=self._server.device)[:, None])  # of points, and of both k-means
-        classes = [self._gaussians_of(reports, arrived, keys[0])] if self.semantic else []
-        filters = [self._filters_of(reports, arrived)] if self.structural else []
+        each = Gaussian(*(reports[name].double().transpose(1, 2) for name in Gaussian._fields)) if self.semantic else None  # [S, Y, C, d]
+        classes = [] if each is None else [self._points(each, arrived, keys[0])]
+        filters = [self._projectors(reports["energy"], arrived)] if self.structural else []
         gram, there, weights = (torch.cat(parts, 1) for parts in zip(*classes, *filters, strict=True))
         fellows = together(kmeans(gram, there, self._draws(keys), self.iterations))
         weights = normalize(weights[:, :, None].expand_as(fellows), fellows)
-        if self.semantic:
-            self._align(reports, weights[:, : gram.shape[1] - len(filters)], there)
+        if each is not None:
+            self._align(matched(weights[:, : self.setting.num_classes], each), there[:, : self.setting.num_classes])
         if self.structural:
-            self._guide(reports, weights[:, -1], arrived)
+            self._guide(weights[:, -1] @ reports["coefficients"].double(), arrived)
         self._round += 1
 
-    def _gaussians_of(self, reports: dict[str, Tensor], arrived: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _points(self, each: Gaussian, arrived: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """By class: inner products of what is clustered ``[S, Y, C, C]``, which clients have it and their weights ``[S, Y, C]``."""
-        points, variance = self._by_class(reports)
-        seeds, classes, clients, width = points.shape
+        points, (seeds, classes, clients, width) = each.mean, each.mean.shape
         counts = self._counts.view(seeds, clients, classes).mT
         if self.points == "drawn":
             noise = normal(key, clients * classes, width, points.dtype)
-            points = points + variance.sqrt() * noise.view(seeds, clients, classes, width).transpose(1, 2)
+            points = points + each.variance.sqrt() * noise.view(seeds, clients, classes, width).transpose(1, 2)
         return points @ points.mT, (counts > 0) & arrived[:, None], counts.double()
 
-    def _filters_of(self, reports: dict[str, Tensor], arrived: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The inner products ``[S, 1, C, C]`` of the clients' projectors, which took part and their equal weights ``[S, 1, C]``."""
-        inner = overlaps(orthonormal(reports["energy"].double().mT))
-        return inner[:, None], arrived[:, None], torch.ones_like(inner[:, :1, :])
+    def _projectors(self, energy: Tensor, arrived: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same of the projectors on ``energy [S, C, J, F]``, as one class of equal weights."""
+        inner = overlaps(orthonormal(energy.double().mT))
+        return inner[:, None], arrived[:, None], torch.ones_like(inner[:, :1])
 
-    def _by_class(self, reports: dict[str, Tensor]) -> Gaussian:
-        """The clients' Gaussians, ``[S, Y, C, d]`` float64."""
-        return Gaussian(*(reports[name].double().transpose(1, 2) for name in Gaussian._fields))
-
-    def _align(self, reports: dict[str, Tensor], weights: Tensor, there: Tensor) -> None:
-        """New targets ``[S, C, Y, d]`` of the classes of the clients that took part."""
-        seeds, classes, clients, _ = weights.shape
-        targets, new = matched(weights, self._by_class(reports)), there[:, :classes].mT[..., None]
+    def _align(self, targets: Gaussian, there: Tensor) -> None:
+        """Aim the classes that are ``there [S, Y, C]`` at ``targets [S, Y, C, d]``."""
+        seeds, classes, clients = there.shape
+        new = there.mT[..., None]
         for old, target in zip(self._gaussians, targets, strict=True):
             known = old.view(seeds, clients, classes, -1)
             known.copy_(torch.where(new, target.transpose(1, 2).to(old.dtype), known))
         self._aligned.masked_fill_(new.flatten(0, 1)[..., 0], 1.0)
 
-    def _guide(self, reports: dict[str, Tensor], weights: Tensor, arrived: Tensor) -> None:
-        """New targets ``[S, C, J]`` of the filters of the clients that took part."""
-        targets, old = weights @ reports["coefficients"].double(), self._coefficients.view(reports["coefficients"].shape)
-        old.copy_(torch.where(arrived[..., None], targets.to(old.dtype), old))
+    def _guide(self, targets: Tensor, arrived: Tensor) -> None:
+        """Aim the filters of the clients that took part at ``targets [S, C, J]``."""
+        known = self._coefficients.view(targets.shape)
+        known.copy_(torch.where(arrived[..., None], targets.to(known.dtype), known))
         self._guided.masked_fill_(arrived.flatten(), 1.0)
 
     def _draws(self, keys: Tensor) -> Tensor:
