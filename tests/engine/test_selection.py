@@ -85,6 +85,19 @@ def test_what_is_not_a_number_is_taken_last():
         assert drop_(torch.ones_like(x), x, 4).tolist() == [[0, 0, 0, 1, 0]]
 
 
+@pytest.mark.skipif(not installed(), reason="needs numba")
+@pytest.mark.parametrize("numbers", ["distinct", "equal", "few"])
+@pytest.mark.parametrize("count", [1, 7000, 9000, 12287])
+def test_a_sample_that_misleads_changes_nothing(numbers, count):
+    """What is looked at first, every third number, is less or greater than all others."""
+    x = torch.rand(2, 3 * 4096, generator=torch.Generator().manual_seed(0)) + 1
+    x = {"distinct": x, "equal": torch.ones_like(x), "few": x.mul(4).floor()}[numbers]
+    x[0, ::3] /= 1000
+    x[1, ::3] *= 1000
+    with computed("compiled"):
+        assert torch.equal(1 - drop_(torch.ones_like(x), x, count), first(x, count, torch.ones_like(x), False))
+
+
 def test_a_part_of_a_mask_changes_in_place(monkeypatch):
     monkeypatch.setattr(selection, "LARGE", 0)
     mask, x = torch.ones(2, 3, 8), torch.arange(30.0).view(2, 3, 5)

@@ -1,4 +1,4 @@
-"""The least numbers of every row, compiled: what :mod:`fgl_bench.engine.selection` does with NumPy, in three passes over a row."""
+"""The least numbers of every row, compiled: what :mod:`fgl_bench.engine.selection` does with NumPy."""
 
 from __future__ import annotations
 
@@ -10,57 +10,88 @@ from torch import Tensor
 
 from fgl_bench.engine.compiled import loop, over, shares
 
-BINS = 1 << 16
+SAMPLE = 1 << 12  # numbers of a row from which the neighbourhood of the sought one is estimated
 
 
 @loop
-def mark(
-    x: Any, bits: Any, mask: Any, free: int, count: int, kept: int, flipped: int, greatest: int, shift: int, first: int, last: int
-) -> None:
+def at(numbers: Any, rank: int, low: int, high: int) -> Any:
+    """The number of this ``rank``, from 0, among integers; ``low`` and ``high`` enclose it.
+
+    It is found by counting, which many equal numbers do not slow down.
+    """
+    while low < high:
+        middle, below = (low >> 1) + (high >> 1) + (low & high & 1), 0
+        for i in range(len(numbers)):
+            below += numbers[i] <= middle
+        if below > rank:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@loop
+def near(numbers: Any, rank: int, low: int, high: int, found: Any) -> Any:
+    """Bounds that enclose the number of this ``rank``, those between them (in ``found``), and how many are below and between.
+
+    Args:
+        low, high: enclose all numbers.
+    """
+    sample = numbers[:: (len(numbers) // SAMPLE) | 1].copy()  # an odd step: rows of a weight have even lengths
+    guess = rank * len(sample) // len(numbers)
+    slack = 3 * int(np.sqrt(guess)) + 3
+    first = at(sample, guess - slack, low, high) if guess >= slack else low
+    last = at(sample, guess + slack, first, high) if guess + slack < len(sample) else high
+    below = between = 0
+    for i in range(len(numbers)):
+        below += numbers[i] < first
+        between += (numbers[i] >= first) & (numbers[i] <= last)
+    if not below <= rank < below + between:  # the sample misled
+        first, last, below = low, high, 0
+    count = 0
+    for i in range(len(numbers)):  # without a branch, which would be mispredicted
+        found[count] = numbers[i]
+        count += (numbers[i] >= first) & (numbers[i] <= last)
+    return first, last, below, count
+
+
+@loop
+def mark(x: Any, bits: Any, mask: Any, free: int, count: int, kept: int, flipped: int, greatest: int, first: int, last: int) -> None:
     """Rows ``first`` to ``last`` of :func:`mark_`; of the numbers' bits ``kept`` count."""
     width, value = x.shape[1], mask.dtype.type(1 - free)
-    numbers, counts = np.empty(width, bits.dtype), np.empty(BINS, np.int64)
+    numbers, found = np.empty(width, bits.dtype), np.empty(width + 1, bits.dtype)
     for row in range(first, last):
         into = mask[row]
-        allowed = into == free
         for i in range(width):  # integers in the order of the numbers, or against it; what is not a number or may not be taken is last
             each = (bits[row, i] & kept) * (x[row, i] != 0)  # both zeros are equal
             each = (each ^ ((each >> 63) & greatest)) ^ flipped
-            numbers[i] = each if (x[row, i] == x[row, i]) & allowed[i] else greatest
-        counts[:] = 0
+            numbers[i] = each if (x[row, i] == x[row, i]) & (into[i] == free) else greatest
+        low, high, below, some = near(numbers, count - 1, -greatest - 1, greatest, found)
+        bound = at(found[:some], count - 1 - below, low, high)
+        left, equal = count - below, 0
+        for i in range(some):
+            left -= found[i] < bound
+            equal += found[i] == bound
+        if bound == greatest or left < equal:
+            for i in range(width):
+                if numbers[i] == bound and into[i] == free:
+                    into[i] = value
+                    left -= 1
+                    if not left:
+                        break
+            bound -= 1
+        upto = bits.dtype.type(bound)
         for i in range(width):
-            counts[(numbers[i] >> shift) + BINS // 2] += 1
-        place, left = 0, count
-        while left > counts[place]:
-            left -= counts[place]
-            place += 1
-        near, found = np.empty(counts[place] + 1, bits.dtype), 0
-        for i in range(width):  # without a branch, which would be mispredicted
-            near[found] = numbers[i]
-            found += (numbers[i] >> shift) + BINS // 2 == place
-        near = near[:found]
-        bound = near.min()
-        if bound != near.max():  # all alike take a partition long
-            bound = np.partition(near, left - 1)[left - 1]
-            left -= (near < bound).sum()
-        for i in range(width):
-            into[i] = value if numbers[i] < bound else into[i]
-        for i in range(width):
-            if numbers[i] == bound and allowed[i]:
-                into[i] = value
-                left -= 1
-                if not left:
-                    break
+            into[i] = value if numbers[i] <= upto else into[i]
 
 
 def mark_(mask: Tensor, x: Tensor, count: int, free: int, magnitude: bool, descending: bool) -> None:
     """Turn ``count`` of the places of every row of ``mask`` that are ``free`` (1 or 0), where ``x`` is least or greatest.
 
-    Of equal numbers the first are taken. Numbers are counted by their first sixteen bits, then sought among those that share them. Every
-    thread has some rows.
+    Of equal numbers the first are taken. A sample of a row says between which numbers the last one taken lies. Every thread has some rows.
     """
     kind = {torch.float32: torch.int32, torch.float64: torch.int64}[x.dtype]
     given, bits = (part.detach().reshape(-1, x.shape[-1]).numpy() for part in (x, x.view(kind)))
     into, greatest = mask.view(-1, x.shape[-1]).numpy(), np.iinfo(bits.dtype).max
-    limits = greatest if magnitude else -1, -int(descending), greatest, bits.itemsize * 8 - 16
+    limits = greatest if magnitude else -1, -int(descending), greatest
     over(shares([1] * len(given)), lambda first, last: mark(given, bits, into, free, count, *limits, first, last))
