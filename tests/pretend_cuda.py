@@ -50,6 +50,8 @@ POINTWISE = {
     "add_", "addcmul", "addcmul_", "clamp", "clamp_", "copy_", "div_", "fill_", "full_like", "index_put", "index_put_", "lerp", "lerp_",
     "masked_fill", "masked_fill_", "masked_scatter", "mul_", "sub_", "where", "_foreach_add_", "_fused_adam_",
 }  # fmt: skip
+# Tensors in a list that one kernel takes, by the number of lists (PyTorch's MultiTensorApply.cuh, 4 KB of arguments).
+MANY = {1: 96, 2: 64, 3: 48, 4: 36, 5: 30}
 VIEWS = {
     "_conj", "_reshape_alias", "_unsafe_view", "alias", "as_strided", "chunk", "detach", "detach_", "diagonal", "expand", "expand_as",
     "lift_fresh", "mT", "narrow", "permute", "real", "reshape", "select", "slice", "split", "split_with_sizes", "squeeze", "t",
@@ -276,7 +278,7 @@ class Device(TorchDispatchMode):
             with no_dispatch():
                 func(*args, **kwargs)
             return args[0]
-        self._count(func, name, inside, outside)
+        self._count(func, name, args, inside, outside)
 
         def wrapped(x: Any) -> Any:
             if not isinstance(x, torch.Tensor):
@@ -314,19 +316,26 @@ class Device(TorchDispatchMode):
         if floating and name.startswith("scatter_reduce") and args[4] not in ("amax", "amin"):
             self.ledger.atomics[-1][name, where()] += 1
 
-    def _count(self, func: Any, name: str, inside: list[OnDevice], outside: list[torch.Tensor]) -> None:
+    def _count(self, func: Any, name: str, args: Sequence[Any], inside: list[OnDevice], outside: list[torch.Tensor]) -> None:
         launches = 0 if name in VIEWS or func.is_view else LAUNCHES.get(name, 1)
         if name == "cat":
             launches = -(-len(inside) // 128)
         if name == "where":  # numbers become tensors first
             launches += len(outside)
-        if name in ("_fused_adam_", "_foreach_add_"):  # at most 24 tensors a launch; Adam has five for each
-            launches = max(1, -(-len(inside) // (5 if name == "_fused_adam_" else 1) // 24))
+        if name.startswith(("_foreach_", "_fused_")):
+            launches = many_tensors(args)
         self._launch(name, launches)
 
     def _launch(self, name: str, launches: int = 1) -> None:
         if launches and self.graph is None:
             self.ledger.launches[-1][name, where()] += launches
+
+
+def many_tensors(args: Sequence[Any]) -> int:
+    """Launches of an operation on lists of tensors: a kernel takes ``MANY`` of each list, and 320 chunks of 65,536 numbers."""
+    lists = [x for x in args if isinstance(x, (list, tuple)) and x and isinstance(x[0], torch.Tensor) and x[0].ndim]
+    chunks = sum(-(-x.numel() // 65536) for x in args[0])
+    return max(1, -(-len(args[0]) // MANY[max(len(lists), 1)]), -(-chunks // 320))
 
 
 def repeats(name: str, args: Sequence[Any]) -> bool:
@@ -359,7 +368,8 @@ def _to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if not isinstance(self, OnDevice):
             return torch.Tensor.to(self, device=device, dtype=dtype or self.dtype)
         if device is None or on_cuda(device):
-            return self if dtype in (None, self.dtype) else torch.Tensor.to(self, dtype)
+            same = dtype in (None, self.dtype) and not kwargs.get("copy")
+            return self if same else torch.Tensor.to(self, dtype or self.dtype, copy=bool(kwargs.get("copy")))
     assert not self.requires_grad, "gradients of a copy to the host are not followed"
     return _host(self).to(dtype or self.dtype)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fgl_bench.algorithms.fedbuff import FedBuff
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.errors import UserError
+from fgl_bench.scenarios.semi_async import _Loop
 from tests.algorithms.test_twafl import method as twafl
 from tests.reference.small import small_federation
 from tests.scenarios.loops import counted_batches, fixed, tiny, watched_loops
@@ -341,6 +342,26 @@ def test_a_buffer_keeps_both_uploads_of_a_client_that_comes_twice():
         assert torch.equal(payload, result.trips[client][done[client]][1]), "every payload is what its own trip has trained"
         done[client] += 1
     assert twice, "nobody came twice: choose another setting"
+
+
+def test_a_push_that_waits_longer_than_a_server_step_keeps_its_own_model_only(monkeypatch):
+    """A server's step makes all its models in one block. Here every other step pushes."""
+    method, serve, waited, pushed = gcl(buffer=2, threshold=-1.0), _Loop._serve, [], {}
+    answers = method.serve
+    method.serve = lambda server, arrivals: [m for m in answers(server, arrivals) if m.confidence is None or server.version % 2]
+
+    def watched(loop):
+        pushed.update({client: push[0].model.clone() for client, push in enumerate(loop.inbox) if push is not None})
+        serve(loop)
+        for client, push in enumerate(loop.inbox):
+            if push is not None and push[1] < loop.server.version:
+                waited.append(client)
+                assert push[0].model.untyped_storage().nbytes() == push[0].model.nbytes
+                assert torch.equal(push[0].model, pushed[client])
+
+    monkeypatch.setattr(_Loop, "_serve", watched)
+    run(method, semi_async(slow_fraction=0.5), clients=6, trips=60)
+    assert waited, "nobody waited: choose another setting"
 
 
 def test_a_message_that_is_changed_after_it_was_sent_is_refused():

@@ -207,8 +207,9 @@ class Batch:
     def training_nodes(self) -> TrainingNodes:
         """The nodes of the loss."""
         index = put(np.concatenate([i * self.nodes + np.flatnonzero(c.train) for i, c in enumerate(self.clients)]), self.device)
-        each = 1 / self.train.sum(1).clamp(min=1).to(self.dtype)
-        return TrainingNodes(index, self.labels.flatten(0, 1)[index], each[index // self.nodes])
+        each = 1 / torch.from_numpy(self.num_train).clamp(min=1).to(self.dtype)
+        weights = put(np.repeat(each.numpy(), self.num_train), self.device)
+        return TrainingNodes(index, self.labels.flatten(0, 1).index_select(0, index), weights)
 
     @cached_property
     def scored(self) -> ScoredNodes:

@@ -75,7 +75,7 @@ class Trainer:
         self.lr, self.weight_decay = lr, weight_decay
         self._start = optimizer
         self.optimizer = self._optimizer()
-        self.trip = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
+        self.trip, self._once = (make(batch.size, dtype=torch.int64, device=batch.device) for make in (torch.zeros, torch.ones))
         self._done, self._keys = np.zeros(batch.size, dtype=np.int64), StepKeys(streams, local_epochs)  # the same on the host
         self.everyone = tuple(range(batch.size))
         self._parts: dict[tuple[int, tuple[int, ...]], Batch] = {}
@@ -207,7 +207,7 @@ class Trainer:
         if rows == self.everyone:
             self.trip += 1
         else:
-            self.trip[index] += 1
+            self.trip.index_add_(0, batch.replicas, self._once[: len(rows)])
         self._done[list(rows)] += 1
         if score and trips.received_score is None:
             trips.received_score = self._score(received, evaluation)

@@ -16,7 +16,6 @@ from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Message, Server, Upload
 from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.answers import check_kind, check_shape
-from fgl_bench.engine.transfer import copy_
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
@@ -249,6 +248,7 @@ class _Loop(EventState):
         self.staleness += [fresh - upload.base_version for upload in self.queue]
         arrivals = [upload._replace(staleness=0 if self.from_upload else fresh - upload.base_version) for upload in self.queue]
         self.queue = []
+        self._keep_pushes(fresh)
         self.models.flush()
         for upload in arrivals:
             client = upload.client
@@ -259,7 +259,6 @@ class _Loop(EventState):
                 server.reports.setdefault(name, np.zeros((self.clients, *value.shape), value.dtype))[client] = value
         messages = method.serve(server, arrivals)
         check_kind("serve()", messages, Iterable, "a list of messages, [] where nobody is answered")
-        kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for message in messages:
             client = message.client
             check_shape("serve()'s message", message.model, {"P": self.models.trained.shape[1]}, "P")
@@ -269,12 +268,17 @@ class _Loop(EventState):
             if self.waiting[client] or self.newest[client] is not None:
                 self._take(client, message, server.version, {})
             else:
-                # A copy for all that are sent this model: it may be a row of a large block, or be written to.
-                place = message.model.data_ptr()
-                if place not in kept:
-                    kept[place] = torch.empty_like(message.model), message.model
-                self.inbox[client] = (message._replace(model=kept[place][0]), server.version)
-        copy_([copy for copy, _ in kept.values()], [model for _, model in kept.values()])
+                self.inbox[client] = (message._replace(model=self._own(message.model)), server.version)
+
+    def _keep_pushes(self, version: int) -> None:
+        """Copy what the step that made ``version`` pushed and nobody has taken yet: it may be a row of a large block, or be written to."""
+        copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        for client, push in enumerate(self.inbox):
+            if push is not None and push[1] == version:
+                model = push[0].model
+                copy, _ = copies.setdefault(model.data_ptr(), (torch.empty_like(model), model))  # one for all that were sent this model
+                self.inbox[client] = (push[0]._replace(model=copy), version)
+        self.models.copies += copies.values()
 
     def _picture(self) -> None:
         """Store the similarities between the clients that have reported."""
