@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from scipy import stats
+from scipy.special import stdtrit  # Student's quantile; scipy.stats, which calls it, takes half a second to import
 
 from fgl_bench.reporting.cells import ANYTHING, covers, read_cells
 
@@ -49,5 +49,5 @@ def single_draw(scores: Sequence[float]) -> Range | None:
     """From one score a draw; None for fewer than three."""
     if len(scores) < 3:
         return None
-    mean, away = fmean(scores), float(stats.t.ppf(0.975, len(scores) - 1)) * stdev(scores) * math.sqrt(1 + 1 / len(scores))
+    mean, away = fmean(scores), float(stdtrit(len(scores) - 1, 0.975)) * stdev(scores) * math.sqrt(1 + 1 / len(scores))
     return Range(mean, mean - away, mean + away, len(scores))

@@ -66,6 +66,7 @@ class Costs:
         self.sizes = paper.sizes
         before, first = ({kind: [rate] for kind, rate in (rates or {}).items()} for rates in (earlier, measured))
         self.rates = before | rates_of(known) | first
+        self._ratios: dict[tuple[str, str], float] = {}
 
     def of(self, cell: Cell) -> float | None:
         """Seconds that a planned run will take, None where nothing was run."""
@@ -86,6 +87,11 @@ class Costs:
         """How much longer the dataset ``wanted`` takes than ``known``: by what ran on both, else by size."""
         if known == wanted:
             return 1.0
+        if (known, wanted) not in self._ratios:
+            self._ratios[known, wanted] = self._found_ratio(known, wanted)
+        return self._ratios[known, wanted]
+
+    def _found_ratio(self, known: str, wanted: str) -> float:
         both = [
             median(self.rates[other]) / median(rates)
             for kind, rates in self.rates.items()

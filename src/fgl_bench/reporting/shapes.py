@@ -110,8 +110,10 @@ def flaw(value: object, shape: Any, place: str = "") -> str | None:
     if isinstance(shape, list):
         if not isinstance(value, list):
             return f"{at} is {_shown(value)}, not a list"
+        if _alike(value, shape[0]):
+            return None
         return _first(flaw(item, shape[0], f"{place}[{number}]") for number, item in enumerate(value))
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict | Mapping):
         return f"{at} is {_shown(value)}, not a mapping"
     if isinstance(shape, Each):
         return _first(flaw(item, shape.shape, _below(place, name)) for name, item in value.items())
@@ -120,6 +122,13 @@ def flaw(value: object, shape: Any, place: str = "") -> str | None:
         return f"{absent[0]} is missing"
     names = {name: name.removesuffix("?") for name in shape}
     return _first(flaw(value[name], shape[key], _below(place, name)) for key, name in names.items() if name in value)
+
+
+def _alike(values: list, shape: Any) -> bool:
+    """Whether all of a list are single values of the kind that ``shape`` names, most values of a summary being in such lists."""
+    if isinstance(shape, Maybe):
+        values, shape = [value for value in values if value is not None], shape.shape
+    return isinstance(shape, Kind) and all(map(shape.holds, values))
 
 
 def _first(flaws: Iterable[str | None]) -> str | None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+KNOWN = {"", "fgl_bench", *sys.stdlib_module_names}
+
 
 def code_sums(config: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 by file of the modules that ``config`` takes classes from, see :func:`files_of`; empty where all are this package's.
@@ -27,14 +29,13 @@ def code_sums(config: Mapping[str, Any]) -> dict[str, str]:
 
 def outside_modules(config: Mapping[str, Any]) -> list[str]:
     """Modules outside of this package and of Python's library that some ``_target_`` in ``config`` names a class of."""
-    known = {"", "fgl_bench", *sys.stdlib_module_names}
     modules = {target.rpartition(".")[0] for target in targets(config)}
-    return sorted(module for module in modules if module.partition(".")[0] not in known)
+    return sorted(module for module in modules if module.partition(".")[0] not in KNOWN)
 
 
 def targets(value: Any) -> Iterator[str]:
     """Every ``_target_`` in nested mappings and lists."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):  # a dictionary first: whether something is a mapping takes long to tell
         if isinstance(value.get("_target_"), str):
             yield value["_target_"]
         value = list(value.values())
