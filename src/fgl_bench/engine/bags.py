@@ -100,7 +100,7 @@ class Bags:
         if k == 1:
             return self.columns.to(narrow), put(starts, device, narrow)
         shifts, sizes, starts_there = np.arange(k) * stride, np.diff(self.bounds), put(starts, device, narrow)
-        if device.type == "cpu":
+        if device.type == "cpu":  # where a sum for every block takes longer
             return put(np.repeat(shifts, sizes), device, narrow).add_(self.columns), starts_there
         columns = self.columns.to(narrow, copy=True)
         torch._foreach_add_(columns.split(sizes.tolist()), shifts.tolist())  # in one kernel

@@ -75,7 +75,8 @@ class Trainer:
         self.lr, self.weight_decay = lr, weight_decay
         self._start = optimizer
         self.optimizer = self._optimizer()
-        self.trip, self._once = (make(batch.size, dtype=torch.int64, device=batch.device) for make in (torch.zeros, torch.ones))
+        self.trip = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
+        self._once = torch.ones_like(self.trip)
         self._done, self._keys = np.zeros(batch.size, dtype=np.int64), StepKeys(streams, local_epochs)  # the same on the host
         self.everyone = tuple(range(batch.size))
         self._parts: dict[tuple[int, tuple[int, ...]], Batch] = {}

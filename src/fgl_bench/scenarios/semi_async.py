@@ -276,8 +276,10 @@ class _Loop(EventState):
         for client, push in enumerate(self.inbox):
             if push is not None and push[1] == version:
                 model = push[0].model
-                copy, _ = copies.setdefault(model.data_ptr(), (torch.empty_like(model), model))  # one for all that were sent this model
-                self.inbox[client] = (push[0]._replace(model=copy), version)
+                place = model.data_ptr()
+                if place not in copies:  # one copy for all that were sent this model
+                    copies[place] = torch.empty_like(model), model
+                self.inbox[client] = (push[0]._replace(model=copies[place][0]), version)
         self.models.copies += copies.values()
 
     def _picture(self) -> None:
