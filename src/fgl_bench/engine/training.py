@@ -72,8 +72,7 @@ class Trainer:
         self.joint = algorithm if isinstance(algorithm, JointTraining) else None
         if self.joint is not None:
             self.chunk = batch.size
-        self.lr, self.weight_decay = lr, weight_decay
-        self._start = optimizer
+        self.lr, self.weight_decay, self._start = lr, weight_decay, optimizer
         self.optimizer = self._optimizer()
         self.trip = torch.zeros(batch.size, dtype=torch.int64, device=batch.device)
         self._once = torch.ones_like(self.trip)

@@ -248,7 +248,7 @@ class _Loop(EventState):
         self.staleness += [fresh - upload.base_version for upload in self.queue]
         arrivals = [upload._replace(staleness=0 if self.from_upload else fresh - upload.base_version) for upload in self.queue]
         self.queue = []
-        self._keep_pushes(fresh)
+        self.models.keep_pushes(self.inbox, fresh)
         self.models.flush()
         for upload in arrivals:
             client = upload.client
@@ -269,18 +269,6 @@ class _Loop(EventState):
                 self._take(client, message, server.version, {})
             else:
                 self.inbox[client] = (message._replace(model=self._own(message.model)), server.version)
-
-    def _keep_pushes(self, version: int) -> None:
-        """Copy what the step that made ``version`` pushed and nobody has taken yet: it may be a row of a large block, or be written to."""
-        copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        for client, push in enumerate(self.inbox):
-            if push is not None and push[1] == version:
-                model = push[0].model
-                place = model.data_ptr()
-                if place not in copies:  # one copy for all that were sent this model
-                    copies[place] = torch.empty_like(model), model
-                self.inbox[client] = (push[0]._replace(model=copies[place][0]), version)
-        self.models.copies += copies.values()
 
     def _picture(self) -> None:
         """Store the similarities between the clients that have reported."""

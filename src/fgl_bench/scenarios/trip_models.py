@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.records import Message
 from fgl_bench.engine.transfer import copy_, put, to_host
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point
@@ -119,6 +120,18 @@ class TripModels:
     def keep(self, place: torch.Tensor, row: int) -> None:
         """Copy a trained model to ``place [P]`` before it is trained further, together with others."""
         self.copies.append((place, self.rows[row]))
+
+    def keep_pushes(self, inbox: list[tuple[Message, int] | None], version: int) -> None:
+        """Copy what the step that made ``version`` pushed and nobody has taken yet: it may be a row of a large block, or be written to."""
+        copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        for client, push in enumerate(inbox):
+            if push is not None and push[1] == version:
+                model = push[0].model
+                place = model.data_ptr()
+                if place not in copies:  # one copy for all that were sent this model
+                    copies[place] = torch.empty_like(model), model
+                inbox[client] = (push[0]._replace(model=copies[place][0]), version)
+        self.copies += copies.values()
 
     def flush(self) -> None:
         """Make the copies that were asked for."""
