@@ -14,8 +14,8 @@ SAMPLE = 1 << 12  # numbers of a row from which the neighbourhood of the sought 
 
 
 @loop
-def at(numbers: Any, rank: int, low: int, high: int) -> Any:
-    """The number of this ``rank``, from 0, among integers; ``low`` and ``high`` enclose it.
+def ranked(numbers: Any, rank: int, low: int, high: int) -> Any:
+    """The number of this ``rank``, from 0, among the integers ``numbers [n]``; ``low`` and ``high`` enclose it.
 
     It is found by counting, which many equal numbers do not slow down.
     """
@@ -31,17 +31,18 @@ def at(numbers: Any, rank: int, low: int, high: int) -> Any:
 
 
 @loop
-def near(numbers: Any, rank: int, low: int, high: int, found: Any) -> Any:
-    """Bounds that enclose the number of this ``rank``, those between them (in ``found``), and how many are below and between.
+def around(numbers: Any, rank: int, low: int, high: int, found: Any) -> Any:
+    """Close bounds of the number of this ``rank`` among the integers ``numbers [n]``, and how many are below and between them.
 
     Args:
         low, high: enclose all numbers.
+        found: ``[n + 1]``, where the numbers between are left; the last place is written to and never counts.
     """
     sample = numbers[:: (len(numbers) // SAMPLE) | 1].copy()  # an odd step: rows of a weight have even lengths
     guess = rank * len(sample) // len(numbers)
     slack = 3 * int(np.sqrt(guess)) + 3
-    first = at(sample, guess - slack, low, high) if guess >= slack else low
-    last = at(sample, guess + slack, first, high) if guess + slack < len(sample) else high
+    first = ranked(sample, guess - slack, low, high) if guess >= slack else low
+    last = ranked(sample, guess + slack, first, high) if guess + slack < len(sample) else high
     below = between = 0
     for i in range(len(numbers)):
         below += numbers[i] < first
@@ -66,8 +67,8 @@ def mark(x: Any, bits: Any, mask: Any, free: int, count: int, kept: int, flipped
             each = (bits[row, i] & kept) * (x[row, i] != 0)  # both zeros are equal
             each = (each ^ ((each >> 63) & greatest)) ^ flipped
             numbers[i] = each if (x[row, i] == x[row, i]) & (into[i] == free) else greatest
-        low, high, below, some = near(numbers, count - 1, -greatest - 1, greatest, found)
-        bound = at(found[:some], count - 1 - below, low, high)
+        low, high, below, some = around(numbers, count - 1, -greatest - 1, greatest, found)
+        bound = ranked(found[:some], count - 1 - below, low, high)
         left, equal = count - below, 0
         for i in range(some):
             left -= found[i] < bound

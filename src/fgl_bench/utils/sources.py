@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-KNOWN = {"", "fgl_bench", *sys.stdlib_module_names}
+KNOWN = {"", "fgl_bench", *sys.stdlib_module_names}  # packages whose source is no part of a run's identity
 
 
 def code_sums(config: Mapping[str, Any]) -> dict[str, str]:
