@@ -5,6 +5,7 @@ It also says in what they differ besides what was swept.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +64,7 @@ class GridSweeper(BasicSweeper):
 
 def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
     """Print the runs as a table over the keys that vary between the jobs' overrides, and in what else they differ."""
+    from fgl_bench.reporting.comparison.sweeps import DEPTH
     from fgl_bench.reporting.results import Result
     from fgl_bench.reporting.store import Untrusted, read_summary
     from fgl_bench.reporting.unlike import differences
@@ -82,17 +84,24 @@ def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
     different = differences([result.summary for result in found], set(swept))
     if different:
         print(f"note: these runs differ in more than {', '.join(sorted(swept))}: {'; '.join(different)}", file=sys.stderr)
-    if len(found) > 1 and swept and "experiment" not in swept:
-        show(found, swept)
+    folders = {result.folder.parents[DEPTH - 1] for result in found}
+    if len(found) > 1 and len(folders) == 1:
+        show(found, swept, folders.pop())
 
 
-def show(runs: Sequence[Result], swept: Sequence[str]) -> None:
-    """Print the table, or why there is none."""
+def show(runs: Sequence[Result], swept: Sequence[str], folder: Path) -> None:
+    """Record the sweep in its ``results_dir`` and print its table, or why there is none."""
     from fgl_bench.errors import UserError
-    from fgl_bench.reporting.comparison.again import of_sweep
+    from fgl_bench.reporting.comparison.again import of_sweep, question_of
+    from fgl_bench.reporting.comparison.sweeps import record
     from fgl_bench.reporting.console import line_width
+    from fgl_bench.utils.masking import masked
 
+    question = question_of(swept) if swept and "experiment" not in swept else None
+    number = record([run.folder for run in runs], masked(shlex.join(["fgl-bench", *sys.argv[1:]])), question)
+    if question is None:
+        return
     try:
-        print(of_sweep(runs, swept, line_width()), flush=True)
+        print(of_sweep(runs, question, folder, number, line_width()), flush=True)
     except UserError as reason:
         print(f"note: no table of this sweep: {reason}", file=sys.stderr)

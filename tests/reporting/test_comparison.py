@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -10,9 +11,10 @@ import pytest
 from scipy import stats
 
 from fgl_bench import UserError, table
-from fgl_bench.reporting.comparison.again import of_sweep
+from fgl_bench.reporting.comparison.again import of_sweep, question_of
 from fgl_bench.reporting.comparison.question import conditions, matches, parts, question
 from fgl_bench.reporting.comparison.runs import read_runs
+from fgl_bench.reporting.comparison.sweeps import NAME, record
 from fgl_bench.reporting.statistics import holm
 from tests.reporting.stored_runs import store
 
@@ -112,7 +114,7 @@ def test_one_seed_is_not_tested(tmp_path):
 
 def test_what_differs_and_is_not_named_is_refused_with_its_key(runs):
     store(runs, "fedprox", per_seed=A, config={"lr": 0.1})
-    with pytest.raises(UserError, match=r"neither .*: lr=0.01, 0.1; choose by where=lr=0.01, or allow it by where=lr=\*") as refused:
+    with pytest.raises(UserError, match=r"neither .*: lr=0.01, 0.1; try: fgl-bench table .* where=lr=0.") as refused:
         table(runs, cols="dataset")
     assert "\n" not in str(refused.value)
     assert len(table(runs, cols="dataset", where="lr=0.01").chosen.rows) == 3
@@ -124,7 +126,7 @@ def test_keys_of_a_method_may_differ_between_methods_but_not_within_one(tmp_path
     store(tmp_path, "fedavg", "cora")
     assert table(tmp_path, cols="dataset").chosen.rows == (("fedavg",), ("fedprox",))
     store(tmp_path, "fedprox", "pubmed", config={"algorithm": {"mu": 0.01}})
-    with pytest.raises(UserError, match="names: algorithm.mu=0.1, 0.01; choose by where=algorithm.mu=0.1"):
+    with pytest.raises(UserError, match=r"names: algorithm.mu=0.1, 0.01; try: .* where=algorithm.mu=0.[01]*,null"):
         table(tmp_path, cols="dataset")
 
 
@@ -152,7 +154,7 @@ def test_rounds_follow_from_the_number_of_clients(tmp_path):
 
 def test_two_runs_of_one_cell_are_refused_with_the_way_to_choose(runs):
     store(runs, "fedavg", "cora", per_seed=A, config={"lr": 0.1})
-    with pytest.raises(UserError, match=r"two runs are fedavg on cora: they differ in lr=.*; choose by where=lr="):
+    with pytest.raises(UserError, match=r"two runs are fedavg on cora: they differ in lr=.*; try: .* where=lr="):
         table(runs, cols="dataset")
 
 
@@ -269,13 +271,39 @@ def test_a_terminal_s_lines_are_at_most_its_width(many):
 # ---- the end of a sweep
 
 
-def test_a_sweep_s_table_is_made_again_by_the_command_that_it_names(runs):
-    store(runs, "fedprox", config={"lr": 0.5})
-    store(runs, "fedavg", "cora", "louvain", per_seed=A)
-    swept = [run for run in read_runs(runs) if run.summary["config"]["lr"] == 0.01 and run.summary["split"] == "metis"]
-    said = of_sweep(swept, ["algorithm", "dataset"], 80)
-    words = said.rpartition("fgl-bench table ")[2].split()[1:]
-    asked = {key: value.strip("'") for key, value in (word.split("=", 1) for word in words)}
-    again = table(runs, **asked)
-    assert again.chosen.runs.keys() == {((run.summary["algorithm"],), (run.summary["dataset"],)) for run in swept}
-    assert str(again) in said
+def test_without_a_choice_the_newest_sweep_is_shown_with_its_own_keys(runs, capsys):
+    """Also where the folder has other runs, and by the command that the sweep ended with."""
+    swept = [run for run in read_runs(runs) if run.summary["dataset"] == "cora"]
+    store(runs, "fedavg", "cora", per_seed=A, config={"lr": 0.5}, finished="2026-11-20T00:00:00+00:00")
+    first = record([run.folder for run in swept[:2]], "fgl-bench -m algorithm=a,b", question_of(["algorithm", "dataset"]))
+    number = record([run.folder for run in swept], "fgl-bench -m lr=1,2", question_of(["num_clients", "algorithm"]))
+    said = of_sweep(swept, question_of(["num_clients", "algorithm"]), runs, number, 80)
+    assert (first, number) == (1, 2) and said.endswith(f"fgl-bench table {runs} sweep=2")
+    assert str(table(runs)) == str(table(runs, sweep=2)) and str(table(runs)) in said
+    note = capsys.readouterr().err.splitlines()[0]
+    assert note.startswith("note: 3 of 7 runs") and "lr=1,2" in note and "sweep=all" in note and "sweep=1 to 2" in note
+    assert len(table(runs, sweep=1).chosen.runs) == 2
+    assert len(table(runs, sweep="all", where="lr=0.01").chosen.runs) == 6
+    with pytest.raises(UserError, match="sweep=3: must be all or the number of a sweep: 1, 2"):
+        table(runs, sweep=3)
+
+
+def test_runs_made_since_join_the_newest_sweep_if_they_can_be_compared(runs, capsys):
+    record([run.folder for run in read_runs(runs)], "fgl-bench -m ...", question_of(["algorithm", "dataset"]))
+    with (runs / NAME).open("a", encoding="utf-8") as file:
+        file.write("damaged\n")
+    store(runs, "local", "cora", per_seed=B, finished="2999-01-01T00:00:00+00:00")
+    assert len(table(runs).chosen.runs) == 7 and not capsys.readouterr().err
+    store(runs, "local", "cora", per_seed=B, config={"lr": 0.7}, finished="2999-01-01T00:00:00+00:00")
+    assert len(table(runs).chosen.runs) == 6 and "6 of 8 runs" in capsys.readouterr().err
+
+
+def test_a_refusal_names_every_key_and_ends_with_a_command_that_works(runs):
+    different = {"lr": 0.1, "weight_decay": 0.3, "local_epochs": 7, "opt_state": "reset", "agg_weight": "nodes", "seeds": [5, 6, 7, 8]}
+    store(runs, "fedprox", per_seed=A, config=different, finished="2999-01-01T00:00:00+00:00")
+    with pytest.raises(UserError) as refused:
+        table(runs, cols="dataset")
+    message, _, command = str(refused.value).rpartition("; try: fgl-bench table ")
+    assert all(f"{key}=" in message for key in different)
+    folder, *words = shlex.split(command)
+    assert list(table(folder, **dict(word.split("=", 1) for word in words)).chosen.rows) == [("fedprox",)]

@@ -28,8 +28,8 @@ def draw(arguments: Sequence[str]) -> None:
     kind = arguments[0]
     if kind not in KINDS:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
-    words, rest = read_words(arguments[1:], (*KEYS, *OPTIONS), USAGE)
+    words, rest = read_words(arguments[1:], (*KEYS, "sweep", *OPTIONS), USAGE)
     given: dict[str, Any] = {key: values if key == "where" else values[0] for key, values in words.items()}
-    asked = {key: given.pop(key) for key in KEYS if key in given}
+    asked = {key: given.pop(key) for key in (*KEYS, "sweep") if key in given}
     for path in plot(kind, table(only_folder(rest, USAGE), **asked), given.pop("out", Path("figures", kind)), **given):
         print(f"written: {path}")

@@ -14,7 +14,7 @@ from fgl_bench.reporting.comparison.question import read_words, short
 from fgl_bench.reporting.plan import papers
 from fgl_bench.reporting.report import page, sources
 
-USAGE = "fgl-bench report [RESULTS] [out=FILE.html] [papers=fedsa_gcl,fedgta] [placed=FOLDER]"
+USAGE = "fgl-bench report [RESULTS] [out=FILE.html] [papers=fedsa_gcl,fedgta] [placed=FOLDER] [sweep=all]"
 DEFAULT, PLACED, NAME, BOARD = "results", "placed", "report.html", "leaderboard.csv"
 
 
@@ -24,7 +24,7 @@ def write(arguments: Sequence[str]) -> None:
     Raises:
         UserError: an argument is wrong, there is no run, or the page cannot be written.
     """
-    words, rest = read_words(arguments, ("out", "papers", "placed"), USAGE)
+    words, rest = read_words(arguments, ("out", "papers", "placed", "sweep"), USAGE)
     folder = Path(os.path.expanduser(only_folder(rest, USAGE) if rest else DEFAULT))
     names = [name.strip() for name in words["papers"][0].split(",")] if "papers" in words else None
     wrong = next((name for name in names or () if name not in papers()), None)
@@ -36,5 +36,5 @@ def write(arguments: Sequence[str]) -> None:
     out = Path(os.path.expanduser(words["out"][0])) if "out" in words else folder / NAME
     if out.suffix not in (".html", ".htm"):
         raise UserError(f"out={short(str(out))}: must end in .html")
-    text = page(sources(folder, names, placed), out, folder / BOARD)
+    text = page(sources(folder, names, placed, words.get("sweep", [None])[0]), out, folder / BOARD)
     write_file(out, text)

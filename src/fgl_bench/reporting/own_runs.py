@@ -8,13 +8,13 @@ from pathlib import Path
 
 from fgl_bench.config.parts import REFUSALS, Parts
 from fgl_bench.reporting.cells import cell_path, compact
-from fgl_bench.reporting.comparison.again import DEPTH
 from fgl_bench.reporting.comparison.commands import DEFAULT_FOLDER, Compose, command, command_of, composing
 from fgl_bench.reporting.comparison.compared import label
 from fgl_bench.reporting.comparison.formats import markdown
 from fgl_bench.reporting.comparison.latex import latex
 from fgl_bench.reporting.comparison.runs import Chosen, Values
 from fgl_bench.reporting.comparison.sections import sections
+from fgl_bench.reporting.comparison.sweeps import DEPTH
 from fgl_bench.reporting.comparison.table import ResultTable
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table
 from fgl_bench.reporting.results import Result

@@ -18,6 +18,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting import analysis, findings
 from fgl_bench.reporting.cells import cell_path, compact, read_cells, stored_of
 from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
+from fgl_bench.reporting.comparison.sweeps import in_scope
 from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.leaderboard.protocol import read_protocol
 from fgl_bench.reporting.leaderboard.submission import whole_board
@@ -58,12 +59,15 @@ def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = N
     return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws)
 
 
-def sources(results: str | Path, names: Sequence[str] | None = None, placed: Path | None = None) -> list[Source]:
+def sources(
+    results: str | Path, names: Sequence[str] | None = None, placed: Path | None = None, sweep: str | int | None = None
+) -> list[Source]:
     """What a folder of results holds: the papers' cells (``cells/``), and the runs below it that are none of the papers'.
 
     Args:
         names: of papers; None for all.
         placed: holds the rows of ``fgl-bench place``.
+        sweep: of which runs are shown; by default the newest and the runs made since, see :func:`comparison.sweeps.scope`.
 
     Raises:
         UserError: there is no such folder, or nothing in it.
@@ -86,7 +90,7 @@ def sources(results: str | Path, names: Sequence[str] | None = None, placed: Pat
         known = {digest for source in found for digest in source.stored}
         own = [run for run in runs if run.summary["config_hash"] not in known]
         if own:
-            found.insert(0, of_runs(where, own, parts))
+            found.insert(0, of_runs(where, in_scope(where, own, sweep), parts))
         parts.kept.write()
     if not (runs or rows or any(source.stored for source in found)):
         raise UserError(f"{where}: there is no complete run in it")

@@ -42,8 +42,10 @@ class Question:
 
     @property
     def arguments(self) -> list[str]:
-        """The question as arguments of ``fgl-bench table``."""
-        given = [f"rows={','.join(self.rows)}", f"cols={','.join(self.cols)}"]
+        """The question as arguments of ``fgl-bench table``, without those that are the default."""
+        default = Question()
+        given = [f"rows={','.join(self.rows)}"] if self.rows != default.rows else []
+        given += [f"cols={','.join(self.cols) or 'none'}"] if self.cols != default.cols else []
         if self.where:
             given.append("where=" + ",".join(f"{key}={','.join(values)}" for key, values in self.where.items()))
         if len(self.model_of) == 1:

@@ -20,8 +20,16 @@ from fgl_bench.reporting.unlike import BEFORE, BUDGET, GROUPS, leaves
 
 Values = tuple[str, ...]
 SOURCES = ("code", "data")  # of a configuration: sums of a user's own files, and corrections
-MOST = 400  # characters of what is listed
+MOST_VALUES = 4  # of a key that runs differ in
 UNSCORED = ("targets", "mixing_at", "metrics")  # keys that change no score
+
+
+class Unlike(UserError):
+    """Runs that a question does not tell apart; ``keys`` are those in which they differ."""
+
+    def __init__(self, message: str, keys: Iterable[str]):
+        super().__init__(message)
+        self.keys = tuple(keys)
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,8 @@ def choose(runs: Sequence[Result], question: Question) -> Chosen:
     """The runs that a question asks for, by row and column.
 
     Raises:
-        UserError: a key is unknown, nothing is left, or runs differ in something that the question does not name.
+        UserError: a key is unknown, or nothing is left.
+        Unlike: runs differ in something that the question does not name.
     """
     check_keys(runs, question)
     left = list(runs)
@@ -160,20 +169,16 @@ def latest(runs: Sequence[Result]) -> list[Result]:
 
 
 def refuse_two(one: Result, other: Result, question: Question, place: tuple[Values, Values]) -> None:
-    """Name the keys by which one of two runs in a cell can be chosen."""
+    """Refuse two runs in a cell, with every key by which one of them can be chosen."""
     configs = [one.summary["config"], other.summary["config"]]
     flat = [dict(leaves(config)) for config in configs]
     keys = [key for key in dict.fromkeys((*flat[0], *flat[1])) if flat[0].get(key) != flat[1].get(key)]
     groups = [key for key in OF_RUN if one.summary[key] != other.summary[key]]
     inside = [key for key in keys if key.partition(".")[0] not in groups and key.split(".")[0] not in SOURCES and key not in question.rows]
     named = [*groups, *inside] or keys
-    pairs = [f"{key}={said(value(one, key))}, {said(value(other, key))}" for key in named[:4]]
-    more = f" and {len(named) - 4} more" if len(named) > 4 else ""
+    pairs = [f"{key}={listed([value(one, key), value(other, key)])}" for key in named]
     cell = " on ".join(filter(None, (" ".join(place[0]), " ".join(place[1]))))
-    raise UserError(
-        f"two runs are {cell}: they differ in {'; '.join(pairs)}{more}; choose by where={named[0]}={said(value(one, named[0]))}, "
-        f"or add it to rows= or cols="
-    )
+    raise Unlike(f"two runs are {cell}: they differ in {'; '.join(pairs)}", named)
 
 
 def refuse_unlike(runs: Sequence[Result], question: Question) -> None:
@@ -181,14 +186,14 @@ def refuse_unlike(runs: Sequence[Result], question: Question) -> None:
     refuse_other_content(runs)
     found = unlike(runs, {key for key in question.keys if len(question.where.get(key, (ANY, ANY))) > 1 or question.where[key] == (ANY,)})
     if found:
-        named = [f"{key}={', '.join(dict.fromkeys(map(said, each)))}" for key, each in found.items()]
-        text = "; ".join(named[:4]) + (f"; and {len(named) - 4} more keys" if len(named) > 4 else "")
-        text = text if len(text) <= MOST else f"{text[:MOST]}..."
-        key, first = next((key, said(next((value for value in each if value is not None), None))) for key, each in found.items())
-        raise UserError(
-            f"these {len(runs)} runs differ in what neither rows=, cols= nor where= names: {text}; "
-            f"choose by where={key}={first}, or allow it by where={key}={ANY}"
-        )
+        text = "; ".join(f"{key}={listed(each)}" for key, each in found.items())
+        raise Unlike(f"these {len(runs)} runs differ in what neither rows=, cols= nor where= names: {text}", found)
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Different values, the first few of many."""
+    texts = [short(said(value)) for value in dict.fromkeys(map(said, values))]
+    return ", ".join(texts[:MOST_VALUES]) + (f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else "")
 
 
 def refuse_other_content(runs: Sequence[Result]) -> None:

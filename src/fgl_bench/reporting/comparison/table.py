@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison import formats, latex
 from fgl_bench.reporting.comparison.compared import Compared
-from fgl_bench.reporting.comparison.question import BOTH, Words, question
-from fgl_bench.reporting.comparison.runs import choose, read_runs
+from fgl_bench.reporting.comparison.question import BOTH, Question, Words, question
+from fgl_bench.reporting.comparison.runs import folder_of, read_runs
+from fgl_bench.reporting.comparison.sweeps import choose_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,29 +38,33 @@ class ResultTable(Compared):
 
 def table(
     results: str | Path = "results/runs",
-    rows: Words = "algorithm",
-    cols: Words = "dataset,split",
+    rows: Words | None = None,
+    cols: Words | None = None,
     where: Words | Mapping[str, object] = (),
     model_of: str = BOTH,
     metric: str | None = None,
     digits: int = 1,
     width: int = 80,
+    sweep: str | int | None = None,
 ) -> ResultTable:
-    """The runs of a folder as a table.
+    """The runs of a folder as a table: those of its newest sweep, if it has sweeps, and runs made since that can be compared with them.
 
     Args:
         rows, cols: keys whose values make rows and columns, as a list or joined by commas: ``algorithm``, ``dataset``, ``split``,
             ``num_clients``, ``model``, ``scenario``, ``sparsity``, or a key of the configuration such as ``lr`` or ``algorithm.mu``.
+            By default those of the sweep's own table, else ``algorithm`` and ``dataset,split``.
         where: the values that runs may have, such as ``{"num_clients": 10, "dataset": ["cora", "citeseer"]}``; ``"*"`` allows any.
         model_of: ``received``, ``trained`` or ``both``.
         metric: see :func:`fgl_bench.reporting.comparison.scores.score`; None is each run's own.
         digits: after the decimal point.
         width: characters in a line of ``str()``.
+        sweep: ``"all"`` for all runs of the folder, or the number of a sweep.
 
     Raises:
         UserError: there are no such runs, or they cannot be compared.
     """
-    asked = question(rows, cols, where, model_of, metric)
+    default = Question()
+    asked = question(default.rows if rows is None else rows, default.cols if cols is None else cols, where, model_of, metric)
     if isinstance(digits, bool) or digits not in range(7):
         raise UserError(f"digits={digits}: must be an integer from 0 to 6")
-    return ResultTable(Path(results), choose(read_runs(results), asked), digits, width)
+    return ResultTable(Path(results), choose_in(folder_of(results), read_runs(results), asked, sweep, own_keys=rows is None and cols is None), digits, width)
