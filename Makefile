@@ -37,7 +37,7 @@ $(DOCS): $(READY)
 	touch $@
 
 quickstart: $(READY) ## set up and run the main job on the embedded default (a generated graph, no download)
-	env -u OMP_NUM_THREADS $(VENV)/bin/fgl-bench
+	env -u OMP_NUM_THREADS $(VENV)/bin/fgl-bench results_dir=results/quickstart
 
 # One more than there are cores: a third of the time tests wait for a process or a browser.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)

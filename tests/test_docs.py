@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import textwrap
 import tomllib
 
+import numpy as np
 import pytest
 import yaml
 from omegaconf import OmegaConf
@@ -74,7 +76,7 @@ def test_a_command_names_what_there_is(where, line, compose):
             check_configuration(compose(overrides))
     elif first in ("table", "plot"):
         kind = [rest.pop(0)] if first == "plot" else []
-        words, _ = read_words(rest, (*KEYS, *(OPTIONS if kind else ("format", "out", "digits"))), "")
+        words, _ = read_words(rest, (*KEYS, "sweep", *(OPTIONS if kind else ("format", "out", "digits"))), "")
         question(**{key: values if key == "where" else values[0] for key, values in words.items() if key in KEYS})
         assert set(kind) <= KINDS.keys()
         if not kind:
@@ -90,7 +92,7 @@ def test_a_command_names_what_there_is(where, line, compose):
     elif first == "submit":
         assert rest[0] == "--check" and len(rest) == 2
     elif first == "report":
-        assert set(read_words(rest, ("out", "papers", "placed"), "")[0]) <= {"papers", "placed", "out"}
+        assert set(read_words(rest, ("out", "papers", "placed", "sweep"), "")[0]) <= {"papers", "placed", "sweep", "out"}
     else:
         assert first in ("check", "place") and (rest[0].endswith(".py") or file_of(rest[0]))
 
@@ -146,36 +148,57 @@ def test_the_quoted_runs_are_those_of_the_question(compose):
             assert covers(OmegaConf.to_container(cfg[group], resolve=True), cell["config"][group], group)
 
 
-def test_the_first_question_from_the_shell_and_from_python(tmp_path, monkeypatch):
-    """The commands of README.md give a table like the quoted one and a figure; the tutorial's Python finds the same runs."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"    \. \.venv/bin/activate\n((?:    fgl-bench .*\n)+)", readme)[1]
-    lines = [[STAND_INS.get(word, word) for word in shlex.split(line)[1:]] for line in block.splitlines()]
-    swept, table, figure = (said(command(tmp_path, *words, *(TINY if words[0] == "-m" else ()))) for words in lines)
-    assert table == "written: table.tex\n" and (tmp_path / "table.tex").read_text(encoding="utf-8").count(r"\toprule") == 2
-    assert figure.split() == ["written:", "figures/accuracy.pdf", "written:", "figures/accuracy.svg", "written:", "figures/accuracy.png"]
-    mine, quoted = said(command(tmp_path, "table")), re.search(r"```text\n(.*?)```", readme, re.DOTALL)[1]
-    assert mine.strip() in swept, "the sweep ends with the same table"
-    assert shape(mine.replace("csbm_cora", "citeseer").replace("csbm_pubmed", "pubmed")) == shape(quoted)
-
-    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len([line for line in block.splitlines() if line]) <= 10
-    found, run = [], fgl_bench.run
-    small = {name.replace(".", "__"): yaml.safe_load(value) for name, value in (text.split("=") for text in TINY) if name != "progress"}
-
-    def smaller(algorithm, dataset, **settings):
-        result = run(algorithm, {"citeseer": "csbm_cora", "pubmed": "csbm_pubmed"}[dataset], **{**settings, **small})
-        found.append(result.folder.resolve())
-        return result
-
+@pytest.mark.timeout(600)
+def test_readme_and_tutorial_run_in_their_order_in_one_folder(tmp_path, monkeypatch, capsys):
+    """Every command and every Python block as printed, with fewer rounds on generated graphs: none refuses, and the tables are those meant."""
+    readme, tutorial = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tutorial.md"))
+    [quickstart] = re.findall(r"^quickstart:.*\n\t.*/fgl-bench(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    (tmp_path / "my_method.py").write_text(METHOD, encoding="utf-8")
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "graph.npz", x=rng.random((60, 5)), edge_index=rng.integers(0, 60, (2, 150)), y=rng.integers(0, 2, 60))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
+    run, printed = fgl_bench.run, {}
+
+    def smaller(algorithm, dataset, **settings):
+        small = {name.replace(".", "__"): yaml.safe_load(value) for name, value in (text.split("=") for text in TINY) if name != "progress"}
+        return run(algorithm, {"pubmed": "csbm_pubmed"}.get(dataset, "csbm_cora"), **{**settings, **small})
+
     monkeypatch.setattr(fgl_bench, "run", smaller)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")}
-    exec(block, {})  # noqa: S102 (our own page)
-    assert sorted(found) == sorted(path.parent.resolve() for path in before) and len(found) == 16
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")} == before, "they were complete already"
+    step = re.compile(r"^    (make quickstart|fgl-bench .*?)(?:   .*)?$|^    (import fgl_bench\n(?:    .*\n|\n)+)|```python\n(.*?)```", re.M | re.S)
+    for shell, indented, block in (match.groups() for text in (readme, tutorial) for match in step.finditer(text)):
+        if not shell:
+            runs = len([*tmp_path.rglob("summary.json")])
+            exec(textwrap.dedent(f"    {indented}") if indented else block, {})  # noqa: S102 (our own pages)
+            assert indented or len([*tmp_path.rglob("summary.json")]) == runs, "Python finds the runs of the command line"
+            continue
+        line = shell.replace("make quickstart", f"fgl-bench {quickstart}")
+        words = [STAND_INS.get(word, word) for word in shlex.split(line)[1:]]
+        if words[0] == "place":  # tests/test_placing.py
+            continue
+        if words[0] not in COMMANDS and words[0] != "--help":
+            words += [text for text in TINY if "custom" not in line or not text.startswith("dataset.")]
+        printed[shell] = said(command(tmp_path, *words))
+    capsys.readouterr()
+    [sweep] = (text for line, text in printed.items() if " -m " in line)
+    assert "table again" in sweep and printed["fgl-bench table"].strip() in sweep, "the newest sweep, as it was printed"
+    quoted = re.search(r"```text\n(.*?)```", readme, re.DOTALL)[1]
+    assert shape(printed["fgl-bench table"].replace("csbm_cora", "citeseer").replace("csbm_pubmed", "pubmed")) == shape(quoted)
+    assert (tmp_path / "table.tex").read_text(encoding="utf-8").count(r"\toprule") == 2
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".pdf", ".svg", ".png"}
+    assert (tmp_path / "results/report.html").is_file()
+
+
+METHOD = """
+from dataclasses import dataclass
+
+from fgl_bench.algorithms.fedavg import FedAvg
+
+
+@dataclass
+class MyMethod(FedAvg):
+    pass
+"""
 
 
 def shape(table: str) -> list[list[str]]:

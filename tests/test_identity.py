@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
+from pathlib import Path
 
+import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from fgl_bench import UserError, run, table
 from fgl_bench.config.compose import composed
 from fgl_bench.config.identity import BEFORE, CORRECTED, without_younger_keys
 from fgl_bench.reporting.store import config_hash, identity
@@ -60,3 +64,41 @@ def test_corrected_classes_exist_and_are_part_of_the_identity():
         cfg = resolved(composed([f"algorithm={target.split('.')[-2]}", "dataset=csbm", "rounds=5"]))
         assert identity(cfg, 5, 100)["code"] == {target: f"corrected on {date}"}
     assert "code" not in identity(resolved(composed(["dataset=csbm", "rounds=5"])), 5, 100)
+
+
+TINY = {"dataset__num_nodes": 120, "dataset__num_edges": 300, "num_clients": 3, "rounds": 4, "threads": 1}
+
+
+def test_one_run_has_one_identity_however_it_is_spelled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    Path("mine").mkdir()
+    np.savez("mine/graph.npz", x=rng.random((60, 5)), edge_index=rng.integers(0, 60, (2, 150)), y=rng.integers(0, 2, 60))
+    small = {key: value for key, value in TINY.items() if not key.startswith("dataset")}
+    first = run("fedavg", "custom", dataset__path="mine/graph.npz", seeds=[0, 1], metrics=["macro_f1", "micro_f1"], **small)
+    for path in ("./mine/graph.npz", str(tmp_path / "mine/graph.npz"), "mine/../mine/graph.npz"):
+        again = run("fedavg", "custom", dataset__path=path, seeds=[1, 0], metrics=["micro_f1", "macro_f1"], **small)
+        assert again.folder == first.folder and again.summary == first.summary
+    assert first.summary["seeds"] == [0, 1]
+    monkeypatch.chdir("mine")
+    with pytest.raises(UserError, match="dataset.path"):
+        run("fedavg", "custom", dataset__path="mine/graph.npz", **small)
+
+
+def test_targets_are_no_part_of_the_identity_and_any_is_answered_later(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = [0.05, 0.31, 0.4, 0.99]
+    whole = run("fedavg", "csbm", seeds=[0, 1], targets=asked, results_dir="whole", **TINY)
+    run("fedavg", "csbm", seeds=[0, 1], results_dir="later", **TINY)
+    later = run("fedavg", "csbm", seeds=[0, 1], targets=asked, results_dir="later", **TINY)
+    assert later.folder.relative_to("later") == whole.folder.relative_to("whole")
+    assert later.summary["client_trips"] == whole.summary["client_trips"]
+    assert {*json.loads((later.folder / "summary.json").read_text())["client_trips"]["to_target"]} == {
+        "0.05", "0.31", "0.4", "0.99", "0.5", "0.6", "0.7", "0.8",
+    }  # fmt: skip
+    for target in (0.31, 0.35):
+        [block] = table("later", metric=f"trips_to_{target}", model_of="received").blocks
+        [shown] = block.scores.values()
+        curve = later.curve()
+        by_hand = {seed: curve[(curve.seed == seed) & (curve.val_received >= target)].trip.min() for seed in (0, 1)}
+        assert shown.per_seed == by_hand

@@ -40,7 +40,8 @@ def store(
             "trained": {**scores(half), "last": {**scores(half)}, "per_client": [[value, None] for value in half]},
         }
     rows = [
-        {"seed": seed, "trip": trip, "round": trip // clients, "test_received": (value or 0.1) * trip / 20,
+        {"seed": seed, "trip": trip, "round": trip // clients, "val_received": (value or 0.1) * trip / 20,
+         "val_trained": (value or 0.1) * trip / 40, "test_received": (value or 0.1) * trip / 20,
          "test_trained": (value or 0.1) * trip / 40, "upload_bytes": 10 * trip, "download_bytes": 10 * trip}
         for seed, value in enumerate(per_seed) for trip in (0, 10, 20)
     ]  # fmt: skip

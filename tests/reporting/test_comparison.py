@@ -93,8 +93,9 @@ def test_fewest_trips_are_best(tmp_path):
         store(tmp_path, name, client_trips={"total": 50, "to_target": {"0.7": {"received": reached, "trained": reached}}})
     made = table(tmp_path, cols="dataset", model_of="received", metric="trips_to_0.70")
     assert made.blocks[0].tests[("fedgta",), ("cora",)].best and "20.5" in str(made) and "(fewest)" in str(made)
-    with pytest.raises(UserError, match=r"metric=trips_to_0.9: .*trips_to_0.7"):
-        str(table(tmp_path, metric="trips_to_0.9"))
+    assert "15.0 ± " in str(table(tmp_path, cols="none", model_of="received", metric="trips_to_0.3")), "from the history"
+    with pytest.raises(UserError, match=r"metric=trips_to_9: .*trips_to_0.7"):
+        str(table(tmp_path, metric="trips_to_9"))
 
 
 def test_clients_and_the_last_point_are_metrics_too(runs):

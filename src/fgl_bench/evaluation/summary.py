@@ -198,11 +198,12 @@ def trips_to_target(
     out = {}
     for model in MODELS:
         counts = [trips_to(h, model, target, w) for h, w in zip(histories, each, strict=True)]
-        reached = [c for c in counts if c is not None]
-        out[model] = {
-            **spread(reached),
-            "reached": len(reached),
-            "censored_mean": float(np.mean([budget if c is None else c for c in counts])),
-            "per_seed": counts,
-        }
+        out[model] = over_seeds(counts, budget)
     return out
+
+
+def over_seeds(counts: Sequence[int | None], budget: int) -> dict[str, Any]:
+    """Statistics of the trips to a target by seed, None where a seed never reached it."""
+    reached = [c for c in counts if c is not None]
+    censored = [budget if c is None else c for c in counts]
+    return {**spread(reached), "reached": len(reached), "censored_mean": float(np.mean(censored)), "per_seed": list(counts)}

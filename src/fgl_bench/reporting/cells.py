@@ -14,7 +14,7 @@ from fgl_bench.reporting.plots.pictures import curve, matrices, records
 from fgl_bench.reporting.results import value_of
 from fgl_bench.reporting.shapes import PICTURES
 from fgl_bench.reporting.statistics import fairness
-from fgl_bench.reporting.store import Untrusted, checked
+from fgl_bench.reporting.store import AFTERWARDS, Untrusted, checked
 from fgl_bench.utils.files import write_whole
 
 DROPPED = ("per_client",)
@@ -119,7 +119,7 @@ def find(cells: Mapping[str, dict], digest: str, config: Mapping) -> dict | None
     if digest in cells:
         return cells[digest]
     # If raw files are absent, the plan does not know their sums; it accepts the stored ones.
-    wanted = config if "data" in config else {**config, "data": ANYTHING}
+    wanted = {"data": ANYTHING, **config, **dict.fromkeys(AFTERWARDS, ANYTHING)}
     same = (cell for cell in cells.values() if cell.get("config") and covers(wanted, cell["config"]))
     return next(same, None)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.evaluation.summary import MODELS, over_seeds
 from fgl_bench.reporting.console import table
 from fgl_bench.reporting.selection import selected
 from fgl_bench.reporting.store import Untrusted, read_summary
@@ -87,6 +87,18 @@ class Result:
             for client, score in enumerate(scores)
         ]
         return pd.DataFrame(rows).astype({"score": float})
+
+
+def trips_to(run: Result, target: float) -> dict[str, dict[str, Any]]:
+    """Client trips of both models to a validation score, from ``history.csv``: as ``client_trips.to_target`` in ``summary.json``."""
+    curve, summary = run.curve(), run.summary
+    late = curve[curve["round"] > summary.get("warmup_rounds", -1)]
+    found = {}
+    for model in MODELS:
+        first = late[late[f"val_{model}"] >= target].groupby("seed")["trip"].min()
+        counts = [int(first[seed]) if seed in first.index else None for seed in summary["seeds"]]
+        found[model] = over_seeds(counts, summary["config"]["trips"])
+    return found
 
 
 def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:

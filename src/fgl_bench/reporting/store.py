@@ -35,6 +35,10 @@ PRESENTATION = (
 )  # fmt: skip
 
 
+# Keys that are answered from a stored history, by what stands for them in every identity: the default of when they were a part of it.
+AFTERWARDS = {"targets": [0.5, 0.6, 0.7, 0.8]}
+
+
 def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict[str, Any]:
     """All that decides the numbers: the resolved configuration without presentation keys, the computed budget, and the content of files.
 
@@ -46,6 +50,7 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
         data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
     """
     named = {key: without_younger_keys(key, canonical_names(value)) for key, value in config.items() if key not in PRESENTATION}
+    named |= {key: value for key, value in AFTERWARDS.items() if key in named}
     chosen = {key: value for key, value in named.items() if value != {}}
     content = {"code": code_sums(chosen) | corrections(chosen), "data": dict(data or {})}
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}

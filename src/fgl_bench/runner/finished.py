@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -14,8 +17,10 @@ from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.checkpoints import discard
 from fgl_bench.reporting.models import kept, which_models
+from fgl_bench.reporting.results import Result, trips_to
 from fgl_bench.reporting.store import Untrusted, clear_leftovers, config_hash, identity, read_summary, run_folder
 from fgl_bench.runner.validation import checked_names
+from fgl_bench.utils.files import write_whole
 from fgl_bench.utils.sources import outside_modules
 
 
@@ -52,6 +57,18 @@ def finished(cfg: DictConfig) -> Finished | None:
         return None
     discard(folder)  # of a process that was killed just after it had written the run
     return Finished(folder, summary, True)
+
+
+def with_targets(found: Finished, targets: Sequence[float]) -> Finished:
+    """A complete run with the trips to these validation scores; those that its summary lacks are computed from its history and added."""
+    known, wanted = found.summary["client_trips"]["to_target"], {f"{target:g}": target for target in targets}
+    new = {name: trips_to(Result(found.folder, found.summary), target) for name, target in wanted.items() if name not in known}
+    known |= new
+    if new:
+        with suppress(OSError):  # a folder that cannot be written: they are computed again
+            write_whole(found.folder / "summary.json", json.dumps(found.summary, indent=2, allow_nan=False) + "\n")
+    trips = {**found.summary["client_trips"], "to_target": {name: known[name] for name in wanted}}
+    return found._replace(summary={**found.summary, "client_trips": trips})
 
 
 def stored(folder: Path) -> dict | None:

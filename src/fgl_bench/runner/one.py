@@ -5,7 +5,10 @@ Importing this module is cheap: what is heavy is imported once the configuration
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -34,13 +37,14 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     expand_paths(cfg)
     take_owners(cfg)
     check_configuration(cfg)
+    spell(cfg)
     check_role("tracker", cfg.tracker)
     tracker = build(cfg.tracker)
     tracking.check_installed(tracker)
-    from fgl_bench.runner.finished import finished
+    from fgl_bench.runner.finished import finished, with_targets
 
     workers = join()
-    earlier = workers.first(lambda: finished(cfg))
+    earlier = workers.first(lambda: None if (found := finished(cfg)) is None else with_targets(found, cfg.targets))
     if earlier is not None:
         if not workers.rank:
             tracking.publish(tracker, earlier.folder)
@@ -56,9 +60,25 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
         if where is None:
             raise
         raise UserError(where) from error
-    if new.again and not workers.rank:
-        tracking.publish(tracker, new.folder)
+    if new.again:
+        new = workers.first(lambda: with_targets(new, cfg.targets))
+        if not workers.rank:
+            tracking.publish(tracker, new.folder)
     return new
+
+
+def spell(cfg: DictConfig) -> None:
+    """Write in one way what can be written in several: the order of seeds and metrics, and the path of a file.
+
+    A path below the current folder is relative, any other is absolute. Runs that are spelled differently are then one run.
+    """
+    cfg.seeds = sorted(cfg.seeds)
+    cfg.metrics = sorted(set(cfg.metrics), reverse=True)  # the order that stored runs have
+    path = cfg.dataset.get("path")
+    if isinstance(path, str) and path:
+        with suppress(OSError):  # the current folder does not exist
+            path = os.path.abspath(os.path.expanduser(path))
+            cfg.dataset.path = os.path.relpath(path) if Path(path).is_relative_to(os.getcwd()) else path
 
 
 def check_one(cfg: DictConfig) -> None:

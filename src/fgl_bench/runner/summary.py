@@ -77,6 +77,7 @@ def summarize(
             "total": int(histories[0].trips[-1]),
             "to_target": {f"{target:g}": trips_to_target(histories, target, spec.trips, weights) for target in settings.targets},
         },
+        **({"warmup_rounds": histories[0].warmup_rounds} if histories[0].warmup_rounds else {}),
         "bytes": moved(histories),
         **({"costs": {name: spread(each) | {"per_seed": each} for name, each in outcome.costs.items()}} if outcome.costs else {}),
         "virtual_time": float(np.mean([h.time[-1] for h in histories])),

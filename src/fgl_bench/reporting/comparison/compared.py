@@ -88,7 +88,7 @@ class Compared:
 
 def block(chosen: Chosen, model: str) -> Block:
     """Scores, tests and ranks of one kind of model."""
-    scores = {place: score(run.summary, chosen.question.metric, model) for place, run in chosen.runs.items()}
+    scores = {place: score(run, chosen.question.metric, model) for place, run in chosen.runs.items()}
     tests: dict[Place, Standing] = {}
     for column in chosen.columns:
         here = {row: found for row in chosen.rows if (found := scores.get((row, column))) and found.mean is not None and found.complete}

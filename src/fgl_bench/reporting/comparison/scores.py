@@ -12,6 +12,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import spread
 from fgl_bench.reporting.comparison.question import short
 from fgl_bench.reporting.divergence import MARK, diverged_seeds
+from fgl_bench.reporting.results import Result, trips_to
 
 TRIPS = "trips_to_"
 OF_CLIENTS = {"worst_client": min, "best_client": max}
@@ -54,16 +55,17 @@ class Score:
         return -value if self.lower else value
 
 
-def score(summary: Mapping[str, Any], metric: str | None, model: str) -> Score:
+def score(run: Result, metric: str | None, model: str) -> Score:
     """The test score of one kind of model at the best validation point.
 
     Args:
         metric: None or the run's own; another one that it reported (``metrics=[macro_f1]``); ``last``: at the end; ``worst_client``,
-            ``best_client``; ``trips_to_0.7``: client trips to a validation score of ``targets``.
+            ``best_client``; ``trips_to_0.7``: client trips to a validation score, any of a run's, of a stored cell one of its ``targets``.
 
     Raises:
         UserError: the run has no such number.
     """
+    summary = run.summary
     test = summary["test"][model]
     if metric is None or metric == summary["metric"]:
         return of(summary, test["per_seed"])
@@ -75,8 +77,11 @@ def score(summary: Mapping[str, Any], metric: str | None, model: str) -> Score:
     if metric in summary.get("metrics", {}):
         return of(summary, summary["metrics"][metric][model]["per_seed"])
     targets = summary["client_trips"]["to_target"]
-    for target, by_model in targets.items():
-        if metric.startswith(TRIPS) and is_same(metric.removeprefix(TRIPS), target):
+    if metric.startswith(TRIPS) and is_share(goal := metric.removeprefix(TRIPS)):
+        by_model = next((found for target, found in targets.items() if float(target) == float(goal)), None)
+        if by_model is None and (run.folder / "history.csv").is_file():
+            by_model = trips_to(run, float(goal))
+        if by_model is not None:
             return of(summary, by_model[model]["per_seed"], scale=1.0, lower=True)
     allowed = [summary["metric"], *summary.get("metrics", {}), *(f"{TRIPS}{target}" for target in targets), "last"]
     allowed += [*OF_CLIENTS] if "per_client" in test else []
@@ -91,8 +96,8 @@ def of(summary: Mapping[str, Any], per_seed: Sequence[float | None], scale: floa
     return Score(found["mean"], found["ci95"], found["std"], seeds, lower, bool(diverged_seeds(summary)))
 
 
-def is_same(text: str, target: str) -> bool:
-    return bool(re.fullmatch(r"\d*\.?\d+", text)) and float(text) == float(target)
+def is_share(text: str) -> bool:
+    return bool(re.fullmatch(r"\d*\.?\d+", text)) and 0 <= float(text) <= 1
 
 
 def name_of(summary: Mapping[str, Any]) -> str:
