@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
-MOST_LINES = 300
+MOST_LINES = 500
 
 # Every room and those that it may import, from the ground up. A room is a folder or a module directly below the package.
 MAY_IMPORT = {
