@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.reporting.cells import compact
+from fgl_bench.reporting.comparison.again import question_of
 from fgl_bench.reporting.comparison.runs import complete_runs
 from fgl_bench.reporting.comparison.sections import sections
+from fgl_bench.reporting.comparison.sweeps import record
 from fgl_bench.reporting.placed import FILE, read_rows, with_rows
+from fgl_bench.reporting.report import sources
 from fgl_bench.reporting.shown import paper_data
 from fgl_bench.reporting.store import read_summary
 from tests.reporting.report_pages import data_of, source
@@ -97,6 +100,15 @@ def test_a_folder_of_runs_makes_a_full_report(swept):
     assert {method["name"] for method in data["methods"]} == {"fedavg", "fedsa_gcl"}
     assert "fedsa_gcl" in table["downloads"]["md"] and "config_hash" in table["downloads"]["csv"]
     check_latex(table["downloads"]["tex"])
+
+
+def test_the_page_has_the_newest_sweep_and_what_was_made_since(tmp_path, capsys):
+    store(tmp_path, "local", finished="2026-11-20T00:00:00+00:00")
+    record([store(tmp_path, name) for name in ("fedavg", "fedgta")], "fgl-bench -m ...", question_of(["algorithm"]))
+    store(tmp_path, "fedprox", config={"lr": 9.0}, finished="2999-01-01T00:00:00+00:00")
+    methods = {each: {cell["algorithm"] for cell in sources(tmp_path, sweep=each)[0].stored.values()} for each in (None, "all", 1)}
+    assert methods == {None: {"fedavg", "fedgta", "fedprox"}, "all": {"local", "fedavg", "fedgta", "fedprox"}, 1: {"fedavg", "fedgta"}}
+    assert capsys.readouterr().err.count("note: 3 of 4 runs") == 1
 
 
 def test_two_methods_of_one_seed_make_a_report(tmp_path):

@@ -62,12 +62,12 @@ def test_the_command_of_a_missing_run_makes_it(swept, tmp_path):
     line = ("algorithm=fedprox", "algorithm.mu=0.2", "num_clients=3", "lr=0.02", "results_dir=more", *TINY)
     said(command(tmp_path, *line))
     said(command(tmp_path, "-m", "algorithm=local", "num_clients=3,4", "lr=0.02", "results_dir=more", *TINY))
-    lacking = said(command(tmp_path, "table", "more", "cols=num_clients"))
+    lacking = said(command(tmp_path, "table", "more", "cols=num_clients", "sweep=all"))
     assert "1 of 4 combinations have no run" in lacking
     [made] = [text.strip() for text in lacking.splitlines() if text.startswith("  fgl-bench ")]
     assert "algorithm.mu=0.2" in made and "num_clients=4" in made
     said(command(tmp_path, *shlex.split(made)[1:], "progress=false"))
-    whole = said(command(tmp_path, "table", "more", "cols=num_clients"))
+    whole = said(command(tmp_path, "table", "more", "cols=num_clients", "sweep=all"))
     assert "have no run" not in whole and "\nfedprox " in whole
 
 
