@@ -150,7 +150,7 @@ def test_the_quoted_runs_are_those_of_the_question(compose):
 
 @pytest.mark.timeout(600)
 def test_readme_and_tutorial_run_in_their_order_in_one_folder(tmp_path, monkeypatch, capsys):
-    """Every command and every Python block as printed, with fewer rounds on generated graphs: none refuses, and the tables are those meant."""
+    """Every command and every Python block as printed, with fewer rounds and on generated graphs; none refuses."""
     readme, tutorial = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tutorial.md"))
     [quickstart] = re.findall(r"^quickstart:.*\n\t.*/fgl-bench(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     (tmp_path / "my_method.py").write_text(METHOD, encoding="utf-8")
@@ -165,12 +165,13 @@ def test_readme_and_tutorial_run_in_their_order_in_one_folder(tmp_path, monkeypa
         return run(algorithm, {"pubmed": "csbm_pubmed"}.get(dataset, "csbm_cora"), **{**settings, **small})
 
     monkeypatch.setattr(fgl_bench, "run", smaller)
-    step = re.compile(r"^    (make quickstart|fgl-bench .*?)(?:   .*)?$|^    (import fgl_bench\n(?:    .*\n|\n)+)|```python\n(.*?)```", re.M | re.S)
-    for shell, indented, block in (match.groups() for text in (readme, tutorial) for match in step.finditer(text)):
+    shell_line, indented = r"^    (make quickstart|fgl-bench .*?)(?:   .*)?$", r"^    (import fgl_bench\n(?:    .*\n|\n)+)"
+    step = re.compile(rf"{shell_line}|{indented}|```python\n(.*?)```", re.MULTILINE | re.DOTALL)
+    for shell, python, block in (match.groups() for text in (readme, tutorial) for match in step.finditer(text)):
         if not shell:
             runs = len([*tmp_path.rglob("summary.json")])
-            exec(textwrap.dedent(f"    {indented}") if indented else block, {})  # noqa: S102 (our own pages)
-            assert indented or len([*tmp_path.rglob("summary.json")]) == runs, "Python finds the runs of the command line"
+            exec(textwrap.dedent(f"    {python}") if python else block, {})  # noqa: S102 (our own pages)
+            assert python or len([*tmp_path.rglob("summary.json")]) == runs, "Python finds the runs of the command line"
             continue
         line = shell.replace("make quickstart", f"fgl-bench {quickstart}")
         words = [STAND_INS.get(word, word) for word in shlex.split(line)[1:]]

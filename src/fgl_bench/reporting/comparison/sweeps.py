@@ -159,7 +159,8 @@ def choose_or_advise(folder: Path, runs: Sequence[Result], question: Question, s
 def comparable(folder: Path, runs: Sequence[Result], question: Question, sweep: str | int | None) -> str | None:
     """The command for a table of the runs that differ from the newest one in no key that the question leaves out; None if there is none."""
     where: dict[str, tuple[str, ...]] = dict(question.where)
-    newest_first = sorted((run for run in runs if all(met(run, key, allowed) for key, allowed in where.items())), key=finished, reverse=True)
+    asked_for = [run for run in runs if all(met(run, key, allowed) for key, allowed in where.items())]
+    newest_first = sorted(asked_for, key=finished, reverse=True)
     while True:
         narrowed = replace(question, where=where)
         try:

@@ -67,4 +67,5 @@ def table(
     asked = question(default.rows if rows is None else rows, default.cols if cols is None else cols, where, model_of, metric)
     if isinstance(digits, bool) or digits not in range(7):
         raise UserError(f"digits={digits}: must be an integer from 0 to 6")
-    return ResultTable(Path(results), choose_in(folder_of(results), read_runs(results), asked, sweep, own_keys=rows is None and cols is None), digits, width)
+    chosen = choose_in(folder_of(results), read_runs(results), asked, sweep, own_keys=rows is None and cols is None)
+    return ResultTable(Path(results), chosen, digits, width)
