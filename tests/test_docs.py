@@ -166,7 +166,7 @@ def test_readme_and_tutorial_run_in_their_order_in_one_folder(tmp_path, monkeypa
 
     monkeypatch.setattr(fgl_bench, "run", smaller)
     shell_line, indented = r"^    (make quickstart|fgl-bench .*?)(?:   .*)?$", r"^    (import fgl_bench\n(?:    .*\n|\n)+)"
-    step = re.compile(rf"{shell_line}|{indented}|```python\n(.*?)```", re.MULTILINE | re.DOTALL)
+    step = re.compile(rf"{shell_line}|{indented}|```python\n([^`]*)```", re.MULTILINE)
     for shell, python, block in (match.groups() for text in (readme, tutorial) for match in step.finditer(text)):
         if not shell:
             runs = len([*tmp_path.rglob("summary.json")])
