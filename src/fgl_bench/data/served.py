@@ -52,6 +52,8 @@ def hold_out(
         raise UserError(f"split.ratios={list(ratios)}: there is no training node; raise the first number")
     if not masks[1].any():
         raise UserError(f"split.ratios={list(ratios)}: there is no validation node; raise the second number")
+    if not masks[2].any():
+        raise UserError(f"split.ratios={list(ratios)}: there is no test node; raise the third number")
     (only,), _ = induce(graph, [train])
     owner = None if graph.owner is None else graph.owner[train]
     known = Graph(graph.name, only.features, only.edges, only.labels, graph.num_classes, graph.metric, owner)

@@ -177,7 +177,8 @@ class History:
     def selectable(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, " T"]:
         """Pooled validation scores ``[T]``; -inf at undefined points and at those of the warm-up rounds (unless the run has no others)."""
         pooled = self.pooled(model, weights)
-        return self._late(np.where(np.isnan(pooled).any(1), -np.inf, pooled[:, 0]))
+        undefined = np.isnan(pooled) & [True, bool(self.sizes[:, 1].any())]  # without test nodes, validation alone decides
+        return self._late(np.where(undefined.any(1), -np.inf, pooled[:, 0]))
 
     def selectable_by_client(self, model: str) -> Float[np.ndarray, "T C"]:
         """Every client's own validation scores ``[T, C]``; -inf as in :meth:`selectable`, and for clients without validation nodes."""
@@ -192,11 +193,12 @@ class History:
     def pooled(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, "T 2"]:
         """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``.
 
-        Clients without such nodes do not count. NaN where the model of a client that counts is not finite.
+        Clients without such nodes do not count. NaN if no client counts, and where the model of a client that counts is not finite.
         """
         used = self.sizes > 0
         by = self.sizes if weights is None else np.where(used, weights[:, None], 0)
-        return np.where(used, self.each(model) * by, 0).sum(1) / np.maximum(by.sum(0), 1e-12)
+        total = by.sum(0)
+        return np.where(used, self.each(model) * by, 0).sum(1) / np.where(total > 0, total, np.nan)
 
     def diverged(self, model: str) -> Bool[np.ndarray, "T C"]:
         """Where a client's model is not finite, ``[T, C]`` bool; judged by its predictions for scored nodes."""

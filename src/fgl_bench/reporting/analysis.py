@@ -228,7 +228,7 @@ def markdown(paper: Paper, table: Table, found: Sequence[Statistics]) -> str:
     lines = [f"# {paper.title}, table {table.key}: statistics", "", ABOUT]
     for part in found:
         lines += ["", f"## {part.model} models"]
-        lines += ["", f"Left out, as seeds of it have diverged and have no score: {', '.join(part.unscored)}."] if part.unscored else []
+        lines += ["", f"Left out, because some of its seeds have no score: {', '.join(part.unscored)}."] if part.unscored else []
         if not part.columns:
             lines += ["", "Too few runs yet."]
             continue

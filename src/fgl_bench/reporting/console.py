@@ -84,7 +84,8 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     lines = [
         head,
         body,
-        *([f"{shares(summary)}; (n/m): over the n of m seeds that have a score;"] if diverged else []),
+        *([f"{shares(summary)};"] if diverged else []),
+        *(["(n/m): over the n of m seeds that have a score;"] if "/" in "".join(cell for row in rows for cell in row[1:4]) else []),
         f"test {summary['metric']} in % at {POINTS[selection]}, {MEANS[average]}mean over seeds ± 95 % t-interval;",
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
