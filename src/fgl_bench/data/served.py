@@ -22,9 +22,11 @@ class Served(Federation):
 
     Attributes:
         server: the whole graph with all edges; its masks are drawn over all nodes, class by class.
+        score_trained: evaluation points at which the trained models are scored: ``every``, ``final`` or ``never``.
     """
 
     server: ClientGraph = field(kw_only=True)
+    score_trained: str = field(default="every", kw_only=True)
 
     @property
     def scored(self) -> tuple[ClientGraph, ...]:

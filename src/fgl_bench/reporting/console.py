@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tabulate import tabulate
@@ -44,8 +45,18 @@ def reach(stats: dict, seeds: int) -> str:
 
 
 OTHERS = "all other columns: best point of the whole federation; last point and trips by the weighted mean;"
+SCORED = {
+    "final": "trained models are scored at the last point only, where they are selected (split.score_trained=every: at every point);",
+    "never": "trained models are not scored (split.score_trained=never);",
+}
 POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
 MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
+
+
+def score_trained(summary: Mapping) -> str | None:
+    """When a server has scored the trained models; None where clients score them at every point."""
+    split = (summary.get("config") or {}).get("split")
+    return split.get("score_trained", "never") if isinstance(split, Mapping) and split.get("test") == "server" else None
 
 
 def table(summary: dict, selection: str = "federation", average: str = "weighted") -> str:
@@ -54,12 +65,12 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     Args:
         selection, average: which test score, see :func:`fgl_bench.evaluation.summary.selected_scores`.
     """
-    seeds = len(summary["seeds"])
+    seeds, when = len(summary["seeds"]), score_trained(summary)
     rows, diverged = [], summary.get("diverged")
     for model in ("received", "trained"):
         test = summary["test"][model]
         shown = selected(test, selection, average)
-        targets = [reach(by[model], seeds) for by in summary["client_trips"]["to_target"].values()]
+        targets = [reach(by[model], seeds) if model in by else "-" for by in summary["client_trips"]["to_target"].values()]
         lost = [f"{len(diverged.get(model, {}))} of {seeds} seeds"] if diverged else []
         score = "not recorded" if shown is None else percent(shown)
         rows.append([f"{model} model", score, percent(test["last"]), percent(test["worst_client"]), *lost, *targets])
@@ -87,6 +98,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *([f"{shares(summary)};"] if diverged else []),
         *(["(n/m): over the n of m seeds that have a score;"] if "/" in "".join(cell for row in rows for cell in row[1:4]) else []),
         f"test {summary['metric']} in % at {POINTS[selection]}, {MEANS[average]}mean over seeds ± 95 % t-interval;",
+        *([SCORED[when]] if when in SCORED else []),
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),

@@ -146,7 +146,8 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
             for model, score in pooled.items():
                 row |= {f"val_{model}": rounded(score[t, 0]), f"test_{model}": rounded(score[t, 1])}
             row["train_loss"] = rounded(losses[t])
-            row |= {f"diverged_{model}": int(count[t]) for model, count in diverged.items()}
+            unknown = h.trained_scored is not None and not h.trained_scored[t]
+            row |= {f"diverged_{model}": None if unknown and model == "trained" else int(n[t]) for model, n in diverged.items()}
             for name, score in others.items():
                 row[f"test_{name}"] = rounded(score[t])
             row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}

@@ -77,7 +77,8 @@ def score(summary: Mapping[str, Any], metric: str | None, model: str) -> Score:
     targets = summary["client_trips"]["to_target"]
     for target, by_model in targets.items():
         if metric.startswith(TRIPS) and is_same(metric.removeprefix(TRIPS), target):
-            return of(summary, by_model[model]["per_seed"], scale=1.0, lower=True)
+            per_seed = by_model[model]["per_seed"] if model in by_model else [None] * len(summary["seeds"])  # not scored at every point
+            return of(summary, per_seed, scale=1.0, lower=True)
     allowed = [summary["metric"], *summary.get("metrics", {}), *(f"{TRIPS}{target}" for target in targets), "last"]
     allowed += [*OF_CLIENTS] if "per_client" in test else []
     raise UserError(f"metric={short(metric)}: {name_of(summary)} has no such number{suggest(metric, allowed)}")
