@@ -17,7 +17,8 @@ BEFORE: dict[str, dict[str, Any]] = {
     "optimizer": {"_target_": "fgl_bench.optimizers.adam.Adam", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},  # the whole group
     "scenario": {"fast_trips": "concurrent", "staleness_from": "base", "devices": [], "cycle_seconds": 1.0},
     "split": {
-        "masks": "client", "stratify": True, "seeded": True, "deal": "openfgl", "seed": None, "parts_per_owner": 1, "score_trained": "final",
+        "masks": "client", "stratify": True, "seeded": True, "deal": "openfgl", "seed": None, "parts_per_owner": 1,
+        "score_trained": "final",
     },
 }  # fmt: skip
 """Keys of a group that are younger than stored results, with the value that does what was done before they came.

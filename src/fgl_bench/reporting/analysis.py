@@ -13,6 +13,7 @@ from fgl_bench.reporting import statistics
 from fgl_bench.reporting.grids import Planned, Stored, look_up, named
 from fgl_bench.reporting.plan import Column, Paper, Row, Table
 from fgl_bench.reporting.published import Printed, Published
+from fgl_bench.reporting.selection import scored_models
 from fgl_bench.reporting.statistics import Agreement, Comparison, Ranks, Verdict, counted
 from fgl_bench.utils.files import write_whole
 
@@ -267,7 +268,8 @@ def write_statistics(folder: Path, paper: Paper, table: Table, planned: Planned,
     """Write ``<folder>/table<key>_statistics.md``; None for a table whose measure has none."""
     if scorer(table.measure) is None:
         return None
-    found = [analyze(paper, table, planned, stored, published, model) for model in MODELS]
+    models = scored_models(MODELS, (cell for _, cell in named(table, planned, stored)))
+    found = [analyze(paper, table, planned, stored, published, model) for model in models]
     path = folder / f"table{table.key}_statistics.md"
     write_whole(path, markdown(paper, table, found))
     return path

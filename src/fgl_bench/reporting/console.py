@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from tabulate import tabulate
 
 from fgl_bench.reporting.divergence import scored_seeds, shares, warning
-from fgl_bench.reporting.selection import COMMON, selected
+from fgl_bench.reporting.selection import COMMON, score_trained, selected
 
 NARROW = 80
 
@@ -51,12 +50,6 @@ SCORED = {
 }
 POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
 MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
-
-
-def score_trained(summary: Mapping) -> str | None:
-    """When a server has scored the trained models; None where clients score them at every point."""
-    split = (summary.get("config") or {}).get("split")
-    return split.get("score_trained", "never") if isinstance(split, Mapping) and split.get("test") == "server" else None
 
 
 def table(summary: dict, selection: str = "federation", average: str = "weighted") -> str:

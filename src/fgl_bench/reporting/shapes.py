@@ -96,7 +96,7 @@ RUN = {
     "num_clients": COUNT,
     **dict.fromkeys(("algorithm", "dataset", "split", "model", "scenario", "metric"), TEXT),
 }
-CURVE = {"trips": [NUMBER], "received": [NUMBER], "trained": [NUMBER]}
+CURVE = {"trips": [NUMBER], "received": [NUMBER], "trained?": [NUMBER]}
 MATRICES = Each(Each({"clients": COUNT, "max": NUMBER, "data": TEXT}))
 
 

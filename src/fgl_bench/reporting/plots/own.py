@@ -95,6 +95,8 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
             if (row, panel.column) not in table.chosen.runs:
                 continue
             line = history(table.chosen.runs[row, panel.column], x)
+            if panel.block.model not in line:  # trained models that were not scored along the run
+                continue
             along, mean = np.array(line[x]) / scale, 100 * np.array(line[panel.block.model])
             half = 100 * np.array(line.get(f"{panel.block.model}_half", np.zeros(len(mean))))
             drawn = look(number)
