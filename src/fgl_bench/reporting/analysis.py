@@ -293,4 +293,5 @@ def overview_line(title: str, key: str, run: str, found: Sequence[Statistics]) -
     for part in found:
         taus = [column.agreement.tau for column in part.columns.values() if column.agreement is not None]
         parts += [" / ".join(str(number) for number in part.counts.values()), f"{mean(taus):.2f}" if taus else ""]
+    parts += [""] * (2 * len(MODELS) - len(parts))
     return f"| {title} | {key} | {run} | {' | '.join(parts)} |"

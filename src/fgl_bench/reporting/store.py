@@ -18,6 +18,7 @@ import numpy as np
 from fgl_bench.config.identity import canonical_names, corrections, without_younger_keys
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.models import write_models
+from fgl_bench.reporting.selection import score_trained
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
 from fgl_bench.utils.files import umask
 from fgl_bench.utils.scratch import leftovers
@@ -90,6 +91,8 @@ def checked(text: str, name: str | None = None) -> dict:
     wrong = summary_flaw(found)
     if wrong is not None:
         raise Untrusted(wrong)
+    if score_trained(found) == "never" and set(found["test"]["trained"]["per_seed"]) != {None}:
+        raise Untrusted("its trained models' scores are those of one client only, as before split.score_trained; overwrite=true repeats it")
     return found
 
 

@@ -72,6 +72,8 @@ def notes(
     used = [stored[cell.digest] for cell in planned.values() if cell.digest in stored]
     paragraphs = [reading(table.measure), *[SENT] * table.with_bytes]
     paragraphs += footnote(named(table, planned, stored))
+    if "trained" not in scored_models(MODELS, used):
+        paragraphs.append("The server scored its own model only: there are no scores of trained models.")
     if table.measure == "trips":
         paragraphs.append("Targets: " + ", ".join(f"{name} {level:g}" for name, level in targets.items()) + ".")
     if table.compared:
