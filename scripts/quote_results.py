@@ -70,7 +70,7 @@ def scores(cells: list[dict[str, str]], column: str) -> str:
         raise SystemExit(f"quote_results: {len(here) // 2} columns are called {column}; name the clients or the group of one")
     if not by_model["received"]["mean"]:
         return ""
-    ours = "/".join(f"{100 * float(by_model[model]['mean']):.1f}" for model in ("received", "trained"))
+    ours = "/".join(f"{100 * float(by_model[model]['mean']):.1f}" for model in ("received", "trained") if model in by_model)
     printed = by_model["received"]["published_mean"]
     return f"{ours} ({float(printed):.1f})" if printed else ours
 

@@ -13,9 +13,13 @@ from safetensors import safe_open
 
 import fgl_bench
 from fgl_bench.algorithms.powers import federated
+from fgl_bench.data.splits.base import SCORE_TRAINED
+from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.errors import UserError
+from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
+from fgl_bench.reporting.store import history_rows
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.planning import network
 from fgl_bench.runner.program import simulation
@@ -33,6 +37,8 @@ CASES = {
     "semi_async atomic": ("fedsa_gcl", {"scenario.fast_trips": "atomic", "algorithm.merge": "before_upload"}),
     "decentralized": ("osgp", {}),
     "pooled": ("global", {}),
+    "served": ("fedavg", {"split": "iid_server", "split.score_trained": "every"}),
+    "served at the end": ("fedavg", {"split": "iid_server", "split.score_trained": "final"}),
 }
 
 
@@ -54,7 +60,9 @@ def test_kept_models_have_the_scores_of_their_point(case: str, keep: str, select
     for kind in MODELS:
         names = [[{n: f"{seed}/{c}/{kind}/{n}" for n in layout.shapes} for c in range(clients)] for seed in SEEDS]
         rows = [layout.pack({n: torch.from_numpy(found.models[key]) for n, key in each.items()}) for of in names for each in of]
-        scores = sim.trainer.evaluate(torch.stack(rows)).double().numpy().reshape(len(SEEDS), -1, 2)
+        served = kind == "trained" and isinstance(sim.trainer, ServedTrainer)
+        scores = (sim.trainer.evaluate_trained if served else sim.trainer.evaluate)(torch.stack(rows)).double().numpy()
+        scores = scores.reshape(len(SEEDS), -1, 1 + len(found.histories[0].others), 2)[:, :, 0]
         for s, history in enumerate(found.histories):
             at = np.full(scores.shape[1], len(history.trips) - 1)
             if keep == "best":
@@ -62,6 +70,52 @@ def test_kept_models_have_the_scores_of_their_point(case: str, keep: str, select
                 at = chosen_points(history, kind, None)[by]
             np.testing.assert_allclose(scores[s], history.scores[kind][at, np.arange(len(at))], rtol=1e-12)
     assert len(found.models) == len(MODELS) * len(SEEDS) * clients * len(layout.shapes), "and nothing else"
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+@pytest.mark.parametrize("when", ["every", "final", "never"])
+def test_every_clients_trained_model_is_scored_on_the_servers_nodes(when: str, participation: float, tmp_path: Path) -> None:
+    changes = {"split": "iid_server", "split.score_trained": when, "participation": participation, "keep_models": "final"}
+    spec, federations, found = outcome(tmp_path, "fedavg", changes)
+    sim = simulation(spec.settings, federations, network(spec, federations, CPU), spec.fresh_algorithm(), CPU, spec.rounds, spec.trips)
+    trainer, layout, clients = sim.trainer, sim.setting.layout, sim.setting.num_clients
+    for s, (seed, history, federation) in enumerate(zip(SEEDS, found.histories, federations, strict=True)):
+        models = {kind: {c: {n: f"{seed}/{c}/{kind}/{n}" for n in layout.shapes} for c in range(clients)} for kind in MODELS}
+        assert (models["trained"][0]["conv0.weight"] in found.models) == (when != "never")
+        if when == "never":
+            continue
+        by_hand = []
+        for names in models["trained"].values():
+            row = layout.pack({name: torch.from_numpy(found.models[key]) for name, key in names.items()})
+            answer = trainer.logits(torch.stack([row] * len(SEEDS)))[s].argmax(-1).numpy()
+            test = federation.server.test
+            by_hand.append((answer == federation.server.labels)[test].mean())
+        assert len(set(by_hand)) > 1
+        np.testing.assert_allclose(history.each("trained")[-1, :, 1], by_hand, rtol=1e-12)
+    scores = summaries.test_scores(found.histories, "trained")
+    points = {"every": 9, "final": 1, "never": 0}[when]
+    for history in found.histories:
+        assert (~np.isnan(history.scores["trained"]).any((1, 2))).sum() == points and not history.diverged("trained").any()
+        assert np.isfinite(history.scores["received"]).all() and len(history.trips) == 9
+    assert summaries.divergence(found.histories) is None
+    assert ("trained" in summaries.trips_to_target(found.histories, 0.5, 48)) == (when == "every")
+    if when == "final":
+        assert scores["selected_trips"] == [int(history.trips[-1]) for history in found.histories]
+        worst = [history.each("trained")[-1, :, 1].min() for history in found.histories]
+        assert scores["worst_client"]["mean"] == pytest.approx(np.mean(worst))
+    if when == "never":
+        assert scores["per_seed"] == scores["selected_trips"] == [None, None] and scores["mean"] is scores["last"]["mean"] is None
+    rows = history_rows(found.histories)
+    assert [row["val_trained"] is not None for row in rows] == [row["diverged_trained"] == 0 for row in rows]
+
+
+def test_when_trained_models_are_scored_changes_no_received_score(tmp_path: Path) -> None:
+    every, final, never = (outcome(tmp_path, "fedavg", {"split": "iid_server", "split.score_trained": when})[2] for when in SCORE_TRAINED)
+    for whole, *others in zip(every.histories, final.histories, never.histories, strict=True):
+        for one in others:
+            np.testing.assert_array_equal(one.scores["received"], whole.scores["received"])
+    last = [run.histories[0].scores["trained"][-1] for run in (every, final)]
+    np.testing.assert_array_equal(*last)
 
 
 def test_keeping_models_changes_no_number_and_lets_go_of_what_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

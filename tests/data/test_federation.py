@@ -127,6 +127,9 @@ def test_clients_without_training_nodes_survive_but_not_a_federation_without_any
 def test_a_federation_without_validation_nodes_or_where_sparsity_leaves_nothing_is_refused():
     with pytest.raises(UserError, match=r"split\.ratios=\[0\.2, 0\.0, 0\.8\]: no client has a validation node"):
         build(options={"ratios": [0.2, 0, 0.8]})
+    for test in ("clients", "server"):
+        with pytest.raises(UserError, match=r"split\.ratios=\[0\.5, 0\.5, 1e-09\]: .* test node"):
+            build(options={"ratios": [0.5, 0.5, 1e-9], "test": test})
     with pytest.raises(UserError, match=r"scenario\.sparsity: no client has a training node left"):
         build_federations(
             configured("dataset", "csbm", **SMALL), configured("split", "iid"), configured("scenario/sparsity", "label", rate=1.0),

@@ -62,5 +62,10 @@ def test_clients_without_such_nodes_do_not_count(weights):
     assert np.isnan(h.each("received")[0, 0, 1])
 
 
-def test_with_no_nodes_at_all_the_score_is_zero_and_no_warning():
-    assert history([[[0, 0]]], [[0, 0]]).pooled("received").tolist() == [[0, 0]]
+@pytest.mark.filterwarnings("error")
+def test_with_no_scored_nodes_the_score_is_undefined():
+    assert np.isnan(history([[[0, 0]]], [[0, 0]]).pooled("received")).all()
+    without_test = history([[[1, 0]], [[2, 0]]], [[4, 0]])
+    assert without_test.selectable("received").tolist() == [0.25, 0.5]  # targets are validation scores
+    assert np.isnan(without_test.pooled("received")[:, 1]).all()
+    assert history([[[0, 1]], [[0, 2]]], [[0, 4]]).selectable("received").tolist() == [-np.inf, -np.inf]

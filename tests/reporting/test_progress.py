@@ -38,8 +38,8 @@ def test_a_line_comes_when_it_is_due_and_says_what_is_left(clock, capsys):
         report(0, 500, lambda: 0.7)
     first, second = capsys.readouterr().err.splitlines()
     # 15 s for 250 of 1,000 trips: 45 s for the rest; then 30 s for half.
-    assert first == "fedavg on cora: 250/1000 trips, trained models' val macro_f1 61.3%, about 45 s left"
-    assert second == "fedavg on cora: 500/1000 trips, trained models' val macro_f1 70.0%, about 30 s left"
+    assert first == "fedavg on cora: 250/1000 trips, val macro_f1 61.3%, about 45 s left"
+    assert second == "fedavg on cora: 500/1000 trips, val macro_f1 70.0%, about 30 s left"
 
 
 def test_programs_that_train_side_by_side_are_added_up(clock, capsys):

@@ -16,13 +16,18 @@ BEFORE: dict[str, dict[str, Any]] = {
     "dataset": {"normalize_features": False},
     "optimizer": {"_target_": "fgl_bench.optimizers.adam.Adam", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},  # the whole group
     "scenario": {"fast_trips": "concurrent", "staleness_from": "base", "devices": [], "cycle_seconds": 1.0},
-    "split": {"masks": "client", "stratify": True, "seeded": True, "deal": "openfgl", "seed": None, "parts_per_owner": 1},
-}
+    "split": {
+        "masks": "client", "stratify": True, "seeded": True, "deal": "openfgl", "seed": None, "parts_per_owner": 1,
+        "score_trained": "final",
+    },
+}  # fmt: skip
 """Keys of a group that are younger than stored results, with the value that does what was done before they came.
 
 A key with this value is no part of a run's identity, nor is a group of nothing else, so that results from before it stay results of the
 same configuration.
 """
+
+SERVED = {"score_trained": "never"}  # where a server holds the test nodes, stored results have no scores of trained models
 
 CORRECTED = {"fgl_bench.algorithms.adafgl.AdaFGL": "2026-11-25"}
 """Classes whose runs have had other numbers since a correction, and its date.
@@ -58,9 +63,15 @@ def corrections(config: Mapping[str, Any]) -> dict[str, str]:
     return {target: f"corrected on {CORRECTED[target]}" for target in sorted({*targets(config)} & CORRECTED.keys())}
 
 
+def before(group: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """:data:`BEFORE` for the configuration ``value`` of ``group``."""
+    served = group == "split" and value.get("test") == "server"
+    return BEFORE.get(group, {}) | (SERVED if served else {})
+
+
 def without_younger_keys(group: str, value: Any) -> Any:
     """The configuration of ``group`` without the keys that have their value of :data:`BEFORE`."""
-    before = BEFORE.get(group)
-    if before is None or not isinstance(value, dict):
+    if not isinstance(value, dict):
         return value
-    return {key: inner for key, inner in value.items() if key not in before or inner != before[key] or type(inner) is not type(before[key])}
+    former = before(group, value)
+    return {key: inner for key, inner in value.items() if key not in former or inner != former[key] or type(inner) is not type(former[key])}

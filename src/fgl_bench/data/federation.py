@@ -73,6 +73,8 @@ def build_federations(
         if not any(client.val.any() for client in clean):
             why = "no client has a validation node, by which the reported round is chosen"
             raise UserError(f"split.ratios={list(ratios)}: {why}; raise the second number")
+        if not any(client.test.any() for client in clean):
+            raise UserError(f"split.ratios={list(ratios)}: no client has a test node; raise the third number")
         observed = clean
         if not isinstance(sparsity, NoSparsity):
             observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
@@ -115,7 +117,8 @@ def build_served(
     observed = clean = tuple(clients)
     if not isinstance(sparsity, NoSparsity):
         observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
-    return Served(**facts(graph, seed, nodes, {}), clients=clean, observed=observed, cross_edges=cross_edges, server=server)
+    held = {"clients": clean, "observed": observed, "cross_edges": cross_edges, "server": server}
+    return Served(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
 
 
 def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str, object]) -> dict[str, Any]:

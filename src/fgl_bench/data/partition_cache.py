@@ -33,7 +33,7 @@ from fgl_bench.utils.patience import said_when_long
 from fgl_bench.utils.processes import end_with
 
 PACKAGES = ("numpy", "scipy", "pymetis", "python-louvain", "networkx", "igraph")
-NOT_OPTIONS = ("ratios", "per_seed", "test", "inductive", "masks")
+NOT_OPTIONS = ("ratios", "per_seed", "test", "inductive", "masks", "score_trained")
 
 
 def assignment_digest(nodes: Sequence[np.ndarray]) -> str:

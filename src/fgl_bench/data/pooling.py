@@ -61,7 +61,7 @@ def pool(federation: Federation, crossing: bool) -> Pooled | PooledServed:
     given: dict[str, Any] = {field.name: getattr(federation, field.name) for field in fields(Federation)}
     given |= {"clients": clean, "observed": observed, "cross_edges": federation.cross_edges[:, edges.shape[1] :]}
     if isinstance(federation, Served):
-        return PooledServed(**given, server=federation.server, members=federation.clients)
+        return PooledServed(**given, server=federation.server, score_trained=federation.score_trained, members=federation.clients)
     return Pooled(**given, members=members)
 
 

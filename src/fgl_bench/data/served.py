@@ -22,9 +22,11 @@ class Served(Federation):
 
     Attributes:
         server: the whole graph with all edges; its masks are drawn over all nodes, class by class.
+        score_trained: evaluation points at which the trained models are scored: ``every``, ``final`` or ``never``.
     """
 
     server: ClientGraph = field(kw_only=True)
+    score_trained: str = field(default="every", kw_only=True)
 
     @property
     def scored(self) -> tuple[ClientGraph, ...]:
@@ -52,6 +54,8 @@ def hold_out(
         raise UserError(f"split.ratios={list(ratios)}: there is no training node; raise the first number")
     if not masks[1].any():
         raise UserError(f"split.ratios={list(ratios)}: there is no validation node; raise the second number")
+    if not masks[2].any():
+        raise UserError(f"split.ratios={list(ratios)}: there is no test node; raise the third number")
     (only,), _ = induce(graph, [train])
     owner = None if graph.owner is None else graph.owner[train]
     known = Graph(graph.name, only.features, only.edges, only.labels, graph.num_classes, graph.metric, owner)

@@ -16,12 +16,11 @@ from fgl_bench.engine.trips import Trips
 
 
 class ServedTrainer(Trainer):
-    """Scores models on the servers' graphs, once per seed; all clients of a seed share the score.
+    """Scores models on the servers' graphs.
 
-    * *received* is the server's model: the mean of what its clients receive, weighted by their sizes (their common model where
-      they receive the same).
-    * *trained* is one client's trained model, another client's every round: scoring all of them would cost C passes over the
-      whole graph.
+    * *received* is the server's model, scored once per seed for all its clients: the mean of what they receive, weighted by their sizes
+      (their common model where they receive the same).
+    * *trained* are the clients' own models. Trips do not score them; :meth:`evaluate_trained` does, in C passes over the whole graph.
 
     Args:
         server: the graphs of the S servers.
@@ -29,13 +28,10 @@ class ServedTrainer(Trainer):
         scored: how many clients the scores of a seed are kept for; C unless their nodes are pooled.
     """
 
-    carried = (*Trainer.carried, "_round")
-
     def __init__(self, server: Batch, weights: Tensor, scored: int, *args: Any, **settings: Any):
         super().__init__(*args, **settings)
         self.server, self.seeds, self.scored = server, len(weights), scored
         self.shares = (weights / weights.sum(1, keepdim=True)).to(server.dtype)
-        self._round = 0
 
     @property
     def validation_nodes(self) -> int:
@@ -75,14 +71,12 @@ class ServedTrainer(Trainer):
         if answers is not None and isinstance(self.algorithm, ServerNodes):
             self.algorithm.observe(answers)
         trips = super().trips(rows, received, out, score=False, losses=score if losses is None else losses)
-        if score:
-            if answers is not None:
-                trips.received_score = self._expand(self.score(answers, self.server), trips.rows)
-            trips.trained_score = self._expand(self.score(self.logits(self._probe(trips)), self.server), trips.rows)
-        self._round += 1
+        if score and answers is not None:
+            trips.received_score = self._expand(self.score(answers, self.server), trips.rows)
         return trips
 
-    def _probe(self, trips: Trips) -> Tensor:
-        """One trained model of every seed, ``[S, P]``."""
-        each = len(trips.rows) // self.seeds
-        return trips.trained.unflatten(0, (self.seeds, each))[:, self._round % each]
+    def evaluate_trained(self, models: Tensor) -> Tensor:
+        """Scores ``[B, w]`` of all clients' trained models ``[B, P]``; those of one client of every seed at a time, to save memory."""
+        each = models.unflatten(0, self.shares.shape)
+        scores = [self.score(self.logits(each[:, client]), self.server) for client in range(each.shape[1])]
+        return torch.stack(scores, 1).flatten(0, 1)

@@ -56,7 +56,7 @@ class Point:
         trips: client trips counted so far.
         version: synchronous rounds or server steps done.
         time: virtual clock, in cycles of an all-fast system, or in seconds where clients have devices.
-        received, trained: ``[C]`` positions in the score log.
+        received, trained: ``[C]`` positions in the score log; -1 for trained models that are not scored.
         upload, download: bytes so far.
         staleness: mean and largest staleness of the uploads processed since the last point, or None.
         busiest: bytes that the busiest client has sent and received so far; None where clients talk to a server only.
@@ -79,12 +79,13 @@ def excerpt(points: Sequence[Point], scores: ScoreLog, losses: ScoreLog) -> tupl
     """Some points with those rows of the two logs that they refer to; waits for the device."""
     at = np.stack([[point.received, point.trained] for point in points])  # [T, 2, C]
     lost = np.stack([np.full(at.shape[2], -1) if point.loss is None else point.loss for point in points])
-    place, place_lost = np.arange(at.size).reshape(at.shape), np.where(lost < 0, -1, np.arange(lost.size).reshape(lost.shape))
+    place = np.where(at < 0, -1, np.arange(at.size).reshape(at.shape))
+    place_lost = np.where(lost < 0, -1, np.arange(lost.size).reshape(lost.shape))
     moved = [
         replace(point, received=place[t, 0], trained=place[t, 1], loss=None if point.loss is None else place_lost[t])
         for t, point in enumerate(points)
     ]
-    return moved, (scores.read(at.ravel()), losses.read(np.maximum(lost, 0).ravel()))
+    return moved, (scores.read(np.maximum(at, 0).ravel()), losses.read(np.maximum(lost, 0).ravel()))
 
 
 @dataclass
@@ -95,7 +96,8 @@ class History:
         trips, version, upload, download: ``[T]`` int64.
         time: ``[T]``.
         staleness: ``[T, 2]``, mean and largest; NaN where there is none.
-        scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores; NaN where a model is not finite.
+        scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores; NaN where a model is not finite or
+            has not been scored.
         sizes: ``[C, 2]`` validation and test nodes.
         busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
         others: scores and sizes of the additional metrics, by name.
@@ -104,6 +106,7 @@ class History:
         losses: ``[T, C]`` training loss of the last trip that each client has ended (``Trips.train_loss``); infinite where it is not
             finite, NaN for a client without a trip or without training nodes. None where nothing is trained.
         train_nodes: ``[C]`` training nodes.
+        trained_scored: ``[T]``, whether the trained models were scored; None where they always are.
     """
 
     seed: int
@@ -121,6 +124,7 @@ class History:
     spent: dict[str, np.ndarray] = field(default_factory=dict)
     losses: Float[np.ndarray, "T C"] | None = None
     train_nodes: Int[np.ndarray, " C"] | None = None
+    trained_scored: Bool[np.ndarray, " T"] | None = None
 
     @classmethod
     def of(
@@ -146,10 +150,11 @@ class History:
             train_nodes: ``[C]``.
         """
         others, cost_history = others or {}, cost_history or {}
-        by_model = {
-            name: scores[np.stack([getattr(p, name) for p in points])].reshape(len(points), -1, 1 + len(others), 2)
-            for name in ("received", "trained")
-        }
+        at = {name: np.stack([getattr(p, name) for p in points]) for name in ("received", "trained")}
+        by_model = {name: scores[each].reshape(len(points), -1, 1 + len(others), 2) for name, each in at.items()}
+        trained_scored = (at["trained"] >= 0).all(1)
+        if not trained_scored.all():
+            by_model["trained"] = np.where(trained_scored[:, None, None, None], by_model["trained"], np.nan)
         none = (np.nan, np.nan)
         counts: dict[str, Any] = {n: np.array([getattr(p, n) for p in points]) for n in ("trips", "version", "time", "upload", "download")}
         return cls(
@@ -167,6 +172,7 @@ class History:
             spent={name: np.concatenate([[0], costs])[[p.version for p in points]] for name, costs in cost_history.items()},
             losses=None if losses is None or train_nodes is None or points[-1].loss is None else _losses(points, losses[:, 0], train_nodes),
             train_nodes=train_nodes,
+            trained_scored=None if trained_scored.all() else trained_scored,
         )
 
     def of_metric(self, name: str) -> History:
@@ -177,7 +183,8 @@ class History:
     def selectable(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, " T"]:
         """Pooled validation scores ``[T]``; -inf at undefined points and at those of the warm-up rounds (unless the run has no others)."""
         pooled = self.pooled(model, weights)
-        return self._late(np.where(np.isnan(pooled).any(1), -np.inf, pooled[:, 0]))
+        undefined = np.isnan(pooled) & [True, bool(self.sizes[:, 1].any())]  # without test nodes, validation alone decides
+        return self._late(np.where(undefined.any(1), -np.inf, pooled[:, 0]))
 
     def selectable_by_client(self, model: str) -> Float[np.ndarray, "T C"]:
         """Every client's own validation scores ``[T, C]``; -inf as in :meth:`selectable`, and for clients without validation nodes."""
@@ -192,15 +199,21 @@ class History:
     def pooled(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, "T 2"]:
         """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``.
 
-        Clients without such nodes do not count. NaN where the model of a client that counts is not finite.
+        Clients without such nodes do not count. NaN if no client counts, and where the model of a client that counts is not finite.
         """
         used = self.sizes > 0
         by = self.sizes if weights is None else np.where(used, weights[:, None], 0)
-        return np.where(used, self.each(model) * by, 0).sum(1) / np.maximum(by.sum(0), 1e-12)
+        total = by.sum(0)
+        return np.where(used, self.each(model) * by, 0).sum(1) / np.where(total > 0, total, np.nan)
 
     def diverged(self, model: str) -> Bool[np.ndarray, "T C"]:
         """Where a client's model is not finite, ``[T, C]`` bool; judged by its predictions for scored nodes."""
-        return np.isnan(self.scores[model]).any(2)
+        found = np.isnan(self.scores[model]).any(2)
+        return found if self.always_scored(model) else found & self.trained_scored[:, None]
+
+    def always_scored(self, model: str) -> bool:
+        """Whether this kind of model was scored at every point."""
+        return model == "received" or self.trained_scored is None
 
     def train_loss(self) -> Float[np.ndarray, " T"]:
         """Mean over clients of ``losses`` weighted by their training nodes, ``[T]``; NaN where there is none or one is not finite."""

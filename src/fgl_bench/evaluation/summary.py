@@ -190,13 +190,14 @@ def unscored(histories: Sequence[History]) -> dict[str, list[int]]:
 def trips_to_target(
     histories: Sequence[History], target: float, budget: int, weights: Sequence[Float[np.ndarray, " C"]] | None = None
 ) -> dict:
-    """Trips to a validation score, for both models: mean over the seeds that reached it, their number, and the censored mean.
+    """Trips to a validation score: mean over the seeds that reached it, their number, and the censored mean.
 
+    For both models; not for trained ones where they were not scored at every point, so that nobody knows when they reached it.
     The censored mean counts a seed that never reached the score with the whole budget.
     """
     each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
     out = {}
-    for model in MODELS:
+    for model in (model for model in MODELS if all(h.always_scored(model) for h in histories)):
         counts = [trips_to(h, model, target, w) for h, w in zip(histories, each, strict=True)]
         out[model] = over_seeds(counts, budget)
     return out

@@ -13,6 +13,7 @@ from fgl_bench.reporting import statistics
 from fgl_bench.reporting.grids import Planned, Stored, look_up, named
 from fgl_bench.reporting.plan import Column, Paper, Row, Table
 from fgl_bench.reporting.published import Printed, Published
+from fgl_bench.reporting.selection import scored_models
 from fgl_bench.reporting.statistics import Agreement, Comparison, Ranks, Verdict, counted
 from fgl_bench.utils.files import write_whole
 
@@ -228,7 +229,7 @@ def markdown(paper: Paper, table: Table, found: Sequence[Statistics]) -> str:
     lines = [f"# {paper.title}, table {table.key}: statistics", "", ABOUT]
     for part in found:
         lines += ["", f"## {part.model} models"]
-        lines += ["", f"Left out, as seeds of it have diverged and have no score: {', '.join(part.unscored)}."] if part.unscored else []
+        lines += ["", f"Left out, because some of its seeds have no score: {', '.join(part.unscored)}."] if part.unscored else []
         if not part.columns:
             lines += ["", "Too few runs yet."]
             continue
@@ -267,7 +268,8 @@ def write_statistics(folder: Path, paper: Paper, table: Table, planned: Planned,
     """Write ``<folder>/table<key>_statistics.md``; None for a table whose measure has none."""
     if scorer(table.measure) is None:
         return None
-    found = [analyze(paper, table, planned, stored, published, model) for model in MODELS]
+    models = scored_models(MODELS, (cell for _, cell in named(table, planned, stored)))
+    found = [analyze(paper, table, planned, stored, published, model) for model in models]
     path = folder / f"table{table.key}_statistics.md"
     write_whole(path, markdown(paper, table, found))
     return path
@@ -291,4 +293,5 @@ def overview_line(title: str, key: str, run: str, found: Sequence[Statistics]) -
     for part in found:
         taus = [column.agreement.tau for column in part.columns.values() if column.agreement is not None]
         parts += [" / ".join(str(number) for number in part.counts.values()), f"{mean(taus):.2f}" if taus else ""]
+    parts += [""] * (2 * len(MODELS) - len(parts))
     return f"| {title} | {key} | {run} | {' | '.join(parts)} |"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from fgl_bench.config.identity import BEFORE
+from fgl_bench.config.identity import before
 from fgl_bench.reporting.plan import Cell
 from fgl_bench.reporting.plots.pictures import curve, matrices, records
 from fgl_bench.reporting.results import value_of
@@ -108,7 +108,7 @@ def covers(planned: object, stored: object, group: str = "") -> bool:
     if planned is ANYTHING:
         return True
     if isinstance(planned, Mapping) and isinstance(stored, Mapping):
-        if any(planned.get(key, value) != value for key, value in BEFORE.get(group, {}).items() if key not in stored):
+        if any(planned.get(key, value) != value for key, value in before(group, planned).items() if key not in stored):
             return False
         return all(key in planned and covers(planned[key], value, key) for key, value in stored.items())
     return planned == stored

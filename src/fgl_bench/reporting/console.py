@@ -9,7 +9,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from fgl_bench.reporting.divergence import scored_seeds, shares, warning
-from fgl_bench.reporting.selection import COMMON, selected
+from fgl_bench.reporting.selection import COMMON, score_trained, selected
 
 NARROW = 80
 
@@ -44,6 +44,10 @@ def reach(stats: dict, seeds: int) -> str:
 
 
 OTHERS = "all other columns: best point of the whole federation; last point and trips by the weighted mean;"
+SCORED = {
+    "final": "trained models are scored at the last point only, where they are selected (split.score_trained=every: at every point);",
+    "never": "trained models are not scored (split.score_trained=never);",
+}
 POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
 MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
 
@@ -54,12 +58,12 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     Args:
         selection, average: which test score, see :func:`fgl_bench.evaluation.summary.selected_scores`.
     """
-    seeds = len(summary["seeds"])
+    seeds, when = len(summary["seeds"]), score_trained(summary)
     rows, diverged = [], summary.get("diverged")
     for model in ("received", "trained"):
         test = summary["test"][model]
         shown = selected(test, selection, average)
-        targets = [reach(by[model], seeds) for by in summary["client_trips"]["to_target"].values()]
+        targets = [reach(by[model], seeds) if model in by else "-" for by in summary["client_trips"]["to_target"].values()]
         lost = [f"{len(diverged.get(model, {}))} of {seeds} seeds"] if diverged else []
         score = "not recorded" if shown is None else percent(shown)
         rows.append([f"{model} model", score, percent(test["last"]), percent(test["worst_client"]), *lost, *targets])
@@ -84,8 +88,10 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     lines = [
         head,
         body,
-        *([f"{shares(summary)}; (n/m): over the n of m seeds that have a score;"] if diverged else []),
+        *([f"{shares(summary)};"] if diverged else []),
+        *(["(n/m): over the n of m seeds that have a score;"] if "/" in "".join(cell for row in rows for cell in row[1:4]) else []),
         f"test {summary['metric']} in % at {POINTS[selection]}, {MEANS[average]}mean over seeds ± 95 % t-interval;",
+        *([SCORED[when]] if when in SCORED else []),
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),

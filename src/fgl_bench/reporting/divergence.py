@@ -35,10 +35,26 @@ def shares(summary: Mapping) -> str:
 
 
 def warning(summary: Mapping) -> str | None:
-    """One line for a run of which some seed has diverged."""
+    """A line for a run of which some seed has diverged, and one for a run of which some seed has no defined score."""
+    return "\n".join(line for line in (_diverged(summary), _undefined(summary)) if line) or None
+
+
+def _undefined(summary: Mapping) -> str:
+    unscored = summary.get("unscored_clients") or {}
+    empty = {name: [count == summary["num_clients"] for count in unscored.get(name, ())] for name in ("val", "test")}
+    reasons = [
+        f"no client of seed(s) {', '.join(str(seed) for seed, none in zip(summary['seeds'], empty[name], strict=True) if none)} has {nodes}"
+        for name, nodes in (("val", "a defined validation score, so that no round can be chosen"), ("test", "a defined test score"))
+        if any(empty[name])
+    ]
+    why = " (an area under a curve needs nodes of two classes)" * str(summary["metric"]).startswith("auc")
+    return f"warning: {'; '.join(reasons)}{why}: these seeds have no score; raise that share of split.ratios" if reasons else ""
+
+
+def _diverged(summary: Mapping) -> str:
     seeds = diverged_seeds(summary)
     if not seeds:
-        return None
+        return ""
     seed, one = next(iter(seeds.items()))
     others = f" and clients of {len(seeds) - 1} other seed(s)" if len(seeds) > 1 else ""
     return (

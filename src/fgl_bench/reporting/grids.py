@@ -9,6 +9,7 @@ from fgl_bench.reporting.divergence import MARK, diverged_seeds, scored_seeds
 from fgl_bench.reporting.measures import MEASURES, Entry, common
 from fgl_bench.reporting.plan import Cell, Column, Row, Table
 from fgl_bench.reporting.published import Printed, Published
+from fgl_bench.reporting.selection import scored_models
 
 MEAN = "mean"
 Planned = Mapping[tuple[str, str], Cell]  # by (row key, column key)
@@ -83,9 +84,10 @@ def grid(table: Table, group: str, planned: Planned, stored: Stored, published: 
     """One of :func:`grids`."""
     measure, shown = MEASURES[table.measure], [column for column in table.columns if column.group == group]
     with_mean = measure.with_mean and len(shown) > 1
-    kinds = (*measure.kinds, *["published"] * measure.printed, *["MB"] * table.with_bytes)
+    ours = scored_models(measure.kinds, (cell for _, cell in named(table, planned, stored)))
+    kinds = (*ours, *["published"] * measure.printed, *["MB"] * table.with_bytes)
     heads = [(column.dataset, kind) for column in shown for kind in kinds]
-    heads += [(MEAN, kind) for kind in (*measure.kinds, "published")] * with_mean
+    heads += [(MEAN, kind) for kind in (*ours, "published")] * with_mean
     rows = []
     for row in table.rows:
         found = [stored.get(planned[row.key, column.key].digest) for column in shown]
@@ -93,11 +95,11 @@ def grid(table: Table, group: str, planned: Planned, stored: Stored, published: 
         entries = []
         for column, cell, their in zip(shown, found, theirs, strict=True):
             target = targets.get(column.key)
-            entries += [Entry() if cell is None else measure.shown(cell, kind, target) for kind in measure.kinds]
+            entries += [Entry() if cell is None else measure.shown(cell, kind, target) for kind in ours]
             entries += [Entry(printed(their))] * measure.printed
             entries += [Entry("" if cell is None else sent(cell))] * table.with_bytes
         if with_mean:
-            entries += [*(mean_entry(found, kind) for kind in measure.kinds), Entry(printed_mean(theirs))]
+            entries += [*(mean_entry(found, kind) for kind in ours), Entry(printed_mean(theirs))]
         rows.append((row.title, tuple(entries)))
     top = [max((rank for _, row in rows if (rank := row[i].rank) is not None), default=None) for i in range(len(heads))]
     marked = tuple(

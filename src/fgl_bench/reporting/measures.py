@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fgl_bench.evaluation.summary import MODELS, spread
 from fgl_bench.reporting.devices import marked, on_cpu
 from fgl_bench.reporting.divergence import MARK, diverged_seeds, scored_seeds
-from fgl_bench.reporting.selection import selected
+from fgl_bench.reporting.selection import score_trained, selected
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,8 @@ class Measure:
 
     def shown(self, cell: Mapping, kind: str, target: float | None) -> Entry:
         """The entry, marked where a seed of the run has diverged."""
+        if kind == "trained" and score_trained(cell) == "never":
+            return Entry()
         entry = self.entry(cell, kind, target)
         return replace(entry, text=f"{entry.text} {MARK}") if entry.text and diverged_seeds(cell) else entry
 

@@ -86,7 +86,7 @@ class RunProgress(AbstractContextManager):
             self.bar.update(self.task, completed=done, accuracy=f"{100 * accuracy():.1f}%")
         else:
             left = (now - self.begin) / max(done, 1) * (self.total - done)
-            score = f"trained models' val {self.metric} {100 * accuracy():.1f}%"
+            score = f"val {self.metric} {100 * accuracy():.1f}%"
             print(f"{self.title}: {done}/{self.total} trips, {score}, {duration(left)} left", file=sys.stderr, flush=True)
 
 

@@ -90,11 +90,16 @@ class Result:
 
 
 def trips_to(run: Result, target: float) -> dict[str, dict[str, Any]]:
-    """Client trips of both models to a validation score, from ``history.csv``: as ``client_trips.to_target`` in ``summary.json``."""
+    """Client trips to a validation score, from ``history.csv``: as ``client_trips.to_target`` in ``summary.json``.
+
+    Models that were not scored at every point are left out.
+    """
     curve, summary = run.curve(), run.summary
     late = curve[curve["round"] > summary.get("warmup_rounds", -1)]
     found = {}
     for model in MODELS:
+        if (curve[f"val_{model}"].isna() & (curve.get(f"diverged_{model}", 0) == 0)).any():
+            continue
         first = late[late[f"val_{model}"] >= target].groupby("seed")["trip"].min()
         counts = [int(first[seed]) if seed in first.index else None for seed in summary["seeds"]]
         found[model] = over_seeds(counts, summary["config"]["trips"])

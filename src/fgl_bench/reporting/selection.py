@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 COMMON = ("federation", "weighted")
@@ -14,3 +15,15 @@ def selected(scores: Any, selection: str, average: str) -> Any:
         None in results that are older than this choice.
     """
     return scores if (selection, average) == COMMON else scores.get("selected", {}).get(selection, {}).get(average)
+
+
+def score_trained(summary: Mapping) -> str | None:
+    """When a server scored the trained models (``split.score_trained``); None where clients score them at every point."""
+    split = (summary.get("config") or {}).get("split")
+    return split.get("score_trained", "never") if isinstance(split, Mapping) and split.get("test") == "server" else None
+
+
+def scored_models(models: Sequence[str], cells: Iterable[Mapping]) -> tuple[str, ...]:
+    """Those of ``models`` that some of the cells have scored; all of them if there are no cells."""
+    never = {score_trained(cell) == "never" for cell in cells} == {True}
+    return tuple(model for model in models if model != "trained" or not never)

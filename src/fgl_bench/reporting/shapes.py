@@ -75,7 +75,7 @@ SUMMARY = {
     "seeds": [INTEGER],
     "test": _both(SCORES),
     "metrics?": Each(_both(OTHER)),
-    "client_trips": {"total": NUMBER, "to_target": Each(_both(REACHED))},
+    "client_trips": {"total": NUMBER, "to_target": Each({"received": REACHED, "trained?": REACHED})},
     "bytes": {"upload": NUMBER, "download": NUMBER, "busiest?": NUMBER},
     "costs?": Each({"mean": SCORE}),
     "virtual_time": NUMBER,
@@ -96,7 +96,7 @@ RUN = {
     "num_clients": COUNT,
     **dict.fromkeys(("algorithm", "dataset", "split", "model", "scenario", "metric"), TEXT),
 }
-CURVE = {"trips": [NUMBER], "received": [NUMBER], "trained": [NUMBER]}
+CURVE = {"trips": [NUMBER], "received": [NUMBER], "trained?": [NUMBER]}
 MATRICES = Each(Each({"clients": COUNT, "max": NUMBER, "data": TEXT}))
 
 

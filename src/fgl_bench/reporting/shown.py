@@ -21,6 +21,7 @@ from fgl_bench.reporting.placement import OWN
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table, available
 from fgl_bench.reporting.published import Printed
 from fgl_bench.reporting.results import value_of
+from fgl_bench.reporting.selection import scored_models
 from fgl_bench.reporting.settlements import NOT_RUN, Settlement
 
 
@@ -90,12 +91,13 @@ def table_data(source: Source, table: Table) -> dict:
     planned = source.planned(table)
     measure = measure_of(table)
     targets = levels(table, planned, source.stored, source.published)
+    kinds = scored_models(measure.kinds, (cell for _, cell in named(table, planned, source.stored)))
     theirs = [cell for cell in planned.values() if not cell.row.key.startswith(OWN)]
     made = [cell for cell in theirs if cell.digest in source.stored]
     found = {
         model: analysis.analyze(source.paper, table, planned, source.stored, source.published, model)
         for model in MODELS
-        if model in measure.kinds
+        if model in kinds
     }
     place = f"table {table.key}" if table.key[0].isdigit() else table.key
     said = source.readings.get(table.key) or reading(table.measure).replace("*", "")
@@ -106,7 +108,7 @@ def table_data(source: Source, table: Table) -> dict:
         "heading": f"{source.paper.title}, {place}",
         "measure": table.measure,
         "reading": " ".join([said, *footnote(named(table, planned, source.stored))]),
-        "kinds": list(measure.kinds),
+        "kinds": list(kinds),
         "made": len({cell.digest for cell in made}),
         "planned": len({cell.digest or str(cell.overrides) for cell in theirs}),
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
@@ -187,7 +189,7 @@ def run_data(cell: Mapping) -> dict:
     even = {model: found for model in MODELS if apart and (found := cell["test"][model].get("fairness")) and found["worst"] is not None}
     facts = [
         ("seeds", ", ".join(map(str, cell["seeds"]))),
-        *((f"{model} by seed", ", ".join(map(percent, cell["test"][model]["per_seed"]))) for model in MODELS),
+        *((f"{model} by seed", ", ".join(map(percent, cell["test"][model]["per_seed"]))) for model in scored_models(MODELS, [cell])),
         *([("not finite", shares(cell))] if cell.get("diverged") else []),
         *(
             (f"{model} over clients", f"worst {100 * part['worst']:.1f}, median {100 * part['median']:.1f}, best {100 * part['best']:.1f}")

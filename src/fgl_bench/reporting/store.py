@@ -18,6 +18,7 @@ import numpy as np
 from fgl_bench.config.identity import canonical_names, corrections, without_younger_keys
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.models import write_models
+from fgl_bench.reporting.selection import score_trained
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
 from fgl_bench.utils.files import umask
 from fgl_bench.utils.scratch import leftovers
@@ -95,6 +96,8 @@ def checked(text: str, name: str | None = None) -> dict:
     wrong = summary_flaw(found)
     if wrong is not None:
         raise Untrusted(wrong)
+    if score_trained(found) == "never" and set(found["test"]["trained"]["per_seed"]) != {None}:
+        raise Untrusted("its trained models' scores are those of one client only, as before split.score_trained; overwrite=true repeats it")
     return found
 
 
@@ -151,7 +154,8 @@ def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | N
             for model, score in pooled.items():
                 row |= {f"val_{model}": rounded(score[t, 0]), f"test_{model}": rounded(score[t, 1])}
             row["train_loss"] = rounded(losses[t])
-            row |= {f"diverged_{model}": int(count[t]) for model, count in diverged.items()}
+            unknown = h.trained_scored is not None and not h.trained_scored[t]
+            row |= {f"diverged_{model}": None if unknown and model == "trained" else int(n[t]) for model, n in diverged.items()}
             for name, score in others.items():
                 row[f"test_{name}"] = rounded(score[t])
             row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}

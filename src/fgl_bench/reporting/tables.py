@@ -15,6 +15,7 @@ from fgl_bench.reporting.grids import Grid, Planned, Stored, grids, levels, look
 from fgl_bench.reporting.measures import MEASURES, reading
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
+from fgl_bench.reporting.selection import scored_models
 from fgl_bench.utils.files import write_whole
 
 # ---- notes below a table
@@ -71,6 +72,8 @@ def notes(
     used = [stored[cell.digest] for cell in planned.values() if cell.digest in stored]
     paragraphs = [reading(table.measure), *[SENT] * table.with_bytes]
     paragraphs += footnote(named(table, planned, stored))
+    if "trained" not in scored_models(MODELS, used):
+        paragraphs.append("The server scored its own model only: there are no scores of trained models.")
     if table.measure == "trips":
         paragraphs.append("Targets: " + ", ".join(f"{name} {level:g}" for name, level in targets.items()) + ".")
     if table.compared:
@@ -153,11 +156,12 @@ def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, tar
     writer = csv.DictWriter(out, TIDY, lineterminator="\n")
     writer.writeheader()
     measure = MEASURES[table.measure]
+    kinds = scored_models(measure.kinds if measure.values else MODELS, (cell for _, cell in named(table, planned, stored)))
     for row in table.rows:
         for column in table.columns:
             run = planned[row.key, column.key]
             cell, their = stored.get(run.digest), look_up(published, table, row, column)
-            for model in measure.kinds if measure.values else MODELS:
+            for model in kinds:
                 line: dict[str, Any] = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key}
                 line |= {"title": row.title, "model": model, "target": targets.get(column.key)}
                 line["num_clients"] = run.config.get("num_clients")

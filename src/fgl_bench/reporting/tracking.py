@@ -157,7 +157,7 @@ def seed_table(summary: dict[str, Any], seed: int) -> list[tuple[str, str, float
     for model, stats in summary["test"].items():
         values = {"test": stats["per_seed"], "last_test": stats.get("last", {}).get("per_seed"), "trip": stats.get("selected_trips")}
         targets = summary.get("client_trips", {}).get("to_target", {})
-        values |= {f"trips_to_{target}": by_model[model]["per_seed"] for target, by_model in targets.items()}
+        values |= {f"trips_to_{target}": by_model[model]["per_seed"] for target, by_model in targets.items() if model in by_model}
         table += [(model, name, float(v[position])) for name, v in values.items() if v is not None and v[position] is not None]
     return table
 

@@ -12,9 +12,10 @@ from fgl_bench.reporting.cells import compact, stored_of, write_cell
 from fgl_bench.reporting.draws import Draws
 from fgl_bench.reporting.estimates import Costs, Kind
 from fgl_bench.reporting.findings import markdown, settle_all
-from fgl_bench.reporting.grids import look_up
+from fgl_bench.reporting.grids import look_up, named
 from fgl_bench.reporting.plan import Cell, Paper, Table
 from fgl_bench.reporting.published import Printed
+from fgl_bench.reporting.selection import scored_models
 from fgl_bench.reporting.settlements import Settled, Settlement, alternatives
 from fgl_bench.reporting.store import is_complete, read_summary
 from fgl_bench.reporting.tables import write_table
@@ -143,7 +144,8 @@ class Work:
             if table.measure == "curves":
                 continue
             planned = self.planned(table)
-            by_model = [analyze(self.paper, table, planned, self.stored, self.published, model) for model in MODELS]
+            models = scored_models(MODELS, (cell for _, cell in named(table, planned, self.stored)))
+            by_model = [analyze(self.paper, table, planned, self.stored, self.published, model) for model in models]
             digests = {cell.digest or str(cell.overrides) for cell in planned.values()}
             run = f"{len(digests & set(self.stored))} of {len(digests)}"
             lines.append(overview_line(self.paper.title, table.key, run, by_model))

@@ -36,7 +36,8 @@ class Chosen:
         first = np.zeros(len(self.counts) * clients, dtype=np.int64)  # the oldest position that a later point may name
         for s, points in enumerate(by_seed):
             if points:
-                first[s * clients : (s + 1) * clients] = np.minimum(points[-1].received, points[-1].trained)
+                received, trained = points[-1].received, points[-1].trained
+                first[s * clients : (s + 1) * clients] = np.where(trained < 0, received, np.minimum(received, trained))
                 needed |= {int(at) for kind in MODELS for at in self._positions(s, points, kind) if at >= 0}
         for position in [at for at, (replica, _, _) in models.items() if at < first[replica] and at not in needed]:
             del models[position]

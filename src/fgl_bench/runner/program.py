@@ -125,6 +125,7 @@ def simulation(
         stands_for=participants(settings.participation, members) if pooled else 1,
         metrics=len(reported(settings, federations[0])),
         validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
+        score_trained=federations[0].score_trained if isinstance(federations[0], Served) else None,
     )
 
 

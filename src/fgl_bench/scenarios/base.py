@@ -135,8 +135,12 @@ class Rounds(Stragglers):
             state.received_at[number] = sim.scored(trips.received_score, None, received) + grid
         if now:
             state.scored.append(number)
+        always = sim.score_trained in (None, "every")
+        scored = always or (sim.score_trained == "final" and number + 1 == sim.rounds)
+        unscored = np.full((seeds, clients), -1)
         if number == 0:  # who has not trained yet has what everybody began with
-            state.trained_at[0] = state.last = state.received_at[0]
+            state.last = state.received_at[0]
+            state.trained_at[0] = state.last if always else unscored
         if trips.trained_score is not None:
             state.last = state.last.copy()
             state.last.ravel()[list(trips.rows)] = sim.scored(trips.trained_score, trips.rows, out) + np.arange(len(trips.rows))
@@ -145,6 +149,10 @@ class Rounds(Stragglers):
             state.lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))
         if index is not None:
             trained.index_copy_(0, index, out)
+        if sim.score_trained is not None and scored and next_:
+            state.last = sim.score(trained, trained=True)
+        elif not scored and now:
+            state.last = state.received_at[number]
         everywhere = index if shard.alone or full else put(trips.rows, received.device)
         punctual = (in_time == chosen).all()  # late messages do not count
         heard = None if punctual else _of(everywhere, arrived.flatten())
@@ -166,7 +174,8 @@ class Rounds(Stragglers):
             if similarity is not None:
                 sim.similarity[done] = similarity.clone()
         if next_:
-            state.trained_at[number + 1], state.loss_at[number + 1] = state.last, state.lost
+            state.trained_at[number + 1] = state.last if scored else unscored
+            state.loss_at[number + 1] = state.lost
 
     def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
         """This round's participants, ``[S, C]`` bool."""

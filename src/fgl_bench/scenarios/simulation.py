@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from fgl_bench.algorithms.base import Algorithm, Setting
 from fgl_bench.algorithms.powers import Spending
 from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.layout import ParameterLayout
+from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.engine.training import Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
 
@@ -62,6 +63,8 @@ class Simulation:
         models: of every scored model of this worker's clients, by its position in the log, the replica (of S * C), the layout and a copy
             ``[P]``, until somebody removes what is not needed; None where none are kept.
         sent: without a server, every round's bytes sent and received by each client, ``[S, C, 2]``.
+        score_trained: evaluation points at which all trained models are scored on the servers' graphs, ``every``, ``final`` or ``never``;
+            None where clients score theirs in every trip.
     """
 
     algorithm: Algorithm
@@ -89,6 +92,7 @@ class Simulation:
     final_state: dict[str, Tensor] = field(default_factory=dict)
     sent: list[Tensor] = field(default_factory=list)
     models: dict[int, tuple[int, ParameterLayout, Tensor]] | None = None
+    score_trained: str | None = None
     numbers: Sequence[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -135,10 +139,15 @@ class Simulation:
         """Bytes ``[S, C, C]`` that client i (row) was sent by client j, where the method counts them."""
         return self.algorithm.exchanged() if isinstance(self.algorithm, Spending) else None
 
-    def score(self, models: Tensor) -> np.ndarray:
-        """Score what clients received, ``[B, P]``; returns the log positions ``[S, C]``, those of other workers' clients included."""
+    def score(self, models: Tensor, trained: bool = False) -> np.ndarray:
+        """Score what clients received, ``[B, P]``, or (on servers' graphs) what they ``trained``.
+
+        Returns:
+            the log positions ``[S, C]``, those of other workers' clients included.
+        """
         shape = len(self.setting.seeds), self.setting.num_clients
-        scores = self.setting.shard.whole(self.trainer.evaluate(models).unflatten(0, (shape[0], -1)))
+        found = cast(ServedTrainer, self.trainer).evaluate_trained(models) if trained else self.trainer.evaluate(models)
+        scores = self.setting.shard.whole(found.unflatten(0, (shape[0], -1)))
         return self.scored(scores.flatten(0, 1), None, models) + np.arange(shape[0] * shape[1]).reshape(shape)
 
     def accuracy(self, positions: np.ndarray) -> float:

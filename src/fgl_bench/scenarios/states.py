@@ -31,9 +31,10 @@ class RoundsState:
         reports: ``[B, ...]`` by name, the last ones that reached the server.
         uploads: ``[B, P]``, the last ones; None where clients upload their trained models.
         clock: of every seed, the virtual time after each number of rounds.
-        last: ``[S, C]`` log positions of the models that clients trained last.
+        last: ``[S, C]`` log positions of the models that clients trained last; of received ones where trained ones are not scored.
         lost: ``[S, C]`` positions of the losses of these trips; None where nothing is trained.
-        received_at, trained_at: ``[S, C]`` log positions by number of rounds, where there is an evaluation point.
+        received_at, trained_at: ``[S, C]`` log positions by number of rounds, where there is an evaluation point; -1 for trained models
+            that are not scored.
         loss_at: the same of losses.
         scored: numbers of rounds after which there is an evaluation point, both of whose models have been scored.
         number: rounds done.

@@ -125,16 +125,16 @@ class Search:
             print(f"refused: {error}", file=sys.stderr, flush=True)
             return f"{named}: refused with {said}"
         if math.isnan(score):
-            trial.set_user_attr("reason", "diverged")
+            trial.set_user_attr("reason", "no score")
             self.study.tell(trial, state=TrialState.FAIL)
-            return f"{named}: diverged with {said}"
+            return f"{named}: no score with {said}"
         self.study.tell(trial, score)
         return f"{named}: validation {100 * score:.2f} with {said}"
 
     def validation(self, line: Sequence[str], trial: Any) -> float:
         """Mean over the seeds of the validation score at the selected point, of a run that is made now or stored already.
 
-        NaN if a seed diverged before any selectable point: the mean of the others would hide it.
+        NaN if a seed has no score (it diverged before any selectable point): the mean of the others would hide it.
 
         Raises:
             UserError: the run is refused.

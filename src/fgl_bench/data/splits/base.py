@@ -16,6 +16,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import generator
 
 AXES = ("partition", "masks")
+SCORE_TRAINED = ("every", "final", "never")
 
 
 @dataclass
@@ -31,6 +32,8 @@ class Split:
         masks: drawn inside every ``client``, or once over the whole graph (``global``: some clients then get more or fewer training
             nodes than others, or none).
         stratify: masks are drawn class by class; otherwise regardless of classes.
+        score_trained: evaluation points at which the trained models are scored with ``test=server``: ``every``, ``final`` or ``never``.
+            All C of them are scored on the whole graph, so that each of these points costs C passes over it.
         overlaps: whether a node may have several clients.
         ways_of_masks: values of ``masks``; a split with more of them overrides :meth:`draw_masks`.
     """
@@ -44,12 +47,17 @@ class Split:
     inductive: bool
     masks: str = field(default="client", kw_only=True)
     stratify: bool = field(default=True, kw_only=True)
+    score_trained: str = field(default="final", kw_only=True)
 
     def __post_init__(self) -> None:
         if self.ratios is not None:
             check_ratios(self.ratios)
         if self.test not in ("clients", "server"):
             raise UserError(f"split.test={self.test}: must be one of clients, server")
+        if self.score_trained not in SCORE_TRAINED:
+            raise UserError(f"split.score_trained={self.score_trained}: must be one of {', '.join(SCORE_TRAINED)}")
+        if self.score_trained != "final" and self.test == "clients":
+            raise UserError(f"split.score_trained={self.score_trained}: needs split.test=server; clients score at every evaluation point")
         if self.masks not in self.ways_of_masks or (self.overlaps and self.masks != "global"):
             allowed = "global, for clients share nodes" if self.overlaps else f"one of {', '.join(self.ways_of_masks)}"
             raise UserError(f"split.masks={self.masks}: must be {allowed}")

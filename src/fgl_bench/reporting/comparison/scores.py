@@ -82,7 +82,8 @@ def score(run: Result, metric: str | None, model: str) -> Score:
         if by_model is None and (run.folder / "history.csv").is_file():
             by_model = trips_to(run, float(goal))
         if by_model is not None:
-            return of(summary, by_model[model]["per_seed"], scale=1.0, lower=True)
+            per_seed = by_model[model]["per_seed"] if model in by_model else [None] * len(summary["seeds"])  # not scored at every point
+            return of(summary, per_seed, scale=1.0, lower=True)
     allowed = [summary["metric"], *summary.get("metrics", {}), *(f"{TRIPS}{target}" for target in targets), "last"]
     allowed += [*OF_CLIENTS] if "per_client" in test else []
     raise UserError(f"metric={short(metric)}: {name_of(summary)} has no such number{suggest(metric, allowed)}")

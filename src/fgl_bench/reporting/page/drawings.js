@@ -42,7 +42,7 @@ function chart(lines, across, up, named, where) {
 function curves() {
   const column = table().columns.find((each) => each.key === state.column);
   const model = kind() === "trained" ? "trained" : "received";
-  const all = column ? table().rows.map((row, index) => ({ row, index, run: runOf(cellOf(row, column)) })).filter(({ run }) => run && run.curve) : [];
+  const all = column ? table().rows.map((row, index) => ({ row, index, run: runOf(cellOf(row, column)) })).filter(({ run }) => run && run.curve && run.curve[model]) : [];
   at("curves-part").hidden = !all.length;
   if (!all.length) return;
   const lines = all.filter(({ row }) => !state.hidden.has(row.key)).map(({ row, index, run }) => line(row.title, index, run.curve, model));

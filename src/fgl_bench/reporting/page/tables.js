@@ -113,7 +113,7 @@ function details(row, column, cell) {
     if (run.file) list.append(make("dt", {}, run.file.endsWith(".json") ? "file" : "folder"), make("dd", {}, make("a", { href: run.file.split("/").map(encodeURIComponent).join("/"), class: "file" }, run.file)));
     list.append(make("dt", {}, "in this page"), make("dd", {}, link("a link to this run", "run", cell.run)));
     parts.push(list);
-    if (run.curve) parts.push(make("h3", {}, "Curve"), chart(MODELS.map((model, index) => line(model, index, run.curve, model)), "client trips", "test score in %", true));
+    if (run.curve) parts.push(make("h3", {}, "Curve"), chart(MODELS.filter((model) => run.curve[model]).map((model, index) => line(model, index, run.curve, model)), "client trips", "test score in %", true));
     for (const [what, found] of Object.entries(run.matrices || {})) {
       parts.push(make("h3", {}, what === "similarity" ? "Similarity of clients (first seed)" : "Weights of the averages (first seed)"));
       for (const [trip, matrix] of Object.entries(found)) parts.push(heatmap(matrix, `trip ${trip}`), ...(what === "mixing" && run.decentralized ? [network(matrix, `who hears whom, trip ${trip}`)] : []));

@@ -82,19 +82,22 @@ def grid(count: int, width: float, side: int, height: float) -> tuple[Figure, li
 
 def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure:
     """Test scores along the run, mean over seeds with its 95 % band; names at the ends of lines where there is room, else a legend."""
-    shown, rows = panels(table), table.chosen.rows
+    rows = table.chosen.rows
     if table.question.metric not in (None, *(run.summary["metric"] for run in table.chosen.runs.values())):
         raise UserError(f"metric={table.question.metric}: curves show the runs' own metric only; leave it out")
     name, scale = ALONG[x]
+    histories = {place: history(run, x) for place, run in table.chosen.runs.items()}
+    # A server may not have scored the trained models along the run.
+    shown = [panel for panel in panels(table) if any(panel.block.model in line for line in histories.values())]
     figure, axes = grid(len(shown), width, side, 1.9)
     labelled = width / min(side, len(shown)) >= LABELLED
     ends: list[dict[str, tuple[float, float, str]]] = []
     for axis, panel in zip(axes, shown, strict=True):
         ends.append({})
         for number, row in enumerate(rows):
-            if (row, panel.column) not in table.chosen.runs:
+            line = histories.get((row, panel.column), {})
+            if panel.block.model not in line:
                 continue
-            line = history(table.chosen.runs[row, panel.column], x)
             along, mean = np.array(line[x]) / scale, 100 * np.array(line[panel.block.model])
             half = 100 * np.array(line.get(f"{panel.block.model}_half", np.zeros(len(mean))))
             drawn = look(number)

@@ -53,8 +53,8 @@ def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
     """Test scores and what was spent so far at the evaluation points: lists of one length by name.
 
     ``trips``; of each of ``SCORES`` the mean over the seeds and, ``<name>_half``, half the width of its 95 % interval; of each of ``SPENT``
-    the mean. What a history does not have is left out. Points at which a seed has no score of either model (it was not scored, or
-    has diverged) are passed over; empty where no point is left.
+    the mean. What a history does not have is left out, and so are trained models that were not scored at every point. Points at
+    which a seed has no score of either model are passed over; empty where no point is left.
 
     Args:
         history: a run's ``history.csv``.
@@ -63,7 +63,9 @@ def curve(history: Path, most: int | None = MOST_POINTS) -> dict[str, list]:
     table = table_of(history)
     seeds = table["seed"].nunique()
     by_seed = {name: table.pivot(index="trip", columns="seed", values=name) for name in table.columns.drop(["seed", "trip"])}
-    scored = by_seed["test_received"].notna().all(axis=1) & by_seed["test_trained"].notna().all(axis=1)
+    scored = by_seed["test_received"].notna().all(axis=1)
+    if "diverged_trained" not in table or table["diverged_trained"].notna().all():
+        scored &= by_seed["test_trained"].notna().all(axis=1)
     if not scored.any():
         return {}
     places = np.flatnonzero(scored)[thinned(int(scored.sum()), most)]
