@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.console import table
 from fgl_bench.reporting.selection import selected
-from fgl_bench.reporting.store import Untrusted, read_summary
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,8 +47,9 @@ class Result:
 
         summary, rows = self.summary, []
         for model in MODELS:
-            test = summary["test"][model]
-            columns = (summary["seeds"], test["per_seed"], test["selected_trips"], test["last"]["per_seed"])
+            test, absent = summary["test"][model], [None] * len(summary["seeds"])  # in older cells
+            last = test.get("last", {}).get("per_seed", absent)
+            columns = (summary["seeds"], test["per_seed"], test.get("selected_trips", absent), last)
             for seed, score, trip, last in zip(*columns, strict=True):
                 rows.append({"seed": seed, "evaluated": model, "score": score, "trip": trip, "last_score": last})
             for name, choice in OTHERWISE.items():
@@ -90,7 +88,7 @@ class Result:
 
 
 def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
-    """Every complete run below ``folder``: :meth:`Result.scores` of all, one below the other.
+    """Every complete run below ``folder``, or where there is none every stored cell (``results/cells``): :meth:`Result.scores` of all.
 
     Runs that are damaged or of another version are left out, with a warning on stderr.
 
@@ -102,18 +100,12 @@ def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
     """
     import pandas as pd
 
-    if not Path(folder).is_dir():
-        raise UserError(f"{folder}: there is no such folder")
-    tables = []
-    for path in sorted(Path(folder).rglob("summary.json")):
-        try:
-            summary = read_summary(path.parent)
-        except Untrusted as reason:
-            print(f"warning: {path.parent} is left out: {reason}", file=sys.stderr)
-            continue
-        if summary is not None:
-            found = Result(path.parent, summary).scores()
-            tables.append(found.assign(**{key: [value_of(summary["config"], key)] * len(found) for key in keys}))
+    from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
+
+    where, tables = folder_of(folder), []
+    for run in complete_runs(where) or stored_cells(where):
+        found = run.scores()
+        tables.append(found.assign(**{key: [value_of(run.summary["config"], key)] * len(found) for key in keys}))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_RUN, "seed", "evaluated", "score", *keys])
 
 
