@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fgl_bench.config.parts import REFUSALS, Parts
 from fgl_bench.reporting.cells import cell_path, compact
-from fgl_bench.reporting.comparison.again import DEPTH
 from fgl_bench.reporting.comparison.commands import DEFAULT_FOLDER, Compose, command, command_of, composing
 from fgl_bench.reporting.comparison.compared import label
 from fgl_bench.reporting.comparison.formats import markdown
@@ -128,7 +127,7 @@ def is_cell(run: Result) -> bool:
 
 def root_of(run: Result) -> Path:
     """The ``results_dir`` of a run."""
-    return DEFAULT_FOLDER if is_cell(run) else run.folder.parents[DEPTH - 1]
+    return DEFAULT_FOLDER if is_cell(run) else run.results_dir
 
 
 def reading(shown: ResultTable) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.console import table
 from fgl_bench.reporting.selection import selected
+from fgl_bench.reporting.store import run_folder
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,6 +36,17 @@ class Result:
 
     def __str__(self) -> str:
         return table(self.summary)
+
+    @property
+    def results_dir(self) -> Path:
+        """The ``results_dir`` that the run was made with, if it still lies where it was written; else the folder above the run's."""
+        names, whole = self.summary, Path(os.path.abspath(self.folder))
+        scenario, algorithm, digest = names["scenario"], names["algorithm"], names["config_hash"]
+        inside = run_folder(Path(), names["dataset"], names["split"], names["num_clients"], scenario, algorithm, digest)
+        depth = len(inside.parts)
+        if whole.parts[-depth:] != inside.parts:
+            return self.folder.parent
+        return self.folder.parents[depth - 1] if len(self.folder.parts) >= depth else whole.parents[depth - 1]
 
     def scores(self) -> DataFrame:
         """A row for every seed and kind of model (``received`` from the server, ``trained`` by the client).

@@ -132,7 +132,12 @@ RUN = {
     "label_counts?": Maybe([[COUNT]]),
 }
 CURVE = {"trips": [NUMBER], "received": [NUMBER], "trained": [NUMBER]}
-SCORED = [f"{part}_{model}" for part in ("val", "test") for model in ("received", "trained")]  # columns of history.csv
+# Of history.csv; losses and other metrics of models that diverge may be infinite.
+ROW = {
+    **dict.fromkeys(("seed", "trip"), VALUE),
+    **dict.fromkeys(("round?", "time?", "upload_bytes?", "download_bytes?", "busiest_bytes?"), VALUE),
+    **dict.fromkeys(("val_received?", "test_received?", "val_trained?", "test_trained?"), SCORE),
+}
 MATRICES = Each(Each({"clients": COUNT, "max": NUMBER, "data": TEXT}))
 
 
@@ -226,7 +231,8 @@ def summary_flaw(summary: Mapping) -> str | None:
         return "seeds is empty"
     if len(set(summary["seeds"])) < seeds:
         return "seeds has a seed twice"
-    wrong = flaw(summary.get("config"), PLAIN, "config") or _lengths(summary["test"], seeds, "test") or _lengths(summary.get("metrics", {}), seeds, "metrics")
+    wrong = flaw(summary.get("config", {}), Each(PLAIN), "config")
+    wrong = wrong or _lengths(summary["test"], seeds, "test") or _lengths(summary.get("metrics", {}), seeds, "metrics")
     if wrong is not None:
         return wrong
     for target, by_model in summary["client_trips"]["to_target"].items():
@@ -269,9 +275,9 @@ def history_flaw(path: Path, seeds: Sequence[int]) -> str | None:
         except ValueError as error:
             return f"line {number} of {path.name} has no number ({str(error)[:80]})"
         seed, trip = values["seed"], values["trip"]
-        wrong = flaw([seed, trip], [NUMBER], "[seed, trip]") or flaw({name: values.get(name) for name in SCORED}, Each(SCORE))
+        wrong = flaw(values, ROW)
         if wrong is not None or seed is None or trip is None:
-            return f"line {number} of {path.name}: {wrong}"
+            return f"line {number} of {path.name}: {wrong or 'seed or trip is missing'}"
         if trip <= last.get(seed, -1):
             return f"line {number} of {path.name} repeats trip {trip:g} of seed {seed:g}, or goes back"
         last[seed] = trip

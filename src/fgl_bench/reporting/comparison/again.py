@@ -14,8 +14,6 @@ from fgl_bench.reporting.comparison.table import ResultTable
 from fgl_bench.reporting.results import OF_RUN, Result
 from fgl_bench.reporting.unlike import leaves
 
-DEPTH = 5  # folders between the one of all runs and a run
-
 
 def of_sweep(runs: Sequence[Result], swept: Sequence[str], width: int) -> str:
     """The runs of a sweep as a table over the swept keys, and how to make it again.
@@ -26,7 +24,7 @@ def of_sweep(runs: Sequence[Result], swept: Sequence[str], width: int) -> str:
     keys = [canonical(key) for key in swept]
     rows = "algorithm" if "algorithm" in keys else keys[0]
     question = Question((rows,), tuple(key for key in keys if key != rows))
-    root = runs[0].folder.parents[DEPTH - 1]
+    root = runs[0].results_dir
     made = ResultTable(root, choose(runs, question), width=width)
     again = Question(question.rows, question.cols, distinguishing(runs, others(root, runs), question))
     line = shlex.join(["fgl-bench", "table", str(root), *again.arguments])
