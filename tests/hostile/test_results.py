@@ -12,6 +12,7 @@ from fgl_bench.reporting.store import config_hash
 from tests.hostile.bed import Answer, Case, Pool, T, as_expected
 
 NESTED = "[" * 100_000
+HISTORY = "seed,trip,test_received,test_trained\n0,0,0.1,0.1\n0,3,0.2,0.3\n"
 WHY = "the run is made again, and what was there is kept beside it"
 
 
@@ -74,7 +75,7 @@ def test_a_tampered_run_costs_itself_only(pool: Pool) -> None:
     assert isinstance(sound, Answer) and isinstance(other, Answer)
     summary = sound.summaries[0]
 
-    def run(summary: Any, place: str = "", history: str = "seed,trip\n0,0\n") -> dict[str, str]:
+    def run(summary: Any, place: str = "", history: str = HISTORY) -> dict[str, str]:
         folder = f"runs/{place or config_hash(summary['config'])}"
         text = json.dumps({**summary, "config_hash": config_hash(summary["config"])})
         return {f"{folder}/summary.json": text, f"{folder}/config.yaml": "", f"{folder}/history.csv": history}
@@ -86,7 +87,7 @@ def test_a_tampered_run_costs_itself_only(pool: Pool) -> None:
         "class": run({**summary, "config": {**summary["config"], "dataset": {"_target_": [1]}}}),
         "huge": run({**summary, "config": {**summary["config"], "lr": 1e308}}),
         "above": run({**summary, "test": {**summary["test"], "trained": {**summary["test"]["trained"], "mean": 1.5}}}),
-        "twice": run(summary, history="seed,trip\n0,0\n0,0\n"),
+        "twice": run(summary, history=f"{HISTORY}0,3,0.2,0.2\n"),
         "escapes": run({**summary, "device": "\x1b[2J\ud800"}),
         "names": run(summary, place="\x1b]0;x\x07\udc9f"),
     }
