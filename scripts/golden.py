@@ -37,28 +37,30 @@ ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 RUNS = GOLDEN / "runs"
 TINY = {
-    "dataset__num_nodes": 160, "dataset__num_edges": 400, "dataset__num_features": 24, "dataset__words_per_node": 6, "num_clients": 4, "rounds": 4,
-    "seeds": [0, 1], "dtype": "float64", "threads": 1, "overwrite": True,
+    "dataset__num_nodes": 160, "dataset__num_edges": 400, "dataset__num_features": 24, "dataset__words_per_node": 6, "num_clients": 4,
+    "rounds": 4, "seeds": [0, 1], "dtype": "float64", "threads": 1, "overwrite": True,
 }  # fmt: skip
 SWEEPS = (
-    "-m algorithm=local,fedavg,fedgta,fed_pub,fedsa_gcl dataset=csbm,csbm_pubmed split=metis,louvain num_clients=4 rounds=6 seeds=[0,1,2,3,4]",
+    "-m algorithm=local,fedavg,fedgta,fed_pub,fedsa_gcl dataset=csbm,csbm_pubmed split=metis,louvain num_clients=4 rounds=6 "
+    "seeds=[0,1,2,3,4]",
     "-m algorithm=fedprox algorithm.mu=0.01,0.1,1 local_epochs=3 dataset=csbm split=metis num_clients=4 rounds=6 seeds=[0,1,2]",
     "algorithm=fedavg optimizer=sgd dataset=csbm split=metis num_clients=3,5 lr=0.1,1e30 rounds=3 seeds=[0,1] metrics=[macro_f1] -m",
     "algorithm=d_psgd dataset=csbm split=metis num_clients=4 rounds=6 seeds=[0,1,2,3,4]",
 )
 SMALL = (
-    "dataset.num_nodes=160", "dataset.num_edges=400", "dataset.num_features=24", "dataset.words_per_node=6", "dtype=float64", "progress=false",
-    "threads=1", "tracker=none",
+    "dataset.num_nodes=160", "dataset.num_edges=400", "dataset.num_features=24", "dataset.words_per_node=6", "dtype=float64",
+    "progress=false", "threads=1", "tracker=none",
 )  # fmt: skip
 PAGES = (
     "table RUNS sweep=1", "table RUNS sweep=1 format=md", "table RUNS sweep=1 format=csv", "table RUNS sweep=1 format=tex",
     "table RUNS sweep=1 rows=algorithm,split cols=dataset model_of=trained digits=3", "table RUNS sweep=1 metric=last where=dataset=csbm",
     "table RUNS sweep=1 metric=worst_client cols=dataset where=split=metis", "table RUNS sweep=1 metric=trips_to_0.5 format=tex",
     "table RUNS sweep=2 rows=algorithm.mu cols=none", "table RUNS sweep=3", "table RUNS sweep=3 metric=macro_f1",
-    "table RUNS where=split=metis,dataset=csbm,lr=0.01,seeds=[0,1,2,3,4]", "table RUNS sweep=all", "table RUNS", "table results/cells/first_question",
-    "table results/cells/first_question format=tex", "leaderboard", "leaderboard show=scores", "leaderboard method=fedavg",
-    "leaderboard format=csv", "leaderboard format=md model_of=trained", "ls", "ls algorithm", "ls model", "ls experiment", "show algorithm/fedsa_gcl",
-    "show experiment/fedgta/table3", "--help",
+    "table RUNS where=split=metis,dataset=csbm,lr=0.01,seeds=[0,1,2,3,4]", "table RUNS sweep=all", "table RUNS",
+    "table results/cells/first_question", "table results/cells/first_question format=tex", "leaderboard",
+    "leaderboard show=scores", "leaderboard method=fedavg",
+    "leaderboard format=csv", "leaderboard format=md model_of=trained", "ls", "ls algorithm", "ls model", "ls experiment",
+    "show algorithm/fedsa_gcl", "show experiment/fedgta/table3", "--help",
 )  # fmt: skip
 
 
@@ -230,9 +232,9 @@ def cells() -> pd.DataFrame:
     found = []
     for path in sorted((ROOT / "results/cells").rglob("*.json")):
         cell = json.loads(path.read_text(encoding="utf-8"))
-        scores = {model: " ".join(str(each) for each in cell["test"][model]["per_seed"]) for model in ("received", "trained") if model in cell["test"]}
-        found.append({"algorithm": cell["algorithm"], "dataset": cell["dataset"], "seconds": cell["seconds"]["total"], "device": cell["device"],
-                      "command": cell["command"], "seeds": str(cell["seeds"]).replace(" ", ""), **scores})  # fmt: skip
+        about = {key: cell[key] for key in ("algorithm", "dataset", "device", "command")}
+        about |= {"seconds": cell["seconds"]["total"], "seeds": str(cell["seeds"]).replace(" ", "")}
+        found.append(about | {model: " ".join(map(str, scores["per_seed"])) for model, scores in cell["test"].items()})
     frame = pd.DataFrame(found).sort_values("seconds").query("not device.str.startswith('NVIDIA')")
     frame["turn"] = frame.groupby("algorithm").cumcount()
     return frame.sort_values(["turn", "seconds"]).head(60).drop(columns=["turn", "device"]).round({"seconds": 1})

@@ -6,15 +6,18 @@ import json
 import shlex
 from pathlib import Path
 
+import pandas
 import pytest
 
-from fgl_bench.reporting.cells import compact
+from fgl_bench import load_results, table
+from fgl_bench.reporting.cells import compact, write_cell
 from fgl_bench.reporting.comparison.again import question_of
 from fgl_bench.reporting.comparison.runs import complete_runs
 from fgl_bench.reporting.comparison.sections import sections
 from fgl_bench.reporting.comparison.sweeps import record
 from fgl_bench.reporting.placed import FILE, read_rows, with_rows
-from fgl_bench.reporting.report import sources
+from fgl_bench.reporting.plan import load_paper
+from fgl_bench.reporting.report import page, sources
 from fgl_bench.reporting.shown import paper_data
 from fgl_bench.reporting.store import read_summary
 from tests.reporting.report_pages import data_of, source
@@ -104,7 +107,7 @@ def test_a_folder_of_runs_makes_a_full_report(swept):
 
 def test_the_page_has_the_newest_sweep_and_what_was_made_since(tmp_path, capsys):
     store(tmp_path, "local", finished="2026-11-20T00:00:00+00:00")
-    record([store(tmp_path, name) for name in ("fedavg", "fedgta")], "fgl-bench -m ...", question_of(["algorithm"]))
+    record(tmp_path, [store(tmp_path, name) for name in ("fedavg", "fedgta")], "fgl-bench -m ...", question_of(["algorithm"]))
     store(tmp_path, "fedprox", config={"lr": 9.0}, finished="2999-01-01T00:00:00+00:00")
     methods = {each: {cell["algorithm"] for cell in sources(tmp_path, sweep=each)[0].stored.values()} for each in (None, "all", 1)}
     assert methods == {None: {"fedavg", "fedgta", "fedprox"}, "all": {"local", "fedavg", "fedgta", "fedprox"}, 1: {"fedavg", "fedgta"}}
@@ -180,3 +183,48 @@ def test_a_placed_row_stands_on_top_of_its_table_and_is_none_of_the_paper_s_cell
 def test_a_damaged_row_is_left_out_and_said(tmp_path, changes, capsys):
     path = row(tmp_path, **changes)
     assert read_rows(tmp_path / "placed") == [] and f"warning: {path} is not used" in capsys.readouterr().err
+
+
+def test_runs_are_reported_from_folders_of_any_layout(tmp_path, monkeypatch):
+    kept = [store(tmp_path / "made/of/old", method) for method in ("fedavg", "local")]
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    [folder, _] = [path.rename(flat / path.name) for path in kept]
+    for where, shown in ((tmp_path, "flat"), (flat, "."), (folder, "."), (flat, folder.name), (tmp_path / "made", "../flat")):
+        monkeypatch.chdir(where)
+        made = page(sources(shown), where / "report.html")
+        assert len(data_of(made)["runs"]) == len(list(Path(shown).rglob("summary.json")))
+        assert str(table(shown)).startswith("test accuracy in %")
+
+
+def test_a_run_knows_its_results_dir(tmp_path, monkeypatch):
+    folder = store(tmp_path / "results", "fedavg")
+    [run] = complete_runs(tmp_path)
+    assert run.results_dir == tmp_path / "results"
+    monkeypatch.chdir(folder.parent)
+    assert complete_runs(Path("."))[0].results_dir == tmp_path / "results"
+    [moved] = complete_runs(folder.rename(tmp_path / folder.name).parent)
+    assert moved.results_dir == tmp_path
+
+
+def test_a_row_placed_in_one_table_of_a_real_paper_goes_into_a_report_of_own_runs(tmp_path):
+    path = row(tmp_path, paper="fedsa_gcl")
+    [cell] = json.loads(path.read_text())["cells"].values()
+    [column, *_] = next(each for each in load_paper("fedsa_gcl").tables if each.key == "3").columns
+    row(tmp_path, paper="fedsa_gcl", cells={column.key: cell})
+    store(tmp_path / "runs", "fedavg", config={"lr": 0.3})
+    own, paper = sources(tmp_path / "runs", placed=tmp_path / "placed")
+    assert own.own and [each.key for each in paper.paper.tables] == ["3"]
+    assert [each.title for each in paper.paper.tables[0].rows][0] == "Mine (yours), lr=0.5"
+
+
+def test_stored_cells_are_loaded_as_runs_are(tmp_path):
+    folders = [store(tmp_path / "runs", method) for method in ("fedavg", "local")]
+    for folder in folders:
+        summary = read_summary(folder)
+        assert summary is not None
+        write_cell(tmp_path / "cells/p", compact(summary, "fgl-bench", folder))
+    runs, cells = (load_results(tmp_path / name, keys=["lr"]) for name in ("runs", "cells"))
+    assert len(cells) == 8
+    compared = [name for name in runs.columns if name != "folder"]
+    pandas.testing.assert_frame_equal(*(each[compared].sort_values(compared[:10]).reset_index(drop=True) for each in (runs, cells)))

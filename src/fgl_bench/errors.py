@@ -30,6 +30,11 @@ class Unsuited(UserError):
     """
 
 
+def printable(text: str) -> str:
+    """``text`` with its control characters (terminals obey some) and lone surrogates escaped, lines apart."""
+    return text if text.isprintable() else "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text)
+
+
 def one_of(values: Iterable[Any]) -> str:
     """``a, b, c``, as yaml would write them."""
     return ", ".join("null" if value is None else str(value) for value in values)

@@ -64,7 +64,6 @@ class GridSweeper(BasicSweeper):
 
 def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
     """Print the runs as a table over the keys that vary between the jobs' overrides, and in what else they differ."""
-    from fgl_bench.reporting.comparison.sweeps import DEPTH
     from fgl_bench.reporting.results import Result
     from fgl_bench.reporting.store import Untrusted, read_summary
     from fgl_bench.reporting.unlike import differences
@@ -84,7 +83,7 @@ def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
     different = differences([result.summary for result in found], set(swept))
     if different:
         print(f"note: these runs differ in more than {', '.join(sorted(swept))}: {'; '.join(different)}", file=sys.stderr)
-    folders = {result.folder.parents[DEPTH - 1] for result in found}
+    folders = {result.results_dir for result in found}
     if len(found) > 1 and len(folders) == 1:
         show(found, swept, folders.pop())
 
@@ -98,7 +97,7 @@ def show(runs: Sequence[Result], swept: Sequence[str], folder: Path) -> None:
     from fgl_bench.utils.masking import masked
 
     question = question_of(swept) if swept and "experiment" not in swept else None
-    number = record([run.folder for run in runs], masked(shlex.join(["fgl-bench", *sys.argv[1:]])), question)
+    number = record(folder, [run.folder for run in runs], masked(shlex.join(["fgl-bench", *sys.argv[1:]])), question)
     if question is None:
         return
     try:

@@ -77,15 +77,61 @@ def test_files_are_made_once(tmp_path):
 
 
 def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tmp_path):
-    left, written, other = (tmp_path / name for name in ("edges.77.part", "edges.78.part", "edges.keys.77.part"))
+    left, written, other = (tmp_path / name for name in (".edges-77", ".edges-78", ".edges.keys-77"))
     for path in (left, written, other):
-        path.write_bytes(b"half")
+        path.mkdir()
+        (path / "edges.npy").write_bytes(b"half")
     handle = lock(written)
     made = Disk(tmp_path).array("edges", (3,), np.int64, lambda out: np.copyto(out, 7))
     os.close(handle)
     assert made.tolist() == [7, 7, 7]
     assert not left.exists() and written.exists(), "the lock shows that its process is alive"
     assert other.exists(), "another array's"
+
+
+def test_a_link_in_a_shared_cache_is_not_written_through(tmp_path):
+    victim, cache = tmp_path / "victim", tmp_path / "cache"
+    victim.write_text("precious")
+    cache.mkdir()
+    for name in ("edges.npy", f"edges.{os.getpid()}.part"):
+        (cache / name).symlink_to(victim)
+    made = Disk(cache).array("edges", (3,), np.int64, lambda out: np.copyto(out, 7))
+    assert made.tolist() == [7, 7, 7] and victim.read_text() == "precious"
+
+
+def flipped(content, other):
+    """A bit of a number in the middle."""
+    at = len(content) // 2
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+DAMAGE = {
+    "empty": lambda content, other: b"",
+    "cut": lambda content, other: content[: len(content) // 2],
+    "zeroed": lambda content, other: bytes(len(content)),
+    "flipped": flipped,
+    "a header of petabytes": lambda content, other: content.replace(b"'shape': (", b"'shape': (9"),
+    "a byte more": lambda content, other: content + b"0",
+    "of another graph": lambda content, other: other,
+}
+
+
+@pytest.mark.parametrize("kind", [*DAMAGE, "missing"])
+def test_a_damaged_file_is_written_again_and_one_line_says_so(kind, tmp_path, capsys):
+    sound = build()
+    build(tmp_path)
+    (folder,) = tmp_path.glob("graph_*")
+    build(tmp_path, seed=1)
+    (another,) = (path for path in tmp_path.glob("graph_*") if path != folder)
+    for path in sorted(files(folder)):
+        other = next(another.glob(path.name if path.parent == folder else f"clients_*/{path.name}"))
+        path.unlink() if kind == "missing" else path.write_bytes(DAMAGE[kind](path.read_bytes(), other.read_bytes()))
+        capsys.readouterr()
+        assert_same(sound, build(tmp_path))
+        notes = capsys.readouterr().err.splitlines()
+        assert kind == "missing" or (len(notes) == 1 and str(path) in notes[0]), (path, notes)
+        assert_same(sound, build(tmp_path))
+        assert capsys.readouterr().err == "", "it is sound again"
 
 
 def test_other_ratios_and_names_need_no_new_graph_and_another_seed_does(tmp_path):

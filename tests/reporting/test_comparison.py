@@ -276,8 +276,8 @@ def test_without_a_choice_the_newest_sweep_is_shown_with_its_own_keys(runs, caps
     """Also where the folder has other runs, and by the command that the sweep ended with."""
     swept = [run for run in read_runs(runs) if run.summary["dataset"] == "cora"]
     store(runs, "fedavg", "cora", per_seed=A, config={"lr": 0.5}, finished="2026-11-20T00:00:00+00:00")
-    first = record([run.folder for run in swept[:2]], "fgl-bench -m algorithm=a,b", question_of(["algorithm", "dataset"]))
-    number = record([run.folder for run in swept], "fgl-bench -m lr=1,2", question_of(["num_clients", "algorithm"]))
+    first = record(runs, [run.folder for run in swept[:2]], "fgl-bench -m algorithm=a,b", question_of(["algorithm", "dataset"]))
+    number = record(runs, [run.folder for run in swept], "fgl-bench -m lr=1,2", question_of(["num_clients", "algorithm"]))
     said = of_sweep(swept, question_of(["num_clients", "algorithm"]), runs, number, 80)
     assert (first, number) == (1, 2) and said.endswith(f"fgl-bench table {runs} sweep=2")
     assert str(table(runs)) == str(table(runs, sweep=2)) and str(table(runs)) in said
@@ -290,7 +290,7 @@ def test_without_a_choice_the_newest_sweep_is_shown_with_its_own_keys(runs, caps
 
 
 def test_runs_made_since_join_the_newest_sweep_if_they_can_be_compared(runs, capsys):
-    record([run.folder for run in read_runs(runs)], "fgl-bench -m ...", question_of(["algorithm", "dataset"]))
+    record(runs, [run.folder for run in read_runs(runs)], "fgl-bench -m ...", question_of(["algorithm", "dataset"]))
     with (runs / NAME).open("a", encoding="utf-8") as file:
         file.write("damaged\n")
     store(runs, "local", "cora", per_seed=B, finished="2999-01-01T00:00:00+00:00")

@@ -12,7 +12,7 @@ import pytest
 
 from fgl_bench.reporting.cells import compact, dumped, read_cells
 from fgl_bench.reporting.published import WHERE, read_published
-from fgl_bench.reporting.store import Untrusted, is_complete, read_summary
+from fgl_bench.reporting.store import Untrusted, config_hash, is_complete, read_summary
 from tests.hostile.worker import answer
 
 SMALL = (
@@ -58,7 +58,7 @@ def drop(*keys: Any) -> Callable[[dict], None]:
 DAMAGE = {
     "no scores": (put({}, "test"), "test.received is missing"),
     "one model": (drop("test", "trained"), "test.trained is missing"),
-    "a mean that is a text": (put("high", "test", "trained", "mean"), "test.trained.mean is 'high', not a finite number"),
+    "a mean that is a text": (put("high", "test", "trained", "mean"), "test.trained.mean is 'high', not a score from 0 to 1"),
     "a mean that is true": (put(True, "test", "trained", "mean"), "test.trained.mean is True"),
     "a mean that is NaN": (put(float("nan"), "test", "received", "mean"), "NaN is no number"),
     "a mean that is infinite": (put(float("inf"), "test", "received", "mean"), "Infinity is no number"),
@@ -81,6 +81,26 @@ DAMAGE = {
     "divergence that is a text": (put("yes", "diverged"), "diverged is 'yes'"),
     "divergence without a round": (put({"trained": {"0": {"clients": 1, "trip": 2}}}, "diverged"), "diverged.trained.0.round is missing"),
     "a configuration that is a text": (put("lr", "config"), "config is 'lr'"),
+    "a mean of 400 digits": (put(10**400, "test", "trained", "mean"), "test.trained.mean is 1000"),
+    "a mean above 1": (put(1.01, "test", "trained", "mean"), "test.trained.mean is 1.01, not a score from 0 to 1"),
+    "a seed's score below 0": (put(-0.1, "test", "received", "per_seed", 0), r"test.received.per_seed\[0\] is -0.1"),
+    "seconds of 400 digits": (put(10**400, "seconds", "total"), "seconds.total is 1000"),
+    "bytes of 1e308": (put(1e308, "bytes", "upload"), r"bytes.upload is 1e\+308"),
+    "a seed of 400 digits": (put(10**400, "seeds", 0), r"seeds\[0\] is 1000"),
+    "a seed twice": (put([1, 1], "seeds"), "seeds has a seed twice"),
+    "a selected score too many": (put([0.1] * 3, "test", "trained", "selected", "client", "macro", "per_seed"), "3 values for 2 seed"),
+    "escapes in the device": (put("\x1b[31mGPU", "device"), "device is .*without control characters"),
+    "a line break in the device": (put("GPU\nx", "device"), "device is .*without control characters"),
+    "a lone surrogate": (put("\ud800", "algorithm"), "algorithm is .*without control characters"),
+    "escapes in a name": (put({"\x1b[2J": "1"}, "versions"), "versions has the key .*without control characters"),
+    "a target that is a word": (put({"high": {}}, "client_trips", "to_target"), "client_trips.to_target.high"),
+    "rounds that are a list": (put([2], "config", "rounds"), r"config.rounds is \[2\]"),
+    "code that is a text": (put("x", "config", "code"), "config.code is 'x'"),
+    "data that is a list": (put(["x"], "config", "data"), r"config.data is \['x'\]"),
+    "a class that is a number": (put(5, "config", "dataset", "_target_"), "config.dataset._target_ is 5"),
+    "a group that is a list": (put([], "config", "scenario"), r"config.scenario is \[\]"),
+    "a key of 400 digits": (put(10**400, "config", "lr"), "config.lr is .*not made of plain values"),
+    "a key with a surrogate": (put("\ud800", "config", "opt_state"), "config.opt_state is .*not made of plain values"),
 }  # fmt: skip
 RUN_ONLY = {
     "no seconds of training": (drop("seconds", "train"), "seconds.train is missing"),
@@ -91,8 +111,11 @@ RUN_ONLY = {
 
 
 def changed(path: Path, change: Callable[[dict], None]) -> None:
+    """Change a summary; its hash is that of its configuration."""
     summary = json.loads(path.read_text(encoding="utf-8"))
     change(summary)
+    if isinstance(summary["config"], dict):
+        summary["config_hash"] = config_hash(summary["config"])
     path.write_text(json.dumps(summary), encoding="utf-8")
 
 
@@ -101,6 +124,8 @@ def test_a_run_with_a_damaged_summary_is_not_used(kind: str, copy: Path) -> None
     change, reason = (DAMAGE | RUN_ONLY)[kind]
     assert is_complete(copy)
     changed(copy / "summary.json", change)
+    digest = json.loads((copy / "summary.json").read_text(encoding="utf-8"))["config_hash"]
+    copy = copy.rename(copy.with_name(digest))
     assert not is_complete(copy)
     with pytest.raises(Untrusted, match=reason):
         read_summary(copy)
@@ -114,6 +139,13 @@ def test_a_run_with_a_damaged_summary_is_not_used(kind: str, copy: Path) -> None
         ("history.csv", b"seed,trip\n0,0\n", "no row of seed 1"),
         ("history.csv", b"seed,trip\n0,0\n1\n", "line 3 of history.csv has 1 values for 2 columns"),
         ("history.csv", b"seed\n0\n1\n", "has no column trip"),
+        ("history.csv", b"seed,trip\n0,0\n1,0\n0,0\n", "line 4 of history.csv repeats trip 0 of seed 0"),
+        ("history.csv", b"seed,trip\n0,0\n1,0\n2,0\n", "rows of another seed 2"),
+        ("history.csv", b"seed,trip\n0,0\n1,x\n", "line 3 of history.csv has no number"),
+        ("history.csv", b"seed,trip\n0,0\n1,\n", "line 3 of history.csv: seed or trip is missing"),
+        ("history.csv", b"seed,trip,upload_bytes\n0,0,1\n1,0,1e308\n", r"upload_bytes is 1e\+308"),
+        ("history.csv", b"seed,trip,test_trained\n0,0,1\n1,0,1.5\n", "test_trained is 1.5, not a score"),
+        ("history.csv", b"seed,trip,trip\n0,0,1\n1,0,1\n", "has a column twice"),
         ("history.csv", b"\xff\xfe\x00\x01", "history.csv cannot be read"),
         ("mixing.npz", b"garbage", "mixing.npz is no archive of arrays"),
         ("mixing.npz", b"", "mixing.npz is no archive of arrays"),

@@ -8,7 +8,7 @@ import sys
 
 from fgl_bench.cli.arguments import config_dirs
 from fgl_bench.cli.commands import COMMANDS
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, printable
 from fgl_bench.utils.launch import launched
 from fgl_bench.utils.processes import Stopped, watched
 from fgl_bench.utils.world import Lost, world
@@ -50,4 +50,5 @@ def say(text: str, error: BaseException) -> None:
             sys.exit(1)
         raise
     if speaks:
+        text = printable(text)
         print(f"{text} (worker {rank})" if rank else text, file=sys.__stderr__ if rank else sys.stderr, flush=True)

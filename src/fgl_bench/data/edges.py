@@ -21,9 +21,9 @@ def canonical_edges_on_disk(pairs: Pairs, num_nodes: int, disk: Disk, name: str 
     Both directions of every raw pair go, as one integer each, to the segment of their row's range in a scratch file; segments are
     sorted in memory, one at a time. Disk: 8 bytes a raw directed edge for the scratch file, which is removed, and 16 an edge.
     """
-    path = disk.folder / f"{name}.npy"
-    if path.is_file():
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+    found = disk.find(name)
+    if found is not None:
+        return found
     fine = min(num_nodes, 1 << 16)
     width = -(-num_nodes // fine)
     counts = np.zeros(fine, dtype=np.int64)
@@ -51,9 +51,9 @@ def canonical_edges_on_disk(pairs: Pairs, num_nodes: int, disk: Disk, name: str 
     keys = disk.array(f"{name}.keys", (int(starts[-1]),), np.int64, scatter)
 
     def distinct(number: int) -> np.ndarray:
-        found = np.sort(keys[starts[number] : starts[number + 1]])
+        ordered = np.sort(keys[starts[number] : starts[number + 1]])
         release(keys)
-        return found[np.diff(found, prepend=-1) > 0]
+        return ordered[np.diff(ordered, prepend=-1) > 0]
 
     kept = disk.array(f"{name}.counts", (sizes.size,), np.int64, lambda out: np.copyto(out, [distinct(i).size for i in range(sizes.size)]))
 

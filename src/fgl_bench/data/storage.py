@@ -10,23 +10,34 @@ import hashlib
 import json
 import mmap
 import os
+import shutil
+import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from glob import escape
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from fgl_bench.errors import UserError
-from fgl_bench.utils.scratch import lock
+from fgl_bench.utils.patience import said_when_long
+from fgl_bench.utils.scratch import leftovers, scratch
 
 FORMAT = 1
 """Part of every folder's name; raised when what the files hold changes."""
 
 BLOCK_BYTES = 1 << 26
 """What is read or written at a time."""
+
+CHECKED_BYTES = 1 << 22
+"""What is read at a time to verify a checksum: it fits into a cache."""
+
+SEAL_BYTES = 8
+"""The checksum at a file's end, in hexadecimal digits."""
+
+_verified: dict[Path, tuple[int, ...]] = {}  # the files that this process has verified, by what they were like then
 
 # Seeds that are trained side by side, in threads, may want the same file at the same time.
 _writing = threading.RLock()
@@ -52,46 +63,66 @@ class Memory:
 
 
 class Disk:
-    """One ``.npy`` file an array in ``folder``, mapped read-only."""
+    """One ``.npy`` file an array in ``folder``, mapped read-only.
+
+    A checksum follows the array in its file. It covers the content and the path from the graph's folder on, and is verified when a process
+    first opens the file. A damaged file, or one of another graph, is written again.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def array(self, name: str, shape: Sequence[int], dtype: Any, fill: Fill) -> np.ndarray:
-        path, part = self.folder / f"{name}.npy", self.folder / f"{name}.{os.getpid()}.part"
-        with _writing:
-            try:
-                if not path.is_file():
-                    self.folder.mkdir(parents=True, exist_ok=True)
-                    self._remove_leftovers(name)
-                    with self._held(part):
-                        self._write(part, tuple(shape), np.dtype(dtype), fill)
-                        os.replace(part, path)
-                return np.load(path, mmap_mode="r", allow_pickle=False)
-            except OSError as error:
-                raise UserError(f"cache_dir: {path} cannot be written or read ({error.strerror or error})") from error
-            finally:
-                with suppress(OSError):
-                    part.unlink()
+        shape, dtype, path = tuple(shape), np.dtype(dtype), self._path(name)
+        with _writing, self._reported(path):
+            found = self._sound(path)
+            if found is not None and found.shape == shape and found.dtype == dtype:
+                return found
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with leftovers(f".{name}-", self.folder) as folders:
+                for folder in folders:
+                    shutil.rmtree(folder, ignore_errors=True)
+            with scratch(f".{name}-", self.folder) as folder:
+                part = folder / path.name
+                self._write(part, shape, dtype, fill)
+                with part.open("ab") as file:
+                    file.write(b"%08x" % checksum(part, path))
+                os.replace(part, path)
+            _verified[path] = version_of(path)
+            return np.load(path, mmap_mode="r", allow_pickle=False)
 
-    def _remove_leftovers(self, name: str) -> None:
-        """What processes that were killed had written of this array."""
-        for part in self.folder.glob(f"{escape(name)}.[0-9]*.part"):
-            handle = lock(part)
-            if handle is not None:
-                part.unlink(missing_ok=True)
-                os.close(handle)
+    def find(self, name: str) -> np.ndarray | None:
+        """The array called ``name`` if it is there and sound."""
+        path = self._path(name)
+        with _writing, self._reported(path):
+            return self._sound(path)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
+
+    def _sound(self, path: Path) -> np.ndarray | None:
+        if not path.is_file():
+            return None
+        version = version_of(path)
+        if _verified.get(path) != version:
+            with said_when_long(f"verifying the checksum of {path}"):
+                size = path.stat().st_size - SEAL_BYTES
+                with path.open("rb") as file:
+                    file.seek(max(size, 0))
+                    sound = file.read() == b"%08x" % checksum(path, path, size)
+            if not sound:
+                print(f"note: {path} is damaged, or was not written for this graph; it is written again", file=sys.stderr)
+                path.unlink()
+                return None
+            _verified[path] = version
+        return np.load(path, mmap_mode="r", allow_pickle=False)
 
     @contextmanager
-    def _held(self, part: Path) -> Iterator[None]:
-        """Shows other processes that this one is alive and writes the file."""
-        part.touch()
-        handle = lock(part)
+    def _reported(self, path: Path) -> Iterator[None]:
         try:
             yield
-        finally:
-            if handle is not None:
-                os.close(handle)
+        except OSError as error:
+            raise UserError(f"cache_dir: {path} cannot be written or read ({error.strerror or error})") from error
 
     def _write(self, part: Path, shape: tuple[int, ...], dtype: np.dtype, fill: Fill) -> None:
         out = np.lib.format.open_memmap(part, "w+", dtype, shape)  # zeros
@@ -101,6 +132,25 @@ class Disk:
                 os.posix_fallocate(file.fileno(), 0, part.stat().st_size)
         fill(out)
         out.flush()
+
+
+def checksum(path: Path, place: Path, size: int | None = None) -> int:
+    """crc32 of a file's first ``size`` bytes (None: all), and of the path that it has, or will have, below its graph's folder."""
+    first = next((i for i, name in enumerate(place.parts) if name.startswith("graph_")), -2)
+    found = zlib.crc32("/".join(place.parts[first:]).encode())
+    left = path.stat().st_size if size is None else size
+    block = memoryview(bytearray(max(min(left, CHECKED_BYTES), 0)))
+    with path.open("rb", buffering=0) as file:
+        while left > 0 and (count := file.readinto(block[: min(left, len(block))])):
+            found = zlib.crc32(block[:count], found)
+            left -= count
+    return found
+
+
+def version_of(path: Path) -> tuple[int, ...]:
+    """What changes with a file's content."""
+    about = path.stat()
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def folder_of(*arrays: Any) -> Path | None:

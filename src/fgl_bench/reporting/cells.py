@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fgl_bench.config.identity import before
+from fgl_bench.errors import printable
 from fgl_bench.reporting.plan import Cell
 from fgl_bench.reporting.plots.pictures import curve, matrices, records
 from fgl_bench.reporting.results import value_of
@@ -51,7 +52,7 @@ def pictures(run: Path) -> dict:
 
 def warn(path: Path | str, reason: str) -> None:
     """Warn on stderr that a file, or a part of one, is not used; once per file."""
-    line = f"warning: {path} is not used: {' '.join(reason.split())[:200]}"
+    line = printable(f"warning: {path} is not used: {' '.join(reason.split())[:200]}")
     if line not in _said:
         _said.add(line)
         print(line, file=sys.stderr)

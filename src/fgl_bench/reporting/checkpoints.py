@@ -21,11 +21,16 @@ from typing import Any
 import numpy as np
 
 from fgl_bench.reporting.provenance import versions
+from fgl_bench.reporting.shapes import COUNT, INTEGER, NUMBER, TEXT, flaw
 
 VERSION = 1
 KEPT = 2  # the newest, and the one before, in case the newest is damaged
 PART = "part-"  # prefix of one that is being written
 STATE, TENSORS, ABOUT = "state.json", "tensors.safetensors", "checkpoint.json"
+SHAPE = {
+    "seeds": [INTEGER], "done": COUNT, "of": COUNT, "unit": TEXT, "seconds": NUMBER, "sent": COUNT, "attempt": TEXT,
+    "sums": {STATE: COUNT, TENSORS: COUNT},
+}  # fmt: skip
 
 
 class Unusable(Exception):
@@ -104,22 +109,15 @@ def remove(folder: Path, done: int) -> None:
     shutil.rmtree(folder / f"{done:012d}", ignore_errors=True)
 
 
-def thin(folder: Path) -> None:
-    """Remove a program's older checkpoints but for the last."""
-    for old in found(folder)[KEPT:]:
+def thin(folder: Path, done: int) -> None:
+    """Keep a program's checkpoint after ``done`` and one more: the last before it, else a later one, which could not be resumed."""
+    for old in sorted(found(folder), key=lambda path: int(path.name) > done)[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
 
 
 def found(folder: Path) -> list[Path]:
-    """The checkpoints of a program, the one that was written last first: a run that began anew may be behind one that is of no use."""
-
-    def written(path: Path) -> int:
-        try:
-            return path.stat().st_mtime_ns
-        except OSError:  # another process has removed it
-            return 0
-
-    return sorted((path for path in sorted(folder.glob("[0-9]*")) if path.is_dir()), key=written, reverse=True)
+    """The checkpoints of a program, the one after most rounds or trips first."""
+    return sorted((path for path in folder.glob("[0-9]*") if path.name.isdecimal() and path.is_dir()), key=lambda path: -int(path.name))
 
 
 def clear(folder: Path) -> None:
@@ -142,9 +140,12 @@ def about(path: Path, identity: str, models: str) -> dict[str, Any]:
             raise Unusable("it belongs to another run")
         if known["models"] != models:
             raise Unusable(f"it was made with other models to keep ({known['models']})")
+        wrong = flaw(known, SHAPE)
+        if wrong is not None or not known["seeds"] or known["done"] != int(path.name):
+            raise Unusable(f"it is damaged ({wrong or 'its seeds or steps are wrong'})")
         if any(_sum(path / name) != known["sums"][name] for name in (STATE, TENSORS)):
             raise Unusable("it is damaged")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Unusable("it is damaged") from error
     return known
 
@@ -156,7 +157,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
     try:
         return json.loads((path / STATE).read_text(encoding="utf-8")), load_file(path / TENSORS)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, RecursionError, SafetensorError) as error:
         raise Unusable("it is damaged") from error
 
 

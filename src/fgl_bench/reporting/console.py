@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from fgl_bench.errors import printable
 from fgl_bench.reporting.divergence import scored_seeds, shares, warning
 from fgl_bench.reporting.selection import COMMON, score_trained, selected
 
@@ -107,5 +108,5 @@ def show(summary: dict, folder: Path, again: bool, selection: str = "federation"
     said = warning(summary)
     if said is not None:
         print(said, file=sys.stderr, flush=True)
-    print(table(summary, selection, average))
+    print(printable(table(summary, selection, average)))
     print(f"{'complete already (overwrite=true repeats it)' if again else 'written'}: {folder}", flush=True)

@@ -14,7 +14,6 @@ from fgl_bench.reporting.comparison.formats import markdown
 from fgl_bench.reporting.comparison.latex import latex
 from fgl_bench.reporting.comparison.runs import Chosen, Values
 from fgl_bench.reporting.comparison.sections import sections
-from fgl_bench.reporting.comparison.sweeps import DEPTH
 from fgl_bench.reporting.comparison.table import ResultTable
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table
 from fgl_bench.reporting.results import Result
@@ -128,7 +127,7 @@ def is_cell(run: Result) -> bool:
 
 def root_of(run: Result) -> Path:
     """The ``results_dir`` of a run."""
-    return DEFAULT_FOLDER if is_cell(run) else run.folder.parents[DEPTH - 1]
+    return DEFAULT_FOLDER if is_cell(run) else run.results_dir
 
 
 def reading(shown: ResultTable) -> str:

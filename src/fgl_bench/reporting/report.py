@@ -39,8 +39,10 @@ MOST_SEEDS = 100
 MOST_BYTES = 5_500_000  # of the data; the page around it is small
 
 
-def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = None, runs: Sequence[Result] = ()) -> Source:
-    """A paper's plan, the cells in ``results/cells/<paper>`` or ``runs``, and the printed numbers in the folder ``published``.
+def gather(
+    paper: Paper, results: Path, published: Path, parts: Parts | None = None, runs: Sequence[Result] = (), keys: set[str] | None = None
+) -> Source:
+    """The plan of a paper's tables, the cells in ``results/cells/<paper>`` or ``runs``, and the printed numbers in ``published``.
 
     What cannot be there, since nothing has its data set and method, is not composed, which would take longer than all else.
     """
@@ -48,7 +50,8 @@ def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = N
     made = {run.summary["config_hash"]: run for run in runs}
     there = [*read_cells(folder).values(), *(run.summary for run in runs)]
     wanted = {(str(cell["dataset"]), str(cell["algorithm"]).partition("+")[0]) for cell in there}
-    cells = plan(paper, paper.tables, parts=parts, wanted=wanted)
+    tables = tuple(table for table in paper.tables if keys is None or table.key in keys)
+    cells = plan(paper, tables, parts=parts, wanted=wanted)
     stored = stored_of(cells, folder)
     files = {digest: cell_path(folder, cell) for digest, cell in stored.items()}
     for cell in cells:
@@ -56,6 +59,7 @@ def gather(paper: Paper, results: Path, published: Path, parts: Parts | None = N
             stored[cell.digest] = compact(made[cell.digest].summary, cell.command, made[cell.digest].folder)
     settled = read_settlements(published.parent / "settlements" / f"{paper.name}.yaml", paper)
     draws = read_draws(published.parent / "draws" / paper.name)
+    paper = replace(paper, tables=tables)
     return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws)
 
 
@@ -101,11 +105,8 @@ def of_paper(
     name: str, results: Path, published: Path, parts: Parts, rows: Sequence[PlacedRow], runs: Sequence[Result], whole: bool
 ) -> Source:
     """A paper with the users' rows; those tables only that have such a row, unless the ``whole`` paper is asked for."""
-    paper = load_paper(name)
-    if not whole:
-        keys = {row.table for row in rows if row.paper == name}
-        paper = replace(paper, tables=tuple(table for table in paper.tables if table.key in keys))
-    found = with_rows(gather(paper, results, published, parts, runs if whole else ()), rows)
+    keys = None if whole else {row.table for row in rows if row.paper == name}
+    found = with_rows(gather(load_paper(name), results, published, parts, runs if whole else (), keys), rows)
     folders = {run.summary["config_hash"]: run.folder for run in runs}
     return replace(found, files={**found.files, **{digest: folders[digest] for digest in found.stored if digest in folders}})
 

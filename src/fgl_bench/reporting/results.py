@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS, over_seeds
 from fgl_bench.reporting.console import table
 from fgl_bench.reporting.selection import selected
-from fgl_bench.reporting.store import Untrusted, read_summary
+from fgl_bench.reporting.store import run_folder
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,6 +37,17 @@ class Result:
     def __str__(self) -> str:
         return table(self.summary)
 
+    @property
+    def results_dir(self) -> Path:
+        """The ``results_dir`` that the run was made with, if it still lies where it was written; else the folder above the run's."""
+        names, whole = self.summary, Path(os.path.abspath(self.folder))
+        scenario, algorithm, digest = names["scenario"], names["algorithm"], names["config_hash"]
+        inside = run_folder(Path(), names["dataset"], names["split"], names["num_clients"], scenario, algorithm, digest)
+        depth = len(inside.parts)
+        if whole.parts[-depth:] != inside.parts:
+            return self.folder.parent
+        return self.folder.parents[depth - 1] if len(self.folder.parts) >= depth else whole.parents[depth - 1]
+
     def scores(self) -> DataFrame:
         """A row for every seed and kind of model (``received`` from the server, ``trained`` by the client).
 
@@ -50,8 +60,9 @@ class Result:
 
         summary, rows = self.summary, []
         for model in MODELS:
-            test = summary["test"][model]
-            columns = (summary["seeds"], test["per_seed"], test["selected_trips"], test["last"]["per_seed"])
+            test, absent = summary["test"][model], [None] * len(summary["seeds"])  # in older cells
+            last = test.get("last", {}).get("per_seed", absent)
+            columns = (summary["seeds"], test["per_seed"], test.get("selected_trips", absent), last)
             for seed, score, trip, last in zip(*columns, strict=True):
                 rows.append({"seed": seed, "evaluated": model, "score": score, "trip": trip, "last_score": last})
             for name, choice in OTHERWISE.items():
@@ -107,7 +118,7 @@ def trips_to(run: Result, target: float) -> dict[str, dict[str, Any]]:
 
 
 def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
-    """Every complete run below ``folder``: :meth:`Result.scores` of all, one below the other.
+    """Every complete run below ``folder``, or where there is none every stored cell (``results/cells``): :meth:`Result.scores` of all.
 
     Runs that are damaged or of another version are left out, with a warning on stderr.
 
@@ -119,18 +130,12 @@ def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
     """
     import pandas as pd
 
-    if not Path(folder).is_dir():
-        raise UserError(f"{folder}: there is no such folder")
-    tables = []
-    for path in sorted(Path(folder).rglob("summary.json")):
-        try:
-            summary = read_summary(path.parent)
-        except Untrusted as reason:
-            print(f"warning: {path.parent} is left out: {reason}", file=sys.stderr)
-            continue
-        if summary is not None:
-            found = Result(path.parent, summary).scores()
-            tables.append(found.assign(**{key: [value_of(summary["config"], key)] * len(found) for key in keys}))
+    from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
+
+    where, tables = folder_of(folder), []
+    for run in complete_runs(where) or stored_cells(where):
+        found = run.scores()
+        tables.append(found.assign(**{key: [value_of(run.summary["config"], key)] * len(found) for key in keys}))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_RUN, "seed", "evaluated", "score", *keys])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
-import math
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,35 +34,62 @@ class Maybe:
     shape: object
 
 
+MOST = 1e100  # sums, squares and powers of such numbers are still finite
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _is_plain(value: object) -> bool:
+    """Whether yaml could hold a value, and a file its texts."""
+    if isinstance(value, Mapping):
+        return all(TEXT.holds(key) and _is_plain(inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, str):
+        return value.isascii() or value.encode(errors="replace").decode() == value  # no lone surrogates
+    return value is None or isinstance(value, bool) or _is_number(value)
 
 
 NUMBER = Kind("a finite number", _is_number)
-COUNT = Kind("a whole number from 0", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0)
-INTEGER = Kind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
-TEXT = Kind("a text", lambda value: isinstance(value, str))
+INTEGER = Kind("a whole number", _is_whole)
+COUNT = Kind("a whole number from 0", lambda value: _is_whole(value) and value >= 0)  # type: ignore[operator]
+TEXT = Kind("a text without control characters", lambda value: isinstance(value, str) and value.isprintable())
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-MAPPING = Kind("a mapping", lambda value: isinstance(value, Mapping))
-SCORE = Maybe(NUMBER)
+PLAIN = Kind("made of plain values", _is_plain)
+SCORE = Maybe(Kind("a score from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1))  # type: ignore[operator]
+VALUE = Maybe(NUMBER)
 
 # A key that ends with ? may be absent: results outlive the version that added it.
-SPREAD = {"mean": SCORE, "ci95": SCORE, "std?": SCORE}
-SELECTED = Each(Each({**SPREAD, "per_seed": [SCORE]}))
+WIDTH = {"ci95": VALUE, "std?": VALUE}
+SPREAD = {"mean": VALUE, **WIDTH}
+SHARE = {"mean": SCORE, **WIDTH}
 SCORES = {
-    **SPREAD,
+    **SHARE,
     "per_seed": [SCORE],
-    "selected_trips?": [SCORE],
-    "val?": SPREAD,
-    "last?": SPREAD,
-    "macro?": SPREAD,
-    "selected?": SELECTED,
-    "worst_client?": SPREAD,
+    "selected_trips?": [Maybe(COUNT)],
+    "val?": SHARE,
+    "last?": {**SHARE, "per_seed?": [SCORE]},
+    "macro?": SHARE,
+    "selected?": Each(Each({**SHARE, "per_seed": [SCORE]})),
+    "worst_client?": SHARE,
     "per_client?": [[SCORE]],
     "fairness?": {name: SCORE for name in ("worst", "tenth", "median", "best", "std")},
 }
-OTHER = {**SPREAD, "per_seed": [SCORE], "last?": SPREAD, "selected?": SELECTED}
-REACHED = {**SPREAD, "reached": COUNT, "censored_mean": NUMBER, "per_seed": [SCORE]}
+OTHER = {**SPREAD, "per_seed": [VALUE], "last?": SPREAD, "selected?": Each(Each({**SPREAD, "per_seed": [VALUE]}))}
+REACHED = {**SPREAD, "reached": COUNT, "censored_mean": NUMBER, "per_seed": [VALUE]}
+GROUP = {"_target_?": TEXT}
+CONFIG = {
+    **dict.fromkeys(("dataset?", "split?", "model?", "algorithm?", "scenario?", "optimizer?"), GROUP),
+    **dict.fromkeys(("code?", "data?"), Each(TEXT)),
+    **dict.fromkeys(("rounds?", "trips?", "num_clients?"), Maybe(COUNT)),
+    "participation?": Maybe(NUMBER),
+}
 
 
 def _both(scores: object) -> dict:
@@ -71,13 +98,15 @@ def _both(scores: object) -> dict:
 
 SUMMARY = {
     "config_hash": TEXT,
-    "config?": MAPPING,
+    "config?": CONFIG,
+    **dict.fromkeys(("algorithm?", "dataset?", "split?", "model?", "optimizer?", "scenario?", "sparsity?", "metric?"), TEXT),
+    "num_clients?": COUNT,
     "seeds": [INTEGER],
     "test": _both(SCORES),
     "metrics?": Each(_both(OTHER)),
     "client_trips": {"total": NUMBER, "to_target": Each({"received": REACHED, "trained?": REACHED})},
     "bytes": {"upload": NUMBER, "download": NUMBER, "busiest?": NUMBER},
-    "costs?": Each({"mean": SCORE}),
+    "costs?": Each({"mean": VALUE}),
     "virtual_time": NUMBER,
     "seconds": {"total": NUMBER, "train?": NUMBER, "prepare?": NUMBER},
     "device": TEXT,
@@ -86,6 +115,11 @@ SUMMARY = {
     "world_size?": COUNT,
     "worker_bytes?": COUNT,
     "finished": TEXT,
+    "command?": TEXT,
+    "selection?": TEXT,
+    "staleness?": Maybe({"mean": NUMBER, "max": NUMBER}),
+    "partition_hash?": [TEXT],
+    "graph?": Each(COUNT),
     "unscored_clients?": Each([COUNT]),
     "diverged?": Maybe(Each(Each({"clients": COUNT, "round": COUNT, "trip": COUNT, "per_client?": [COUNT]}))),
 }
@@ -95,8 +129,15 @@ RUN = {
     "seconds": {"prepare": NUMBER, "train": NUMBER},
     "num_clients": COUNT,
     **dict.fromkeys(("algorithm", "dataset", "split", "model", "scenario", "metric"), TEXT),
+    "label_counts?": Maybe([[COUNT]]),
 }
 CURVE = {"trips": [NUMBER], "received": [NUMBER], "trained?": [NUMBER]}
+# Of history.csv; losses and other metrics of models that diverge may be infinite.
+ROW = {
+    **dict.fromkeys(("seed", "trip"), VALUE),
+    **dict.fromkeys(("round?", "time?", "upload_bytes?", "download_bytes?", "busiest_bytes?"), VALUE),
+    **dict.fromkeys(("val_received?", "test_received?", "val_trained?", "test_trained?"), SCORE),
+}
 MATRICES = Each(Each({"clients": COUNT, "max": NUMBER, "data": TEXT}))
 
 
@@ -116,6 +157,9 @@ def flaw(value: object, shape: Any, place: str = "") -> str | None:
     if not isinstance(value, dict | Mapping):
         return f"{at} is {_shown(value)}, not a mapping"
     if isinstance(shape, Each):
+        unsound = next((name for name in value if not TEXT.holds(name)), None)
+        if unsound is not None:
+            return f"{at} has the key {_shown(unsound)}, not {TEXT.name}"
         return _first(flaw(item, shape.shape, _below(place, name)) for name, item in value.items())
     absent = [_below(place, name) for name in shape if not name.endswith("?") and name not in value]
     if absent:
@@ -185,30 +229,62 @@ def summary_flaw(summary: Mapping) -> str | None:
     seeds = len(summary["seeds"])
     if not seeds:
         return "seeds is empty"
-    parts = {"test": summary["test"], **{f"metrics.{name}": scores for name, scores in summary.get("metrics", {}).items()}}
-    for name, of_trips in summary["client_trips"]["to_target"].items():
-        parts[f"client_trips.to_target.{name}"] = of_trips
-    for place, by_model in parts.items():
-        for model, scores in by_model.items():
-            if "per_seed" in scores and len(scores["per_seed"]) != seeds:
-                return f"{place}.{model}.per_seed has {len(scores['per_seed'])} values for {seeds} seed(s)"
+    if len(set(summary["seeds"])) < seeds:
+        return "seeds has a seed twice"
+    wrong = flaw(summary.get("config", {}), Each(PLAIN), "config")
+    wrong = wrong or _lengths(summary["test"], seeds, "test") or _lengths(summary.get("metrics", {}), seeds, "metrics")
+    if wrong is not None:
+        return wrong
+    for target, by_model in summary["client_trips"]["to_target"].items():
+        if not re.fullmatch(r"\d*\.?\d+(e-?\d{1,2})?", target):
+            return f"client_trips.to_target.{target} is no target"
+        wrong = _lengths(by_model, seeds, f"client_trips.to_target.{target}")
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _lengths(scores: Mapping, seeds: int, place: str) -> str | None:
+    """Which list below ``scores`` has not a value for every seed."""
+    for name, inner in scores.items():
+        if isinstance(inner, Mapping):
+            wrong = _lengths(inner, seeds, f"{place}.{name}")
+            if wrong is not None:
+                return wrong
+        elif isinstance(inner, list) and len(inner) != seeds:
+            return f"{place}.{name} has {len(inner)} values for {seeds} seed(s)"
     return None
 
 
 def history_flaw(path: Path, seeds: Sequence[int]) -> str | None:
-    """What is wrong with a ``history.csv``: every seed has rows, as long as the header, that number their trips."""
+    """What is wrong with a ``history.csv``: rows are numbers, as many as the header; every seed has some, and trips in ascending order."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header, *rows = list(csv.reader(file)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         return f"{path.name} cannot be read ({error})"
-    if not {"seed", "trip"} <= set(header):
-        return f"{path.name} has no column {'trip' if 'seed' in header else 'seed'}"
+    if not {"seed", "trip"} <= set(header) or len(set(header)) < len(header):
+        absent = next((name for name in ("seed", "trip") if name not in header), None)
+        return f"{path.name} has a column twice" if absent is None else f"{path.name} has no column {absent}"
+    last: dict[float, float] = {}
     for number, row in enumerate(rows, 2):
         if len(row) != len(header):
             return f"line {number} of {path.name} has {len(row)} values for {len(header)} columns"
-    absent = {str(seed) for seed in seeds} - {row[header.index("seed")] for row in rows}
-    return f"{path.name} has no row of seed {min(absent)}" if absent else None
+        try:
+            values = dict(zip(header, (float(text) if text else None for text in row), strict=True))
+        except ValueError as error:
+            return f"line {number} of {path.name} has no number ({str(error)[:80]})"
+        seed, trip = values["seed"], values["trip"]
+        wrong = flaw(values, ROW)
+        if wrong is not None or seed is None or trip is None:
+            return f"line {number} of {path.name}: {wrong or 'seed or trip is missing'}"
+        if trip <= last.get(seed, -1):
+            return f"line {number} of {path.name} repeats trip {trip:g} of seed {seed:g}, or goes back"
+        last[seed] = trip
+    others = sorted(set(last) ^ set(map(float, seeds)))
+    if others:
+        return f"{path.name} has {'rows of another' if others[0] in last else 'no row of'} seed {others[0]:g}"
+    return None
 
 
 def archive_flaw(path: Path) -> str | None:

@@ -119,7 +119,7 @@ def read_summary(folder: Path) -> dict | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise Untrusted(f"summary.json cannot be read ({error})") from error
-    summary = checked(text, folder.name)
+    summary = checked(text, Path(os.path.abspath(folder)).name)
     for name in ("config.yaml", "history.csv"):
         if not (folder / name).is_file():
             raise Untrusted(f"no {name} in it")

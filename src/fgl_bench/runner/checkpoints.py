@@ -26,7 +26,7 @@ from fgl_bench.utils.world import World
 
 PATIENCE = 3.0  # seconds that the processes of a killed run have to disappear
 APART = "its seeds are not trained by one process now"
-MISFITS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError)
+MISFITS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError, ArithmeticError, AssertionError, MemoryError)
 
 
 @dataclass
@@ -256,7 +256,7 @@ class Program:
             self.run.say(fulls[0])
         self.failed = bool(fulls)
         if not faults and not fulls:
-            store.thin(self.part)  # now that all parts of the new one are there
+            store.thin(self.part, done)  # now that all parts of the new one are there
             return True
         if not fault and not full:
             store.remove(self.part, done)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from fgl_bench.config.choices import suggest
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, printable
 from fgl_bench.evaluation.summary import MODELS
 
 ANY = "*"
@@ -138,7 +138,7 @@ def said(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | tuple):
         return f"[{','.join(map(said, value))}]"
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else printable(str(value)).replace("\n", "\\n")
 
 
 def matches(value: Any, text: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.config.choices import suggest
-from fgl_bench.errors import UserError
+from fgl_bench.errors import UserError, printable
 from fgl_bench.reporting.cells import read_cells
 from fgl_bench.reporting.comparison.question import ANY, Question, is_number, matches, said, short
 from fgl_bench.reporting.results import OF_RUN, Result, value_of
@@ -88,7 +88,7 @@ def complete_runs(where: Path) -> list[Result]:
         try:
             summary = read_summary(path.parent)
         except Untrusted as reason:
-            print(f"warning: {path.parent} is left out: {reason}", file=sys.stderr)
+            print(printable(f"warning: {path.parent} is left out: {reason}"), file=sys.stderr)
             continue
         if summary is not None and isinstance(summary.get("config"), dict):
             found.append(Result(path.parent, summary))

@@ -19,7 +19,6 @@ from fgl_bench.reporting.results import Result
 
 NAME = "sweeps.jsonl"
 """The file in ``results_dir`` with a line per sweep: when it ended, its command, and its runs' folders."""
-DEPTH = 5  # folders between results_dir and a run
 ALL = "all"
 
 
@@ -41,11 +40,10 @@ class Sweep:
     cols: tuple[str, ...]
 
 
-def record(folders: Sequence[Path], command: str, question: Question | None) -> int:
-    """Append the sweep of the runs in ``folders``, all below one ``results_dir``, and its table's question; returns its number."""
-    path = folders[0].parents[DEPTH - 1] / NAME
-    runs = [str(folder.relative_to(path.parent)) for folder in folders]
-    about: dict[str, Any] = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "command": command, "runs": runs}
+def record(folder: Path, runs: Sequence[Path], command: str, question: Question | None) -> int:
+    """Append a sweep to those of a ``results_dir``, with the folders of its runs and its table's question; returns its number."""
+    path, inside = folder / NAME, [str(run.relative_to(folder)) for run in runs]
+    about: dict[str, Any] = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "command": command, "runs": inside}
     line = json.dumps(about | ({} if question is None else {"rows": question.rows, "cols": question.cols}))
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{line}\n")  # one write: sweeps that end together do not mix their lines
