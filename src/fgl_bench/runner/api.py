@@ -56,7 +56,8 @@ def run(
 
     Examples:
         >>> from fgl_bench import run
-        >>> tiny = {"dataset__num_nodes": 120, "dataset__num_edges": 300, "num_clients": 3, "rounds": 2, "seeds": [0, 1]}
+        >>> tiny = {"dataset__num_nodes": 120, "dataset__num_edges": 300}
+        >>> tiny |= {"num_clients": 3, "rounds": 2, "seeds": [0, 1]}
         >>> result = run("fedprox", "csbm", algorithm__mu=0.1, **tiny)
         >>> result.scores()[["algorithm", "seed", "evaluated"]].to_string(index=False).splitlines()[1].split()
         ['fedprox', '0', 'received']
