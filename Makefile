@@ -88,8 +88,10 @@ numbers: $(READY) ## write the numbers that README.md and docs/ quote, from resu
 	$(PY) scripts/quote_scale.py
 
 # The notebook is executed and every warning is an error. The two variables silence advertisements of mkdocs and its theme.
+# Then Chromium, if it is installed, opens every page without network.
 docs: $(DOCS) ## build the documentation's site in build/site
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(PY) -m mkdocs build --strict
+	$(PY) scripts/site/check.py build/site
 	@echo "written: build/site/index.html"
 
 audit: $(DEV) ## recompute what the papers say about their tables: docs/audit.md

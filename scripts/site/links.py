@@ -30,6 +30,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return LINK.sub(linked, markdown)
 
 
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Called by mkdocs with the HTML of every page; links of a notebook lead to the Markdown files of the checkout."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return html
+    return re.sub(r'(<a [^>]*href="[^":]+)\.md(["#])', r"\1.html\2", html)
+
+
 def shown_on(path: str) -> str:
     """The page of the site that shows a file of the checkout."""
     if (stored := re.fullmatch(r"results/(?:bench|tables)/(\w+\.md)", path)) is not None:

@@ -1,12 +1,13 @@
 """fgl-bench: a benchmark suite for federated graph learning whose replicas are a tensor dimension.
 
->>> import fgl_bench
->>> result = fgl_bench.run("fedgta", "csbm", num_clients=4, rounds=2, seeds=[0])
->>> print(result)  # doctest: +ELLIPSIS
-fedgta on csbm, metis split, 4 clients, ...
->>> results = fgl_bench.load_results("results/runs")
-
 Importing it is cheap: torch comes with the first name that needs it.
+
+Examples:
+    >>> import fgl_bench
+    >>> result = fgl_bench.run("fedgta", "csbm", num_clients=4, rounds=2, seeds=[0])
+    >>> print(result)  # doctest: +ELLIPSIS
+    fedgta on csbm, metis split, 4 clients, ...
+    >>> results = fgl_bench.load_results("results/runs")
 """
 
 from __future__ import annotations

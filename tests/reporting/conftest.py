@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-
 import pytest
 
+from scripts.site.check import browser_path
 from tests.reporting.report_pages import two_papers
-
-
-def browser_path() -> str | None:
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return os.environ.get("FGL_BENCH_CHROMIUM") or next(filter(None, found), None)
 
 
 @pytest.fixture(scope="session")

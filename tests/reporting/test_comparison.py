@@ -77,7 +77,28 @@ def test_means_intervals_marks_and_ranks_are_those_worked_out_by_hand(runs):
     assert "**81.5 ± 2.1**" in made.markdown() and "<u>81.0 ± 2.9</u>" in made.markdown()
     assert r"\textbf{81.5 $\pm$ 2.1}" in made.latex() and r"\underline{81.0 $\pm$ 2.9}" in made.latex()
     frame = made.frame()
-    assert len(frame) == 6 and frame["best"].sum() == 2 and frame["not_worse"].sum() == 4
+    assert len(frame) == 6 and frame["best"].sum() == 2 and frame["not_different"].sum() == 4
+
+
+@pytest.mark.parametrize(("seeds", "few"), [(4, True), (5, False)])
+def test_the_legend_says_what_a_test_of_few_seeds_finds(tmp_path, seeds, few):
+    for name, shift in (("fedavg", 0.01), ("fedgta", 0.0)):
+        store(tmp_path, name, per_seed=[0.7 + shift * (seed % 3) for seed in range(seeds)])
+    made = table(tmp_path, cols="dataset", model_of="received")
+    for shown in (str(made), made.markdown(), made.latex()):
+        said = " ".join(shown.split())
+        assert "not significantly different from the best" in said and (f"{seeds} seeds: a test of so few" in said) is few
+        assert "third of the scale" not in said
+
+
+def test_the_legend_counts_intervals_wider_than_a_third_of_the_scale(tmp_path):
+    """Of two seeds that differ by d, the half-width is 6.35 d: 33.3 points wide at d = 2.62."""
+    for name, gap in (("fedavg", 0.0262), ("fedgta", 0.0263), ("local", 0.4)):
+        store(tmp_path, name, per_seed=(0.5, 0.5 + gap))
+    made = table(tmp_path, cols="dataset", model_of="received")
+    widths = [2 * score.half for score in made.blocks[0].scores.values()]
+    assert sorted(width > 100 / 3 for width in widths) == [False, True, True]
+    assert all("third of the scale (33 points): 2 of 3" in " ".join(shown.split()) for shown in (str(made), made.markdown(), made.latex()))
 
 
 def test_a_seed_without_a_score_competes_with_nobody(tmp_path):

@@ -30,6 +30,13 @@ def test_targets():
     assert reach({"mean": 0.0, "reached": 5}, 5) == "0 (5/5)"
 
 
+def test_a_wide_interval_gets_a_note():
+    made = summary()
+    assert "third of the scale" not in table(made)
+    made["test"]["received"]["ci95"] = 0.17
+    assert "third of the scale (33 points): 1 of 2" in table(made)
+
+
 def scores(mean, reached):
     spread = {"mean": mean, "std": 0.01, "ci95": 0.012}
     return {**spread, "last": spread, "worst_client": {**spread, "mean": mean / 2}}, {

@@ -34,7 +34,7 @@ Commands (instead of KEY=VALUE)
 def about(path: Path) -> str:
     """The first comment of a yaml; of a preset the second line, where the first one only sets the package."""
     for line in path.read_text(encoding="utf-8").splitlines():
-        found = re.match(r"#\s*(?!@package)(.+)", line)
+        found = re.match(r"#(?!\s*@package)\s*(.+)", line)
         if found:
             return found[1].strip()
         if line and not line.startswith("#"):

@@ -122,6 +122,7 @@ def tell(placed: Placement) -> None:
     for model in MODELS:
         ranks, over = placed.ranks(model)
         if ranks is not None and placed.title in ranks.ranks:
-            near = "; ".join(alike(ranks, placed.title)) or "nobody"
-            said = f"{model} model: average rank {ranks.ranks[placed.title]:.2f} of {len(ranks.ranks)} over {over}; a critical difference"
-            print(textwrap.fill(f"{said} of {ranks.difference:.2f} does not tell it from: {near}", line_width(), subsequent_indent="  "))
+            near = "; ".join(alike(ranks, placed.title)) or "none"
+            said = f"{model} model: average rank {ranks.ranks[placed.title]:.2f} of {len(ranks.ranks)} over {over}; not significantly"
+            said += f" different (critical difference {ranks.difference:.2f}): {near}"
+            print(textwrap.fill(said, line_width(), subsequent_indent="  "))

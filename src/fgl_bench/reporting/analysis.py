@@ -216,11 +216,12 @@ def shared(whole: Block, cells: Mapping[tuple[str, str], Mapping], model: str) -
 ABOUT = (
     "*Worse than the best*: two-sided paired t-tests across the seeds against the best mean of the column, corrected by Holm for the "
     "comparisons of the column, at 5 %. Seeds that share a partition differ by initialization, dropout and stragglers only, so a test "
-    "says what is true of *this* partition. *Rank*: mean rank over the columns that all ranked methods were run on; two ranks that are "
-    "closer than the critical difference (Nemenyi, 5 %) are not told apart. *tau*: Kendall's tau-b of our order of the methods and the "
-    "printed one; of several readings of a printed row the first counts. *Verdict*: `within` where our 95 % interval and the printed one "
-    "overlap, else which side ours is on; printed standard deviations are made intervals with the paper's number of runs, and an "
-    "unstated spread is taken for one. *Front*: no other method moves fewer bytes and scores as high, or as few and scores higher."
+    "says what is true of *this* partition; with fewer than five seeds it finds large differences only. *Rank*: mean rank over the "
+    "columns that all ranked methods were run on; two ranks that are closer than the critical difference (Nemenyi, 5 %) do not differ "
+    "significantly. *tau*: Kendall's tau-b of our order of the methods and the printed one; of several readings of a printed row the "
+    "first counts. *Verdict*: `within` where our 95 % interval and the printed one overlap, else which side ours is on; printed standard "
+    "deviations are made intervals with the paper's number of runs, and an unstated spread is taken for one. *Front*: no other method "
+    "moves fewer bytes and scores as high, or as few and scores higher."
 )
 
 
@@ -235,7 +236,7 @@ def markdown(paper: Paper, table: Table, found: Sequence[Statistics]) -> str:
             continue
         counts = ", ".join(f"{number} {name}" for name, number in part.counts.items())
         lines += ["", f"Against the printed cells: {counts}." if part.verdicts else "No printed cell has been run."]
-        lines += ["", "| column | best | not told apart from it | worse (p after Holm) | tau | front |", "|---|---|---|---|---|---|"]
+        lines += ["", "| column | best | not significantly different | worse (p after Holm) | tau | front |", "|---|---|---|---|---|---|"]
         lines += [row_of(key, column) for key, column in part.columns.items()]
         if part.ranks is not None:
             lines += ["", *ranks_of(part.ranks)]

@@ -11,6 +11,7 @@ from tabulate import tabulate
 from fgl_bench.errors import printable
 from fgl_bench.reporting.divergence import scored_seeds, shares, warning
 from fgl_bench.reporting.selection import COMMON, score_trained, selected
+from fgl_bench.reporting.statistics import wide
 
 NARROW = 80
 
@@ -60,13 +61,14 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         selection, average: which test score, see :func:`fgl_bench.evaluation.summary.selected_scores`.
     """
     seeds, when = len(summary["seeds"]), score_trained(summary)
-    rows, diverged = [], summary.get("diverged")
+    rows, halves, diverged = [], [], summary.get("diverged")
     for model in ("received", "trained"):
         test = summary["test"][model]
         shown = selected(test, selection, average)
         targets = [reach(by[model], seeds) if model in by else "-" for by in summary["client_trips"]["to_target"].values()]
         lost = [f"{len(diverged.get(model, {}))} of {seeds} seeds"] if diverged else []
         score = "not recorded" if shown is None else percent(shown)
+        halves.append(None if shown is None or shown["ci95"] is None else 100 * shown["ci95"])
         rows.append([f"{model} model", score, percent(test["last"]), percent(test["worst_client"]), *lost, *targets])
     absent = any(selected(summary["test"][model], selection, average) is None for model in ("received", "trained"))
     names = [f"trips to {100 * float(t):g} %" for t in summary["client_trips"]["to_target"]]
@@ -93,6 +95,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *(["(n/m): over the n of m seeds that have a score;"] if "/" in "".join(cell for row in rows for cell in row[1:4]) else []),
         f"test {summary['metric']} in % at {POINTS[selection]}, {MEANS[average]}mean over seeds ± 95 % t-interval;",
         *([SCORED[when]] if when in SCORED else []),
+        *wide(halves),
         *([OTHERS] if (selection, average) != COMMON else []),
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),

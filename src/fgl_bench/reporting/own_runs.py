@@ -17,6 +17,7 @@ from fgl_bench.reporting.comparison.sections import sections
 from fgl_bench.reporting.comparison.table import ResultTable
 from fgl_bench.reporting.plan import Cell, Column, Paper, Row, Table
 from fgl_bench.reporting.results import Result
+from fgl_bench.reporting.statistics import wide
 
 NAME = "runs"
 SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices need no name before them
@@ -135,7 +136,9 @@ def reading(shown: ResultTable) -> str:
     counts = sorted({len(run.summary["seeds"]) for run in shown.chosen.runs.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     half = " ± half-width of the 95 % t-interval" * (counts[-1] > 1)
-    return (
-        f"{shown.unit[:1].upper()}{shown.unit[1:]} at the best validation point, mean over {seeds} seed{'s' * (counts != [1])}{half}. "
-        "received is the model that a client gets, trained what it makes of it."
-    )
+    halves = [score.half for block in shown.blocks for score in block.scores.values()]
+    return " ".join((
+        f"{shown.unit[:1].upper()}{shown.unit[1:]} at the best validation point, mean over {seeds} seed{'s' * (counts != [1])}{half}.",
+        "received is the model that a client gets, trained what it makes of it.",
+        *wide(halves),
+    ))  # fmt: skip

@@ -169,7 +169,7 @@ def spoken(placed: Placement, column: Column, model: str) -> str:
 
 
 def alike(ranks: Ranks, title: str) -> list[str]:
-    """The methods from which a critical difference does not tell one."""
+    """The methods whose ranks do not differ significantly from that of ``title``."""
     own = ranks.ranks[title]
     return [name for name, rank in ranks.ranks.items() if name != title and abs(rank - own) <= ranks.difference]
 

@@ -16,6 +16,7 @@ import numpy as np
 from fgl_bench.evaluation.summary import half_width
 
 LEVEL = 0.05
+FEW = 5  # seeds; a paired test over fewer finds large differences only
 Verdict = Literal["within", "higher", "lower"]
 
 
@@ -47,8 +48,8 @@ class Ranks:
         ranks: by method, best first.
         columns: how many were ranked.
         friedman: p-value of Friedman's test that all methods are alike; None where it is not defined.
-        difference: Nemenyi's critical difference at 5 %: ranks closer than that are not told apart.
-        groups: largest runs of methods, by name, that are not told apart.
+        difference: Nemenyi's critical difference at 5 %: closer ranks do not differ significantly.
+        groups: largest runs of methods, by name, that do not differ significantly.
     """
 
     ranks: Mapping[str, float]
@@ -65,6 +66,12 @@ class Agreement:
     tau: float
     p: float
     methods: int
+
+
+def wide(halves: Sequence[float | None]) -> list[str]:
+    """A sentence if intervals are wider than a third of the scale of 0 to 100 %; ``halves`` are their half-widths in points."""
+    count = sum(half is not None and 2 * half > 100 / 3 for half in halves)
+    return [f"Intervals wider than a third of the scale (33 points): {count} of {len(halves)}; use more seeds."] * bool(count)
 
 
 def holm(p: Sequence[float]) -> list[float]:

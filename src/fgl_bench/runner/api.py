@@ -43,18 +43,6 @@ def run(
     Groups take the name of a choice, as on the command line, or an object of a class of your own, a dataclass. What is not given has
     the command line's default.
 
-    >>> from fgl_bench import run
-    >>> tiny = {"dataset__num_nodes": 120, "dataset__num_edges": 300, "num_clients": 3, "rounds": 2, "seeds": [0, 1]}
-    >>> result = run("fedprox", "csbm", algorithm__mu=0.1, **tiny)
-    >>> result.scores()[["algorithm", "seed", "evaluated"]].to_string(index=False).splitlines()[1].split()
-    ['fedprox', '0', 'received']
-
-    An object takes the place of a choice, and of the keys that the choice would have:
-
-    >>> from fgl_bench.algorithms.fedprox import FedProx
-    >>> str(run(FedProx(mu=0.1), "csbm", **tiny)) == str(result)
-    True
-
     Args:
         algorithm: runs in the scenario that its choice names; an object in the first one whose base it derives from.
         experiment: a paper's setting, such as ``"fedgta/table3"``.
@@ -65,6 +53,20 @@ def run(
 
     Raises:
         UserError: something cannot be run; the message names the key and what is allowed.
+
+    Examples:
+        >>> from fgl_bench import run
+        >>> tiny = {"dataset__num_nodes": 120, "dataset__num_edges": 300}
+        >>> tiny |= {"num_clients": 3, "rounds": 2, "seeds": [0, 1]}
+        >>> result = run("fedprox", "csbm", algorithm__mu=0.1, **tiny)
+        >>> result.scores()[["algorithm", "seed", "evaluated"]].to_string(index=False).splitlines()[1].split()
+        ['fedprox', '0', 'received']
+
+        An object takes the place of a choice, and of the keys that the choice would have:
+
+        >>> from fgl_bench.algorithms.fedprox import FedProx
+        >>> str(run(FedProx(mu=0.1), "csbm", **tiny)) == str(result)
+        True
     """
     choices = {"algorithm": algorithm, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
     objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}

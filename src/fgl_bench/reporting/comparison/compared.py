@@ -24,11 +24,13 @@ class Standing:
     Attributes:
         p: two-sided paired t-test over the common seeds, after Holm's correction for the comparisons of the column; None for the best
             cell and where there are no two common seeds.
+        seeds: how many the test had; 0 without a test.
         best: whether no other mean of the column is better.
-        alike: whether the test does not tell it from the best.
+        alike: whether it does not differ significantly from the best.
     """
 
     p: float | None = None
+    seeds: int = 0
     best: bool = False
     alike: bool = False
 
@@ -117,7 +119,7 @@ def tested(scores: Mapping[Values, Score]) -> dict[Values, Standing]:
     compared = statistics.against(label(next(row for row, found in scores.items() if value_of(found) == top)), by_seed)
     adjusted = {each.name: each for each in compared}
     return {
-        row: Standing(adjusted[label(row)].adjusted, value_of(found) == top, not adjusted[label(row)].worse)
+        row: Standing(adjusted[label(row)].adjusted, len(common), value_of(found) == top, not adjusted[label(row)].worse)
         if label(row) in adjusted
         else Standing(best=True)
         for row, found in scores.items()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fgl_bench.reporting.comparison.commands import missing_commands
 from fgl_bench.reporting.comparison.compared import Block, Compared, Place, column_label, label
 from fgl_bench.reporting.divergence import MARK
-from fgl_bench.reporting.statistics import LEVEL
+from fgl_bench.reporting.statistics import FEW, LEVEL, wide
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,7 +36,7 @@ def cells(table: Compared, block: Block, mark: Callable[[str, bool, bool], str])
     """Headings and rows of strings: the row's name, a cell for every column, the average rank where there is one.
 
     Args:
-        mark: of a cell's text, whether it is the best and whether it is not worse than the best.
+        mark: of a cell's text, whether it is the best and whether it does not differ significantly from the best.
     """
     ranks = block.ranks.ranks if block.ranks else {}
     named = [column_label(table.question.cols, column) for column in table.chosen.columns]
@@ -74,7 +74,7 @@ def notes(table: Compared, best: str, alike: str) -> list[str]:
     """Sentences below a table: how to read it.
 
     Args:
-        best, alike: how the best cell, and those that are not worse, are marked.
+        best, alike: how the best cell, and those that do not differ significantly from it, are marked.
     """
     runs = list(table.chosen.runs.values())
     seeds = sorted({len(run.summary["seeds"]) for run in runs})
@@ -82,8 +82,11 @@ def notes(table: Compared, best: str, alike: str) -> list[str]:
     standings = [standing for block in table.blocks for standing in block.tests.values()]
     found = [f"Mean over {count} seed{'s' * (seeds != [1])}{' ± half-width of the 95 % t-interval' * (seeds[-1] > 1)}."]
     found.append(f"{best} best of a column{' (fewest)' * any(s.lower for block in table.blocks for s in block.scores.values())}.")
-    if any(standing.p is not None for standing in standings):
-        found.append(f"{alike} not worse than the best: paired t-tests over the seeds, Holm-corrected in a column, {100 * LEVEL:g} %.")
+    if tests := sorted({standing.seeds for standing in standings if standing.p is not None}):
+        corrected = f"paired t-tests over the seeds, Holm-corrected in a column, {100 * LEVEL:g} %"
+        found.append(f"{alike} not significantly different from the best: {corrected}.")
+        if tests[0] < FEW:
+            found.append(f"{tests[0]} seeds: a test of so few finds large differences only.")
     ranked = {block.model: block for block in table.blocks if block.ranks}
     if ranked:
         parts = [f"{len(block.ranked)} of {len(table.chosen.columns)} columns ({model})" for model, block in ranked.items()]
@@ -96,6 +99,7 @@ def notes(table: Compared, best: str, alike: str) -> list[str]:
         named = (f"{scenario} ({', '.join(sorted(set(methods)))})" for scenario, methods in sorted(scenarios.items()))
         found.append(f"Scenarios: {'; '.join(named)}.")
     scores = [score for block in table.blocks for score in block.scores.values()]
+    found += wide([None if score.lower else score.half for score in scores])
     if any(score.diverged for score in scores):
         found.append(f"{MARK} models of some clients diverged.")
     if any(not score.complete for score in scores):
@@ -121,7 +125,7 @@ def absent(table: Compared, most: int | None = MOST_MISSING) -> list[str]:
 
 
 def markdown(table: Compared, commands: bool = True) -> str:
-    """A part for each kind of model; the best in bold, those not worse underlined.
+    """A part for each kind of model; the best in bold, those that do not differ significantly from it underlined.
 
     Args:
         commands: list those of missing runs.
@@ -157,7 +161,7 @@ def frame(table: Compared) -> DataFrame:
                 line |= {"metric": question.metric or run.summary["metric"], "mean": score.mean, "ci95": score.half, "std": score.std}
                 line |= {"seeds": " ".join(map(str, score.per_seed))}
                 line |= {"per_seed": " ".join("" if each is None else f"{each:.6g}" for each in score.per_seed.values())}
-                line |= {"best": bool(standing and standing.best), "not_worse": bool(standing and (standing.best or standing.alike))}
+                line |= {"best": bool(standing and standing.best), "not_different": bool(standing and (standing.best or standing.alike))}
                 line |= {"p_holm": standing.p if standing else None, "config_hash": run.summary["config_hash"], "folder": str(run.folder)}
             line["average_rank"] = block.ranks.ranks.get(label(place[0])) if block.ranks else None
             rows.append(line)

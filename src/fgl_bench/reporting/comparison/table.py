@@ -24,7 +24,7 @@ class ResultTable(Compared):
         return formats.text(self, self.width)
 
     def markdown(self) -> str:
-        """Markdown: the best in bold, what is not worse underlined."""
+        """Markdown: the best in bold, what does not differ significantly from it underlined."""
         return formats.markdown(self)
 
     def latex(self) -> str:

@@ -41,5 +41,5 @@ def of_ranks(board: Board, guest: str, model: str) -> Part:
     own = found.ranks[guest]
     near = [name for name, rank in found.ranks.items() if name != guest and abs(rank - own) <= found.difference]
     rows = [[f"> {name}" if name == guest else name, f"{rank:.2f}"] for name, rank in found.ranks.items()]
-    said = f"Over {over(columns)}. A critical difference of {found.difference:.2f} does not tell {guest} from:"
+    said = f"Over {over(columns)}, critical difference {found.difference:.2f}; not significantly different from {guest}:"
     return Part(title, ["entry", "rank"], rows, [said, ", ".join(near) or "nobody"])

@@ -32,8 +32,8 @@ class Part:
 def scores(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
     """Mean test scores by split, with marks of the paired tests."""
     notes = [
-        f"Mean over {len(board.protocol.test_seeds)} seeds. * best of a column. ~ not worse than the best: paired t-tests over the",
-        "seeds, Holm-corrected in a column, 5 %. Minesweeper, Tolokers: area under the curve.",
+        f"Mean over {len(board.protocol.test_seeds)} seeds. * best of a column. ~ not significantly different from the best: paired",
+        "t-tests over the seeds, Holm-corrected in a column, 5 %. Minesweeper, Tolokers: area under the curve.",
     ]
     parts = []
     for model in models:
@@ -74,7 +74,7 @@ def ranks(board: Board, models: Sequence[str], method: str | None) -> list[Part]
         test = "" if found.friedman is None else f" Friedman's test that all are alike: p = {found.friedman:.2g}."
         notes = [
             f"{len(found.ranks)} entries over {over(columns)}, in which all of them have a score.{test}",
-            f"Nemenyi's critical difference at 5 %: {found.difference:.2f}; ranks closer than that are not told apart.",
+            f"Nemenyi's critical difference at 5 %: {found.difference:.2f}; closer ranks do not differ significantly.",
             "Louvain and METIS of one graph are not independent columns.",
         ]
         parts.append(Part(title, ["entry", "rank"], [[name, f"{rank:.2f}"] for name, rank in found.ranks.items()], notes))
@@ -102,7 +102,7 @@ def local(board: Board, models: Sequence[str], method: str | None) -> list[Part]
             parts.append(Part(f"points above local training, {model} model, {split}", head, rows))
     notes = [
         "* different: paired t-tests over the seeds, Holm-corrected in a column, 5 %. The seeds share a",
-        "graph, so the tests are somewhat optimistic. +/-/=: columns in which the entry is better, worse, not told apart.",
+        "graph, so the tests are somewhat optimistic. +/-/=: columns in which the entry is better, worse, not different.",
     ]
     return [*parts[:-1], Part(parts[-1].title, parts[-1].head, parts[-1].rows, notes)] if parts else []
 

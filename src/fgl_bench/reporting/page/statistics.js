@@ -11,7 +11,7 @@ function ranking(ranks) {
     const first = i < half, y = deep + 14 + 20 * (first ? i : names.length - 1 - i), edge = first ? left - 10 : right + 10;
     picture.append(make("path", { d: `M${x(values[i])} ${base}V${y}H${edge}`, fill: "none", stroke: "var(--quiet)" }), make("text", { x: first ? edge - 4 : edge + 4, y: y + 4, "text-anchor": first ? "end" : "start" }, `${name} ${values[i].toFixed(2)}`));
   });
-  return make("figure", { class: "wide" }, picture, make("figcaption", {}, `Average ranks over ${ranks.columns} columns; a bar joins methods that are not told apart (Nemenyi, 5 %).` + (ranks.friedman === null ? "" : ` Friedman p = ${ranks.friedman.toPrecision(2)}.`)));
+  return make("figure", { class: "wide" }, picture, make("figcaption", {}, `Average ranks over ${ranks.columns} columns; a bar joins methods that do not differ significantly (Nemenyi, 5 %).` + (ranks.friedman === null ? "" : ` Friedman p = ${ranks.friedman.toPrecision(2)}.`)));
 }
 function against(points, key, sign) {
   const entries = Object.entries(points), index = new Map(table().rows.map((row, i) => [row.title, i]));

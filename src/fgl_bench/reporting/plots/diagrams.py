@@ -19,7 +19,7 @@ from fgl_bench.reporting.statistics import Ranks, pareto
 
 
 def critical_difference(ranks: Ranks, title: str) -> Figure:
-    """Methods on a line of ranks, the best on the left; a bar joins those that are not told apart."""
+    """Methods on a line of ranks, the best on the left; a bar joins those that do not differ significantly."""
     test = "" if ranks.friedman is None else f", Friedman p = {ranks.friedman:.2g}"
     with styled():
         return ranks_figure([(ranks, f"{title}: average ranks over {ranks.columns} columns{test}")], WIDTHS["text"])

@@ -22,7 +22,7 @@ def diagram_height(ranks: Ranks) -> float:
 
 
 def ranks_diagram(axis: Axes, ranks: Ranks, title: str, width: float) -> None:
-    """Methods on a line of ranks, the best on the left; a bar joins those that are not told apart.
+    """Methods on a line of ranks, the best on the left; a bar joins those that do not differ significantly.
 
     Args:
         axis: of ``width`` inches and :func:`diagram_height`.
