@@ -11,7 +11,7 @@ import numpy as np
 
 from fgl_bench.data.checks import check_num_clients, check_ratios
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.masks import Masks, random_masks, stratified_masks
+from fgl_bench.data.masks import Masks, given_masks, random_masks, stratified_masks
 from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import generator
 
@@ -29,14 +29,15 @@ class Split:
             training nodes (masks are drawn over all nodes).
         inductive: clients train on their training nodes and the edges among them alone, and are scored on all that they hold.
         masks: drawn inside every ``client``, or once over the whole graph (``global``: some clients then get more or fewer training
-            nodes than others, or none).
+            nodes than others, or none), or not drawn but ``given`` by the data (:func:`fgl_bench.data.masks.given_masks`): the same in
+            every repetition, unless they have several columns.
         stratify: masks are drawn class by class; otherwise regardless of classes.
         overlaps: whether a node may have several clients.
         ways_of_masks: values of ``masks``; a split with more of them overrides :meth:`draw_masks`.
     """
 
     overlaps: ClassVar[bool] = False
-    ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global")
+    ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "given")
 
     ratios: list[float] | None
     per_seed: list[str]
@@ -50,9 +51,14 @@ class Split:
             check_ratios(self.ratios)
         if self.test not in ("clients", "server"):
             raise UserError(f"split.test={self.test}: must be one of clients, server")
-        if self.masks not in self.ways_of_masks or (self.overlaps and self.masks != "global"):
-            allowed = "global, for clients share nodes" if self.overlaps else f"one of {', '.join(self.ways_of_masks)}"
-            raise UserError(f"split.masks={self.masks}: must be {allowed}")
+        ways = [way for way in self.ways_of_masks if way != "client" or not self.overlaps]
+        if self.masks not in ways:
+            why = ", for clients share nodes" if self.overlaps else ""
+            raise UserError(f"split.masks={self.masks}: must be {'one of ' * (len(ways) > 1)}{', '.join(ways)}{why}")
+        if self.masks == "given" and self.ratios is not None:
+            raise UserError(f"split.ratios={list(self.ratios)}: split.masks=given takes the masks of the data; set split.ratios=null")
+        if self.masks == "given" and not self.stratify:
+            raise UserError("split.stratify=false: split.masks=given takes the masks of the data; set it to true")
         if self.inductive and self.test == "server":
             raise UserError("split.inductive=true: with split.test=server clients hold training nodes only anyway; set it to false")
         if not set(self.per_seed) <= set(AXES):
@@ -85,7 +91,7 @@ class Split:
 
         Client i draws its own from the stream ``masks/i``. With ``masks=global`` they are drawn once over all nodes that anybody
         holds, from the stream ``masks/shared``: where clients share nodes, none trains on what another one is tested on. A client may
-        then have a little more or less of a class than its share, or no training node.
+        then have a little more or less of a class than its share, or no training node. With ``masks=given`` nothing is drawn.
 
         Args:
             nodes: what :meth:`assign` has given.
@@ -95,6 +101,9 @@ class Split:
         draw, strata, seed = stratified_masks if self.stratify else random_masks, graph.strata, seeds[1]
         if self.masks == "client":
             return [draw(strata[ids], ratios, generator(seed, "masks", i)) for i, ids in enumerate(nodes)]
+        if self.masks == "given":
+            train, val, test = given_masks(graph, seed)
+            return [(train[ids], val[ids], test[ids]) for ids in nodes]
         held = np.zeros(graph.num_nodes, dtype=bool)
         for ids in nodes:
             held[ids] = True
