@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+import zipfile
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
+from fgl_bench.data.own import keep
+from fgl_bench.data.raw import read_arrays
 from fgl_bench.errors import UserError
+from fgl_bench.utils.patience import say_once
 from tests.data.graphs import configured
 
 X = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 3.0]])
@@ -85,7 +91,6 @@ def test_what_does_not_fit_is_said_in_one_line(tmp_path, changes, message):
     assert "\n" not in str(caught.value)
 
 
-LARGE = np.array([10**6, 0, 1, 1])
 SHAPES = {**csr_parts(), "x": None}
 
 
@@ -97,13 +102,14 @@ SHAPES = {**csr_parts(), "x": None}
             for bad, text in [("abc", "abc"), (np.nan, "nan"), ([3], r"\[3\]")]
             + [(-1, "-1"), (0, "0"), (2.0, "2.0"), (10**9, "1000000000"), (True, "True")]
         ),
-        ({"y": LARGE}, "y holds the label 1000000 for 4 nodes"),
-        ({"y": LARGE**2}, "y holds the label 1000000000000 for 4 nodes"),
-        ({"y": np.array([4, 0, 1, 1])}, "y holds the label 4 for 4 nodes"),
         ({"y": np.array([2**64 - 1, 0, 0, 0], np.uint64)}, "y holds 18446744073709551615, which is too large"),
-        ({"y": np.array([0.0, 1.0, 1.0, 0.0])}, "y must hold integers, not float64"),
-        ({"y": np.array(["a", "b", "c", "d"])}, "y must hold integers, not <U1"),
-        ({"y": np.zeros((4, 3), int)}, "y has 12 entries for 4 nodes"),
+        ({"y": np.array([0.0, 1.5, 1.0, 0.0])}, r"y holds 1\.5; a label is an integer"),
+        ({"y": np.array([0.0, np.nan, 1.0, 0.0])}, "y holds nan; a label is an integer"),
+        ({"y": np.array([0.0, 1e300, 1.0, 0.0])}, r"y holds 1e\+300; a label is an integer"),
+        ({"y": np.zeros((4, 3), int)}, "it has no labeled node"),
+        ({"y": np.full((4, 3), 2)}, r"y has shape \[4, 3\]; it must be \[N\], or \[N, K\] of 0 and 1"),
+        ({"y": np.eye(4, dtype=int), "num_classes": np.array(3)}, "num_classes=3: y has 4 columns"),
+        ({"y": np.array(["a", "b", "c", "d"]), "num_classes": np.array(3)}, "num_classes=3: y has 4 different labels"),
         ({"y": np.zeros(0, int)}, "y has 0 entries for 4 nodes"),
         ({"edge_index": np.array([0, 1])}, r"edge_index has shape \[2\]"),
         ({"edge_index": np.zeros(0)}, r"edge_index has shape \[0\]"),
@@ -155,14 +161,13 @@ ENDLESS = torch.zeros(1).expand(10**6, 10**6)
     [
         ({"edge_index": [[0, 1], [1]]}, "edge_index is not an array"),
         ({"edge_index": [[0, 1], [1, None]]}, "edge_index must hold integers, not object"),
-        ({"y": "labels"}, "y must hold integers"),
+        ({"y": "labels"}, "y has 1 entries for 4 nodes"),
         ({"y": {0: 1}}, "y must hold integers, not object"),
         ({"y": [0, 1, 10**30, 0]}, "y must hold integers, not object"),
         ({"x": [[1.0], [2.0, 3.0], [], []]}, "x is not a numeric matrix"),
         ({"x": ENDLESS}, r"a tensor of shape \[1000000, 1000000\] repeats its numbers"),
         ({"y": torch.zeros(1, dtype=torch.int64).expand(10**12)}, "repeats its numbers"),
         ({"x": torch.zeros(4, 2, dtype=torch.complex64)}, "x is not a numeric matrix"),
-        ({"x": torch.zeros(4, 2, dtype=torch.bfloat16)}, "cannot be read as plain arrays"),
         ({"x": cells([[0], [0]], [1.0], (10**9, 3))}, "y has 4 entries for 1000000000 nodes"),
         ({"x": cells([[0], [0]], [1.0], (4, 10**9))}, "x has 1000000000 columns"),
         ({"x": cells([[9], [0]], [1.0], (4, 3))}, "cannot be read as plain arrays"),
@@ -249,3 +254,198 @@ def test_rubbish_is_refused(tmp_path, suffix, content):
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"dataset\.path=.*graph"):
         load(str(path))
+
+
+# ---- labels
+
+
+@pytest.mark.parametrize(
+    ("y", "labels", "classes", "line"),
+    [
+        (np.array(["b", "a", "", "c"]), [1, 0, -1, 2], 3, "numbered from 0 in sorted order: a, b, c"),
+        (np.array([b"b", b"a", b"", b"c"]), [1, 0, -1, 2], 3, "a, b, c"),
+        (np.array([True, False, True, False]), [1, 0, 1, 0], 2, ""),
+        (np.array([1.0, 0.0, -1.0, 2.0]), [1, 0, -1, 2], 3, ""),
+        (np.array([3, 1, -1, 7]), [1, 0, -1, 2], 3, "1, 3, 7; with num_classes they would stay"),
+        (np.array([1, 2, 3, 1]), [0, 1, 2, 0], 3, "1, 2, 3"),
+        (np.array([10**6, 0, 1, 1]), [2, 0, 1, 1], 3, "0, 1, 1000000"),
+        (np.eye(4, 5), [0, 1, 2, 3], 5, "one-hot"),
+        (np.array([[0], [1], [-1], [1]]), [0, 1, -1, 1], 2, ""),
+    ],
+)
+def test_labels_become_numbers_and_a_line_says_how(tmp_path, capsys, y, labels, classes, line):
+    say_once.cache_clear()
+    graph = load(save_npz(tmp_path, y=y))
+    said = capsys.readouterr().err
+    assert graph.labels.tolist() == labels and graph.num_classes == classes
+    assert line in said and said.count("\n") == bool(line)
+
+
+def test_declared_classes_keep_integers_as_they_are(tmp_path, capsys):
+    graph = load(save_npz(tmp_path, y=np.array([3, 1, -1, 7]), num_classes=np.array(9)))
+    assert graph.labels.tolist() == [3, 1, -1, 7] and graph.num_classes == 9 and not capsys.readouterr().err
+
+
+def test_several_labels_a_node(tmp_path, capsys):
+    say_once.cache_clear()
+    y = np.array([[1, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 1]])
+    graph = load(save_npz(tmp_path, y=y))
+    assert graph.labels.tolist() == y.tolist() and graph.num_classes == 3 and "several labels for a node" in capsys.readouterr().err
+
+
+# ---- what else a file has
+
+
+def mask(*nodes):
+    return np.isin(np.arange(4), nodes)
+
+
+MASKS = {"train_mask": mask(0), "val_mask": mask(1), "test_mask": mask(3)}
+
+
+def test_what_is_ignored_is_named(tmp_path, capsys):
+    say_once.cache_clear()
+    graph = load(save_npz(tmp_path, edge_weight=np.ones(4), pos=X, train_mask=np.array([0, 2]), test_mask=mask(3)))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("ignored: edge_weight, pos, train_mask (a mask has one true or false for every node)")
+    assert list(graph.masks) == ["test_mask"]
+
+
+def test_masks_follow_their_nodes_into_the_largest_component(tmp_path):
+    graph = load(save_npz(tmp_path, **{**MASKS, "test_mask": mask(2).astype(np.uint8)}), largest_component=True)
+    assert {name: each.tolist() for name, each in graph.masks.items()} == {
+        "train_mask": [True, False, False],
+        "val_mask": [False, True, False],
+        "test_mask": [False, False, True],
+    }
+
+
+# ---- PyG and networkx
+
+
+def pyg(**more):
+    from torch_geometric.data import Data
+
+    return Data(**{key: torch.from_numpy(value) for key, value in PARTS.items()}, **more)
+
+
+def saved(folder, content):
+    torch.save(content, folder / "graph.pt")
+    return str(folder / "graph.pt")
+
+
+def same(graph):
+    return (
+        graph.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+        and graph.labels.tolist() == [0, 1, -1, 1]
+        and np.array_equal(graph.features.toarray(), X.astype(np.float32))
+    )
+
+
+@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: [data], lambda data: (data.to_dict(), None, type(data))])
+def test_a_saved_data_is_taken(tmp_path, capsys, wrap):
+    say_once.cache_clear()
+    masks = {name: torch.from_numpy(each) for name, each in MASKS.items()}
+    graph = load(saved(tmp_path, wrap(pyg(edge_attr=torch.ones(4, 2), **masks))))
+    assert same(graph) and list(graph.masks) == list(MASKS)
+    assert "ignored: edge_attr\n" in capsys.readouterr().err
+
+
+def test_a_saved_data_is_taken_where_pyg_is_not_imported(tmp_path):
+    path = saved(tmp_path, pyg())
+    code = (
+        "import sys; from fgl_bench.data.own import read_pt; from pathlib import Path; content = read_pt(Path(sys.argv[1])).content;"
+        "assert 'torch_geometric' not in sys.modules; print(content['y'].tolist(), content['x'].shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert done.stdout == "[0, 1, -1, 1] (4, 3)\n", done.stderr
+
+
+def test_several_graphs_and_other_kinds_are_refused_with_what_works(tmp_path):
+    from torch_geometric.data import HeteroData, InMemoryDataset
+
+    collated, slices = InMemoryDataset.collate([pyg(), pyg()])
+    hetero = HeteroData()
+    hetero["paper"].x = torch.ones(3, 2)
+    for content, message in (
+        ([pyg(), pyg()], r"several graphs \(a list\); save one of them, torch\.save\(dataset\[0\]"),
+        ((collated.to_dict(), slices, type(collated)), r"several graphs \(a tuple\)"),
+        (hetero, r"to_homogeneous\(\)"),
+        (torch.ones(3), "a Tensor is not a dictionary of tensors, nor a PyG Data"),
+        (pyg(adj=MASKS["val_mask"].dtype), r"it holds a numpy\.\S+, which could run code; save a dictionary of tensors"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            load(saved(tmp_path, content))
+        assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+def test_half_precision_is_read(tmp_path):
+    assert same(load(save_pt(tmp_path, x=torch.from_numpy(X).bfloat16())))
+
+
+def network():
+    import networkx
+
+    found = networkx.Graph([("b", "a"), ("b", "c")])
+    found.add_node("d")
+    for number, node in enumerate("abcd"):
+        found.nodes[node].update(x=X[number].tolist(), y=[0, 1, None, 1][number], size=3)
+    found.edges["b", "a"]["weight"] = 2.0
+    order = networkx.Graph()
+    order.add_nodes_from((node, found.nodes[node]) for node in "abcd")
+    order.add_edges_from(found.edges(data=True))
+    return order
+
+
+@pytest.mark.parametrize("kind", ["dict", "Data", "networkx", "sparse"])
+def test_an_object_is_kept_once_under_its_content(tmp_path, capsys, kind):
+    say_once.cache_clear()
+    value = {"dict": {**PARTS, "y": PARTS["y"].tolist(), "weights": 1}, "Data": pyg(z=torch.ones(1)), "networkx": network()}
+    value["sparse"] = {**PARTS, "x": sp.csr_matrix(X)}
+    path = keep(value[kind], str(tmp_path))
+    assert same(load(path)) and keep(value[kind], str(tmp_path)) == path and len(list(tmp_path.rglob("*.npz"))) == 1
+    ignored = {"dict": "weights", "Data": "z", "networkx": "size, weight of edges", "sparse": ""}[kind]
+    assert f"ignored: {ignored}\n" * bool(ignored) in capsys.readouterr().err
+    assert keep({**PARTS, "x": X + 1}, str(tmp_path)) != path
+    open(path, "wb").close()
+    assert same(load(keep(value[kind], str(tmp_path)))), "a damaged file is written again"
+
+
+@pytest.mark.parametrize("value", [5, [1, 2], object(), {"x": [[1.0], [object()]], "edge_index": [[0], [1]], "y": [0, 1]}])
+def test_what_is_no_graph_is_refused(tmp_path, value):
+    with pytest.raises(UserError, match=r"^dataset: .*expected the name of a dataset") as caught:
+        keep(value, str(tmp_path))
+    assert "\n" not in str(caught.value) and not list(tmp_path.rglob("*"))
+
+
+# ---- one file for each client
+
+
+def test_one_file_for_each_owner(tmp_path):
+    for number, name in enumerate(("b", "a", "c")):
+        np.savez(tmp_path / f"{name}.npz", x=X + number, edge_index=PARTS["edge_index"], y=np.array(["u", "v", "", name]), **MASKS)
+    graph = load(str(tmp_path / "*.npz"))
+    assert graph.num_nodes == 12 and graph.owner.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert graph.labels.reshape(3, 4).tolist() == [[3, 4, -1, 0], [3, 4, -1, 1], [3, 4, -1, 2]], "one numbering: a, b, c, u, v"
+    assert np.array_equal(graph.features[4:8].toarray() if sp.issparse(graph.features) else graph.features[4:8], X.astype(np.float32))
+    assert graph.edges.shape == (2, 12) and graph.masks["val_mask"].tolist() == [False, True, False, False] * 3
+    np.savez(tmp_path / "d.npz", **{**PARTS, "x": X[:, :2], "y": np.array(["u"] * 4)})
+    with pytest.raises(UserError, match=r"dataset\.path=.*\*\.npz: the files must agree in the columns of x"):
+        load(str(tmp_path / "*.npz"))
+    with pytest.raises(UserError, match="no file has such a name"):
+        load(str(tmp_path / "none*.npz"))
+
+
+def test_a_small_file_of_a_huge_array_is_refused_by_its_header(tmp_path):
+    path = tmp_path / "graph.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in {**PARTS, "x": None}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                if array is None:  # the header alone; reading the array would fail
+                    np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": (4, 10**8)})
+                else:
+                    np.lib.format.write_array(member, array)
+    with pytest.raises(UserError, match="has 100000000 columns; at most 1000000"):
+        load(str(path))
+    with pytest.raises(UserError, match="has 100000000 columns; at most 1000000"):
+        read_arrays("cora", path, ["x"])

@@ -56,6 +56,7 @@ def subgraph(graph: Graph, nodes: np.ndarray) -> Graph:
         edges=np.ascontiguousarray(local[:, (local >= 0).all(axis=0)]),
         labels=graph.labels[nodes],
         owner=None if graph.owner is None else graph.owner[nodes],
+        masks={name: mask[nodes] for name, mask in graph.masks.items()},
     )
 
 

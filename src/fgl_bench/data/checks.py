@@ -12,9 +12,6 @@ from fgl_bench.errors import UserError
 
 METRICS = ("accuracy", "auc", "auc_ovr", "macro_f1", "micro_f1")
 
-MOST_FEATURES = 1_000_000
-"""Columns of a feature matrix; models have weights for each, whether or not a node has it."""
-
 
 def check_ratios(ratios: Sequence[float], key: str = "split.ratios") -> tuple[float, float, float]:
     """Three numbers in [0, 1] that sum to at most 1, with some training and some test share."""

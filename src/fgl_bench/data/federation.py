@@ -21,8 +21,13 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import Disk
 from fgl_bench.data.subgraphs import induce_on_disk
 from fgl_bench.errors import UserError
-from fgl_bench.utils.patience import said_when_long
+from fgl_bench.utils.patience import said_when_long, say_once
 from fgl_bench.utils.seeding import generator
+
+NO_TRAINING_NODE = (
+    "raise the first number of split.ratios, lower num_clients, or draw masks over all clients (split.masks=global) "
+    "or regardless of classes (split.stratify=false)"
+)
 
 
 def build_federations(
@@ -54,8 +59,12 @@ def build_federations(
         check_stored(cache_dir, sparsity, split.inductive, split.test)
     with said_when_long(f"reading dataset={dataset.name}"):
         graph = dataset.load(data_dir, cache_dir) if out_of_core else dataset.load(data_dir)
+    if graph.masks and dataset.own_masks and split.masks != "given":
+        names = ", ".join(graph.masks)
+        say_once(f"note: dataset={graph.name} has {names}, which split.masks={split.masks} does not take; split.masks=given does")
     if split.test == "server":
         return [build_served(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
+    key = "split.masks=given" if split.masks == "given" else f"split.ratios={list(ratios)}"
     drawn: dict[int, tuple[list[np.ndarray], dict[str, str], list[ClientGraph], np.ndarray]] = {}
     federations = []
     draw_ahead(split, graph, num_clients, seeds if "partition" in split.per_seed else [0], cache_dir)
@@ -69,12 +78,12 @@ def build_federations(
         masks = split.draw_masks(graph, nodes, ratios, (partition_seed, masks_seed), cache_dir)
         clean = tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(bare, masks, strict=True))
         if not any(client.train.any() for client in clean):
-            raise UserError(f"split.ratios={list(ratios)}: no client has a training node; raise the first number or lower num_clients")
+            raise UserError(f"{key}: no client has a training node; {NO_TRAINING_NODE}")
         if not any(client.val.any() for client in clean):
             why = "no client has a validation node, by which the reported round is chosen"
-            raise UserError(f"split.ratios={list(ratios)}: {why}; raise the second number")
+            raise UserError(f"{key}: {why}; raise the second number of split.ratios")
         if not any(client.test.any() for client in clean):
-            raise UserError(f"split.ratios={list(ratios)}: no client has a test node; raise the third number")
+            raise UserError(f"{key}: no client has a test node; raise the third number of split.ratios")
         observed = clean
         if not isinstance(sparsity, NoSparsity):
             observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))

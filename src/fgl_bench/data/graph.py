@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Graph:
         num_classes: number of classes over the whole graph.
         metric: what this dataset is scored with, one of :data:`fgl_bench.data.checks.METRICS`.
         owner: ``[N]`` int64 client of each node where the federation is natural (``split=natural``), else None.
+        masks: of ``train_mask``, ``val_mask`` and ``test_mask`` those that the data came with, bool ``[N]`` or ``[N, K]``
+            (``split.masks=given``).
     """
 
     name: str
@@ -41,6 +44,7 @@ class Graph:
     num_classes: int
     metric: str = "accuracy"
     owner: np.ndarray | None = None
+    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:

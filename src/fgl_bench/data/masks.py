@@ -4,11 +4,42 @@ from __future__ import annotations
 
 import numpy as np
 
+from fgl_bench.data.graph import Graph
+from fgl_bench.errors import UserError
+from fgl_bench.utils.patience import say_once
+
 SLACK = 1e-9
 """Added before rounding down, so that 0.29 * 100 counts as 29."""
 
 
+GIVEN = ("train_mask", "val_mask", "test_mask")
+
 Masks = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def given_masks(graph: Graph, seed: int) -> Masks:
+    """The masks ``[N]`` that the graph came with; of several columns, column ``seed`` modulo their number.
+
+    Raises:
+        UserError: a mask is absent, two masks share a node, or the training or the validation mask has no labeled node.
+    """
+    absent = [name for name in GIVEN if name not in graph.masks]
+    if absent:
+        raise UserError(f"split.masks=given: dataset={graph.name} has no {' and no '.join(absent)}; it needs {', '.join(GIVEN)}, bool [N]")
+    columns = {mask.shape[1] for mask in graph.masks.values() if mask.ndim > 1}
+    if len(columns) > 1:
+        raise UserError(f"split.masks=given: masks of dataset={graph.name} have {' and '.join(map(str, sorted(columns)))} columns")
+    masks = np.stack([mask if mask.ndim == 1 else mask[:, seed % mask.shape[1]] for mask in (graph.masks[name] for name in GIVEN)])
+    if shared := int((masks.sum(axis=0) > 1).sum()):
+        raise UserError(f"split.masks=given: {shared} nodes of dataset={graph.name} are in two masks; masks must not share nodes")
+    unlabeled = masks.any(axis=0) & (graph.strata < 0)
+    if unlabeled.any():
+        say_once(f"note: split.masks=given: {unlabeled.sum()} nodes in the masks of dataset={graph.name} have no label and are left out")
+    train, val, test = masks & ~unlabeled
+    for name, mask in zip(GIVEN, (train, val, test), strict=True):
+        if not mask.any():
+            raise UserError(f"split.masks=given: {name} of dataset={graph.name} has no labeled node")
+    return train, val, test
 
 
 def random_masks(labels: np.ndarray, ratios: tuple[float, float, float], rng: np.random.Generator) -> Masks:

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import fields
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from fgl_bench.data.storage import update
 from fgl_bench.errors import UserError
 from fgl_bench.utils import patience
 from fgl_bench.utils.files import write_bytes
-from fgl_bench.utils.patience import said_when_long
+from fgl_bench.utils.patience import said_when_long, say_once
 from fgl_bench.utils.processes import end_with
 
 PACKAGES = ("numpy", "scipy", "pymetis", "python-louvain", "networkx", "igraph")
@@ -159,9 +159,4 @@ def _write(path: Path, nodes: Sequence[np.ndarray], versions: dict[str, str]) ->
     try:
         write_bytes(path, archive.getvalue())
     except OSError as error:  # which costs time, not correctness
-        _say_once(f"note: cache_dir: {path.parent} cannot be written ({error.strerror or error}); partitions are drawn anew every time")
-
-
-@cache
-def _say_once(note: str) -> None:
-    print(note, file=sys.stderr)
+        say_once(f"note: cache_dir: {path.parent} cannot be written ({error.strerror or error}); partitions are drawn anew every time")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -14,12 +15,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.errors import UserError
+
+MOST_FEATURES = 1_000_000
+"""Columns of a feature matrix; models have weights for each, whether or not a node has it."""
 
 TIMEOUT_SECONDS = 15.0
 ELSEWHERE = "set data_dir (or FGL_BENCH_DATA) to a folder that holds it; dataset=csbm needs no files"
@@ -145,15 +149,32 @@ def reading(dataset: str, path: Path) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """An exception as a short single line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    """An exception as a short single line, without a terminal's colors."""
+    text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()) or type(error).__name__
     return text if len(text) <= 160 else text[:157] + "..."
+
+
+def array_shapes(file: IO[bytes]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of an ``.npz`` file, by their headers alone: a small file may unpack to many times its size."""
+    shapes = {}
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as member:
+                first = np.lib.format.read_magic(member) == (1, 0)
+                header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+                shapes[name.removesuffix(".npy")] = header(member)[0]
+    file.seek(0)
+    return shapes
 
 
 def read_arrays(dataset: str, path: Path, keys: list[str]) -> dict[str, np.ndarray]:
     """The named arrays of an ``.npz`` file; refuses pickled content."""
-    with reading(dataset, path), path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return {key: archive[key] for key in keys}
+    with reading(dataset, path), path.open("rb") as file:
+        most = max((shape[1] for shape in array_shapes(file).values() if len(shape) == 2), default=0)
+        if most > MOST_FEATURES:
+            raise ValueError(f"an array has {most} columns; at most {MOST_FEATURES} are allowed")
+        with np.load(file, allow_pickle=False) as archive:
+            return {key: archive[key] for key in keys}
 
 
 CSR_PARTS = ["data", "indices", "indptr", "shape"]

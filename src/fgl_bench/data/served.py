@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fgl_bench.data.graph import ClientGraph, Federation, Graph
-from fgl_bench.data.masks import random_masks, stratified_masks
+from fgl_bench.data.masks import given_masks, random_masks, stratified_masks
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import generator
@@ -48,7 +48,10 @@ def hold_out(
     Returns:
         the clients' node ids, the clients, the edges between them, and what the server holds.
     """
-    masks = (stratified_masks if split.stratify else random_masks)(graph.strata, ratios, generator(masks_seed, "masks"))
+    if split.masks == "given":
+        masks = given_masks(graph, masks_seed)
+    else:
+        masks = (stratified_masks if split.stratify else random_masks)(graph.strata, ratios, generator(masks_seed, "masks"))
     train = np.flatnonzero(masks[0])
     if not train.size:
         raise UserError(f"split.ratios={list(ratios)}: there is no training node; raise the first number")

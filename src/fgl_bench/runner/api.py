@@ -15,6 +15,7 @@ from fgl_bench.config.compose import as_command
 from fgl_bench.config.values import shown
 from fgl_bench.config.wording import explain
 from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.own import keep
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
@@ -27,7 +28,7 @@ from fgl_bench.utils.sources import files_of
 
 def run(
     algorithm: str | Algorithm | None = None,
-    dataset: str | Dataset | None = None,
+    dataset: str | Dataset | Mapping[str, Any] | Any | None = None,
     *,
     split: str | Split | None = None,
     model: str | Backbone | None = None,
@@ -43,7 +44,11 @@ def run(
     Groups take the name of a choice, as on the command line, or an object of a class of your own, a dataclass. What is not given has
     the command line's default.
 
+    A graph of your own is a dictionary of arrays, a PyG ``Data`` or a networkx graph whose nodes have ``x`` and ``y``; it is kept in a file
+    below ``cache_dir``, named by its content, and results call it ``custom``, or what ``dataset__name`` says (see docs/data.md).
+
     Args:
+        dataset: the name of a choice, an object of a class of your own, or a graph of your own.
         algorithm: runs in the scenario that its choice names; an object in the first one whose base it derives from.
         experiment: a paper's setting, such as ``"fedgta/table3"``.
         config_dir: a folder with groups of your own.
@@ -67,9 +72,22 @@ def run(
         >>> from fgl_bench.algorithms.fedprox import FedProx
         >>> str(run(FedProx(mu=0.1), "csbm", **tiny)) == str(result)
         True
+
+        A graph of your own:
+
+        >>> import networkx
+        >>> clique = networkx.complete_graph(60)
+        >>> nodes = {node: {"x": [node / 60, 1.0], "y": "high" if node > 29 else "low"} for node in clique}
+        >>> networkx.set_node_attributes(clique, nodes)
+        >>> small = {"num_clients": 2, "split": "iid", "rounds": 1, "seeds": [0]}
+        >>> run("fedavg", clique, dataset__name="clique", **small).scores()["dataset"][0]
+        'clique'
     """
     choices = {"algorithm": algorithm, "dataset": dataset, "split": split, "model": model, "optimizer": optimizer}
     objects = {group: choice for group, choice in choices.items() if choice is not None and not isinstance(choice, str)}
+    own_graph = None
+    if dataset is not None and not isinstance(dataset, str) and not dataclasses.is_dataclass(dataset):
+        own_graph, choices["dataset"] = objects.pop("dataset"), "custom"
     if scenario is None and isinstance(algorithm, Algorithm):
         scenario = next(iter(supported(type(algorithm))), None)
     if "algorithm" in objects:
@@ -84,6 +102,8 @@ def run(
     try:
         with as_command(overrides, [Path(config_dir)] if config_dir else [], objects) as cfg:
             place(cfg, objects)
+            if own_graph is not None:
+                cfg.dataset.path = keep(own_graph, cfg.cache_dir)
             finished = run_one(cfg)
     except UserError:
         raise

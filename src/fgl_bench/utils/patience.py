@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 PATIENCE = 2.0
 """Seconds that nobody minds."""
@@ -29,3 +30,9 @@ def said_when_long(what: str) -> Iterator[None]:
         seconds = time.monotonic() - begin
         if seconds > PATIENCE:
             print(f"{what}: {seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+@cache
+def say_once(note: str) -> None:
+    """Print a line on stderr, once per process."""
+    print(note, file=sys.stderr, flush=True)

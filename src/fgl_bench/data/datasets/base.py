@@ -7,15 +7,15 @@ import os
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.canonical import canonical_edges, canonical_features, largest_component, row_normalized
-from fgl_bench.data.checks import METRICS, MOST_FEATURES, check_choice, check_graph, check_ratios
+from fgl_bench.data.checks import METRICS, check_choice, check_graph, check_ratios
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import data_root, present
+from fgl_bench.data.raw import MOST_FEATURES, data_root, present
 from fgl_bench.data.storage import Disk, name_of, update
 from fgl_bench.errors import UserError
 
@@ -31,8 +31,11 @@ class Dataset:
         ratios: default [train, val, test]; ``split.ratios`` overrides it.
         metric: one of :data:`fgl_bench.data.checks.METRICS`.
         largest_component: keep only the largest connected component.
+        own_masks: masks in the data are the user's, so that a split that does not take them is worth a line.
         normalize_features: divide every node's features by their sum, where that is not 0 (PyG's ``NormalizeFeatures``).
     """
+
+    own_masks: ClassVar[bool] = False
 
     name: str
     ratios: list[float]

@@ -1,42 +1,64 @@
-"""A user's own graph, from an ``.npz`` of plain arrays or a ``.pt`` dictionary of tensors."""
+"""A user's own graph, from an ``.npz`` of plain arrays, a ``.pt`` dictionary of tensors or a PyG ``Data``, or one file for each client."""
 
 from __future__ import annotations
 
+import glob
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from fgl_bench.data.checks import MOST_FEATURES
+from fgl_bench.data.datasets._owners import side_by_side
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import CSR_PARTS, csr, one_line, present, shown
+from fgl_bench.data.masks import GIVEN
+from fgl_bench.data.own import READERS, plain_labels, sparse_matrix
+from fgl_bench.data.raw import CSR_PARTS, MOST_FEATURES, csr, one_line, present, shown
 from fgl_bench.errors import UserError
+from fgl_bench.utils.patience import say_once
 
 LAYOUT = "it needs x [N, F] (or x_data, x_indices, x_indptr, x_shape), edge_index [2, E] and y [N]"
-KEYS = ("x", *(f"x_{part}" for part in CSR_PARTS), "edge_index", "y", "num_classes", "owner")
 MOST_CLASSES = 1000
 """Classes that ``num_classes`` may announce where the graph has fewer nodes."""
+MOST_NAMED = 10
+"""Classes that a line about them names."""
+
+
+class Part(NamedTuple):
+    """What one file holds."""
+
+    features: np.ndarray | sp.csr_matrix
+    edges: np.ndarray
+    labels: np.ndarray
+    num_classes: int | None
+    owner: np.ndarray | None
+    masks: dict[str, np.ndarray]
 
 
 @dataclass
 class Custom(Dataset):
-    """The graph in ``path``: keys x (or its CSR parts), edge_index, y (-1 = no label), optional num_classes and owner.
+    """The graph in ``path``: keys x (or its CSR parts), edge_index and y, optional num_classes, owner and masks.
 
-    ``num_classes`` is a whole number; without it the largest label counts, which must be below the number of nodes. ``owner [N]``
-    names the client of every node for ``split=natural``: integers from 0, or strings; clients are in sorted order.
+    ``y [N]`` holds integers (-1 = no label) or strings ("" = no label). Classes are numbered in sorted order; with ``num_classes``,
+    integers stay as they are, and must be below it. ``y [N, K]`` holds 0 and 1: one-hot, or several labels a node.
+    ``owner [N]`` names the client of every node for ``split=natural``: integers from 0, or strings; clients are in sorted order.
+    ``train_mask``, ``val_mask`` and ``test_mask`` are bool ``[N]`` or ``[N, K]``, for ``split.masks=given``.
 
     Attributes:
-        path: a ``.npz`` or ``.pt`` file; neither is unpickled, so a file of unknown origin cannot run code.
+        path: a ``.npz`` or ``.pt`` file, or a pattern such as ``clients/*.npz``: one file for each owner, in sorted order. No file is
+            unpickled, so one of unknown origin cannot run code.
     """
+
+    own_masks: ClassVar[bool] = True
 
     path: str | None
 
     def files(self, root: Path) -> dict[str, Path]:
-        """The file by its name as configured; a relative path is below the current folder, not below ``root``."""
+        """The files by their names as configured; a relative path is below the current folder, not below ``root``."""
         if self.path is None or self.path == "":
             raise UserError("dataset.path is not set: it must name your .npz or .pt file")
         if not isinstance(self.path, str):
@@ -44,68 +66,122 @@ class Custom(Dataset):
         path = Path(os.path.expanduser(self.path))
         if path.suffix not in READERS:
             raise UserError(f"dataset.path={shown(path)}: must end in {' or '.join(READERS)}")
-        return {self.path: path}
+        if "*" not in path.name and "?" not in path.name:
+            return {self.path: path}
+        found = sorted(Path(name) for name in glob.glob(str(path)))
+        if not found:
+            raise UserError(f"dataset.path={shown(path)}: no file has such a name")
+        return {str(each): each for each in found}
 
     def read(self, root: Path) -> Graph:
-        (path,) = self.files(root).values()
-        source = f"dataset.path={shown(path)}"
-        if not present("dataset.path", path):
-            raise UserError(f"{source}: there is no such file")
-        try:
-            content = READERS[path.suffix](path)
-        except Exception as error:  # parsers of damaged files raise nearly anything
-            raise UserError(f"{source}: cannot be read as plain arrays ({one_line(error)})") from None
-        return self._checked(content, source)
+        files, parts, others = self.files(root), [], []
+        for path in files.values():
+            source = f"dataset.path={shown(path)}"
+            if not present("dataset.path", path):
+                raise UserError(f"{source}: there is no such file")
+            try:
+                content, ignored = READERS[path.suffix](path)
+            except Exception as error:  # parsers of damaged files raise nearly anything
+                raise UserError(f"{source}: cannot be read as plain arrays ({one_line(error)})") from None
+            part, bad_masks = _part(content, source)
+            parts.append(part)
+            others += [*ignored, *bad_masks]
+        source = f"dataset.path={shown(Path(str(self.path)))}"
+        if others:
+            say_once(f"note: {source}: ignored: {', '.join(dict.fromkeys(others))}")
+        return self._joined(parts, source)
 
-    def _checked(self, content: dict[str, Any], source: str) -> Graph:
-        labels = _integers(content, "y", source).reshape(-1)
-        features = _features(content, labels.size, source)
-        nodes = labels.size
-        edges = _integers(content, "edge_index", source)
-        if edges.ndim != 2 or edges.shape[0] != 2:
-            raise UserError(f"{source}: edge_index has shape {list(edges.shape)}; {LAYOUT}")
-        if edges.size and (edges.min() < 0 or edges.max() >= nodes):
-            raise UserError(f"{source}: edge_index names a node outside 0..{nodes - 1}")
-        if content.get("num_classes") is None:
-            num_classes = max(int(labels.max(initial=-1)) + 1, 1)
-            if num_classes > nodes:
-                raise UserError(f"{source}: y holds the label {num_classes - 1} for {nodes} nodes; number the classes from 0")
+    def _joined(self, parts: Sequence[Part], source: str) -> Graph:
+        """The graph of one part, or of several side by side, each with an owner."""
+        declared = {part.num_classes for part in parts}
+        kinds = {(part.labels.dtype.kind, *part.labels.shape[1:]) for part in parts}
+        widths = {part.features.shape[1] for part in parts}
+        if len(widths) > 1 or len(kinds) > 1 or len(declared) > 1:
+            raise UserError(f"{source}: the files must agree in the columns of x, the kind of y and num_classes")
+        if len(parts) > 1 and any(part.owner is not None for part in parts):
+            raise UserError(f"{source}: a file among several has owner; each file is an owner")
+        labels, num_classes = _encoded(np.concatenate([part.labels for part in parts]), parts[0].num_classes, source)
+        masks = {name: np.concatenate([part.masks[name] for part in parts]) for name in GIVEN if all(name in part.masks for part in parts)}
+        if len(parts) == 1:
+            (part,) = parts
+            graph = self.graph(part.features, part.edges[0], part.edges[1], labels, num_classes=num_classes, owner=part.owner)
         else:
-            num_classes = _class_count(content["num_classes"], nodes, source)
-        owner = None if content.get("owner") is None else _owners(content, source)
-        if owner is not None and owner.size != nodes:
-            raise UserError(f"{source}: owner has {owner.size} entries for {nodes} nodes")
-        return self.graph(features, edges[0], edges[1], labels, num_classes=num_classes, owner=owner)
+            each = np.split(labels, np.cumsum([len(part.labels) for part in parts])[:-1])
+            owned = [(part.features, *part.edges, own) for part, own in zip(parts, each, strict=True)]
+            graph = side_by_side(self, owned, num_classes)
+        return replace(graph, masks=masks)
 
 
-def _read_npz(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return {key: archive[key] for key in archive.files if key in KEYS}
+def _part(content: dict[str, Any], source: str) -> tuple[Part, list[str]]:
+    """The checked content of one file, and its masks that are none."""
+    labels = _labels(content, source)
+    nodes = len(labels)
+    features = _features(content, nodes, source)
+    edges = _integers(content, "edge_index", source)
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        how = "transpose it; " if edges.ndim == 2 and edges.shape[1] == 2 else ""
+        raise UserError(f"{source}: edge_index has shape {list(edges.shape)}; {how}{LAYOUT}")
+    if edges.size and (edges.min() < 0 or edges.max() >= nodes):
+        raise UserError(f"{source}: edge_index names a node outside 0..{nodes - 1}")
+    declared = None if content.get("num_classes") is None else _class_count(content["num_classes"], nodes, source)
+    owner = None if content.get("owner") is None else _owners(content, source)
+    if owner is not None and owner.size != nodes:
+        raise UserError(f"{source}: owner has {owner.size} entries for {nodes} nodes")
+    given = {name: _mask(content, name, nodes, source) for name in GIVEN if content.get(name) is not None}
+    bad = [f"{name} (a mask has one true or false for every node)" for name, mask in given.items() if mask is None]
+    return Part(features, edges, labels, declared, owner, {name: mask for name, mask in given.items() if mask is not None}), bad
 
 
-def _read_pt(path: Path) -> dict[str, Any]:
-    import torch
+def _labels(content: dict[str, Any], source: str) -> np.ndarray:
+    """y as ``[N]`` int64 or strings, or ``[N, K]`` of 0 and 1."""
+    values = plain_labels(_plain(content, "y", source))
+    if values.ndim != 2 or 1 in values.shape:
+        values = values.reshape(-1)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    if values.dtype.kind == "f":
+        broken = values[~((values == np.floor(values)) & (np.abs(values) < 2**53))]
+        if broken.size:
+            raise UserError(f"{source}: y holds {broken[0]}; a label is an integer (-1 for none) or a string")
+    if values.dtype.kind == "U":
+        return values
+    labels = _integers({"y": values.astype(np.int64) if values.dtype.kind in "bf" else values}, "y", source)
+    if labels.ndim == 2 and not np.isin(labels, (0, 1)).all():
+        raise UserError(f"{source}: y has shape {list(labels.shape)}; it must be [N], or [N, K] of 0 and 1")
+    return labels
 
-    # Without the check a sparse tensor may name cells that it does not have.
-    with path.open("rb") as file, torch.sparse.check_sparse_tensor_invariants():
-        content = torch.load(file, weights_only=True, map_location="cpu")
-    if not isinstance(content, dict):
-        raise ValueError(f"it holds a {type(content).__name__}, not a dictionary of tensors")
-    return {key: _array(content[key]) for key in KEYS if key in content}
+
+def _encoded(labels: np.ndarray, declared: int | None, source: str) -> tuple[np.ndarray, int]:
+    """Labels as numbers from 0 (or ``[N, K]``, several a node), and the number of classes."""
+    if labels.ndim == 2:
+        count = labels.shape[1]
+        if declared not in (None, count):
+            raise UserError(f"{source}: num_classes={declared}: y has {count} columns")
+        if (labels.sum(axis=1) == 1).all():
+            say_once(f"note: {source}: y [N, {count}] is one-hot; a label is the column of the 1")
+            return labels.argmax(axis=1), count
+        say_once(f"note: {source}: y [N, {count}] has several labels for a node; its columns are {count} yes-no questions")
+        return labels.astype(np.float32), count
+    text = labels.dtype.kind == "U"
+    known = labels != "" if text else labels >= 0
+    kinds = np.unique(labels[known])
+    if not text and (declared is not None or labels.min(initial=0) < -1 or np.array_equal(kinds, np.arange(kinds.size))):
+        return labels, declared or max(kinds.size, 1)
+    if declared is not None and declared < kinds.size:
+        raise UserError(f"{source}: num_classes={declared}: y has {kinds.size} different labels")
+    names = [str(kind)[:40] for kind in kinds[:MOST_NAMED]] + ["..."] * (kinds.size > MOST_NAMED)
+    how = "" if text else "; with num_classes they would stay as they are"
+    say_once(f"note: {source}: the {kinds.size} labels of y are numbered from 0 in sorted order: {', '.join(names)}{how}")
+    return np.where(known, np.searchsorted(kinds, labels), -1), declared or max(kinds.size, 1)
 
 
-READERS = {".npz": _read_npz, ".pt": _read_pt}
-
-
-def _array(value: Any) -> Any:
-    """Dense tensors as arrays; anything else as it is."""
-    import torch
-
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return value
-    if value.untyped_storage().nbytes() < value.numel() * value.element_size():
-        raise ValueError(f"a tensor of shape {list(value.shape)} repeats its numbers")
-    return value.detach().numpy()
+def _mask(content: dict[str, Any], name: str, nodes: int, source: str) -> np.ndarray | None:
+    """A mask ``[N]`` or ``[N, K]``; None where it is none, such as a list of node ids."""
+    values = _plain(content, name, source)
+    if values.ndim not in (1, 2) or values.shape[0] != nodes or not values.size:
+        return None
+    sound = values.dtype.kind == "b" or (values.dtype.kind in "iu" and np.isin(values, (0, 1)).all())
+    return values.astype(bool) if sound else None
 
 
 def _features(content: dict[str, Any], nodes: int, source: str) -> np.ndarray | sp.csr_matrix:
@@ -137,11 +213,8 @@ def _features(content: dict[str, Any], nodes: int, source: str) -> np.ndarray | 
 
 
 def _matrix(value: Any) -> np.ndarray | sp.csr_matrix:
-    """An array as it is, a sparse tensor as CSR."""
-    if isinstance(value, np.ndarray):
-        return value
-    coo = value.detach().to_sparse_coo().coalesce()
-    return sp.csr_matrix((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+    """A sparse tensor as CSR, anything else as an array."""
+    return sparse_matrix(value) if hasattr(value, "to_sparse_coo") else np.asarray(value)
 
 
 def _plain(content: dict[str, Any], key: str, source: str) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +10,15 @@ import scipy.sparse as sp
 
 from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
+from fgl_bench.data.masks import GIVEN
 from fgl_bench.data.pickles import read_pickle
 from fgl_bench.data.raw import locate, reading
 
 FOLDERS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+
+VALIDATION = 500
+"""Nodes of the public validation mask; they follow the training nodes."""
 
 
 def _address(file: str) -> str:
@@ -25,7 +29,7 @@ def _address(file: str) -> str:
 
 @dataclass
 class Planetoid(Dataset):
-    """The graph of PyG's ``Planetoid``: raw features, no normalization; the public masks are not used."""
+    """The graph of PyG's ``Planetoid``: raw features, no normalization; its masks are the public ones (``split.masks=given``)."""
 
     def files(self, root: Path) -> dict[str, Path]:
         return below(root, *(f"{self.choose(FOLDERS)}/raw/ind.{self.name}.{part}" for part in PARTS))
@@ -33,7 +37,7 @@ class Planetoid(Dataset):
     def read(self, root: Path) -> Graph:
         paths = dict(zip(PARTS, locate(self.name, self.files(root).values(), _address), strict=True))
         tx, allx = (read_pickle(self.name, paths[part], sp.csr_matrix) for part in ("tx", "allx"))
-        ty, ally = (read_pickle(self.name, paths[part], np.ndarray) for part in ("ty", "ally"))
+        y, ty, ally = (read_pickle(self.name, paths[part], np.ndarray) for part in ("y", "ty", "ally"))
         links = read_pickle(self.name, paths["graph"], dict)
         with reading(self.name, paths["test.index"]):
             test = np.array(paths["test.index"].read_text().split(), dtype=np.int64)
@@ -54,4 +58,7 @@ class Planetoid(Dataset):
             labels[test] = ty.argmax(axis=1)
             row = np.repeat(np.fromiter(links, dtype=np.int64), [len(ends) for ends in links.values()])
             col = np.concatenate([np.asarray(ends, dtype=np.int64) for ends in links.values()])
-            return self.graph(features, row, col, labels, num_classes=classes)
+            graph = self.graph(features, row, col, labels, num_classes=classes)
+            place = np.arange(nodes)
+            public = (place < len(y), (place >= len(y)) & (place < len(y) + VALIDATION), np.isin(place, test))
+            return replace(graph, masks=dict(zip(GIVEN, public, strict=True)))

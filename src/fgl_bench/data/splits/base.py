@@ -11,7 +11,7 @@ import numpy as np
 
 from fgl_bench.data.checks import check_num_clients, check_ratios
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.masks import Masks, random_masks, stratified_masks
+from fgl_bench.data.masks import Masks, given_masks, random_masks, stratified_masks
 from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import generator
 
@@ -30,7 +30,8 @@ class Split:
             training nodes (masks are drawn over all nodes).
         inductive: clients train on their training nodes and the edges among them alone, and are scored on all that they hold.
         masks: drawn inside every ``client``, or once over the whole graph (``global``: some clients then get more or fewer training
-            nodes than others, or none).
+            nodes than others, or none), or not drawn but ``given`` by the data (:func:`fgl_bench.data.masks.given_masks`): the same in
+            every repetition, unless they have several columns.
         stratify: masks are drawn class by class; otherwise regardless of classes.
         score_trained: evaluation points at which the trained models are scored with ``test=server``: ``every``, ``final`` or ``never``.
             All C of them are scored on the whole graph, so that each of these points costs C passes over it.
@@ -39,7 +40,7 @@ class Split:
     """
 
     overlaps: ClassVar[bool] = False
-    ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global")
+    ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "given")
 
     ratios: list[float] | None
     per_seed: list[str]
@@ -58,9 +59,14 @@ class Split:
             raise UserError(f"split.score_trained={self.score_trained}: must be one of {', '.join(SCORE_TRAINED)}")
         if self.score_trained != "final" and self.test == "clients":
             raise UserError(f"split.score_trained={self.score_trained}: needs split.test=server; clients score at every evaluation point")
-        if self.masks not in self.ways_of_masks or (self.overlaps and self.masks != "global"):
-            allowed = "global, for clients share nodes" if self.overlaps else f"one of {', '.join(self.ways_of_masks)}"
-            raise UserError(f"split.masks={self.masks}: must be {allowed}")
+        ways = [way for way in self.ways_of_masks if way != "client" or not self.overlaps]
+        if self.masks not in ways:
+            why = ", for clients share nodes" if self.overlaps else ""
+            raise UserError(f"split.masks={self.masks}: must be {'one of ' * (len(ways) > 1)}{', '.join(ways)}{why}")
+        if self.masks == "given" and self.ratios is not None:
+            raise UserError(f"split.ratios={list(self.ratios)}: split.masks=given takes the masks of the data; set split.ratios=null")
+        if self.masks == "given" and not self.stratify:
+            raise UserError("split.stratify=false: split.masks=given takes the masks of the data; set it to true")
         if self.inductive and self.test == "server":
             raise UserError("split.inductive=true: with split.test=server clients hold training nodes only anyway; set it to false")
         if not set(self.per_seed) <= set(AXES):
@@ -93,7 +99,7 @@ class Split:
 
         Client i draws its own from the stream ``masks/i``. With ``masks=global`` they are drawn once over all nodes that anybody
         holds, from the stream ``masks/shared``: where clients share nodes, none trains on what another one is tested on. A client may
-        then have a little more or less of a class than its share, or no training node.
+        then have a little more or less of a class than its share, or no training node. With ``masks=given`` nothing is drawn.
 
         Args:
             nodes: what :meth:`assign` has given.
@@ -103,6 +109,9 @@ class Split:
         draw, strata, seed = stratified_masks if self.stratify else random_masks, graph.strata, seeds[1]
         if self.masks == "client":
             return [draw(strata[ids], ratios, generator(seed, "masks", i)) for i, ids in enumerate(nodes)]
+        if self.masks == "given":
+            train, val, test = given_masks(graph, seed)
+            return [(train[ids], val[ids], test[ids]) for ids in nodes]
         held = np.zeros(graph.num_nodes, dtype=bool)
         for ids in nodes:
             held[ids] = True

@@ -35,6 +35,7 @@ class FedPub(Split):
     """
 
     ranges: ClassVar[dict[str, Range]] = {"seed": at_least(0)}
+    ways_of_masks: ClassVar[tuple[str, ...]] = ("global",)
 
     seed: int
     counts: list[int]

@@ -111,12 +111,12 @@ class Louvain(Split):
         delta: tolerance in nodes. Where clients are small it shrinks to half of their fair size, since OpenFGL's rule
             never ends once ``fair <= delta``.
         backend: ``python_louvain`` or ``igraph``.
-        masks: besides ``client`` and ``global``, ``fedgta``: as its code draws them, with Python's generator, over a client's nodes in the
+        masks: besides those of all splits, ``fedgta``: as its code draws them, with Python's generator, over a client's nodes in the
             order in which they were dealt, regardless of classes; they follow from ``seed`` where that is given. With the partitions above
             these are the masks that its code comes with (Cora's has four nodes twice, each of which keeps the first of its masks).
     """
 
-    ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "fedgta")
+    ways_of_masks: ClassVar[tuple[str, ...]] = ("client", "global", "given", "fedgta")
     ranges: ClassVar[dict[str, Range]] = {"resolution": at_least(1e-9), "delta": at_least(0), "seed": at_least(0)}
 
     resolution: float

@@ -22,8 +22,8 @@ class MetisOverlap(Split):
     Attributes:
         samples_per_part: clients of every part; FedSSA has 5 (2, 6 and 10 parts for 10, 30 and 50 clients).
         fraction: share of the part's nodes in each sample.
-        masks: ``global`` only, because clients share nodes: drawn inside each client, a third of the test nodes would be training
-            nodes of another client.
+        masks: ``global`` or ``given``, because clients share nodes: drawn inside each client, a third of the test nodes would be
+            training nodes of another client.
         seeded: METIS gets a seed; otherwise it is called without any option. The samples are drawn with a seed in any case.
     """
 
