@@ -111,7 +111,7 @@ def covers(planned: object, stored: object, group: str = "") -> bool:
     if isinstance(planned, Mapping) and isinstance(stored, Mapping):
         if any(planned.get(key, value) != value for key, value in before(group, planned).items() if key not in stored):
             return False
-        return all(key in planned and covers(planned[key], value, key) for key, value in stored.items())
+        return all(key in planned and covers(planned[key], value, key) for key, value in stored.items() if key not in AFTERWARDS)
     return planned == stored
 
 
@@ -120,7 +120,7 @@ def find(cells: Mapping[str, dict], digest: str, config: Mapping) -> dict | None
     if digest in cells:
         return cells[digest]
     # If raw files are absent, the plan does not know their sums; it accepts the stored ones.
-    wanted = {"data": ANYTHING, **config, **dict.fromkeys(AFTERWARDS, ANYTHING)}
+    wanted = config if "data" in config else {**config, "data": ANYTHING}
     same = (cell for cell in cells.values() if cell.get("config") and covers(wanted, cell["config"]))
     return next(same, None)
 
