@@ -38,7 +38,7 @@ GOLDEN = ROOT / "tests" / "golden"
 RUNS = GOLDEN / "runs"
 TINY = {
     "dataset__num_nodes": 160, "dataset__num_edges": 400, "dataset__num_features": 24, "dataset__words_per_node": 6, "num_clients": 4,
-    "rounds": 4, "seeds": [0, 1], "dtype": "float64", "threads": 1, "overwrite": True,
+    "rounds": 5, "lr": 0.05, "seeds": [0, 1], "dtype": "float64", "threads": 1, "overwrite": True,
 }  # fmt: skip
 SWEEPS = (
     "-m algorithm=local,fedavg,fedgta,fed_pub,fedsa_gcl dataset=csbm,csbm_pubmed split=metis,louvain num_clients=4 rounds=6 "
