@@ -35,6 +35,7 @@ from fgl_bench.cli.arguments import (
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
+from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
@@ -137,19 +138,21 @@ def composed_runs(asked: bool) -> int:
 
     def job(cfg: DictConfig) -> str | None:
         raise_again()
-        began.append(" ".join(HydraConfig.get().overrides.task))
-        several = HydraConfig.get().mode is RunMode.MULTIRUN
+        command = HydraConfig.get()
+        before = COMMAND.set(command)
+        began.append(" ".join(command.overrides.task))
+        several = command.mode is RunMode.MULTIRUN
         sweep = begun_here() if several else None
         try:
             if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
                 cfg.progress = False
-                os.environ[JOB] = str(HydraConfig.get().job.num)
+                os.environ[JOB] = str(command.job.num)
             run = run_one(cfg, title=f"[{sweep.done + 1}/{sweep.total}] " if sweep else "")
             finished.append(run.folder)
             if not several:
                 show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
                 return str(run.folder)
-            note = note_of(HydraConfig.get().job.num, run.summary, run.folder, run.again, cfg.selection, cfg.average)
+            note = note_of(command.job.num, run.summary, run.folder, run.again, cfg.selection, cfg.average)
         except (Exception, SystemExit) as raised:
             called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
             error = raised if isinstance(raised, Exception) else UserError(called)
@@ -157,8 +160,10 @@ def composed_runs(asked: bool) -> int:
             if not several:
                 complain(error)
                 return None
-            tell(Note(HydraConfig.get().job.num, True, "failed", complaint(error, began[-1])))
+            tell(Note(command.job.num, True, "failed", complaint(error, began[-1])))
             raise error from None  # a launcher in another process sees a failure only through the exception
+        finally:
+            COMMAND.reset(before)
         tell(note)
         return str(run.folder)
 
