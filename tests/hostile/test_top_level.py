@@ -80,11 +80,18 @@ class Hollow:
 
 def hollow(**keys): return Hollow()
 """
-KINDS = {"nothing": "NoneType", "mapping": "dict", "number": "float", "fails": "RuntimeError: odd", "leaves": "SystemExit", "hollow": "Hollow"}
+KINDS = {
+    "nothing": "NoneType",
+    "mapping": "dict",
+    "number": "float",
+    "fails": "RuntimeError: odd",
+    "leaves": "SystemExit",
+    "hollow": "Hollow",
+}
 GROUPS = ("algorithm", "dataset", "split", "model", "optimizer", "scenario", "scenario.sparsity", "tracker")
 TARGETS = {
     "algorithm._target_=os.getcwd": r"algorithm\._target_=os\.getcwd: gives a str, not a method",
-    "algorithm=fedgl algorithm@algorithm.strategy=fedavg algorithm.strategy._target_=os.getcwd": r"strategy\._target_=os\.getcwd: gives a str",
+    "algorithm=fedgl algorithm@algorithm.strategy=fedavg algorithm.strategy._target_=os.getcwd": r"strategy\._target_=os\.getcwd: gives",
     **{f"{group}._target_=odd.{name}": rf"{group}\._target_=odd\.{name}: .*{said}"
        for group in GROUPS for name, said in KINDS.items() if (group, name) != ("scenario.sparsity", "hollow")},
     **{f"{group}._target_=odd.Hollow": f"{group}|Hollow" for group in GROUPS if group != "scenario.sparsity"},

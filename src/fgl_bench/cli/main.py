@@ -42,7 +42,7 @@ from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting.console import show
 from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
-from fgl_bench.utils.masking import masked
+from fgl_bench.utils.masking import masked, masking_hydra
 from fgl_bench.utils.processes import JOB, raise_again, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
 
@@ -177,7 +177,8 @@ def composed_runs(asked: bool) -> int:
 
     command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
     try:
-        command()
+        with masking_hydra():
+            command()
     except KeyboardInterrupt as interruption:
         workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}; {kept(finished, getattr(interruption, 'kept', ''))}", interruption)
         return INTERRUPTED
@@ -232,7 +233,7 @@ def complaint(error: BaseException, about: str = "", plainly: bool = False) -> s
     text = explain(error) or (plain(error) or type(error).__name__ if plainly else None)
     trace = "".join(traceback.format_exception(error)) if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1" else ""
     where = f" in the job '{about}'" if about else ""
-    return trace + masked(f"fgl-bench: error{where}: {text or type(error).__name__}")
+    return masked(f"{trace}fgl-bench: error{where}: {text or type(error).__name__}")
 
 
 def kept(finished: list[Path], unfinished: str = "") -> str:
