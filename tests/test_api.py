@@ -5,11 +5,13 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import fgl_bench
 from fgl_bench import UserError, load_results, run
@@ -136,3 +138,47 @@ def test_values_are_written_as_the_command_line_reads_them():
         read = OverridesParser.create().parse_override(f"x={shown(value)}").value()
         plain = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
         assert read == plain
+
+
+METHODS = ("fedavg", "fedprox", "local", "fedgta", "d_psgd", "fedavgm", "scaffold", "fedbuff")
+
+
+def scores_of(method, folder):
+    """The run's scores, after checking that it was filed under its own method."""
+    result = run(method, "csbm", results_dir=folder, model__hidden=8, **TINY)
+    assert result.summary["algorithm"] == result.folder.parent.name == method
+    return result.summary["test"]
+
+
+def test_runs_in_eight_threads_are_those_made_alone(here):
+    with ThreadPoolExecutor(len(METHODS)) as pool:
+        together = list(pool.map(scores_of, METHODS, ["together"] * len(METHODS)))
+    assert together == [scores_of(method, "alone") for method in METHODS]
+
+
+def test_another_application_of_hydra_keeps_its_state(here):
+    from hydra import initialize_config_dir, version
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    (here / "app.yaml").write_text("algorithm: theirs\n", encoding="utf-8")
+    with initialize_config_dir(str(here), job_name="theirs", version_base="1.2"):
+        HydraConfig.instance().cfg = OmegaConf.create({"hydra": {"runtime": {"choices": {"algorithm": "theirs"}}}})
+        before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg, version.getbase()
+        try:
+            scores_of("fedprox", "results")
+            assert (GlobalHydra.instance().hydra, HydraConfig.instance().cfg, version.getbase()) == before
+        finally:
+            HydraConfig.instance().cfg = None
+
+
+def test_torch_is_left_as_it_was_and_its_modes_change_nothing(here):
+    expected, threads = scores_of("fedprox", "plain"), torch.get_num_threads()
+    run("fedprox", "csbm", threads=threads + 1, **TINY)
+    assert torch.get_num_threads() == threads
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert scores_of("fedprox", "inside") == expected
+        assert torch.is_inference_mode_enabled() and torch.is_autocast_enabled("cpu")
+    with torch.no_grad():
+        assert scores_of("fedprox", "without gradients") == expected

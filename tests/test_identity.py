@@ -36,10 +36,18 @@ def test_a_younger_key_with_its_former_value_is_no_part_of_the_identity(split):
 @pytest.mark.parametrize(
     "override",
     [
-        "dataset.normalize_features=true", "split.masks=global", "split.stratify=false", "split.seeded=false",
-        "split=louvain split.deal=fedgta", "split=louvain split.seed=0", "algorithm=adafgl algorithm.attention=raw",
-        "model=unifilter model.filter_lr=0.1", "model=unifilter model.default_homophily=0.75", "model=unifilter model.per_feature=true",
-        "algorithm=fedsa_gcl algorithm.lsc=fedgta", "algorithm=fedssa model=unifilter algorithm.encoder=detached",
+        "dataset.normalize_features=true",
+        "split.masks=global",
+        "split.stratify=false",
+        "split.seeded=false",
+        "split=louvain split.deal=fedgta",
+        "split=louvain split.seed=0",
+        "algorithm=adafgl algorithm.attention=raw",
+        "model=unifilter model.filter_lr=0.1",
+        "model=unifilter model.default_homophily=0.75",
+        "model=unifilter model.per_feature=true",
+        "algorithm=fedsa_gcl algorithm.lsc=fedgta",
+        "algorithm=fedssa model=unifilter algorithm.encoder=detached",
         "algorithm=fediih model=disengcn algorithm.inference_activation=none",
     ],
 )

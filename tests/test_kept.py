@@ -36,8 +36,7 @@ def composed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("composed anew")
 
-    monkeypatch.setattr("fgl_bench.config.parts.compose", refuse)
-    monkeypatch.setattr(Composer, "__call__", refuse)
+    monkeypatch.setattr(Composer, "whole", refuse)
 
 
 def test_what_was_kept_is_not_composed_and_is_the_same_run(folder, monkeypatch):

@@ -33,7 +33,7 @@ PAPER = Paper(
         Row("local", "Local", "local"), Row("fedavg", "FedAvg", "fedavg", published="fedavg"))),),
     (),
 )  # fmt: skip
-METHOD = '''
+METHOD = """
 from dataclasses import dataclass
 from fgl_bench.algorithms.fedavg import FedAvg
 
@@ -43,7 +43,7 @@ class Halved(FedAvg):
 
     def initialize(self, initial):
         return self.share * initial
-'''
+"""
 
 
 @pytest.fixture

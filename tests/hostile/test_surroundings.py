@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import resource
 import signal
@@ -185,8 +186,42 @@ def test_passwords_are_masked() -> None:
     assert masked("mysql://user:secret@host/db") == "mysql://user:***@host/db"
     assert masked("failed: http://u:p@ss@host/?token=abc&x=1 (401)") == "failed: http://u:***@host/?token=***&x=1 (401)"
     assert masked("http://host:80/path dataset=cora") == "http://host:80/path dataset=cora"
+    for text in ("https://s3@host/x", "http://h/?sig=s3&x=1", "http://h/?x=1&key=s3", "http://h/?access_token=s3", "client_secret=s3",
+                 "tracker.api_key='s3 s3'", '+dataset.password="s3"'):  # fmt: skip
+        assert "s3" not in masked(text) and "***" in masked(text)
+    for text in ("dataset.path=/a/key=1.npz", "design=5", "algorithm.tokens=3", "mail me@host", "model.keys=4"):
+        assert masked(text) == text
     tracker = MLflow("mysql://user:se%40cret@host", "x")
     assert without_secrets("access denied for user with se@cret", tracker) == "access denied for user with ***"
+
+
+QUIET = """
+from dataclasses import dataclass
+from fgl_bench.reporting.trackers.none import NoTracker
+
+@dataclass(frozen=True)
+class Quiet(NoTracker):
+    token: str
+    client_secret: str
+    uri: str
+"""
+
+
+def test_secrets_are_in_none_of_the_files_that_a_sweep_leaves(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(QUIET, encoding="utf-8")
+    (tmp_path / "conf" / "tracker").mkdir(parents=True)
+    text = "_target_: own.Quiet\ntoken: null\nclient_secret: null\nuri: null\n"
+    (tmp_path / "conf" / "tracker" / "quiet.yaml").write_text(text, encoding="utf-8")
+    secrets = ("tracker.token=s3cr3t", "tracker.client_secret=s3cr3t", 'tracker.uri="https://s3cr3t@h/?sig=s3cr3t"')
+    line = ("--config-dir", "conf", *RUN, "tracker=quiet", *secrets)
+    hydra = ("hydra.sweep.dir=sweep", "hydra.output_subdir=.hydra", "hydra.sweep.subdir=${hydra.job.num}")
+    ways = (("-m", *line, *hydra, "lr=0.1,0.2"), (*line, "--cfg", "job"), (*line, "lr=nan"))
+    said = [command(tmp_path, *arguments) for arguments in ways]
+    assert [each.returncode for each in said] == [0, 0, 1] and "***" in said[1].stdout
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"multirun.yaml", "overrides.yaml", "config.yaml", "summary.json"} <= {path.name for path in files}
+    written = "".join(path.read_text(encoding="utf-8", errors="ignore") for path in files)
+    assert "s3cr3t" not in written + "".join(each.stdout + each.stderr for each in said)
 
 
 def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
@@ -196,3 +231,30 @@ def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.name == "config.yaml" for path in files)
     assert "s3cr3t" not in result.stdout + result.stderr + "".join(path.read_text(encoding="utf-8", errors="ignore") for path in files)
+
+
+def trials(folder: Path, barrier: Any, refused: Any) -> None:
+    for number in range(100):
+        barrier.wait()
+        try:
+            config.check_writable(str(folder / str(number)), Path("csbm", "metis-3", "sync"))
+        except UserError as error:
+            refused.put(str(error))
+
+
+def test_six_runs_that_start_together_on_a_new_folder_do_not_refuse_each_other(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    barrier, refusals = context.Barrier(6), context.SimpleQueue()
+    processes = [context.Process(target=trials, args=(tmp_path, barrier, refusals)) for _ in range(6)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 6 and refusals.empty()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", ["x/" * 2000, "y" * 300, "z" * 200 + "/" + "z" * 200 + "/" * 3 + "/".join(["w" * 200] * 17)])
+def test_a_folder_whose_path_no_run_could_have_is_refused_before_it_trains(path: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="results_dir"):
+        config.check_writable(str(tmp_path / path))

@@ -65,6 +65,37 @@ UNKNOWN = {
     "scenario._target_=builtins.int": "is not a scenario",
     "tracker._target_=builtins.int": "is not a tracker",
 }
+ODD = """\
+import types
+
+def nothing(**keys): return None
+def mapping(**keys): return {}
+def number(**keys): return 0.5
+def fails(**keys): raise RuntimeError("odd")
+def leaves(**keys): raise SystemExit(0)
+
+class Hollow:
+    def __init__(self, **keys): pass
+    report = load = assign = layout = start = run = apply = mix = print
+
+def hollow(**keys): return Hollow()
+"""
+KINDS = {
+    "nothing": "NoneType",
+    "mapping": "dict",
+    "number": "float",
+    "fails": "RuntimeError: odd",
+    "leaves": "SystemExit",
+    "hollow": "Hollow",
+}
+GROUPS = ("algorithm", "dataset", "split", "model", "optimizer", "scenario", "scenario.sparsity", "tracker")
+TARGETS = {
+    "algorithm._target_=os.getcwd": r"algorithm\._target_=os\.getcwd: gives a str, not a method",
+    "algorithm=fedgl algorithm@algorithm.strategy=fedavg algorithm.strategy._target_=os.getcwd": r"strategy\._target_=os\.getcwd: gives",
+    **{f"{group}._target_=odd.{name}": rf"{group}\._target_=odd\.{name}: .*{said}"
+       for group in GROUPS for name, said in KINDS.items() if (group, name) != ("scenario.sparsity", "hollow")},
+    **{f"{group}._target_=odd.Hollow": f"{group}|Hollow" for group in GROUPS if group != "scenario.sparsity"},
+}  # fmt: skip
 VALUES = {
     "seeds=[]": "at least one integer",
     "seeds=[1,1]": "distinct",
@@ -202,6 +233,10 @@ def test_names_stay_below_the_results_folder(pool: Pool) -> None:
 
 def test_keys_that_nothing_reads_are_refused(pool: Pool) -> None:
     as_expected(pool, refused(UNKNOWN))
+
+
+def test_targets_that_give_no_object_of_the_group(pool: Pool) -> None:
+    as_expected(pool, refused(TARGETS, files={"odd.py": ODD}))
 
 
 def test_values_of_top_level_keys(pool: Pool) -> None:

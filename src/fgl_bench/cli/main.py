@@ -35,13 +35,14 @@ from fgl_bench.cli.arguments import (
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
 from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
+from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting.console import show
 from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
-from fgl_bench.utils.masking import masked
+from fgl_bench.utils.masking import masked, masking_hydra
 from fgl_bench.utils.processes import JOB, raise_again, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
 
@@ -139,19 +140,21 @@ def composed_runs(asked: bool) -> int:
 
     def job(cfg: DictConfig) -> str | None:
         raise_again()
-        began.append(" ".join(HydraConfig.get().overrides.task))
-        several = HydraConfig.get().mode is RunMode.MULTIRUN
+        command = HydraConfig.get()
+        before = COMMAND.set(command)
+        began.append(" ".join(command.overrides.task))
+        several = command.mode is RunMode.MULTIRUN
         sweep = begun_here() if several else None
         try:
             if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
                 cfg.progress = False
-                os.environ[JOB] = str(HydraConfig.get().job.num)
+                os.environ[JOB] = str(command.job.num)
             run = run_one(cfg, title=f"[{sweep.done + 1}/{sweep.total}] " if sweep else "")
             finished.append(run.folder)
             if not several:
                 show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
                 return str(run.folder)
-            note = note_of(HydraConfig.get().job.num, run.summary, run.folder, run.again, cfg.selection, cfg.average)
+            note = note_of(command.job.num, run.summary, run.folder, run.again, cfg.selection, cfg.average)
         except (Exception, SystemExit) as raised:
             called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
             error = raised if isinstance(raised, Exception) else UserError(called)
@@ -159,8 +162,10 @@ def composed_runs(asked: bool) -> int:
             if not several:
                 complain(error)
                 return None
-            tell(Note(HydraConfig.get().job.num, True, "failed", complaint(error, began[-1])))
+            tell(Note(command.job.num, True, "failed", complaint(error, began[-1])))
             raise error from None  # a launcher in another process sees a failure only through the exception
+        finally:
+            COMMAND.reset(before)
         tell(note)
         return str(run.folder)
 
@@ -174,7 +179,8 @@ def composed_runs(asked: bool) -> int:
 
     command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
     try:
-        command()
+        with masking_hydra():
+            command()
     except KeyboardInterrupt as interruption:
         workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}; {kept(finished, getattr(interruption, 'kept', ''))}", interruption)
         return INTERRUPTED
@@ -229,7 +235,7 @@ def complaint(error: BaseException, about: str = "", plainly: bool = False) -> s
     text = explain(error) or (plain(error) or type(error).__name__ if plainly else None)
     trace = "".join(traceback.format_exception(error)) if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1" else ""
     where = f" in the job '{about}'" if about else ""
-    return trace + masked(f"fgl-bench: error{where}: {text or type(error).__name__}")
+    return masked(f"{trace}fgl-bench: error{where}: {text or type(error).__name__}")
 
 
 def kept(finished: list[Path], unfinished: str = "") -> str:

@@ -3,51 +3,73 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
+from hydra.core.utils import setup_globals
 from hydra.plugins.config_source import ConfigResult, ConfigSource
-from omegaconf import DictConfig, OmegaConf, read_write
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from fgl_bench.config.choices import config_folder
+from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
+from fgl_bench.utils.processes import quoted
+
+COMPOSING = threading.RLock()
+"""Held while Hydra composes: its version base is one for the whole process."""
 
 
 class Composer:
-    """Composes configurations as the command line would; a context manager, since Hydra keeps its state globally.
+    """Composes configurations as the command line would, without Hydra's global state: other applications of Hydra keep theirs.
 
     Args:
         folders: groups of a user's own, as ``--config-dir`` names them.
     """
 
     def __init__(self, folders: Iterable[Path] = ()):
-        urls = ",".join(f"'file://{Path(folder).resolve()}'" for folder in folders)
-        self.search = [f"hydra.searchpath=[{urls}]"] if urls else []
+        self.folders = [Path(folder).resolve() for folder in folders]
+        urls = ",".join(quoted(f"file://{folder}") for folder in self.folders)
+        self.always = ["hydra.job.name=fgl-bench", *([f"hydra.searchpath=[{urls}]"] if urls else [])]
+        with COMPOSING:
+            setup_globals()
+            register_all(ConfigStore.instance())
+            self.loader = ConfigLoaderImpl(create_config_search_path(str(config_folder())))
 
     def __enter__(self) -> Composer:
-        register_all(ConfigStore.instance())
-        GlobalHydra.instance().clear()
-        initialize_config_dir(version_base="1.3", config_dir=str(config_folder()))
         return self
 
     def __exit__(self, *_: object) -> None:
-        GlobalHydra.instance().clear()
+        pass
 
     def __call__(self, overrides: Iterable[str]) -> DictConfig:
-        return compose("config", [*self.search, *overrides])
+        cfg = self.whole(overrides)
+        with open_dict(cfg):
+            del cfg["hydra"]
+        return cfg
+
+    def whole(self, overrides: Iterable[str]) -> DictConfig:
+        """The configuration with Hydra's own group ``hydra``."""
+        with COMPOSING:
+            base = version.getbase()
+            version.setbase("1.3")
+            try:
+                return self.loader.load_configuration("config", [*self.always, *overrides], RunMode.RUN, from_shell=False)
+            finally:
+                version.VersionBase.instance().version_base = base
 
     def remember_files(self) -> None:
         """Read every file once, for many compositions: Hydra reads them anew in each."""
-        loader = GlobalHydra.instance().config_loader()
-        loader.repository = Remembering(loader.get_search_path())  # type: ignore[attr-defined]  # of Hydra's only loader
+        self.loader.repository = Remembering(self.loader.get_search_path())
 
 
 class Remembering(ConfigRepository):
@@ -79,20 +101,16 @@ def as_command(overrides: Sequence[str], folders: Iterable[Path] = (), replaced:
     Args:
         replaced: groups whose choice is going to be another one, which is called by its class.
     """
-    known = HydraConfig.instance()
-    with Composer(folders) as composer:
-        earlier = known.cfg
-        whole = compose("config", [*composer.search, *overrides], return_hydra_config=True)
-        with read_write(whole):
-            whole.hydra.runtime.choices.update(dict.fromkeys(replaced))
-        known.set_config(whole)
-        try:
-            yield OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
-        finally:
-            known.cfg = earlier
+    whole = Composer(folders).whole(overrides)
+    with read_write(whole):
+        whole.hydra.runtime.choices.update(dict.fromkeys(replaced))
+    before = COMMAND.set(whole.hydra)
+    try:
+        yield OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
+    finally:
+        COMMAND.reset(before)
 
 
 def composed(overrides: Iterable[str], folders: Iterable[Path] = ()) -> DictConfig:
     """The configuration of one command."""
-    with Composer(folders) as compose:
-        return compose(overrides)
+    return Composer(folders)(overrides)

@@ -6,25 +6,29 @@ import dataclasses
 import importlib
 import re
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
 from fgl_bench.config.identity import canonical
-from fgl_bench.config.schema import class_choices, class_fields, make_schema
+from fgl_bench.config.schema import alternatives, class_choices, class_fields, make_schema
 from fgl_bench.config.wording import wrong_type
 from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require
 
-ROLES = {  # what a class must have to stand in a group
-    "dataset": ("a dataset", "load"),
-    "split": ("a split", "assign"),
-    "model": ("a backbone", "layout"),
-    "algorithm": ("a method", "report"),
-    "optimizer": ("an optimizer", "start"),
-    "scenario": ("a scenario", "run"),
-    "scenario.sparsity": ("a sparsity", "apply"),
-    "tracker": ("a tracker", "start"),
+COMMAND: ContextVar[DictConfig | None] = ContextVar("COMMAND", default=None)
+"""Hydra's own group of the command whose configuration is in use: its overrides and choices. Every thread has its own."""
+
+ROLES = {  # what a class must have to stand in a group, and the base that its objects have
+    "dataset": ("a dataset", "load", "fgl_bench.data.datasets.base.Dataset"),
+    "split": ("a split", "assign", "fgl_bench.data.splits.base.Split"),
+    "model": ("a backbone", "layout", "fgl_bench.models.base.Backbone"),
+    "algorithm": ("a method", "report", "fgl_bench.algorithms.base.Algorithm"),
+    "optimizer": ("an optimizer", "start", "fgl_bench.optimizers.base.Optimizer"),
+    "scenario": ("a scenario", "run", "fgl_bench.scenarios.schedule.Stragglers"),
+    "scenario.sparsity": ("a sparsity", "apply", "builtins.object"),
+    "tracker": ("a tracker", "start", "fgl_bench.reporting.trackers.base.Tracker"),
 }
 
 
@@ -44,15 +48,12 @@ def label(cfg: DictConfig, group: str) -> str:
 
 def chosen(cfg: DictConfig, group: str) -> str:
     """:func:`label` of the group's own object."""
-    from hydra.core.hydra_config import HydraConfig
-
     node = OmegaConf.select(cfg, group.replace("/", "."))
     name = node.get("name")
     if isinstance(name, str):
         return name
     key = f"{group.replace('/', '.')}._target_"
-    if HydraConfig.initialized():
-        hydra = HydraConfig.get()
+    if (hydra := COMMAND.get()) is not None:
         overridden = any(re.match(rf"\+*{re.escape(key)}=", text) for text in hydra.overrides.task)
         choice = hydra.runtime.choices.get(group.replace(".", "/"))
         if isinstance(choice, str) and not overridden:
@@ -104,7 +105,7 @@ def imported(key: str, target: Any) -> Any:
 
 def check_role(group: str, node: DictConfig) -> Any:
     """:func:`check_node` of what a group has chosen, which must be something of that group's kind; returns the class."""
-    cls, (what, method) = check_node(node), ROLES[group]
+    cls, (what, method, _) = check_node(node), ROLES[group]
     if isinstance(cls, type) and not callable(getattr(cls, method, None)):
         raise UserError(f"{group}._target_={node._target_}: is not {what}, which has a method {method}()")
     return cls
@@ -168,11 +169,35 @@ def build(node: DictConfig, **extra: Any) -> Any:
     fitting = typed(node, cls, names) if dataclasses.is_dataclass(cls) else node
     values = {name: fitting[name] for name in names}
     objects = {name: build(node[name]) for name in names if is_object(node[name])}
+    for name, found in objects.items() if dataclasses.is_dataclass(cls) else ():
+        kinds = alternatives(class_fields(cls)[name])
+        if all(isinstance(kind, type) and kind is not Any for kind in kinds) and not isinstance(found, kinds):
+            wanted = one_of(kind.__name__ for kind in kinds if kind is not type(None))
+            raise UserError(f"{key_of(node[name])}._target_={node[name]._target_}: gives a {type(found).__name__}, not a {wanted}")
     plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()} | objects
     try:
         return cls(**plain, **extra)
     except (ValueError, TypeError) as error:
         raise UserError(f"{key_of(node)}: {first_line(error)}") from error
+    except (Exception, SystemExit) as error:
+        if isinstance(error, UserError) or getattr(cls, "__module__", "").startswith("fgl_bench."):
+            raise
+        raise UserError(f"{key_of(node)}._target_={node._target_}: {raised_by_user(error) or first_line(error)}") from error
+
+
+def build_group(cfg: DictConfig, group: str) -> Any:
+    """The object that a group (``scenario.sparsity``) describes.
+
+    Raises:
+        UserError: see :func:`build`; or what its ``_target_`` gives is not of the group's kind.
+    """
+    node, (what, method, base) = OmegaConf.select(cfg, group), ROLES[group]
+    check_role(group, node)
+    built = build(node)
+    if not isinstance(built, imported(group, base)) or not callable(getattr(built, method, None)):
+        name = base.rpartition(".")[2]
+        raise UserError(f"{group}._target_={node._target_}: gives a {type(built).__name__}, not {what} (derived from fgl_bench's {name})")
+    return built
 
 
 def first_line(error: BaseException) -> str:

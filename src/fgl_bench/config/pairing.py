@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from omegaconf import DictConfig
 
-from fgl_bench.config.groups import label
+from fgl_bench.config.groups import COMMAND, label
 from fgl_bench.errors import Unsuited, UserError
 
 
@@ -33,9 +33,8 @@ def suited(algorithm: str, pairing: Mapping[str, str], overrides: Sequence[str])
 
 def overrides_of(cfg: DictConfig) -> list[str]:
     """The overrides of the run as the user gave them; the algorithm alone where the configuration was not composed by a command."""
-    from hydra.core.hydra_config import HydraConfig
-
-    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [f"algorithm={label(cfg, 'algorithm')}"]
+    command = COMMAND.get()
+    return [f"algorithm={label(cfg, 'algorithm')}"] if command is None else list(command.overrides.task)
 
 
 def paired(overrides: Sequence[str], choices: Mapping[str, str]) -> list[str]:

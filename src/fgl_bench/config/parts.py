@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import yaml
-from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
@@ -81,7 +80,7 @@ class Parts:
 
     def __init__(self, composer: Composer, kept: Kept | None = None):
         """``kept`` holds what earlier processes have composed, and takes what this one composes; not with groups of a user's own."""
-        self.composer, self.kept = composer, Kept(None) if kept is None or composer.search else kept
+        self.composer, self.kept = composer, Kept(None) if kept is None or composer.folders else kept
         composer.remember_files()
         self.composed: dict[Key, DictConfig] = {}
         self.changed: dict[tuple[Key, tuple[str, ...]], tuple[Any, str]] = {}
@@ -163,7 +162,7 @@ class Parts:
     def _compose(self, choices: Mapping[str, Sequence[str]]) -> None:
         """Let Hydra compose these choices and take its configuration apart."""
         texts = [text for part in choices.values() for text in part]
-        cfg = compose("config", [*self.composer.search, *texts], return_hydra_config=True)
+        cfg = self.composer.whole(texts)
         for group, choice in cfg.hydra.runtime.choices.items():
             if group.partition("@")[0] in GROUPS and choice is not None:
                 self._said(group.partition("@")[0], choice)

@@ -70,11 +70,16 @@ def class_fields(cls: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
 
+def alternatives(hint: Any) -> tuple:
+    """The parts of a union; a hint that is none is the only part."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
 def class_choices(cls: type) -> dict[str, tuple]:
     """The allowed values of every field of ``cls`` annotated ``Literal[...]`` (None too where it is ``| None``)."""
     found = {}
     for name, hint in class_fields(cls).items():
-        parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+        parts = alternatives(hint)
         if any(typing.get_origin(part) is typing.Literal for part in parts):
             found[name] = tuple(v for part in parts for v in ((None,) if part is type(None) else typing.get_args(part)))
     return found

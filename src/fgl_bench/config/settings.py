@@ -23,6 +23,7 @@ DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000
 MOST = {"threads": 1024, "num_clients": 10**7, "local_epochs": 10**6, "rounds": 10**9, "trips": 10**9, "eval_every": 10**9}
 MOST_SEEDS = 1000
+MOST_PARTS, LONGEST_PATH = 200, 3600  # of a run's folder; files below it have longer paths, and Linux allows 4,096 bytes
 FILE_SIZE = 1 << 18  # bytes that must fit into results_dir; a run's files have this order of size
 
 
@@ -126,24 +127,21 @@ def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
 
 
 def check_writable(folder: str, below: Path = Path()) -> None:
-    """Try to create the path ``below`` in ``folder`` and a file in it, then remove them; raises UserError if that fails."""
+    """Try whether the path ``below`` in ``folder`` could be made and written to; raises UserError if not.
+
+    The trial is a nameless file in the deepest folder that exists: runs that start together do not meet.
+    """
     path = Path(folder).absolute() / below
-    new: list[Path] = []
+    deep = len(path.parts) > MOST_PARTS or len(os.fsencode(path)) > LONGEST_PATH
+    require(not deep, "results_dir", f"{folder[:60]}...", f"a path of at most {LONGEST_PATH} bytes and {MOST_PARTS} folders")
     try:
-        new = [parent for parent in (path, *path.parents) if not parent.exists()]
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path) as file:
+        there = next(parent for parent in (path, *path.parents) if parent.is_symlink() or parent.exists())
+        with tempfile.TemporaryFile(dir=there) as file:
             file.write(bytes(FILE_SIZE))
     except OSError as error:
         reason = error.strerror or str(error)
         where = "there" if isinstance(error, FileNotFoundError) or not error.filename else error.filename
         raise UserError(f"results_dir={folder}: cannot write {where} ({reason}); choose a folder that can be written") from error
-    finally:
-        for parent in new:
-            try:
-                parent.rmdir()
-            except OSError:  # never created, or in use by another run
-                break
 
 
 def expand_paths(cfg: DictConfig) -> None:

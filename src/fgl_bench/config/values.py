@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
+from fgl_bench.utils.processes import quoted
 
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 NAMES_ARE = "letters, digits, _ - . +, not beginning with a dot, at most 100 of them"
@@ -20,17 +21,15 @@ LARGEST = 2**63 - 1
 
 
 def shown(value: Any) -> str:
-    """A value as Hydra reads it on the command line."""
+    """A value as Hydra reads it on the command line; arrays are lists."""
+    value = value.tolist() if hasattr(value, "tolist") else value
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{shown(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple | range):
         return "[" + ",".join(map(shown, value)) + "]"
-    if isinstance(value, str | PurePath):
-        quoted = str(value).replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{quoted}'"
-    return str(value)
+    return quoted(str(value) if isinstance(value, PurePath) else value)
 
 
 def plain(value: Any) -> str:

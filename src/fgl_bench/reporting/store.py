@@ -21,6 +21,7 @@ from fgl_bench.reporting.models import write_models
 from fgl_bench.reporting.selection import score_trained
 from fgl_bench.reporting.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
 from fgl_bench.utils.files import umask
+from fgl_bench.utils.masking import masked_config
 from fgl_bench.utils.scratch import leftovers
 from fgl_bench.utils.scratch import scratch as scratch_folder
 from fgl_bench.utils.sources import code_sums
@@ -50,7 +51,8 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
         config: the resolved configuration.
         data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
     """
-    named = {key: without_younger_keys(key, canonical_names(value)) for key, value in config.items() if key not in PRESENTATION}
+    known = masked_config({key: value for key, value in config.items() if key not in PRESENTATION})  # it is stored in clear
+    named = {key: without_younger_keys(key, canonical_names(value)) for key, value in known.items()}
     named |= {key: value for key, value in AFTERWARDS.items() if key in named}
     chosen = {key: value for key, value in named.items() if value != {}}
     content = {"code": code_sums(chosen) | corrections(chosen), "data": dict(data or {})}

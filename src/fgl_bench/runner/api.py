@@ -22,6 +22,7 @@ from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.reporting.results import Result
 from fgl_bench.runner.one import run_one
+from fgl_bench.runner.workers import within_python
 from fgl_bench.scenarios.hooks import supported
 from fgl_bench.utils.sources import files_of
 
@@ -90,9 +91,15 @@ def run(
         own_graph, choices["dataset"] = objects.pop("dataset"), "custom"
     if scenario is None and isinstance(algorithm, Algorithm):
         scenario = next(iter(supported(type(algorithm))), None)
-    if "algorithm" in objects:
-        choices["algorithm"] = "fedavg"  # the rest of the configuration is composed around some method
     names = {"experiment": experiment, **choices, "scenario": scenario}
+    for group, choice in names.items():
+        if not (choice is None or isinstance(choice, str) or (group in objects and is_instance(choice))):
+            more = ", or an object of a dataclass" if group in objects else ""
+            raise UserError(f"{group}={choice!r}: must be the name of a choice{more}")
+    if config_dir is not None and not (isinstance(config_dir, str | Path) and Path(config_dir).is_dir()):
+        raise UserError(f"config_dir={config_dir}: there is no such folder")
+    if "algorithm" in objects:
+        names["algorithm"] = "fedavg"  # the rest of the configuration is composed around some method
     overrides = [f"{group}={name}" for group, name in names.items() if isinstance(name, str)]
     for name, value in {**settings, "progress": progress}.items():
         key = name.replace("__", ".")
@@ -100,7 +107,7 @@ def run(
             raise UserError(f"{name}: {key.partition('.')[0]} is an object here; give it the value")
         overrides.append(f"scenario/sparsity={value}" if key == "scenario.sparsity" else f"{key}={shown(value)}")
     try:
-        with as_command(overrides, [Path(config_dir)] if config_dir else [], objects) as cfg:
+        with within_python(), as_command(overrides, [Path(config_dir)] if config_dir is not None else [], objects) as cfg:
             place(cfg, objects)
             if own_graph is not None:
                 cfg.dataset.path = keep(own_graph, cfg.cache_dir)
@@ -131,10 +138,15 @@ def place(cfg: DictConfig, objects: Mapping[str, Any]) -> None:
 
 def node_of(key: str, value: Any) -> Any:
     """The configuration of an object: its class and its fields; raises UserError where it cannot be one."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+    if not is_instance(value):
         return value
     cls = type(value)
     if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is not cls:
         raise UserError(f"{key}: {cls.__qualname__} is no class at the top of a module; programs in other processes could not find it")
     fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
     return {"_target_": f"{cls.__module__}.{cls.__qualname__}", **{name: node_of(f"{key}.{name}", each) for name, each in fields.items()}}
+
+
+def is_instance(value: Any) -> bool:
+    """Return True for an object of a dataclass."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.config.groups import build, check_role
+from fgl_bench.config.groups import build_group
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
@@ -43,8 +43,7 @@ def finished(cfg: DictConfig) -> Finished | None:
     if outside_modules(config):  # whatever they import
         return None
     try:
-        check_role("dataset", cfg.dataset)
-        what = identity(config, *resolve_budget(cfg), fingerprint(build(cfg.dataset), cfg.data_dir, cfg.cache_dir))
+        what = identity(config, *resolve_budget(cfg), fingerprint(build_group(cfg, "dataset"), cfg.data_dir, cfg.cache_dir))
         names = checked_names(cfg)
         dataset, split, scenario, algorithm = (names[group] for group in ("dataset", "split", "scenario", "algorithm"))
         folder = run_folder(Path(cfg.results_dir), dataset, split, cfg.num_clients, scenario, algorithm, config_hash(what))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.config.groups import build, check_role
+from fgl_bench.config.groups import build_group
 from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
 from fgl_bench.errors import UserError, raised_by_user
@@ -38,8 +38,7 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     take_owners(cfg)
     check_configuration(cfg)
     spell(cfg)
-    check_role("tracker", cfg.tracker)
-    tracker = build(cfg.tracker)
+    tracker = build_group(cfg, "tracker")
     tracking.check_installed(tracker)
     from fgl_bench.runner.finished import finished, with_targets
 
@@ -112,7 +111,5 @@ def take_owners(cfg: DictConfig) -> None:
     given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
     if target != NATURAL or given:
         return
-    for group in ("dataset", "split"):
-        check_role(group, cfg[group])
     with join().in_turn():
-        cfg.num_clients = build(cfg.split).clients(build(cfg.dataset).load(cfg.data_dir))
+        cfg.num_clients = build_group(cfg, "split").clients(build_group(cfg, "dataset").load(cfg.data_dir))

@@ -11,7 +11,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
-from fgl_bench.config.groups import build, label
+from fgl_bench.config.groups import build_group, label
 from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import Settings, resolve_budget
 from fgl_bench.data.datasets.base import Dataset
@@ -80,14 +80,14 @@ def resolve(cfg: DictConfig) -> RunSpec:
         settings=Settings(**{field.name: config[field.name] for field in fields(Settings)}),
         rounds=rounds,
         trips=trips,
-        dataset=build(cfg.dataset),
-        split=build(cfg.split),
-        model=build(cfg.model),
-        algorithm=build(cfg.algorithm),
-        optimizer=build(cfg.optimizer),
-        scenario=build(cfg.scenario),
-        sparsity=build(cfg.scenario.sparsity),
-        tracker=build(cfg.tracker),
+        dataset=build_group(cfg, "dataset"),
+        split=build_group(cfg, "split"),
+        model=build_group(cfg, "model"),
+        algorithm=build_group(cfg, "algorithm"),
+        optimizer=build_group(cfg, "optimizer"),
+        scenario=build_group(cfg, "scenario"),
+        sparsity=build_group(cfg, "scenario.sparsity"),
+        tracker=build_group(cfg, "tracker"),
         names={group: label(cfg, group) for group in NAMED},
         overrides=tuple(overrides_of(cfg)),
         config=config,

@@ -84,12 +84,15 @@ def validate(cfg: DictConfig) -> RunSpec:
         check_writable(cfg.results_dir, below)
     classes = {group: check_role(group, OmegaConf.select(cfg, group)) for group in ROLES}
     check_model(cfg.model)
-    check_scenario(cfg, classes["algorithm"])
     check_served(cfg, classes["scenario"])
     check_batch_nodes(cfg, classes["model"], classes["algorithm"])
     from fgl_bench.runner.spec import resolve
 
+    if isinstance(classes["algorithm"], type):
+        check_scenario(cfg, classes["algorithm"])
     spec = resolve(cfg)  # the classes' own checks, before any file is read
+    if not isinstance(classes["algorithm"], type):  # a function that creates a method
+        check_scenario(cfg, type(spec.algorithm))
     with suited(names["algorithm"], spec.algorithm.pairing, spec.overrides):
         spec.algorithm.check_choices(spec.model, spec.split)
     check_buffer(cfg)
@@ -129,8 +132,6 @@ def check_scenario(cfg: DictConfig, method: Any) -> None:
     """The method's class must derive from the base that the chosen scenario names, and have its hooks; raises UserError."""
     from fgl_bench.scenarios.hooks import check_hooks, supported
 
-    if not isinstance(method, type):  # a function that creates a method cannot be checked
-        return
     check_hooks(method)
     contract = getattr(check_role("scenario", cfg.scenario), "contract", method)
     if not issubclass(method, contract):

@@ -11,7 +11,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from types import SimpleNamespace
@@ -127,7 +128,26 @@ def apart(job: Callable[[], T]) -> T:
 
 def forks() -> bool:
     """Whether jobs may be forked processes; children of a pool's process may not have any."""
-    return sys.platform == "linux" and not torch.cuda.is_available() and not multiprocessing.current_process().daemon
+    alone = threading.current_thread() is threading.main_thread() and len(_running) < 2  # a fork lacks the threads that hold locks
+    return sys.platform == "linux" and alone and not torch.cuda.is_available() and not multiprocessing.current_process().daemon
+
+
+_running: list[int] = []  # torch's threads when each of the runs began that Python code makes at the same time
+_lock = threading.Lock()
+
+
+@contextmanager
+def within_python() -> Iterator[None]:
+    """Make a run inside a user's program: its modes of gradients and precision ignored, torch's threads restored."""
+    with _lock:
+        _running.append(torch.get_num_threads())
+    try:
+        with torch.inference_mode(False), torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            yield
+    finally:
+        with _lock:
+            torch.set_num_threads(_running[0])
+            _running.pop()
 
 
 def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:

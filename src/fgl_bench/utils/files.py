@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from pathlib import Path
+
+_reading = threading.Lock()
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -31,6 +34,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def umask() -> int:
     """The permissions that new files of this process lack."""
-    mask = os.umask(0)
-    os.umask(mask)
+    with _reading:
+        mask = os.umask(0o077)  # the only way to read it is to set it
+        os.umask(mask)
     return mask

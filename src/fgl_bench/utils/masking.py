@@ -1,29 +1,63 @@
-"""Passwords in addresses (``tracker.uri``): what is written or printed has ``***`` in their place."""
+"""Secrets in a configuration, a command line or a message: what is written or printed has ``***`` in their place."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from omegaconf import OmegaConf
 
 STARS = "***"
-ADDRESS = re.compile(r"(\w://[^\s:/@'\"]*:)[^\s'\"]+@")  # up to the last @: a password may hold one
-PARAMETER = re.compile(r"(\b(?:password|passwd|pwd|token|secret|api_?key)=)[^&\s'\"]+", re.IGNORECASE)
+WORDS = "password|passwd|pwd|passphrase|secret|credentials?|(?:api|access|private)_?key|(?:access|api|auth|bearer|refresh)_?token"
+KEY = re.compile(rf"(?:.*[_.-])?(?:{WORDS})", re.IGNORECASE)
+ADDRESS = re.compile(r"(\w://[^\s:/@'\"]*:)[^\s'\"]+@|(\w://)[^\s:/@'\"]+@")  # up to the last @: a password may hold one
+PARAMETER = re.compile(
+    rf"""((?:\b[\w.-]*?(?:{WORDS}|token)|[?&](?:key|sig|signature|code|auth))=)('[^']*'|"[^"]*"|[^&\s'"]+)""", re.IGNORECASE
+)
 
 
 def masked(text: str) -> str:
-    """``text`` without the passwords of addresses in it: ``mysql://user:***@host``."""
-    return PARAMETER.sub(rf"\1{STARS}", ADDRESS.sub(rf"\1{STARS}@", text))
+    """``text`` without passwords and tokens in addresses (``mysql://user:***@host``) and after keys (``client_secret=***``)."""
+    if "://" not in text and "=" not in text:
+        return text
+    return PARAMETER.sub(rf"\1{STARS}", ADDRESS.sub(lambda found: f"{found[1] or found[2]}{STARS}@", text))
 
 
-def masked_yaml(config: Mapping[str, Any]) -> str:
-    """The resolved configuration as yaml, the tracker's strings :func:`masked`."""
-    tracker = {key: masked(value) if isinstance(value, str) else value for key, value in config["tracker"].items()}
-    return OmegaConf.to_yaml({**config, "tracker": tracker})
+def masked_config(value: Any, key: str = "") -> Any:
+    """Plain values, strings :func:`masked`, and ``***`` for those whose key is named like a secret (in ``tracker``, ``token`` too)."""
+    if isinstance(value, Mapping):
+        return {name: masked_config(inner, f"{key}.{name}") for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked_config(inner, key) for inner in value]
+    secret = KEY.fullmatch(key) or (key.startswith(".tracker.") and key.endswith("token"))
+    if secret and isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+        return STARS
+    return masked(value) if isinstance(value, str) else value
+
+
+def masked_yaml(config: Any) -> str:
+    """:func:`masked_config` as yaml."""
+    return OmegaConf.to_yaml(OmegaConf.create(masked_config(config)))
+
+
+@contextmanager
+def masking_hydra() -> Iterator[None]:
+    """Inside, what Hydra writes or prints as yaml is masked: ``--cfg job``, ``multirun.yaml`` and the files of ``.hydra``."""
+    to_yaml = OmegaConf.to_yaml
+
+    def without(cfg: Any, *, resolve: bool = False, sort_keys: bool = False) -> str:
+        plain = OmegaConf.to_container(cfg, resolve=resolve, enum_to_str=True) if OmegaConf.is_config(cfg) else cfg
+        return to_yaml(OmegaConf.create(masked_config(plain)), sort_keys=sort_keys)
+
+    OmegaConf.to_yaml = staticmethod(without)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        OmegaConf.to_yaml = staticmethod(to_yaml)  # type: ignore[method-assign]
 
 
 def without_secrets(text: str, owner: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,8 +21,10 @@ JOB = "FGL_BENCH_JOB"
 
 
 def quoted(value: object) -> str:
-    """A value for Hydra's grammar: paths may hold any sign."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'" if isinstance(value, str) else str(value)
+    """A value for Hydra's grammar: paths may hold any sign. Backslashes are escaped only before a quote, as the grammar wants it."""
+    if not isinstance(value, str):
+        return str(value)
+    return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + ("\\'" if found[2] else ""), value) + "'"
 
 
 def end_with(parent: int) -> Callable[[], None]:

@@ -32,9 +32,7 @@ def add(factors: Any, row: Any, key: Any, first: int, words: Any, threshold: int
 
 
 @loop
-def sum_forward(
-    blocks: Any, owner: Any, coefficients: Any, keys: Any, threshold: int, scale: Any, out: Any, first: int, last: int
-) -> None:
+def sum_forward(blocks: Any, owner: Any, coefficients: Any, keys: Any, threshold: int, scale: Any, out: Any, first: int, last: int) -> None:
     """``out [k, n, F]`` gets ``sum_j c_j dropout(B_j)`` of the replicas from ``first`` to ``last``.
 
     Args:
@@ -55,9 +53,7 @@ def sum_forward(
 
 
 @loop
-def sum_backward(
-    blocks: Any, owner: Any, gradient: Any, keys: Any, threshold: int, scale: Any, out: Any, first: int, last: int
-) -> None:
+def sum_backward(blocks: Any, owner: Any, gradient: Any, keys: Any, threshold: int, scale: Any, out: Any, first: int, last: int) -> None:
     """Add to ``out [k, J, F]``, zeros, the coefficients' gradient; only rows of ``gradient [k, n, F]`` that are not zero cost."""
     _, copies, nodes, width = blocks.shape
     zero, words = blocks.dtype.type(0), np.empty((width + 3) // 4, np.uint64)
