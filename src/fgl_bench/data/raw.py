@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.errors import UserError
+from fgl_bench.utils.files import replacing
 
 TIMEOUT_SECONDS = 15.0
 ELSEWHERE = "set data_dir (or FGL_BENCH_DATA) to a folder that holds it; dataset=csbm needs no files"
@@ -101,12 +102,8 @@ def place(dataset: str, temporary: Path, wanted: Path) -> None:
     """Puts a finished download where it belongs; nobody ever sees half a file there."""
     try:
         wanted.parent.mkdir(parents=True, exist_ok=True)
-        part = wanted.with_name(f".{wanted.name}.{os.getpid()}.part")
-        try:
+        with replacing(wanted) as part:
             shutil.copyfile(temporary, part)
-            os.replace(part, wanted)
-        finally:
-            part.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"dataset={dataset}: {wanted} cannot be written ({one_line(error)}); {ELSEWHERE}") from None
 
