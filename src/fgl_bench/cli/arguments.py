@@ -149,7 +149,7 @@ def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
     for text in rest:
         option, given, folder = text.partition("=")
         if option in ("--config-dir", "-cd"):
-            folders.append(Path(folder if given else next(rest, "")).expanduser())
+            folders.append(Path(os.path.expanduser(folder if given else next(rest, ""))))
         else:
             words.append(text)
     return words, folders

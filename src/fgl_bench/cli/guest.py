@@ -22,6 +22,7 @@ from fgl_bench.reporting.leaderboard.views import MODELS, text
 from fgl_bench.reporting.store import PRESENTATION
 from fgl_bench.runner.leaderboard.cell import Making
 from fgl_bench.scenarios.hooks import check_hooks, supported
+from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench place my_method.py leaderboard [datasets=webkb] [space=my_space.yaml] [model=gcn] [algorithm.KEY=VALUE]"
 OWN = ("datasets", "space", "model", "out", "results", "protocol")
@@ -42,12 +43,12 @@ def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> N
         raise UserError(f"{short(wrong)}: the protocol is the same for all; {USAGE}")
     if len(given) > len(dict(given)):
         raise UserError(f"{next(key for key, _ in given if [k for k, _ in given].count(key) > 1)}= is given twice")
-    protocol = read_protocol(*([Path(os.path.expanduser(asked["protocol"]))] if asked.get("protocol") else []))
+    protocol = read_protocol(*([home("protocol", asked["protocol"])] if asked.get("protocol") else []))
     submission = begun(name, asked, keys, protocol)
     entry = submission.entry(protocol)
     datasets = [each.strip() for each in asked.get("datasets", "").split(",") if each.strip()]
     columns, _ = protocol.narrowed(datasets, [])
-    results = Path(os.path.expanduser(asked["results"])) if asked.get("results") else stored()
+    results = home("results", asked["results"]) if asked.get("results") else stored()
     for number, column in enumerate(columns, 1):
         print(f"cell {number} of {len(columns)}: {entry.name} in {column.key}", file=sys.stderr, flush=True)
         Making(protocol, entry, column, submission.folder, where, folders=folders, say=tell).make()
@@ -70,9 +71,9 @@ def begun(name: str, asked: dict[str, str], keys: dict[str, str], protocol: Prot
     check_hooks(method)
     file = Path(os.path.expanduser(name.partition(":")[0]))
     model = asked.get("model", "gcn")
-    out = Path(os.path.expanduser(asked["out"])) if asked.get("out") else Path("placed", f"leaderboard-{method.__name__.lower()}-{model}")
+    out = home("out", asked["out"]) if asked.get("out") else Path("placed", f"leaderboard-{method.__name__.lower()}-{model}")
     try:
-        space = yaml.safe_load(Path(os.path.expanduser(asked["space"])).read_text(encoding="utf-8")) if asked.get("space") else {}
+        space = yaml.safe_load(home("space", asked["space"]).read_text(encoding="utf-8")) if asked.get("space") else {}
         values = {key: yaml.safe_load(value) for key, value in keys.items()}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"space={short(asked.get('space', ''))}: cannot be read ({' '.join(str(error).split())[:100]})") from error

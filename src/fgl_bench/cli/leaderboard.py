@@ -16,6 +16,7 @@ from fgl_bench.reporting.leaderboard.board import Board
 from fgl_bench.reporting.leaderboard.protocol import read_protocol
 from fgl_bench.reporting.leaderboard.submission import whole_board
 from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, as_csv, markdown, text
+from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [out=FILE.md] [figures=FOLDER]"
 KEYS = ("show", "model_of", "method", "format", "out", "figures", "protocol")
@@ -40,8 +41,8 @@ def show(arguments: Sequence[str]) -> None:
     folder = Path(os.path.expanduser(rest[0])) if rest else stored()
     if not folder.is_dir():
         raise UserError(f"{short(str(folder))}: there is no such folder; {USAGE}")
-    protocol = read_protocol(*([Path(os.path.expanduser(asked["protocol"]))] if "protocol" in asked else []))
-    out = Path(os.path.expanduser(asked["out"])) if "out" in asked else None
+    protocol = read_protocol(*([home("protocol", asked["protocol"])] if "protocol" in asked else []))
+    out = home("out", asked["out"]) if "out" in asked else None
     form = asked.get("format", out.suffix[1:] if out is not None else "text")
     for key, value, allowed in (
         ("show", asked.get("show", "overview"), [*VIEWS]),
@@ -54,7 +55,7 @@ def show(arguments: Sequence[str]) -> None:
     models = MODELS if asked.get("model_of", "both") == "both" else (asked["model_of"],)
     board = whole_board(folder, protocol)
     if "figures" in asked:
-        save(board, models, Path(os.path.expanduser(asked["figures"])))
+        save(board, models, home("figures", asked["figures"]))
         return
     parts = VIEWS[asked.get("show", "overview")](board, models, asked.get("method"))
     made = as_csv(parts) if form == "csv" else markdown(parts, board.said()) if form == "md" else text(parts, board.said(), line_width())

@@ -29,6 +29,7 @@ from fgl_bench.reporting.store import PRESENTATION
 from fgl_bench.runner.finished import Finished
 from fgl_bench.runner.one import run_one
 from fgl_bench.scenarios.hooks import check_hooks, supported
+from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench place my_method.py [paper=fedsa_gcl table=3 datasets=cora,citeseer] [algorithm.KEY=VALUE]"
 BOARD = "leaderboard"
@@ -58,7 +59,7 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         raise UserError(f"{names[0]}: {method.__name__} is no method; it must derive from a base such as fgl_bench.ServerRounds")
     check_hooks(method)
     datasets = [name.strip() for name in asked["datasets"].split(",") if name.strip()]
-    results = Path(asked["results"]).expanduser() if asked["results"] else stored_results(asked["paper"])
+    results = home("results", asked["results"]) if asked["results"] else stored_results(asked["paper"])
     raw = next((text.partition("=")[2] for text in overrides if text.startswith("data_dir=")), None)
     placed = placement(asked["paper"], asked["table"], datasets, f"{method.__name__} (yours)", results, raw)
     for number, column in enumerate(placed.table.columns, 1):
@@ -68,7 +69,7 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         placed.add(column, made.summary, shlex.join(["fgl-bench", *command(method, line)]), made.folder)
     tell(placed)
     usual = Path("placed", f"{placed.paper.name}-table{placed.table.key}-{method.__name__.lower()}")
-    out = Path(asked["out"]).expanduser() if asked["out"] else usual
+    out = home("out", asked["out"]) if asked["out"] else usual
     changed = [text for text in overrides if text.partition("=")[0].lstrip("+").partition(".")[0] not in ("algorithm", *PRESENTATION)]
     try:
         files = [*write(placed, out, changed), write_row(placed, out, changed)]

@@ -13,6 +13,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison.question import read_words, short
 from fgl_bench.reporting.plan import papers
 from fgl_bench.reporting.report import page, sources
+from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench report [RESULTS] [out=FILE.html] [papers=fedsa_gcl,fedgta] [placed=FOLDER] [sweep=all]"
 DEFAULT, PLACED, NAME, BOARD = "results", "placed", "report.html", "leaderboard.csv"
@@ -30,10 +31,10 @@ def write(arguments: Sequence[str]) -> None:
     wrong = next((name for name in names or () if name not in papers()), None)
     if wrong is not None:
         raise UserError(f"papers={short(wrong)}: no tables of that paper here{suggest(wrong, papers())}")
-    placed = Path(os.path.expanduser(words.get("placed", [PLACED])[0]))
+    placed = home("placed", words.get("placed", [PLACED])[0])
     if "placed" in words and not placed.is_dir():
         raise UserError(f"placed={short(str(placed))}: there is no such folder; it is the out= of fgl-bench place, or holds several")
-    out = Path(os.path.expanduser(words["out"][0])) if "out" in words else folder / NAME
+    out = home("out", words["out"][0]) if "out" in words else folder / NAME
     if out.suffix not in (".html", ".htm"):
         raise UserError(f"out={short(str(out))}: must end in .html")
     text = page(sources(folder, names, placed, words.get("sweep", [None])[0]), out, folder / BOARD)

@@ -10,7 +10,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison.question import KEYS, read_words, short
 from fgl_bench.reporting.comparison.table import ResultTable, table
 from fgl_bench.reporting.console import line_width
-from fgl_bench.utils.files import write_whole
+from fgl_bench.utils.files import home, write_out
 
 USAGE = "fgl-bench table [RESULTS] rows=algorithm cols=dataset,split"
 DEFAULT = "results/runs"
@@ -52,7 +52,7 @@ def target(out: str, ending: str) -> tuple[Path | None, str]:
         raise UserError(f"format={short(ending)}: must be one of {', '.join(FORMATS)}; without it the table is for a terminal")
     if not out:
         return None, ending
-    path = Path(out).expanduser()
+    path = home("out", out)
     if not ending and path.suffix[1:] not in FORMATS:
         raise UserError(f"out={short(out)}: must end in {', '.join(f'.{each}' for each in FORMATS)}, or give format=")
     return path, ending or path.suffix[1:]
@@ -67,7 +67,7 @@ def digits(text: str) -> int:
 def write(path: Path, text: str) -> None:
     """Write a file and say so; raises UserError where that fails."""
     try:
-        write_whole(path, text)
+        write_out(path, text.encode())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(f"out={short(str(path))}: cannot be written ({reason})") from error

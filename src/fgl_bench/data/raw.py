@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.errors import UserError
+from fgl_bench.utils.files import replacing
 
 MOST_FEATURES = 1_000_000
 """Columns of a feature matrix; models have weights for each, whether or not a node has it."""
@@ -105,12 +106,8 @@ def place(dataset: str, temporary: Path, wanted: Path) -> None:
     """Puts a finished download where it belongs; nobody ever sees half a file there."""
     try:
         wanted.parent.mkdir(parents=True, exist_ok=True)
-        part = wanted.with_name(f".{wanted.name}.{os.getpid()}.part")
-        try:
+        with replacing(wanted) as part:
             shutil.copyfile(temporary, part)
-            os.replace(part, wanted)
-        finally:
-            part.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"dataset={dataset}: {wanted} cannot be written ({one_line(error)}); {ELSEWHERE}") from None
 

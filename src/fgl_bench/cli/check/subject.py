@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Subject:
 def load(name: str) -> type:
     """The class in a file: the one named after a colon, else the only method that the file defines, else backbone, else split."""
     file, _, wanted = name.partition(":")
-    path = Path(file).expanduser().resolve()
+    path = Path(os.path.expanduser(file)).resolve()
     if not path.is_file():
         raise UserError(f"{file}: there is no such file")
     sys.path.insert(0, str(path.parent))

@@ -24,6 +24,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting.estimates import duration
 from fgl_bench.reporting.tracking import rows_by_seed
 from fgl_bench.runner.one import check_one, run_one
+from fgl_bench.utils.files import home
 from fgl_bench.utils.scratch import leftovers, scratch
 from fgl_bench.utils.seeding import derive_seed
 from fgl_bench.utils.sources import code_sums
@@ -55,7 +56,8 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space, self.overrides, self.options, self.folders = space, list(overrides), options, folders
         with as_command(self.overrides, folders) as cfg:
-            results, code = Path(cfg.results_dir).expanduser(), code_sums(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)))
+            results = home("results_dir", cfg.results_dir)
+            code = code_sums(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)))
         where = results.parent / "searches"
         asked = sorted(text for text in overrides if not text.startswith(("results_dir=", "device=", "progress=")))
         what = json.dumps([space, asked, options.model_of, [str(Path(folder).resolve()) for folder in folders], code])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison.compared import Compared
 from fgl_bench.reporting.comparison.question import short
+from fgl_bench.utils.files import home
 
 OPTIONS = ("out", "format", "style", "width", "side", "x")
 FORMATS = ("pdf", "svg", "png")
@@ -63,13 +65,13 @@ def plot(
 
 def target(out: str | Path, format: str) -> tuple[Path, list[str]]:
     """The file name without its ending, and the endings to write."""
-    path, endings = Path(out).expanduser(), format.split(",")
+    path, endings = home("out", out), format.split(",")
     if path.suffix[1:] in FORMATS:
         path, endings = path.with_suffix(""), [path.suffix[1:]]
     wrong = [ending for ending in endings if ending not in FORMATS]
     if wrong:
         raise UserError(f"format={short(wrong[0])}: must be some of {', '.join(FORMATS)}")
-    if not path.name or "\0" in str(path):
+    if not path.name or "\0" in str(path) or (os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))):
         raise UserError(f"out={short(str(out))}: must be the name of a file")
     return path, list(dict.fromkeys(endings))
 

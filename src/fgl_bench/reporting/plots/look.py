@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
 from fgl_bench.errors import UserError
-from fgl_bench.utils.files import write_bytes
+from fgl_bench.utils.files import home, write_out
 
 # Okabe and Ito's colors, which stay apart for color-blind readers.
 COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999")
@@ -70,7 +70,7 @@ def styled(style: str = "") -> Iterator[None]:
     """
     with plt.rc_context(STYLE | PRINTED):
         if style:
-            path = Path(style).expanduser()
+            path = home("style", style)
             if style not in plt.style.available and not path.is_file():
                 raise UserError(f"style={style[:60]}: neither a file nor a style of matplotlib; allowed: {', '.join(plt.style.available)}")
             try:
@@ -148,6 +148,6 @@ def save_all(figure: Figure, stem: Path, endings: Iterable[str] = tuple(ENDINGS)
         with plt.rc_context({"svg.hashsalt": STYLE["svg.hashsalt"], "pdf.fonttype": STYLE["pdf.fonttype"]}):
             figure.savefig(data, format=ending, **ENDINGS[ending] | ({"dpi": dpi} if ending == "png" else {}))
         written.append(stem.with_name(f"{stem.name}.{ending}"))
-        write_bytes(written[-1], data.getvalue())
+        write_out(written[-1], data.getvalue())
     plt.close(figure)
     return written
