@@ -129,7 +129,7 @@ function compareView(one, other) {
   parts.push(make("h3", {}, "Clients and costs"), rows("Worst client's test score in % (received / trained); MB up and down a seed; seconds for all seeds",
     ["setting", `${first}: worst client`, `${second}: worst client`, `${first}: MB`, `${second}: MB`, `${first}: seconds`, `${second}: seconds`],
     found.map(({ a, b, setting }) => [setting, ...[a, b].map((each) => MODELS.map((model) => worst(each, model)).filter(Boolean).join(" / ")), ...[a, b].map((each) => side(each).megabytes.toFixed(1)), ...[a, b].map((each) => side(each).seconds.toFixed(1))]), `${first} against ${second} costs`),
-    note("Each test stands alone: of twenty settings without a difference, about one interval excludes 0 by chance. Runs of one seed have no interval."));
+    note("Each test stands alone: of twenty settings without a difference, about one interval excludes 0 by chance. Runs of one seed have no interval; with fewer than five, only large differences exclude 0."));
   return parts;
 }
 function forest(all, name, apart) {
