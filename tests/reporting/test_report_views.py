@@ -110,6 +110,7 @@ def test_a_method_has_a_page_with_its_cells(tab):
     go(tab, "#method/fedprox")
     text = tab.locator("#main").inner_text()
     assert "mu/2 ||theta - w||^2" in tab.locator("code.formula").inner_text() and "It has no run here." in text
+    assert "Checked against OpenFGL (cora +0.00 ± 0.18" in text
     assert lines(tab, "Keys of fedprox")[1][:2] == ["algorithm.mu", "0.01"]
     go(tab, "#methods")
     follow(tab, tab.get_by_role("link", name="fednova", exact=True).click)

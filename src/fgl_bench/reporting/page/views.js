@@ -55,6 +55,7 @@ function methodView(name) {
   if (equations.length) parts.push(make("h3", {}, equations.length > 1 ? "Formulas" : "Formula"), ...equations.map((text) => make("code", { class: "formula" }, text)));
   if (how.length) parts.push(make("h3", {}, "How it works"), ...how.map((text) => make("p", { class: "prose" }, ...prose(text))));
   if (open.length) parts.push(make("h3", {}, "What its paper leaves open"), ...open.map((text) => make("p", { class: "prose" }, ...prose(text.replace(/^Resolutions?[^:]*: *(.)/, (_, first) => first.toUpperCase())))));
+  if (method.checked) parts.push(make("h3", {}, "Checked against other code"), make("p", {}, method.checked));
   if (method.keys.length) parts.push(make("h3", {}, "Keys"), rows(`Keys of ${name}`, ["key", "default", "meaning"], method.keys.map(([key, value, meaning]) => [`algorithm.${key}`, value, meaning])));
   if (method.target) parts.push(make("h3", {}, "Source"), make("p", {}, make("code", {}, method.target)));
   if (method.target.startsWith("fgl_bench.")) parts.push(command(`fgl-bench show algorithm/${name.split("+")[0]}`));
