@@ -19,6 +19,7 @@ from fgl_bench.cli.commands import about
 from fgl_bench.cli.main import help_text
 from fgl_bench.config.choices import choices, config_folder, path_of
 from fgl_bench.config.settings import Settings
+from fgl_bench.reporting.methods import UNCHECKED, cross_checks
 from fgl_bench.runner.validation import CHOICES
 from fgl_bench.scenarios.hooks import supported
 
@@ -107,6 +108,7 @@ def page_of(group: str, choice: str) -> list[str]:
     lines = [f"# {choice}", "", about(path), "", f"    fgl-bench {group}={choice}", ""]
     if issubclass(cls, Algorithm):
         lines += [f"Scenarios: {', '.join(f'[`{name}`](../scenario.md#{name})' for name in supported(cls))}.", ""]
+        lines += [f"{cell(cross_checks().get(choice, UNCHECKED))} [How it is checked, and why codes differ](../../cross_check.md)", ""]
     return [*lines, *key_table(f"{group}.", keys_of(group, path)), *shown(identifier(cls))]
 
 

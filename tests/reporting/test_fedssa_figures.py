@@ -208,7 +208,7 @@ def test_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
         narrowed("1", ("majority", "fedavg", "fedavg_gcn", "fedssa"), ("cora",), ("10 clients",)),
         narrowed("8", ("fedssa", "fedssa_without_semantic"), ("cora",), ("10 clients",)),
         narrowed("figure5", ("fedssa", "fedssa_l1_0.01"), ("cora",), ("10 clients",)),
-        narrowed("7", ("fedssa",), ("tolokers",), ("30 clients",)),
+        narrowed("7", ("fedavg", "fedssa"), ("tolokers",), ("30 clients",)),
     )
     paper = dataclasses.replace(PAPER, tables=tables)
     sources = Sources(paper, ("cora", "tolokers"), tmp_path, None, federations_of)

@@ -76,6 +76,16 @@ def test_every_method_says_what_it_is():
     assert "``mu/2 ||theta - w||^2``" in prox["lead"] and prox["keys"][0][:2] == ["mu", "0.01"] and prox["keys"][0][2]
 
 
+def test_every_method_says_whether_it_was_checked_against_other_code():
+    said = {name: method["checked"] for name, method in methods.all_methods().items()}
+    assert "its authors' code (cora +0.05 ± 0.15," in said["fedgta"] and "OpenFGL (cora +0.00 ± 0.57," in said["fedgta"]
+    assert "citeseer -1.65 ± 1.03*" in said["feddc"] and "excludes 0" in said["feddc"] and "excludes" not in said["fedprox"]
+    assert "FED-PUB's code (cora +0.70" in said["fedavg"], "that code's FedAvg"
+    assert "unifilter" not in said["local"] and said["fedssa"] == methods.UNCHECKED
+    rows = [path.read_text(encoding="utf-8").count("\n") - 1 for path in (Path(__file__).parents[2] / "results/cross_check").glob("*.csv")]
+    assert sum(text.count("±") for text in said.values()) == sum(rows) - 4, "all but the checks of a backbone"
+
+
 def test_an_own_method_is_described_from_its_source_without_running_it(tmp_path, monkeypatch):
     (tmp_path / "never_imported.py").write_text('class Mine:\n    """Mine adds ``a = b``."""\n\nraise SystemExit(3)\n', encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

@@ -110,6 +110,7 @@ def test_a_method_has_a_page_with_its_cells(tab):
     go(tab, "#method/fedprox")
     text = tab.locator("#main").inner_text()
     assert "mu/2 ||theta - w||^2" in tab.locator("code.formula").inner_text() and "It has no run here." in text
+    assert "Checked against OpenFGL (cora +0.00 ± 0.18" in text
     assert lines(tab, "Keys of fedprox")[1][:2] == ["algorithm.mu", "0.01"]
     go(tab, "#methods")
     follow(tab, tab.get_by_role("link", name="fednova", exact=True).click)
@@ -130,6 +131,17 @@ def test_two_methods_are_compared_seed_by_seed(tab):
     found = {line[0]: line[3] for line in lines(tab, "Test scores in %")[1:3]}
     assert found == {"Paper one, table 3: cora": "+20.0 ± 0.0 *", "Paper one, table 3: pubmed": "-10.0 ± 0.0 *"}
     assert "Method A minus Method B </script>" in tab.locator("#other svg").first.get_attribute("aria-label")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "count", "found"),
+    [
+        (-0.35, 0.4, 6, [-0.2, 0, 0.2, 0.4]), (-0.6, 0.12, 6, [-0.6, -0.4, -0.2, 0]), (-0.3, 0.3, 6, [-0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3]),
+        (-25.4, 8, 6, [-20, -10, 0]), (0, 0, 5, [0]), (61.3, 61.9, 5, [61.4, 61.6, 61.8]),
+    ],
+)  # fmt: skip
+def test_an_axis_has_round_numbers_and_a_true_zero(tab, low, high, count, found):
+    assert tab.evaluate(f"ticks({low}, {high}, {count})") == found
 
 
 def test_a_search_finds_methods_tables_and_runs(tab):

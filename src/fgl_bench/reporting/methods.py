@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import csv
 import inspect
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from fgl_bench.config.values import shown
 from fgl_bench.utils.sources import origin_of
 
 GROUP = "algorithm"
+OTHER_CODE = {"openfgl": "OpenFGL", "pfllib": "PFLlib", "fed_pub": "FED-PUB's code"}  # files of results/cross_check
+UNCHECKED = "Not checked against its authors' code: no run of such code is stored."
 SECTIONS = ("Attributes:", "Args:", "Raises:", "Returns:")
 
 
@@ -28,7 +32,8 @@ def of_choice(name: str) -> dict:
     text = (config_folder() / GROUP / f"{name}.yaml").read_text(encoding="utf-8")
     target = re.search(r"^_target_: *([\w.]+)", text, flags=re.MULTILINE)
     first = re.match(r"# *(.+)", text)
-    return described(name, first[1] if first else "", target[1] if target else "", [list(line) for line in key_lines(text)])
+    method = described(name, first[1] if first else "", target[1] if target else "", [list(line) for line in key_lines(text)])
+    return {**method, "checked": cross_checks().get(name, UNCHECKED)}
 
 
 def of_run(name: str, config: Mapping[str, Any]) -> dict:
@@ -36,6 +41,31 @@ def of_run(name: str, config: Mapping[str, Any]) -> dict:
     own = config.get(GROUP, {})
     keys = [[key, shown(value), ""] for key, value in own.items() if key != "_target_" and not isinstance(value, Mapping)]
     return described(name, "", str(own.get("_target_", "")), keys)
+
+
+@cache
+def cross_checks() -> dict[str, str]:
+    """By method, a sentence with the stored comparisons with other code (docs/cross_check.md)."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for path in sorted((config_folder().parent / "results" / "cross_check").glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                [method] = re.findall(r"\balgorithm=(\w+)", row["command"])
+                if not row["method"].startswith(method):
+                    continue  # a backbone's check
+                code = "its authors' code" if method.startswith(path.stem) else OTHER_CODE.get(path.stem, f"the code of {path.stem}")
+                variant = f"{row['method']} on " * (row["method"] != method)
+                outside = "*" * (abs(float(row["difference"])) > float(row["interval"]))
+                difference = f"{float(row['difference']) + 0.0:+.2f} ± {row['interval']}{outside}"
+                found.setdefault(method, {}).setdefault(code, []).append(f"{variant}{row['dataset']} {difference}")
+    return {method: checked(by_code) for method, by_code in found.items()}
+
+
+def checked(by_code: Mapping[str, list[str]]) -> str:
+    """Differences by code as a sentence."""
+    parts = [f"{code} ({', '.join(differences)})" for code, differences in by_code.items()]
+    said = f"Checked against {' and '.join(parts)}: test scores, ours less theirs, in points with 95 % intervals over the seeds"
+    return f"{said}{'; * excludes 0' * ('*' in said)}."
 
 
 def described(name: str, about: str, target: str, keys: list[list[str]]) -> dict:

@@ -6,9 +6,8 @@ const line = (name, index, curve, model) => ({
 function ticks(low, high, count) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough || 1));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) || 1;
-  const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + 1e-9; value += step) found.push(Number(value.toPrecision(8)));
-  return found;
+  const first = Math.ceil(low / step - 1e-9), last = Math.floor(high / step + 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(8)));
 }
 function frame(width, height, low, high, top, bottom, across, up, title) {
   const [left, right, above, below] = [52, 14, 12, 40];

@@ -55,6 +55,7 @@ function methodView(name) {
   if (equations.length) parts.push(make("h3", {}, equations.length > 1 ? "Formulas" : "Formula"), ...equations.map((text) => make("code", { class: "formula" }, text)));
   if (how.length) parts.push(make("h3", {}, "How it works"), ...how.map((text) => make("p", { class: "prose" }, ...prose(text))));
   if (open.length) parts.push(make("h3", {}, "What its paper leaves open"), ...open.map((text) => make("p", { class: "prose" }, ...prose(text.replace(/^Resolutions?[^:]*: *(.)/, (_, first) => first.toUpperCase())))));
+  if (method.checked) parts.push(make("h3", {}, "Checked against other code"), make("p", {}, method.checked));
   if (method.keys.length) parts.push(make("h3", {}, "Keys"), rows(`Keys of ${name}`, ["key", "default", "meaning"], method.keys.map(([key, value, meaning]) => [`algorithm.${key}`, value, meaning])));
   if (method.target) parts.push(make("h3", {}, "Source"), make("p", {}, make("code", {}, method.target)));
   if (method.target.startsWith("fgl_bench.")) parts.push(command(`fgl-bench show algorithm/${name.split("+")[0]}`));
@@ -129,7 +130,7 @@ function compareView(one, other) {
   parts.push(make("h3", {}, "Clients and costs"), rows("Worst client's test score in % (received / trained); MB up and down a seed; seconds for all seeds",
     ["setting", `${first}: worst client`, `${second}: worst client`, `${first}: MB`, `${second}: MB`, `${first}: seconds`, `${second}: seconds`],
     found.map(({ a, b, setting }) => [setting, ...[a, b].map((each) => MODELS.map((model) => worst(each, model)).filter(Boolean).join(" / ")), ...[a, b].map((each) => side(each).megabytes.toFixed(1)), ...[a, b].map((each) => side(each).seconds.toFixed(1))]), `${first} against ${second} costs`),
-    note("Each test stands alone: of twenty settings without a difference, about one interval excludes 0 by chance. Runs of one seed have no interval."));
+    note("Each test stands alone: of twenty settings without a difference, about one interval excludes 0 by chance. Runs of one seed have no interval; with fewer than five, only large differences exclude 0."));
   return parts;
 }
 function forest(all, name, apart) {

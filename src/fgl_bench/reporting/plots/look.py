@@ -23,7 +23,7 @@ from fgl_bench.utils.files import home, write_out
 # Okabe and Ito's colors, which stay apart for color-blind readers.
 COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999")
 DASHES = ("-", "--", ":", "-.")
-MARKS = "osD^v<>pPX*h"
+MARKS = "osD^v<>pPX*"  # their number and that of the colors have no common divisor: 88 pairs
 RECEIVED, TRAINED = COLORS[2], COLORS[6]
 STYLE: dict[Any, Any] = {
     "font.size": 9,

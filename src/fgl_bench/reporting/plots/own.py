@@ -205,7 +205,8 @@ def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
         if min(at for at, _ in points.values()) > 0 and max(at for at, _ in points.values()) > 20 * min(at for at, _ in points.values()):
             axis.set_xscale("log")
         else:
-            axis.set_xlim(0, 1.08 * max(at for at, _ in points.values()))
+            most = max(at for at, _ in points.values()) or 1.0
+            axis.set_xlim(-0.05 * most if min(at for at, _ in points.values()) == 0 else 0, 1.08 * most)
     name_axes(axes, side, name, unit(table))
     legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
     return figure

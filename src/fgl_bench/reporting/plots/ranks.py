@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +17,7 @@ SHORTEST = 1.2  # inches of the line of ranks
 
 def diagram_height(ranks: Ranks) -> float:
     """Inches."""
-    return 0.78 + LINE * -(-len(ranks.ranks) // 2) + GROUP * len(ranks.groups)
+    return 0.88 + LINE * -(-len(ranks.ranks) // 2) + GROUP * len(ranks.groups)
 
 
 def ranks_diagram(axis: Axes, ranks: Ranks, title: str, width: float) -> None:
@@ -41,11 +40,13 @@ def ranks_diagram(axis: Axes, ranks: Ranks, title: str, width: float) -> None:
     axis.set(xlim=(0, width), ylim=(0, height))
     axis.axis("off")
     axis.text(width / 2, height - 0.03, title, ha="center", va="top", fontsize=points("axes.titlesize"))
-    bar, line = height - 0.28, height - 0.55
+    bar, line = height - 0.38, height - 0.65
     end = min(at(1 + ranks.difference), width - 0.05)
     axis.plot([at(1), end], [bar, bar], color="black", linewidth=1.2, marker="|", markersize=4)
-    beside: dict[str, Any] = {"ha": "left", "x": end + 0.05} if end < 0.6 * width else {"ha": "right", "x": at(1) - 0.05}
-    axis.text(y=bar, s=f"critical difference {ranks.difference:.2f}", va="center", fontsize=font, **beside)
+    said = f"critical difference {ranks.difference:.2f}"
+    half_width = len(said) * LETTER * font / 144
+    middle = min(max((at(1) + end) / 2, half_width), width - half_width)
+    axis.text(middle, bar + 0.04, said, ha="center", va="bottom", fontsize=font)
     axis.plot([at(1), at(last)], [line, line], color="black", linewidth=0.8)
     every = math.ceil((len(str(last)) + 1) * LETTER * font / 72 / (at(2) - at(1)))  # as many numbers as there is room for
     for rank in range(1, last + 1):

@@ -121,10 +121,11 @@ class Sources:
             yield dataset, federation
 
 
-def lines(name: str, places: Mapping[str, Place], found: Mapping[Place, T]) -> dict[str, T]:
+def lines(name: str, places: Mapping[str, Place], found: Mapping[Place, T], least: int = 2) -> dict[str, T]:
     """By line what was kept of the results that are there.
 
     None where one of them kept nothing, with a word on stderr: a figure without some of its methods would look like all there is.
+    None either where fewer than ``least`` lines have a result.
 
     Args:
         name: the figure's.
@@ -136,7 +137,16 @@ def lines(name: str, places: Mapping[str, Place], found: Mapping[Place, T]) -> d
         some = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} others" if len(lacking) > 3 else "")
         print(f"left out: {name}: nothing of it is stored with {some}; reproduce_tables.py --again repeats runs", file=sys.stderr)
         return {}
-    return here
+    return compared(name, {"": here}, least).get("", {})
+
+
+def compared(name: str, panels: Mapping[str, Mapping[str, T]], least: int = 2) -> dict[str, Mapping[str, T]]:
+    """The panels in which there is something to compare: at least so many lines; one word on stderr if no panel is left."""
+    kept = {panel: found for panel, found in panels.items() if len(found) >= least}
+    alone = dict.fromkeys(line for found in panels.values() for line in found)
+    if alone and not kept:
+        print(f"left out: {name}: nothing to compare, there are results of {', '.join(map(str, alone))} only", file=sys.stderr)
+    return kept
 
 
 def is_curve(kept: object) -> TypeGuard[Curve]:

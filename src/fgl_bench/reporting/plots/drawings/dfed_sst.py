@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from fgl_bench.reporting.devices import marked
 from fgl_bench.reporting.papers.dfed_sst import DFED_SST, DFED_SST_SELF, PAPER
 from fgl_bench.reporting.plots import figures, topologies
-from fgl_bench.reporting.plots.drawings.base import Sources, lines
+from fgl_bench.reporting.plots.drawings.base import Sources, compared, lines
 
 TEN = "10 clients"
 STUDIED = "cora"
@@ -35,8 +35,8 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     for column in tables["figure5"].columns:
         tests = {row.title: cells.get(("figure5", row.key, column.key)) for row in tables["figure5"].rows}
         ablation[column.dataset] = {title: cell["test"] for title, cell in tests.items() if cell}
-    if any(ablation.values()):
-        yield "figure5_ablation", figures.bars(ablation, "DFed-SST without one of its parts")
+    if panels := compared("figure5_ablation", ablation):
+        yield "figure5_ablation", figures.bars(panels, "DFed-SST without one of its parts")
 
     for dataset in GRAPHS:
         for row, suffix in ((DFED_SST, ""), (DFED_SST_SELF, "_self")):
@@ -53,6 +53,6 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
                 if cell and column.group == group:
                     each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
                     seconds.setdefault(column.dataset, {})[marked(row.title, cell)] = each
-        if seconds:
-            name = f"figure7_seconds_{group.split()[0]}"
-            yield name, figures.simple_bars(seconds, "seconds per round and seed", f"Time of a round, {group}")
+        name = f"figure7_seconds_{group.split()[0]}"
+        if panels := compared(name, seconds):
+            yield name, figures.simple_bars(panels, "seconds per round and seed", f"Time of a round, {group}")

@@ -103,8 +103,8 @@ def totals(cells: Cells, table: str, rows: Iterable[Row], column: str) -> dict[s
 def costs(name: str, groups: Mapping[str, Mapping[str, Mapping]], title: str) -> Iterator[tuple[str, Figure]]:
     """A figure of bytes and one of seconds, a panel for each group with numbers."""
     for (what, parts), kind in zip(PARTS.items(), ("bytes", "seconds"), strict=True):
-        panels = {group: {row: each[what] for row, each in found.items()} for group, found in groups.items() if found}
-        if panels:
+        panels = {group: {row: each[what] for row, each in found.items()} for group, found in groups.items()}
+        if panels := base.compared(f"{name}_{kind}", panels):
             yield f"{name}_{kind}", stacked(panels, parts, what, title)
 
 
@@ -129,7 +129,8 @@ def sensitivity(cells: Cells, figure: str, dataset: str, name: str, what: str, s
             score = cell and (cell.get("metrics", {}).get("macro_f1") if "F1" in what else cell["test"])
             if score:
                 made.setdefault(row.title, []).append((place, score["received"]))
-    if not made:
+    tried = {place for points in made.values() for place, _ in points}
+    if not base.compared(f"{figure}_{dataset}", {"": {f"{name} {list(values)[place]}": place for place in tried}}):
         return
     panel = Panel("", name, what, {title: swept(points) for title, points in made.items()}, tuple(values))
     yield f"{figure}_{dataset}", lines([panel], f"FedAAS, {dataset}, the server's model")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from fgl_bench.reporting.devices import marked
 from fgl_bench.reporting.papers.fedgta import BACKBONES, PAPER
 from fgl_bench.reporting.plots import figures
-from fgl_bench.reporting.plots.drawings.base import Place, Sources, lines
+from fgl_bench.reporting.plots.drawings.base import Place, Sources, compared, lines
 
 SPLIT = "Louvain, 10 clients"
 SHOWN = ("global", "local", "fedavg", "fedprox", "scaffold", "moon", "feddc", "gcfl_plus", "fedgta")
@@ -38,7 +38,7 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
                 yield name, figures.curves({dataset: found}, f"{dataset}, {BACKBONES[backbone]}, {SPLIT}")
 
     name, shown = "figure3b_weights_photo", {BACKBONES[key]: ("3", f"{key}_fedgta", "photo") for key in ("gcn", "gamlp")}
-    matrices = lines(name, shown, mixing)
+    matrices = lines(name, shown, mixing, 1)
     if matrices:
         title = "Aggregation weights of FedGTA, Photo"
         yield name, figures.heatmaps(matrices, WEIGHTS_AT, title, "weight of a client (column) in another's model")
@@ -53,9 +53,10 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
                     each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
                     title = titles[key].removeprefix(f"{BACKBONES[backbone]}, ")
                     seconds.setdefault(dataset, {})[marked(title, cell)] = each
-        if seconds:
-            picture = figures.simple_bars(seconds, "seconds per round and seed", f"Time of a round, {BACKBONES[backbone]}, {SPLIT}")
-            yield f"figure5_seconds_{backbone}", picture
+        name = f"figure5_seconds_{backbone}"
+        if panels := compared(name, seconds):
+            picture = figures.simple_bars(panels, "seconds per round and seed", f"Time of a round, {BACKBONES[backbone]}, {SPLIT}")
+            yield name, picture
 
     shares: dict[str, dict] = {}
     for column in tables["figure6"].columns:
@@ -63,5 +64,5 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
             cell = cells.get(("figure6", row.key, column.key))
             if cell:
                 shares.setdefault(column.group, {})[row.title] = cell["test"]
-    if shares:
-        yield "figure6_participation", figures.bars(shares, "A share of the clients in every round, Computers, Louvain, 50 clients")
+    if panels := compared("figure6_participation", shares):
+        yield "figure6_participation", figures.bars(panels, "A share of the clients in every round, Computers, Louvain, 50 clients")

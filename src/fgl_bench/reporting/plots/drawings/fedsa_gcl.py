@@ -33,8 +33,8 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
             yield name, figures.curves(panels, f"FedSA-GCL without one of its parts ({what})")
 
     for dataset in PICTURED:
-        name, compared = f"figure5_similarity_{dataset}", {"SFM (FedSA-GCL)": FEDSA_GCL, "moments (FedGTA)": FEDGTA}
-        matrices = lines(name, {what: ("3", row.key, dataset) for what, row in compared.items()}, similar)
+        name, methods = f"figure5_similarity_{dataset}", {"SFM (FedSA-GCL)": FEDSA_GCL, "moments (FedGTA)": FEDGTA}
+        matrices = lines(name, {what: ("3", row.key, dataset) for what, row in methods.items()}, similar, 1)
         if matrices:
             yield name, figures.heatmaps(matrices, HEATMAP_TRIPS, f"Similarity of clients, {dataset}, METIS")
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fgl_bench.reporting.papers.fedssa import ABLATED, ABLATED_LIGHT, ALL, CHOSEN, FEDSSA, FEDSSA_LIGHT, SWEPT, swept
 from fgl_bench.reporting.plots import alignment, figures
-from fgl_bench.reporting.plots.drawings.base import Place, Sources, lines
+from fgl_bench.reporting.plots.drawings.base import Place, Sources, compared, lines
 from fgl_bench.reporting.plots.figures import Curve
 
 TEN, THIRTY = "10 clients", "30 clients"
@@ -37,7 +37,7 @@ def ablation(cells: Cells, dataset: str) -> Iterator[tuple[str, Figure]]:
     for name, rows in (("ablation", (*ABLATED, FEDSSA)), ("ablation_light", (*ABLATED_LIGHT, FEDSSA_LIGHT))):
         found = {row.title: cells.get(("8", row.key, f"{dataset}, {TEN}")) for row in rows}
         tests = {title: cell["test"] for title, cell in found.items() if cell}
-        if len(tests) > 1:
+        if compared(f"figure3_{name}_{dataset}", {dataset: tests}):
             title = f"FedSSA without one of its parts, METIS, {TEN}"
             yield f"figure3_{name}_{dataset}", figures.bars({dataset: tests}, title, scored_by(dataset))
 
