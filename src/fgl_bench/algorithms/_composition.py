@@ -77,6 +77,7 @@ class Composed(ServerRounds, Comparing, FinalState, Spending, TrainedScore):
     check_choices = passed_on("check_choices")
     backbone = passed_on("backbone")
     optimizer = passed_on("optimizer")
+    frozen = passed_on("frozen")
     local_penalty = passed_on("local_penalty")
     correct_gradient = passed_on("correct_gradient")
     predict = passed_on("predict")

@@ -86,6 +86,14 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         check_ranges(self, "algorithm")
         self.setting = setting
 
+    def frozen(self) -> tuple[str, ...]:
+        """Names of the parameters that stay as they were initialized; called after :meth:`prepare`.
+
+        They get no gradient and no weight decay, :class:`~fgl_bench.engine.mixing.Mixing` leaves them out, and :meth:`traffic` of the base
+        does not count them. A semi-asynchronous server leaves them out by ``upload_blocks`` and ``Message.blocks``.
+        """
+        return ()
+
     def initialize(self, initial: Tensor) -> Tensor:
         """The models ``[B, P]`` that clients begin with, from the common initial model of every seed."""
         return initial
@@ -116,7 +124,11 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         return loss + penalty.sum()
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
-        """The gradient ``[k, P]`` that the optimizer sees; may change its argument."""
+        """The gradient ``[k, P]`` that the optimizer sees; may change its argument.
+
+        The optimizer adds weight decay afterwards: a parameter whose gradient is set to zero here still shrinks. To keep parameters as they
+        are, name them in :meth:`frozen`.
+        """
         return gradient
 
     def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
@@ -139,8 +151,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         return trained
 
     def traffic(self) -> Traffic:
-        """Everything that travels. The base sends the model both ways."""
-        model = {"model": self.setting.layout.count}
+        """Everything that travels. The base sends the model both ways, without parameters that are :meth:`frozen`."""
+        layout = self.setting.layout
+        model = {"model": layout.count - sum(layout.numel(name) for name in self.frozen())}
         return Traffic(upload=model, download=model)
 
 
