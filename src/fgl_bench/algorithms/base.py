@@ -86,8 +86,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         check_ranges(self, "algorithm")
         self.setting = setting
 
+    @property
     def frozen(self) -> tuple[str, ...]:
-        """Names of the parameters that stay as they were initialized; called after :meth:`prepare`.
+        """Names of the parameters that stay as they were initialized, an attribute or a property; read after :meth:`prepare`.
 
         They get no gradient and no weight decay, :class:`~fgl_bench.engine.mixing.Mixing` leaves them out, and :meth:`traffic` of the base
         does not count them. A semi-asynchronous server leaves them out by ``upload_blocks`` and ``Message.blocks``.
@@ -127,7 +128,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         """The gradient ``[k, P]`` that the optimizer sees; may change its argument.
 
         The optimizer adds weight decay afterwards: a parameter whose gradient is set to zero here still shrinks. To keep parameters as they
-        are, name them in :meth:`frozen`.
+        are, name them in :attr:`frozen`.
         """
         return gradient
 
@@ -151,9 +152,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         return trained
 
     def traffic(self) -> Traffic:
-        """Everything that travels. The base sends the model both ways, without parameters that are :meth:`frozen`."""
+        """Everything that travels. The base sends the model both ways, without parameters that are :attr:`frozen`."""
         layout = self.setting.layout
-        model = {"model": layout.count - sum(layout.numel(name) for name in self.frozen())}
+        model = {"model": layout.count - sum(layout.numel(name) for name in self.frozen)}
         return Traffic(upload=model, download=model)
 
 

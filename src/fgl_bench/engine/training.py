@@ -88,9 +88,9 @@ class Trainer:
             rows = (count, size, lr, weight_decay, self.batch.dtype, self.batch.device)
             return self.algorithm.optimizer(*rows) or self._start(*rows)
 
-        frozen = self.algorithm.frozen()
+        frozen = self.algorithm.frozen
         if unknown := [name for name in frozen if name not in self.layout.shapes]:
-            raise UserError(f"frozen(): the model has no parameter {unknown[0]}; it has {', '.join(self.layout.shapes)}")
+            raise UserError(f"frozen: the model has no parameter {unknown[0]}; it has {', '.join(self.layout.shapes)}")
         self._frozen = [slice(start := self.layout.offsets[name], start + self.layout.numel(name)) for name in frozen]
         rates = {**self.model.rates, **dict.fromkeys(frozen, Rates(0.0, 0.0))}
         return grouped(make, self.layout, self.lr, self.weight_decay, rates)

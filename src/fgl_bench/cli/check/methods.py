@@ -55,7 +55,7 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     case = Case(cfg, method, federations, simulated(cfg, federations))
     status = tried(subject.name, PROMISES, case)
     if moving := without_gradient(case.run):
-        why = "weight decay is added after correct_gradient(); frozen() names what stays as it is"
+        why = "weight decay is added after correct_gradient(); the attribute frozen names what stays as it is"
         print(f"  warning: {', '.join(moving)}: correct_gradient() leaves no gradient, yet the parameter changes ({why})")
     return status
 

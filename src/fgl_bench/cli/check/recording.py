@@ -95,7 +95,7 @@ def watch(cfg: DictConfig) -> None:
             return corrected
 
         def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-            mixing = checked(super().mix(reports, arrived), arrived).without(self.frozen(), self.setting.layout)
+            mixing = checked(super().mix(reports, arrived), arrived).without(self.frozen, self.setting.layout)
             self.notes.rows.append(mixing.weights.detach()[arrived.any(1)].clone())
             self.model_size = mixed_size(mixing, self.setting.layout)
             self.notes.uploaded += self.model_size * int(arrived.sum()) if with_server else 0
