@@ -55,6 +55,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         replayable: whether CUDA graphs can replay local steps and :meth:`report` although the method adds something to them: they do the
             same in every trip, to tensors that keep their addresses, read no ``received`` models and let the host wait for nothing. It is
             not inherited either. A method that overrides none of the hooks of a step needs no word.
+        frozen: names of the parameters that stay as they were initialized; a property where they depend on the model (read after
+            :meth:`prepare`). They get no gradient and no weight decay, a ``Mixing`` leaves them out, and :meth:`traffic` of the base does
+            not count them. A semi-asynchronous server leaves them out by ``upload_blocks`` and ``Message.blocks``.
         rebuilt: names of attributes that a checkpoint leaves out: what :meth:`prepare` makes and nothing changes, or a cache.
     """
 
@@ -71,6 +74,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
     own_reports: ClassVar[tuple[str, ...]] = ()
     unsent: ClassVar[tuple[str, ...]] = ()
     replayable: ClassVar[bool] = False
+    frozen: ClassVar[tuple[str, ...]] = ()
     rebuilt: ClassVar[tuple[str, ...]] = ()
 
     def check_choices(self, model: Backbone, split: Split) -> None:
@@ -85,15 +89,6 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         """Called once before round 0; allocates the method's own state."""
         check_ranges(self, "algorithm")
         self.setting = setting
-
-    @property
-    def frozen(self) -> tuple[str, ...]:
-        """Names of the parameters that stay as they were initialized, an attribute or a property; read after :meth:`prepare`.
-
-        They get no gradient and no weight decay, :class:`~fgl_bench.engine.mixing.Mixing` leaves them out, and :meth:`traffic` of the base
-        does not count them. A semi-asynchronous server leaves them out by ``upload_blocks`` and ``Message.blocks``.
-        """
-        return ()
 
     def initialize(self, initial: Tensor) -> Tensor:
         """The models ``[B, P]`` that clients begin with, from the common initial model of every seed."""
