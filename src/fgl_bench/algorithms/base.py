@@ -55,6 +55,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         replayable: whether CUDA graphs can replay local steps and :meth:`report` although the method adds something to them: they do the
             same in every trip, to tensors that keep their addresses, read no ``received`` models and let the host wait for nothing. It is
             not inherited either. A method that overrides none of the hooks of a step needs no word.
+        frozen: names of the parameters that stay as they were initialized; a property where they depend on the model (read after
+            :meth:`prepare`). They get no gradient and no weight decay, a ``Mixing`` leaves them out, and :meth:`traffic` of the base does
+            not count them. A semi-asynchronous server leaves them out by ``upload_blocks`` and ``Message.blocks``.
         rebuilt: names of attributes that a checkpoint leaves out: what :meth:`prepare` makes and nothing changes, or a cache.
     """
 
@@ -71,6 +74,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
     own_reports: ClassVar[tuple[str, ...]] = ()
     unsent: ClassVar[tuple[str, ...]] = ()
     replayable: ClassVar[bool] = False
+    frozen: ClassVar[tuple[str, ...]] = ()
     rebuilt: ClassVar[tuple[str, ...]] = ()
 
     def check_choices(self, model: Backbone, split: Split) -> None:
@@ -116,7 +120,11 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         return loss + penalty.sum()
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
-        """The gradient ``[k, P]`` that the optimizer sees; may change its argument."""
+        """The gradient ``[k, P]`` that the optimizer sees; may change its argument.
+
+        The optimizer adds weight decay afterwards: a parameter whose gradient is set to zero here still shrinks. To keep parameters as they
+        are, name them in :attr:`frozen`.
+        """
         return gradient
 
     def predict(self, model: Backbone, parameters: Parameters, batch: Batch, first: Tensor) -> Tensor:
@@ -139,8 +147,9 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         return trained
 
     def traffic(self) -> Traffic:
-        """Everything that travels. The base sends the model both ways."""
-        model = {"model": self.setting.layout.count}
+        """Everything that travels. The base sends the model both ways, without parameters that are :attr:`frozen`."""
+        layout = self.setting.layout
+        model = {"model": layout.count - sum(layout.numel(name) for name in self.frozen)}
         return Traffic(upload=model, download=model)
 
 

@@ -34,7 +34,7 @@ class MixingPeers(Peers):
 
     def exchange(self, meeting: Meeting) -> Exchange:
         everybody = torch.ones_like(self.setting.weights, dtype=torch.bool)
-        mixing = checked(self.mix(meeting.reports, everybody), everybody)
+        mixing = checked(self.mix(meeting.reports, everybody), everybody).without(self.frozen, self.setting.layout)
         matrix = mixing.matrix()
         models = mixing.apply(meeting.uploaded, meeting.received, self.setting.layout, meeting.trained, self.setting.shard)
         return Exchange(models, matrix, messages((matrix > 0) & ~itself(matrix), self.traffic().bytes[0]))

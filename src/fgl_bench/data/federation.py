@@ -126,7 +126,7 @@ def build_served(
     observed = clean = tuple(clients)
     if not isinstance(sparsity, NoSparsity):
         observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
-    held = {"clients": clean, "observed": observed, "cross_edges": cross_edges, "server": server}
+    held: dict[str, Any] = {"clients": clean, "observed": observed, "cross_edges": cross_edges, "server": server}
     return Served(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
 
 

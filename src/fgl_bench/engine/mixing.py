@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -58,6 +58,11 @@ class Mixing:
     shared: tuple[str, ...] | None = None
 
     communicates: ClassVar[bool] = True  # whether anything travels
+
+    def without(self, frozen: tuple[str, ...], layout: ParameterLayout) -> Mixing:
+        """The same mixing, in which the parameters ``frozen`` stay each client's own."""
+        names = layout.shapes if self.shared is None else self.shared
+        return replace(self, shared=tuple(name for name in names if name not in frozen)) if frozen else self
 
     def matrix(self) -> Float[Tensor, "S C C"]:
         """The full ``[S, C, C]``; rows of clients that receive nothing are those of the identity."""

@@ -21,9 +21,10 @@ from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.minibatch import Epochs, Part, order_key, part_key
 from fgl_bench.engine.network import Network
-from fgl_bench.engine.parameter_groups import grouped
+from fgl_bench.engine.parameter_groups import Rates, grouped
 from fgl_bench.engine.replay import Replays
 from fgl_bench.engine.trips import LocalStep, Score, Trips, joined
+from fgl_bench.errors import UserError
 
 
 class Trainer:
@@ -87,7 +88,12 @@ class Trainer:
             rows = (count, size, lr, weight_decay, self.batch.dtype, self.batch.device)
             return self.algorithm.optimizer(*rows) or self._start(*rows)
 
-        return grouped(make, self.layout, self.lr, self.weight_decay, self.model.rates)
+        frozen = self.algorithm.frozen
+        if unknown := [name for name in frozen if name not in self.layout.shapes]:
+            raise UserError(f"frozen: the model has no parameter {unknown[0]}; it has {', '.join(self.layout.shapes)}")
+        self._frozen = [slice(start := self.layout.offsets[name], start + self.layout.numel(name)) for name in frozen]
+        rates = {**self.model.rates, **dict.fromkeys(frozen, Rates(0.0, 0.0))}
+        return grouped(make, self.layout, self.lr, self.weight_decay, rates)
 
     def remodel(self, model: Network, layout: ParameterLayout) -> None:
         """Train this network from now on, with new optimizers."""
@@ -292,6 +298,8 @@ class Trainer:
         gradients = torch.autograd.grad(objective, list(parameters.values()))
         with torch.no_grad():
             flat = self.layout.collect(dict(zip(parameters, gradients, strict=True)))
+            for columns in self._frozen:
+                flat[:, columns] = 0
             flat = self.algorithm.correct_gradient(step, flat)
             check_shape("correct_gradient()", flat, dict(zip("kP", theta.shape, strict=True)), "k P")
             # A client without training nodes has no loss: it returns what it received.

@@ -152,7 +152,7 @@ class History:
         others, cost_history = others or {}, cost_history or {}
         at = {name: np.stack([getattr(p, name) for p in points]) for name in ("received", "trained")}
         by_model = {name: scores[each].reshape(len(points), -1, 1 + len(others), 2) for name, each in at.items()}
-        trained_scored = (at["trained"] >= 0).all(1)
+        trained_scored = np.asarray((at["trained"] >= 0).all(1))
         if not trained_scored.all():
             by_model["trained"] = np.where(trained_scored[:, None, None, None], by_model["trained"], np.nan)
         none = (np.nan, np.nan)
@@ -209,7 +209,9 @@ class History:
     def diverged(self, model: str) -> Bool[np.ndarray, "T C"]:
         """Where a client's model is not finite, ``[T, C]`` bool; judged by its predictions for scored nodes."""
         found = np.isnan(self.scores[model]).any(2)
-        return found if self.always_scored(model) else found & self.trained_scored[:, None]
+        if model == "received" or self.trained_scored is None:
+            return found
+        return found & self.trained_scored[:, None]
 
     def always_scored(self, model: str) -> bool:
         """Whether this kind of model was scored at every point."""

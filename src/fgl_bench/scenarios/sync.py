@@ -47,7 +47,7 @@ class Sync(Rounds):
 
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
         method, received, arrived = cast(ServerRounds, sim.algorithm), done.received, done.arrived
-        mixing = checked(method.mix(done.reports, arrived), arrived)
+        mixing = checked(method.mix(done.reports, arrived), arrived).without(method.frozen, sim.trainer.layout)
         # Mixing may overwrite the received models.
         previous = received.clone() if self.drops_uploads or method.refines else received
         received = mixing.apply(done.uploaded, received, sim.trainer.layout, done.trained, sim.setting.shard)

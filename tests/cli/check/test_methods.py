@@ -202,3 +202,21 @@ def test_labels_that_a_server_holds_count_too(tmp_path, capsys):
     assert examine(str(written(tmp_path, "watches_validation", body.replace("MASK", "val"))), ["split=iid_server"]) == 0
     assert examine(str(written(tmp_path, "watches_test", body.replace("MASK", "test"))), ["split=iid_server"]) == 1
     assert "of test nodes" in broken(capsys.readouterr().out)[0]
+
+
+def test_a_parameter_that_moves_without_a_gradient_is_named(tmp_path, capsys):
+    zeroed = """
+    def correct_gradient(self, step, gradient):
+        for name in self.setting.model.chain(self.setting.layout)[-1]:
+            step.layout.view(gradient, name).zero_()
+        return gradient
+"""
+    assert examine(str(written(tmp_path, "zeroes", GOOD + zeroed)), []) == 0
+    assert re.search(r"warning: conv1\.weight: correct_gradient\(\) leaves no gradient.*frozen", capsys.readouterr().out)
+    frozen = """
+    @property
+    def frozen(self):
+        return self.setting.model.chain(self.setting.layout)[-1]
+"""
+    assert examine(str(written(tmp_path, "freezes", GOOD + frozen)), []) == 0
+    assert "warning" not in capsys.readouterr().out

@@ -52,7 +52,22 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     print(f"{subject.name}: {cfg.num_clients} clients, {len(cfg.seeds)} seeds, {ROUNDS} rounds, scenario={scenario}", flush=True)
     watch(cfg)
     federations = prepare(resolve(cfg))
-    return tried(subject.name, PROMISES, Case(cfg, method, federations, simulated(cfg, federations)))
+    case = Case(cfg, method, federations, simulated(cfg, federations))
+    status = tried(subject.name, PROMISES, case)
+    if moving := without_gradient(case.run):
+        why = "weight decay is added after correct_gradient(); the attribute frozen names what stays as it is"
+        print(f"  warning: {', '.join(moving)}: correct_gradient() leaves no gradient, yet the parameter changes ({why})")
+    return status
+
+
+def without_gradient(run: Recorded) -> list[str]:
+    """Names of the parameters that change in training although the method has removed their gradient."""
+    layout, largest = run.method.setting.layout, run.gradients
+    if largest is None or largest.shape[1] != layout.size:
+        return []
+    removed = [name for name in layout.shapes if layout.view(largest, name).flatten(1).amax(1).gt(0).tolist() == [True, False]]
+    pairs = [torch.stack(pair) for trips in run.trips.values() for pair in trips]
+    return [name for name in removed if any(torch.ne(*layout.view(pair, name)).any() for pair in pairs)]
 
 
 # ---- the promises

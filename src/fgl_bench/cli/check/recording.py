@@ -22,7 +22,7 @@ from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Blockwise, Mixing, checked
 from fgl_bench.engine.network import Parameters
-from fgl_bench.engine.trips import Trips
+from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.models.base import Backbone
 from fgl_bench.reporting.progress import RunProgress
@@ -47,6 +47,7 @@ class Notes:
         uploaded: bytes that all clients must have uploaded: the mixed parts of their models, and their reports.
         answered: whether all predicted logits of nodes are finite.
         method: the method itself.
+        gradients: ``[2, P]``, the largest absolute gradients before and after :meth:`Algorithm.correct_gradient`.
     """
 
     trips: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Notes:
     uploaded: float = 0.0
     answered: bool = True
     method: Any = None
+    gradients: Tensor | None = None
 
 
 @dataclass
@@ -85,8 +87,15 @@ def watch(cfg: DictConfig) -> None:
                 self.notes.uploaded += size_of(reports, self.unsent, self.setting.layout)
             return reports
 
+        def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
+            before = gradient.abs().amax(0)
+            corrected = super().correct_gradient(step, gradient)
+            largest, known = torch.stack([before, corrected.detach().abs().amax(0)]), self.notes.gradients
+            self.notes.gradients = largest if known is None or known.shape != largest.shape else known.maximum(largest)
+            return corrected
+
         def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-            mixing = checked(super().mix(reports, arrived), arrived)
+            mixing = checked(super().mix(reports, arrived), arrived).without(self.frozen, self.setting.layout)
             self.notes.rows.append(mixing.weights.detach()[arrived.any(1)].clone())
             self.model_size = mixed_size(mixing, self.setting.layout)
             self.notes.uploaded += self.model_size * int(arrived.sum()) if with_server else 0
