@@ -87,6 +87,7 @@ SUMMARY = {
     "worker_bytes?": COUNT,
     "finished": TEXT,
     "unscored_clients?": Each([COUNT]),
+    "untrained_clients?": [COUNT],
     "diverged?": Maybe(Each(Each({"clients": COUNT, "round": COUNT, "trip": COUNT, "per_client?": [COUNT]}))),
 }
 # What the table at the end of a run shows besides.

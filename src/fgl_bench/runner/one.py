@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.config.groups import build, check_role
+from fgl_bench.config.groups import build, check_role, label
 from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
+from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
 from fgl_bench.runner.validation import check_configuration, validate
 from fgl_bench.utils.launch import join
+from fgl_bench.utils.patience import say_once
 
 if TYPE_CHECKING:
     from fgl_bench.runner.finished import Finished
@@ -87,12 +89,19 @@ def refused(cfg: DictConfig) -> bool:
 
 
 def take_owners(cfg: DictConfig) -> None:
-    """Where clients are the owners that the data names (``split=natural``), set ``num_clients`` to what follows unless it was given."""
+    """Set ``num_clients``, unless it was given, to what the split states for the graph (:meth:`fgl_bench.Split.clients`)."""
     target = OmegaConf.select(cfg, "split._target_")
     given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
-    if target != NATURAL or given:
+    if given or (isinstance(target, str) and target.startswith("fgl_bench.") and target != NATURAL):  # which state none, and import torch
         return
     for group in ("dataset", "split"):
         check_role(group, cfg[group])
+    split = build(cfg.split)
+    if not isinstance(split, Split) or type(split).clients is Split.clients:
+        return
     with join().in_turn():
-        cfg.num_clients = build(cfg.split).clients(build(cfg.dataset).load(cfg.data_dir))
+        graph = build(cfg.dataset).load(cfg.data_dir)
+        stated = split.clients(graph)
+    if stated is not None:
+        cfg.num_clients = stated
+        say_once(f"note: num_clients={stated}, as split={label(cfg, 'split')} states for dataset={graph.name}")
