@@ -101,7 +101,7 @@ def take_owners(cfg: DictConfig) -> None:
         return
     with join().in_turn():
         graph = build(cfg.dataset).load(cfg.data_dir)
-        stated = split.clients(graph)
+        stated = split.stated(graph)
     if stated is not None:
         cfg.num_clients = stated
         say_once(f"note: num_clients={stated}, as split={label(cfg, 'split')} states for dataset={graph.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,9 +85,18 @@ class Split:
         parts = checked(f"{type(self).__name__}.parts()", self.parts(graph, num_clients, seed), graph.num_nodes, num_clients)
         return members(fill_empty(parts, num_clients), num_clients)
 
+    def stated(self, graph: Graph) -> int | None:
+        """:meth:`clients` as an int; raises UserError for what is neither a whole number nor None."""
+        number = self.clients(graph)
+        try:
+            return None if number is None else operator.index(number)
+        except TypeError:
+            name = f"{type(self).__name__}.clients()"
+            raise UserError(f"{name} returned a {type(number).__name__}; expected the number of clients, or None") from None
+
     def agreed(self, graph: Graph, num_clients: int | None) -> int | None:
         """``num_clients``, or what :meth:`clients` states; raises UserError if they differ."""
-        stated = self.clients(graph)
+        stated = self.stated(graph)
         if None not in (stated, num_clients) and stated != num_clients:
             name = type(self).__name__.lower()
             raise UserError(f"num_clients={num_clients}: split={name} on dataset={graph.name} needs num_clients={stated}")
