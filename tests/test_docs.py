@@ -7,6 +7,7 @@ import re
 import shlex
 import textwrap
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from fgl_bench.cli.table import target as table_file
 from fgl_bench.cli.tune import read_space
 from fgl_bench.config.choices import GROUPS, file_of
 from fgl_bench.config.compose import Composer
+from fgl_bench.config.groups import build
 from fgl_bench.reporting.cells import covers
 from fgl_bench.reporting.comparison.question import KEYS, question, read_words
 from fgl_bench.reporting.plots.drawn import OPTIONS
@@ -233,20 +235,38 @@ def test_the_guide_to_own_methods(tmp_path, capsys):
 
 
 def test_the_guide_to_own_data(tmp_path, capsys, monkeypatch):
-    graph, split, net = blocks("own_data.md")
+    graph, tables, objects, split, net = blocks("own_data.md")
     (tmp_path / "my_split.py").write_text(split, encoding="utf-8")
     (tmp_path / "my_net.py").write_text(net, encoding="utf-8")
     text = (ROOT / "docs/guides/own_data.md").read_text(encoding="utf-8")
     (tmp_path / "mine/model").mkdir(parents=True)
     (tmp_path / "mine/model/one_hop.yaml").write_text(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    exec(graph, {})  # noqa: S102 (our own page)
+    monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
+    for code in (graph, tables, objects):
+        exec(code, {})  # noqa: S102 (our own page)
     for words in guide_lines("own_data.md"):
         if words[0] == "check":
             assert examine(str(tmp_path / words[1]), words[2:]) == 0, capsys.readouterr().out
         else:
             small = [text for text in TINY if "dataset=csbm" in words or not text.startswith("dataset.")]
-            assert " on c" in said(command(tmp_path, *words, *small, "seeds=[0]"))
+            name = "people" if "dataset.name=people" in words else "c"
+            assert f" on {name}" in said(command(tmp_path, *words, *small, "seeds=[0]"))
+
+
+def test_the_converter_of_musae_s_files(tmp_path, monkeypatch):
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/data.md").read_text(encoding="utf-8"), re.DOTALL)
+    made: dict = {}
+    exec(code, made)  # noqa: S102 (our own page)
+    monkeypatch.chdir(tmp_path)
+    Path("features.json").write_text('{"0": [2, 0, 2], "1": [1], "2": []}', encoding="utf-8")
+    Path("edges.csv").write_text("from,to\n0,1\n1,0\n2,1\n", encoding="utf-8")
+    Path("target.csv").write_text("id,mature,new_id\n7,True,1\n8,False,0\n9,True,2\n9,True,2\n", encoding="utf-8")
+    out = "data/twitch_de/raw/twitch_de.npz"
+    made["convert"]("features.json", "edges.csv", "target.csv", "mature", out, node="new_id", columns=5)
+    graph = build(OmegaConf.merge(OmegaConf.load(ROOT / "conf/dataset/twitch.yaml"), {"countries": ["de"]})).load("data")
+    assert graph.labels.tolist() == [0, 1, 1] and graph.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.features.toarray().tolist() == [[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
 
 
 # ---- a version

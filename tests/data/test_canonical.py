@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given
@@ -10,6 +11,7 @@ from torch_geometric.transforms import NormalizeFeatures
 
 from fgl_bench.data.canonical import adjacency, canonical_edges, canonical_features, largest_component, row_normalized
 from fgl_bench.data.graph import Graph
+from fgl_bench.errors import UserError
 from tests.data.graphs import graphs
 
 PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40)
@@ -66,6 +68,8 @@ def test_largest_component_keeps_its_nodes_features_and_edges():
 
 def test_rows_of_features_are_divided_by_their_sum_as_in_pyg():
     features = np.array([[1, 3, 0], [0, 0, 0], [2, 0, 0], [-1, 2, 3]], dtype=np.float32)
+    whole = NormalizeFeatures()(Data(x=torch.from_numpy(features[:3]))).x.numpy()
+    assert np.array_equal(row_normalized(features[:3]), whole), "equal where the smallest entry is 0 and no sum is below 1"
     expected = NormalizeFeatures()(Data(x=torch.from_numpy(features[[0, 2]]))).x.numpy()
     for form in (features, sp.csr_matrix(features)):
         scaled = row_normalized(form)
@@ -73,3 +77,11 @@ def test_rows_of_features_are_divided_by_their_sum_as_in_pyg():
         dense = scaled.toarray() if sp.issparse(scaled) else scaled
         assert np.array_equal(dense[[0, 2]], expected)
         assert np.array_equal(dense[1], [0, 0, 0]) and np.allclose(dense[3], [-0.25, 0.5, 0.75])
+
+
+@pytest.mark.parametrize("row", [[-1, 1, 0], [-2, 1, 0]])
+def test_rows_whose_sum_is_not_positive_are_refused(row):
+    features = np.array([[1, 3, 0], [0, 0, 0], row], dtype=np.float32)
+    for form in (features, sp.csr_matrix(features)):
+        with pytest.raises(UserError, match=r"dataset\.normalize_features=true: .* 1 nodes \(the first is 2\)"):
+            row_normalized(form)

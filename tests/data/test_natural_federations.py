@@ -9,6 +9,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
+from fgl_bench.data import mat
 from fgl_bench.data.datasets.facebook100 import FILES, SCHOOLS, classes, one_hot
 from fgl_bench.data.graph import Graph
 from fgl_bench.errors import UserError
@@ -124,12 +125,12 @@ def test_an_absent_school_says_what_to_put_where(tmp_path, monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", refuse)
     with pytest.raises(UserError, match=r"facebook100/MIT8/raw/data\.mat not found.*put mit8's data there, a \.mat with A"):
         configured("dataset", "facebook100", schools=["mit8"]).load(str(tmp_path))
-    with pytest.raises(UserError, match=r"dblpv7\.npz not found.*put the database there as an npz"):
+    with pytest.raises(UserError, match=r"dblpv7\.npz not found.*put an npz with adj_"):
         configured("dataset", "citation_domains", databases=["dblpv7"]).load(str(tmp_path))
     assert not asked
     ours = "heterophilous-graphs/raw/main/data/cornell.npz"
     for name, changes, end in (("facebook100", {"schools": ["reed98"]}, "Reed98.mat"), ("webkb", {}, ours)):
-        with pytest.raises(UserError, match="downloading it failed"):
+        with pytest.raises(UserError, match="not found, and downloading https://"):
             configured("dataset", name, **changes).load(str(tmp_path))
         assert asked.pop().endswith(end)
 
@@ -189,3 +190,33 @@ def test_known_files_are_known():
 
     for name in ("citation_domains", "webkb", "facebook100"):
         assert fingerprint(configured("dataset", name), need("webkb_fixed/texas/raw/texas.npz"), None) == {}
+
+
+def small_mat(path, nodes=6):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ring = sp.csc_matrix((np.ones(nodes), (np.arange(nodes), (np.arange(nodes) + 1) % nodes)), shape=(nodes, nodes))
+    scipy.io.savemat(path, {"A": ring, "local_info": np.arange(7 * nodes).reshape(nodes, 7) % 3}, do_compression=False)
+    return path
+
+
+def test_a_mat_that_crashes_the_parser_is_one_line(tmp_path, monkeypatch):
+    """Damaged files may end scipy's parser by a signal; here its process ends itself."""
+    small_mat(tmp_path / "reed98/raw/data.mat")
+    monkeypatch.setattr(mat, "PROGRAM", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    with pytest.raises(UserError, match=r"dataset=reed98: .*data\.mat is corrupt or truncated .*status -11") as caught:
+        configured("dataset", "reed98").load(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_any_damage_to_a_mat_is_refused_or_harmless(tmp_path):
+    path = small_mat(tmp_path / "reed98/raw/data.mat")
+    sound, rng = path.read_bytes(), np.random.default_rng(0)
+    for _ in range(4):
+        damaged = bytearray(sound)
+        for place in rng.integers(128, len(sound), 6):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            configured("dataset", "reed98").load(str(tmp_path))
+        except UserError as error:
+            assert "\n" not in str(error)

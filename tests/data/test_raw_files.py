@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import pickle
+import re
 import shutil
 import urllib.error
 import urllib.request
@@ -66,6 +67,8 @@ def test_an_absent_file_without_network_is_one_line_that_helps(name, offline, tm
         configured("dataset", name).load(str(data_dir))
     message = str(caught.value)
     assert "\n" not in message and f"dataset={name}: {data_dir}" in message and "no network" in message
+    first = next(iter(configured("dataset", name).files(data_dir).values()))
+    assert re.search(rf"downloading https?://\S+ failed .*{first.name} (by hand into|in) {re.escape(str(first.parent))},", message)
     assert "data_dir" in message and "FGL_BENCH_DATA" in message and "dataset=csbm" in message
     assert not (tmp_path / "not").exists()
 
@@ -73,7 +76,7 @@ def test_an_absent_file_without_network_is_one_line_that_helps(name, offline, tm
 @pytest.mark.parametrize("name", NOT_DOWNLOADABLE)
 def test_what_nobody_publishes_is_not_asked_for(name, monkeypatch, tmp_path):
     monkeypatch.setattr(urllib.request, "urlopen", lambda *given, **more: pytest.fail("it went to the network"))
-    with pytest.raises(UserError, match=f"dataset={name}: .*not found, and it has no download.*dataset=csbm"):
+    with pytest.raises(UserError, match=f"dataset={name}: .*not found, and it has no download.*adj_.*docs/data.md.*dataset=csbm"):
         configured("dataset", name).load(str(tmp_path))
 
 

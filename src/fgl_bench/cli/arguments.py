@@ -16,7 +16,8 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, O
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 
-from fgl_bench.config.choices import GROUPS, choices
+from fgl_bench.config.choices import GROUPS, choices, own_file
+from fgl_bench.config.settings import MOST_SEEDS
 from fgl_bench.errors import UserError
 
 VALUED = ("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun")
@@ -95,9 +96,7 @@ def check_overrides(options: argparse.Namespace) -> None:
         if override.is_sweep_override() and not options.multirun:
             key, _, text = str(override.input_line).partition("=")
             sweep = override.value()
-            listable = isinstance(sweep, ChoiceSweep) and sweep.simple_form and key not in GROUPS
-            listed = f", or write {key}=[{text}] for a list" if listable else ""
-            raise UserError(f"{override.input_line}: several values; add -m to run each{listed}")
+            raise UserError(f"{override.input_line}: several values; add -m to run each{as_one(key, text, sweep)}")
         values = swept(override, folders)
         count *= len(values)
         if not values:
@@ -107,6 +106,19 @@ def check_overrides(options: argparse.Namespace) -> None:
         if "/" in override.key_or_group or override.package is not None or override.key_or_group in GROUPS:
             for value in values[:MOST_RUNS]:
                 check_choice(override, value)
+
+
+def as_one(key: str, text: str, sweep: Any) -> str:
+    """How a key takes what Hydra reads as several values, if it can."""
+    if isinstance(sweep, RangeSweep) and key == "seeds" and 0 < length(sweep) <= MOST_SEEDS:
+        step = int(sweep.step)
+        values = range(int(sweep.start or 0), int(sweep.start or 0) + step * length(sweep), step)
+        return f", or write {key}=[{','.join(map(str, values))}] for a list"
+    if not (isinstance(sweep, ChoiceSweep) and sweep.simple_form) or key in GROUPS:
+        return ""
+    if key == "dataset.path" or key.endswith("_dir"):
+        return f", or write '{key}=\"{text}\"' for a name with a comma"
+    return f", or write {key}=[{text}] for a list"
 
 
 def swept(override: Override, folders: Sequence[Path]) -> Sequence[Any]:
@@ -140,7 +152,8 @@ def check_choice(override: Override, value: Any) -> None:
     named = isinstance(name, str) and "${" not in name and not name.endswith((".yaml", ".yml"))
     named = named and all(part not in ("", ".", "..") for part in name.split("/"))
     if not override.is_delete() and not named and value is not None:
-        raise UserError(f"{override.input_line}: {name!r} is no choice of {group}; a group takes the name of one, see fgl-bench --help")
+        how = own_file(group, str(name)) or "; a group takes the name of one, see fgl-bench --help"
+        raise UserError(f"{override.input_line}: {name!r} is no choice of {group}{how}")
 
 
 def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:

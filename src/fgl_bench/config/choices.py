@@ -66,6 +66,11 @@ def file_of(name: str, folders: Sequence[Path] = ()) -> tuple[str, str, Path]:
     return groups[0], name, path_of(groups[0], name, folders)
 
 
+def own_file(group: str, name: str) -> str:
+    """What to write for a graph of one's own that stands in the place of a dataset's name; empty if ``name`` is no such file."""
+    return f"; a graph of your own is dataset=custom dataset.path={name}" if group == "dataset" and name.endswith((".npz", ".pt")) else ""
+
+
 def suggest(name: str, allowed: Iterable[str]) -> str:
     """``; did you mean x? allowed: a, b, x`` as far as there is something to say."""
     names = sorted(allowed)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from yaml import MarkedYAMLError, YAMLError
 
-from fgl_bench.config.choices import choices, config_folder, group_of, suggest
+from fgl_bench.config.choices import choices, config_folder, group_of, own_file, suggest
 from fgl_bench.errors import UserError, raised_by_user
 
 MOST_LINES = 6
@@ -95,7 +95,10 @@ def missing_choice(error: MissingConfigException) -> str:
         return f"/{path}: there are no schemas to name; take the line out of 'defaults', types are those of the class in _target_"
     group = group_of(path)
     name = path[len(group) + 1 :]
-    return f"{group}={name}: there is no such {group}{suggest(name, {*choices(group), *(error.options or ())})}" if group else plain(error)
+    if not group:
+        return plain(error)
+    known = {*choices(group), *(error.options or ())}
+    return f"{group}={name}: there is no such {group}{own_file(group, name) or suggest(name, known)}"
 
 
 def unknown_key(error: OmegaConfBaseException) -> str:

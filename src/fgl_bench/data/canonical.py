@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.graph import Features, Graph
+from fgl_bench.errors import UserError
 
 DENSE_ABOVE = 0.5
 """Features are kept as an array when more than this share of the entries is non-zero."""
@@ -61,9 +62,21 @@ def subgraph(graph: Graph, nodes: np.ndarray) -> Graph:
 
 
 def row_normalized(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_matrix:
-    """``[N, F]`` with every row divided by its sum; rows whose sum is 0 stay. As PyG's ``NormalizeFeatures``, in float64 and back."""
+    """``[N, F]`` with every row divided by its sum, in float64 and back; rows of zeros stay.
+
+    PyG's ``NormalizeFeatures`` subtracts the smallest entry of the matrix first, and divides by at least 1. The two are equal where the
+    smallest entry is 0 and no sum is below 1, as with words that are 0 or 1.
+
+    Raises:
+        UserError: a row that is not all zeros has a sum of 0 or less; dividing by it would turn its signs around.
+    """
     sums = np.asarray(features.sum(axis=1, dtype=np.float64)).reshape(-1, 1)
-    scale = np.divide(1.0, sums, out=np.ones_like(sums), where=sums != 0)
+    filled = np.asarray((features != 0).sum(axis=1)).reshape(-1, 1) > 0
+    wrong = np.flatnonzero(filled & (sums <= 0))
+    if wrong.size:
+        where = f"the features of {wrong.size} nodes (the first is {wrong[0]}) sum up to 0 or less"
+        raise UserError(f"dataset.normalize_features=true: {where}; it is for features that are not negative; set it to false")
+    scale = np.divide(1.0, sums, out=np.ones_like(sums), where=filled)
     if isinstance(features, np.ndarray):
         return (features * scale).astype(features.dtype)
     return sp.csr_matrix(features.multiply(scale), dtype=features.dtype)

@@ -24,9 +24,9 @@ from fgl_bench.errors import UserError
 from fgl_bench.utils.patience import said_when_long, say_once
 from fgl_bench.utils.seeding import generator
 
-NO_TRAINING_NODE = (
-    "raise the first number of split.ratios, lower num_clients, or draw masks over all clients (split.masks=global) "
-    "or regardless of classes (split.stratify=false)"
+MORE_TRAINING_NODES = (
+    "masks are drawn for each class of a client and rounded down; split.masks=global draws them over all clients, split.stratify=false "
+    "over all classes of a client; or raise the first number of split.ratios, or lower num_clients"
 )
 
 
@@ -62,6 +62,7 @@ def build_federations(
     if graph.masks and dataset.own_masks and split.masks != "given":
         names = ", ".join(graph.masks)
         say_once(f"note: dataset={graph.name} has {names}, which split.masks={split.masks} does not take; split.masks=given does")
+    split.agreed(graph, num_clients)
     if split.test == "server":
         return [build_served(graph, split, sparsity, num_clients, seed, ratios) for seed in seeds]
     key = "split.masks=given" if split.masks == "given" else f"split.ratios={list(ratios)}"
@@ -78,7 +79,7 @@ def build_federations(
         masks = split.draw_masks(graph, nodes, ratios, (partition_seed, masks_seed), cache_dir)
         clean = tuple(replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(bare, masks, strict=True))
         if not any(client.train.any() for client in clean):
-            raise UserError(f"{key}: no client has a training node; {NO_TRAINING_NODE}")
+            raise UserError(f"{key}: no client has a training node; {MORE_TRAINING_NODES}")
         if not any(client.val.any() for client in clean):
             why = "no client has a validation node, by which the reported round is chosen"
             raise UserError(f"{key}: {why}; raise the second number of split.ratios")

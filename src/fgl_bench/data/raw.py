@@ -88,7 +88,7 @@ def downloaded(dataset: str, wanted: Path, address: Callable[[], str]) -> Iterat
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise UserError(f"dataset={dataset}: {wanted} not found, and {folder} cannot be written to download it; {ELSEWHERE}")
     with tempfile.TemporaryDirectory() as scratch:
-        temporary = Path(scratch) / "download"
+        temporary, source = Path(scratch) / "download", "its address"
         try:
             source = address()
             # urllib checks certificates and honors proxies; the timeout also ends a connection that stalls.
@@ -98,7 +98,11 @@ def downloaded(dataset: str, wanted: Path, address: Callable[[], str]) -> Iterat
             if announced is not None and temporary.stat().st_size != int(announced):
                 raise OSError(f"{temporary.stat().st_size} of {announced} bytes arrived")
         except (OSError, ValueError, ImportError, http.client.HTTPException) as error:
-            raise UserError(f"dataset={dataset}: {wanted} not found, and downloading it failed ({one_line(error)}); {ELSEWHERE}") from None
+            by_hand = f"unpack its {wanted.name} by hand into" if source.endswith(".zip") else f"save it by hand as {wanted.name} in"
+            raise UserError(
+                f"dataset={dataset}: {wanted} not found, and downloading {source} failed ({one_line(error)}); "
+                f"{by_hand} {wanted.parent}, or {ELSEWHERE}"
+            ) from None
         yield temporary
 
 
@@ -167,7 +171,7 @@ def array_shapes(file: IO[bytes]) -> dict[str, tuple[int, ...]]:
 def read_arrays(dataset: str, path: Path, keys: list[str]) -> dict[str, np.ndarray]:
     """The named arrays of an ``.npz`` file; refuses pickled content."""
     with reading(dataset, path), path.open("rb") as file:
-        most = max((shape[1] for shape in array_shapes(file).values() if len(shape) == 2), default=0)
+        most = max((shape[1] for key, shape in array_shapes(file).items() if key in keys and len(shape) == 2), default=0)
         if most > MOST_FEATURES:
             raise ValueError(f"an array has {most} columns; at most {MOST_FEATURES} are allowed")
         with np.load(file, allow_pickle=False) as archive:
@@ -175,6 +179,8 @@ def read_arrays(dataset: str, path: Path, keys: list[str]) -> dict[str, np.ndarr
 
 
 CSR_PARTS = ["data", "indices", "indptr", "shape"]
+CSR_GRAPH = "an npz with adj_* and attr_* (data, indices, indptr, shape of CSR matrices) and labels there"
+MUSAE = f"{CSR_GRAPH}, which docs/data.md makes of the files as published"
 
 
 def read_csr_graph(dataset: str, path: Path) -> tuple[sp.csr_matrix, np.ndarray, np.ndarray, np.ndarray]:

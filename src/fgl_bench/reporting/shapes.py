@@ -121,6 +121,7 @@ SUMMARY = {
     "partition_hash?": [TEXT],
     "graph?": Each(COUNT),
     "unscored_clients?": Each([COUNT]),
+    "untrained_clients?": [COUNT],
     "diverged?": Maybe(Each(Each({"clients": COUNT, "round": COUNT, "trip": COUNT, "per_client?": [COUNT]}))),
 }
 # What the table at the end of a run shows besides.

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.config.groups import build_group
+from fgl_bench.config.groups import build_group, label
 from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
+from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
 from fgl_bench.runner.validation import check_configuration, validate
 from fgl_bench.utils.launch import join
+from fgl_bench.utils.patience import say_once
 
 if TYPE_CHECKING:
     from fgl_bench.runner.finished import Finished
@@ -106,10 +108,17 @@ def refused(cfg: DictConfig) -> bool:
 
 
 def take_owners(cfg: DictConfig) -> None:
-    """Where clients are the owners that the data names (``split=natural``), set ``num_clients`` to what follows unless it was given."""
+    """Set ``num_clients``, unless it was given, to what the split states for the graph (:meth:`fgl_bench.Split.clients`)."""
     target = OmegaConf.select(cfg, "split._target_")
     given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
-    if target != NATURAL or given:
+    if given or (isinstance(target, str) and target.startswith("fgl_bench.") and target != NATURAL):  # which state none, and import torch
+        return
+    split = build_group(cfg, "split")
+    if type(split).clients is Split.clients:
         return
     with join().in_turn():
-        cfg.num_clients = build_group(cfg, "split").clients(build_group(cfg, "dataset").load(cfg.data_dir))
+        graph = build_group(cfg, "dataset").load(cfg.data_dir)
+        stated = split.stated(graph)
+    if stated is not None:
+        cfg.num_clients = stated
+        say_once(f"note: num_clients={stated}, as split={label(cfg, 'split')} states for dataset={graph.name}")

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from fgl_bench.algorithms.powers import federated
 from fgl_bench.config.pairing import suited
 from fgl_bench.config.settings import Settings
-from fgl_bench.data.federation import Federation, build_federations
+from fgl_bench.data.federation import MORE_TRAINING_NODES, Federation, build_federations
 from fgl_bench.data.raw import data_root
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.hooks import JointTraining
@@ -83,6 +83,9 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         folder = spec.folder(what)
     check_scores(settings, federations[0])
     facts, weights = Facts.of(federations), node_counts(settings, federations)
+    if max(facts.untrained):
+        counts, why = ", ".join(map(str, facts.untrained)), f"; {MORE_TRAINING_NODES}" * (spec.split.masks == "client")
+        print(f"note: of {settings.num_clients} clients {counts} (by seed) have no training node{why}", file=sys.stderr)
     prepared = time.perf_counter()
     title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     config = masked_yaml(spec.config)
@@ -131,7 +134,8 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
         def conclude() -> dict[str, Any]:
             outcome = joined([part[0] for part in parts])
             weights = None if settings.eval_weight == "test" else [each for part in parts for each in part[2] or ()]
-            known = facts._replace(partition_hash=[each for part in parts for each in part[1].partition_hash])
+            hashes, untrained = ([each for part in parts for each in getattr(part[1], name)] for name in ("partition_hash", "untrained"))
+            known = facts._replace(partition_hash=hashes, untrained=untrained)
             summary = summarize(spec, what, known, outcome, weights, devices, {k: round(v, 3) for k, v in seconds.items()}, sent)
             write(folder, config, summary, outcome, weights, which)
             discard(folder)

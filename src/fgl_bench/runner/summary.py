@@ -20,10 +20,11 @@ from fgl_bench.runner.spec import RunSpec
 
 
 class Facts(NamedTuple):
-    """What a summary says of the federations: of all seeds their hash, of the first one its graphs."""
+    """What a summary says of the federations: of all seeds their hash and clients without a training node, of the first one its graphs."""
 
     metric: str
     partition_hash: list[str]
+    untrained: list[int]
     graph: dict[str, int]
     label_counts: list[list[int]] | None
 
@@ -38,7 +39,8 @@ class Facts(NamedTuple):
             "classes": first.num_classes,
         }
         counts = label_counts([client.labels for client in first.clients], first.num_classes)
-        return cls(first.metric, [f.partition_hash for f in federations], graph, counts)
+        untrained = [sum(not client.train.any() for client in federation.observed) for federation in federations]
+        return cls(first.metric, [f.partition_hash for f in federations], untrained, graph, counts)
 
 
 def summarize(
@@ -71,6 +73,7 @@ def summarize(
         "selection": "best validation score of the whole federation, earliest of equals",
         "test": {model: test_scores(histories, model, weights) for model in MODELS},
         "unscored_clients": unscored(histories),
+        "untrained_clients": facts.untrained,
         "diverged": divergence(histories),
         **({"metrics": other_scores(histories, weights)} if histories[0].others else {}),
         "client_trips": {

@@ -38,6 +38,7 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     cfg = composed(subject, overrides, SMALL, folders)
     split, graph, clients = build(cfg.split), build(cfg.dataset).load(cfg.data_dir), int(cfg.num_clients)
     graph = replace(graph, owner=np.arange(graph.num_nodes) % clients)
+    clients = (split.stated(graph) if isinstance(split, Split) else None) or clients
     print(f"{subject.name}: {graph.num_nodes} nodes, {clients} clients", flush=True)
     return tried(subject.name, PROMISES, Case(split, graph, clients, split.assign(graph, clients, 0)))
 

@@ -32,7 +32,9 @@ class Dataset:
         metric: one of :data:`fgl_bench.data.checks.METRICS`.
         largest_component: keep only the largest connected component.
         own_masks: masks in the data are the user's, so that a split that does not take them is worth a line.
-        normalize_features: divide every node's features by their sum, where that is not 0 (PyG's ``NormalizeFeatures``).
+        normalize_features: divide every node's features by their sum; nodes without features keep zeros, and a sum of 0 or less is refused.
+            Equal to PyG's ``NormalizeFeatures`` where the smallest feature is 0 and no sum is below 1 (PyG subtracts the smallest feature
+            of all first, and divides by at least 1).
     """
 
     own_masks: ClassVar[bool] = False

@@ -8,7 +8,7 @@ from pathlib import Path
 from fgl_bench.data.datasets._owners import check_owners, side_by_side
 from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import locate, read_csr_graph
+from fgl_bench.data.raw import CSR_GRAPH, locate, read_csr_graph
 
 DATABASES = ("acmv9", "citationv1", "dblpv7")
 
@@ -30,6 +30,5 @@ class CitationDomains(Dataset):
         return below(root, *(f"citation_domains/{name}/raw/{name}.npz" for name in chosen))
 
     def read(self, root: Path) -> Graph:
-        what = "the database there as an npz with adj_*, attr_* (CSR parts) and labels"
-        paths = locate(self.name, self.files(root).values(), None, what)
+        paths = locate(self.name, self.files(root).values(), None, CSR_GRAPH)
         return side_by_side(self, [read_csr_graph(self.name, path) for path in paths])

@@ -14,7 +14,8 @@ from fgl_bench.data.checks import check_choice
 from fgl_bench.data.datasets._owners import check_owners, side_by_side
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import locate, reading
+from fgl_bench.data.mat import read_schools
+from fgl_bench.data.raw import locate
 from fgl_bench.errors import Range, at_least
 
 LINKX = ("amherst41", "cornell5", "johnshopkins55", "reed98")  # which Lim et al. (NeurIPS 2021) publish
@@ -58,8 +59,8 @@ class Facebook100(Dataset):
         return {FILES[name]: root / FILES[name] for name in check_owners("dataset.schools", self.schools, SCHOOLS)}
 
     def read(self, root: Path) -> Graph:
-        paths = self.files(root).values()
-        links, tables = zip(*(self._school(name, path) for name, path in zip(self.schools, paths, strict=True)), strict=True)
+        paths = [self._located(name, path) for name, path in zip(self.schools, self.files(root).values(), strict=True)]
+        links, tables = zip(*read_schools(self.name, paths), strict=True)
         sizes = [len(table) for table in tables]
         whole = np.concatenate(tables)
         school = np.repeat(np.arange(len(sizes)), sizes)
@@ -73,18 +74,10 @@ class Facebook100(Dataset):
         owned = [(features[ids], graph.row, graph.col, labels[ids]) for ids, graph in zip(parts, links, strict=True)]
         return side_by_side(self, owned, len(CLASSES[self.label]))
 
-    def _school(self, name: str, path: Path) -> tuple[sp.coo_matrix, np.ndarray]:
-        """Friendships and codes ``[n, 7]`` of one school."""
+    def _located(self, name: str, path: Path) -> Path:
         what = f"{name}'s data there, a .mat with A (friendships) and local_info (seven columns of codes)"
         (path,) = locate(self.name, [path], (lambda _: _address(name)) if name in LINKX else None, what)
-        with reading(self.name, path):
-            from scipy.io import loadmat
-
-            content = loadmat(path, variable_names=["A", "local_info"])
-            links, table = sp.coo_matrix(content["A"]), content["local_info"].astype(np.int64)
-            if links.shape != (len(table), len(table)) or table.shape[1] != 7 or table.min(initial=0) < 0:
-                raise ValueError(f"friendships {links.shape}, codes {table.shape}")
-        return links, table
+        return path
 
 
 def _address(school: str) -> str:

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from fgl_bench.data.checks import check_choice
 from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import locate, reading
+from fgl_bench.data.mat import read_schools
+from fgl_bench.data.raw import locate
 
 NAMES = ("reed98", "amherst41", "johnshopkins55", "cornell5")
 
@@ -26,13 +27,9 @@ class LINKX(Dataset):
 
     def read(self, root: Path) -> Graph:
         (path,) = locate(self.name, self.files(root).values(), self._address)
-        with reading(self.name, path):
-            from scipy.io import loadmat
-
-            content = loadmat(path, variable_names=["A", "local_info"])
-            links, table = sp.coo_matrix(content["A"]), content["local_info"].astype(np.int64)
-            attributes = [_one_hot(table[:, column]) for column in range(table.shape[1]) if column != 1]
-            return self.graph(sp.hstack(attributes, format="csr"), links.row, links.col, table[:, 1] - 1)
+        [(links, table)] = read_schools(self.name, [path])
+        attributes = [_one_hot(table[:, column]) for column in range(table.shape[1]) if column != 1]
+        return self.graph(sp.hstack(attributes, format="csr"), links.row, links.col, table[:, 1] - 1)
 
     def _address(self, file: str) -> str:
         from torch_geometric.datasets import LINKXDataset as Source

@@ -8,7 +8,7 @@ from pathlib import Path
 from fgl_bench.data.datasets._owners import check_owners, side_by_side
 from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import locate, read_csr_graph
+from fgl_bench.data.raw import MUSAE, locate, read_csr_graph
 
 COUNTRIES = ("de", "en", "es", "fr", "pt", "ru", "tw")
 
@@ -28,5 +28,5 @@ class Twitch(Dataset):
         return below(root, *(f"twitch_{country}/raw/twitch_{country}.npz" for country in chosen))
 
     def read(self, root: Path) -> Graph:
-        paths = locate(self.name, self.files(root).values(), None)
+        paths = locate(self.name, self.files(root).values(), None, MUSAE)
         return side_by_side(self, [read_csr_graph(self.name, path) for path in paths])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,20 +73,42 @@ class Split:
         if not set(self.per_seed) <= set(AXES):
             raise UserError(f"split.per_seed={list(self.per_seed)}: may hold {' and '.join(AXES)} only")
 
+    def clients(self, graph: Graph) -> int | None:
+        """The number of clients that the split gives on this graph; None if it gives any number. ``num_clients`` must agree."""
+        return None
+
     def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
         """Ascending node ids of each client, ``num_clients`` non-empty arrays.
 
         Args:
             graph: canonical, so that the same seed always gives the same clients.
-            num_clients: between 1 and the number of nodes.
+            num_clients: between 1 and the number of nodes; None only if :meth:`clients` states the number.
             seed: of the repetition (or 0 where the partition does not vary).
 
         Raises:
-            UserError: ``num_clients`` does not fit the graph, or :meth:`parts` has not returned a client for every node.
+            UserError: ``num_clients`` does not fit the graph or is not what :meth:`clients` states, or :meth:`parts` has not returned a
+                client for every node.
         """
-        num_clients = check_num_clients(num_clients, graph.num_nodes)
+        num_clients = check_num_clients(self.agreed(graph, num_clients), graph.num_nodes)
         parts = checked(f"{type(self).__name__}.parts()", self.parts(graph, num_clients, seed), graph.num_nodes, num_clients)
         return members(fill_empty(parts, num_clients), num_clients)
+
+    def stated(self, graph: Graph) -> int | None:
+        """:meth:`clients` as an int; raises UserError for what is neither a whole number nor None."""
+        number = self.clients(graph)
+        try:
+            return None if number is None else operator.index(number)
+        except TypeError:
+            name = f"{type(self).__name__}.clients()"
+            raise UserError(f"{name} returned a {type(number).__name__}; expected the number of clients, or None") from None
+
+    def agreed(self, graph: Graph, num_clients: int | None) -> int | None:
+        """``num_clients``, or what :meth:`clients` states; raises UserError if they differ."""
+        stated = self.stated(graph)
+        if None not in (stated, num_clients) and stated != num_clients:
+            name = type(self).__name__.lower()
+            raise UserError(f"num_clients={num_clients}: split={name} on dataset={graph.name} needs num_clients={stated}")
+        return num_clients if stated is None else stated
 
     def draw_masks(
         self,

@@ -30,13 +30,12 @@ class Natural(Split):
         """How many clients there are; a UserError where the dataset has no owners."""
         if graph.owner is None:
             known = "twitch, facebook100, citation_domains or webkb"
-            raise UserError(f"split=natural: dataset={graph.name} has no owners; use dataset={known}, or another split")
+            own = "owner [N] in the file of a graph of your own, a file for each client (dataset.path='clients/*.npz')"
+            raise UserError(f"split=natural: dataset={graph.name} has no owners; use dataset={known}, {own}, or another split")
         return int(np.unique(graph.owner).size) * self.parts_per_owner
 
     def assign(self, graph: Graph, num_clients: int | None, seed: int) -> list[np.ndarray]:
-        clients = self.clients(graph)
-        if num_clients not in (None, clients):
-            raise UserError(f"num_clients={num_clients}: split=natural on dataset={graph.name} needs num_clients={clients}")
+        clients = int(self.agreed(graph, num_clients) or 0)
         owner = np.unique(np.asarray(graph.owner), return_inverse=True)[1]
         held = members(owner, clients // self.parts_per_owner)
         if self.parts_per_owner == 1:
