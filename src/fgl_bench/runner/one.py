@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench.config.groups import build_group, label
 from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
-from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.reporting import tracking
 from fgl_bench.runner.validation import check_configuration, validate
@@ -113,6 +112,8 @@ def take_owners(cfg: DictConfig) -> None:
     given = cfg.num_clients != DEFAULT_CLIENTS or any(text.startswith("num_clients=") for text in overrides_of(cfg))
     if given or (isinstance(target, str) and target.startswith("fgl_bench.") and target != NATURAL):  # which state none, and import torch
         return
+    from fgl_bench.data.splits.base import Split
+
     split = build_group(cfg, "split")
     if type(split).clients is Split.clients:
         return
