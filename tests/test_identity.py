@@ -60,3 +60,12 @@ def test_corrected_classes_exist_and_are_part_of_the_identity():
         cfg = resolved(composed([f"algorithm={target.split('.')[-2]}", "dataset=csbm", "rounds=5"]))
         assert identity(cfg, 5, 100)["code"] == {target: f"corrected on {date}"}
     assert "code" not in identity(resolved(composed(["dataset=csbm", "rounds=5"])), 5, 100)
+
+
+def test_stored_results_of_a_server_are_those_without_scores_of_trained_models():
+    def of(**split):
+        cfg = resolved(composed(["dataset=csbm", "split=iid_server", "rounds=5"]))
+        return config_hash(identity({**cfg, "split": {k: v for k, v in {**cfg["split"], **split}.items() if v is not None}}, 5, 100))
+
+    assert of(score_trained="never") == of(score_trained=None)
+    assert len({of(score_trained=when) for when in ("every", "final", "never")}) == 3 and of() == of(score_trained="final")
