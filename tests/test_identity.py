@@ -110,3 +110,12 @@ def test_targets_are_no_part_of_the_identity_and_any_is_answered_later(tmp_path,
         curve = later.curve()
         by_hand = {seed: curve[(curve.seed == seed) & (curve.val_received >= target)].trip.min() for seed in (0, 1)}
         assert shown.per_seed == by_hand
+
+
+def test_stored_results_of_a_server_are_those_without_scores_of_trained_models():
+    def of(**split):
+        cfg = resolved(composed(["dataset=csbm", "split=iid_server", "rounds=5"]))
+        return config_hash(identity({**cfg, "split": {k: v for k, v in {**cfg["split"], **split}.items() if v is not None}}, 5, 100))
+
+    assert of(score_trained="never") == of(score_trained=None)
+    assert len({of(score_trained=when) for when in ("every", "final", "never")}) == 3 and of() == of(score_trained="final")

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from fgl_bench.reporting.cells import compact, covers, dumped, read_cells
 from fgl_bench.reporting.plots.pictures import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked
-from tests.reporting.summaries import summary
+from fgl_bench.reporting.selection import scored_models
+from fgl_bench.reporting.shapes import curve_flaw
+from fgl_bench.reporting.store import Untrusted, checked
+from tests.reporting.summaries import scores, summary
 
 WHAT = {"lr": 0.01}
 CELL = summary(WHAT)
@@ -132,3 +135,26 @@ def test_a_run_made_before_a_key_is_found_by_what_was_done_then():
     assert covers({"algorithm": {"batches": 10, "any": 1}, "rounds": 50}, stored)
     later = {"algorithm": {"batches": 10, "first_hop": "own"}, "rounds": 50}
     assert covers(later, later) and not covers({**stored, "algorithm": {"batches": 10, "first_hop": "full"}}, later)
+
+
+def test_scores_of_one_client_s_trained_model_are_not_taken_for_all_clients():
+    config = {"split": {"test": "server"}}
+    kept = {**summary(config), "test": {"received": scores([0.5]), "trained": scores([None])}}
+    assert checked(json.dumps(kept))["test"] == kept["test"]
+    with pytest.raises(Untrusted, match=r"one client only.*split\.score_trained"):
+        checked(json.dumps(summary(config)))
+    for sound in ({"split": {"test": "clients"}}, {"split": {"test": "server", "score_trained": "final"}}):
+        assert checked(json.dumps(summary(sound)))
+
+
+def test_a_curve_is_of_the_models_that_were_scored_along_the_run(tmp_path):
+    head = "seed,trip,test_received,test_trained,diverged_received,diverged_trained\n"
+    (tmp_path / "history.csv").write_text(head + "0,0,0.25,,0,\n0,4,0.5,,0,\n0,8,0.75,0.5,0,0\n", encoding="utf-8")
+    assert curve(tmp_path / "history.csv") == {"trips": [0, 4, 8], "received": [0.25, 0.5, 0.75]}
+    assert curve_flaw(curve(tmp_path / "history.csv")) is None
+
+
+def test_a_table_has_no_column_for_models_that_were_never_scored():
+    never, final = summary({"split": {"test": "server"}}), summary({"split": {"test": "server", "score_trained": "final"}})
+    assert scored_models(("received", "trained"), [never, never]) == ("received",)
+    assert scored_models(("received", "trained"), [never, final]) == scored_models(("received", "trained"), []) == ("received", "trained")
