@@ -73,11 +73,7 @@ def build_federations(
         if not any(client.val.any() for client in clean):
             why = "no client has a validation node, by which the reported round is chosen"
             raise UserError(f"split.ratios={list(ratios)}: {why}; raise the second number")
-        observed = clean
-        if not isinstance(sparsity, NoSparsity):
-            observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
-            if not any(client.train.any() for client in observed):
-                raise UserError("scenario.sparsity: no client has a training node left; lower its rate")
+        observed = sparse(clean, sparsity, seed)
         scored = observed if sparsity.evaluation == "observed" else clean
         if split.inductive:
             observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))
@@ -112,10 +108,19 @@ def build_served(
     partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
     with said_when_long(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
-    observed = clean = tuple(clients)
-    if not isinstance(sparsity, NoSparsity):
-        observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
+    clean = tuple(clients)
+    observed = sparse(clean, sparsity, seed)
     return Served(**facts(graph, seed, nodes, {}), clients=clean, observed=observed, cross_edges=cross_edges, server=server)
+
+
+def sparse(clients: tuple[ClientGraph, ...], sparsity: Sparsity, seed: int) -> tuple[ClientGraph, ...]:
+    """The clients as they observe their graphs; raises UserError where no training node is left."""
+    if isinstance(sparsity, NoSparsity):
+        return clients
+    observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clients))
+    if not any(client.train.any() for client in observed):
+        raise UserError("scenario.sparsity: no client has a training node left; lower its rate")
+    return observed
 
 
 def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str, object]) -> dict[str, Any]:
