@@ -37,7 +37,7 @@ def printable(text: str) -> str:
 
 def one_of(values: Iterable[Any]) -> str:
     """``a, b, c``, as yaml would write them."""
-    return ", ".join("null" if value is None else str(value) for value in values)
+    return ", ".join("null" if value is None else str(value).lower() if isinstance(value, bool) else str(value) for value in values)
 
 
 def require(allowed: bool, key: str, value: Any, rule: str) -> None:

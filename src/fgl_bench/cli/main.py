@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 import traceback
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -38,7 +39,7 @@ from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
 from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
-from fgl_bench.errors import UserError, raised_by_user
+from fgl_bench.errors import PACKAGE, UserError, raised_by_user
 from fgl_bench.reporting.console import show
 from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
@@ -47,6 +48,7 @@ from fgl_bench.utils.processes import JOB, raise_again, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
 
 INTERRUPTED = 130
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as a shell reports other tools
 USAGE_ERROR = 2
 SWEEP = "fgl-bench-sweep-"  # prefix of a folder for Hydra's own output
 
@@ -84,9 +86,13 @@ def main() -> None:
     with stoppable() as stopped:
         try:
             status = told(sys.argv[1:])
+            sys.stdout.flush()
         except KeyboardInterrupt as interruption:
             workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}", interruption)
             status = INTERRUPTED
+        except BrokenPipeError:  # fgl-bench ... | head
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = PIPE_CLOSED
         except Exception as error:
             status = 1
             complain(error)
@@ -95,11 +101,11 @@ def main() -> None:
 
 def told(arguments: list[str]) -> int:
     """Execute the arguments; returns the exit status."""
+    words, folders = config_dirs(arguments)
     if {"--help", "-h"} & set(arguments):
-        print(help_text(arguments))
+        print(usage(words[0]) if words and words[0] in COMMANDS else help_text(arguments))
         return 0
     scan_plugins()
-    words, folders = config_dirs(arguments)
     if words and words[0] in COMMANDS:
         return command_of(words[0], words[1:], folders)
     try:
@@ -155,6 +161,8 @@ def composed_runs(asked: bool) -> int:
                 show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
                 return str(run.folder)
             note = note_of(command.job.num, run.summary, run.folder, run.again, cfg.selection, cfg.average)
+        except BrokenPipeError:
+            raise
         except (Exception, SystemExit) as raised:
             called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
             error = raised if isinstance(raised, Exception) else UserError(called)
@@ -184,6 +192,8 @@ def composed_runs(asked: bool) -> int:
     except KeyboardInterrupt as interruption:
         workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}; {kept(finished, getattr(interruption, 'kept', ''))}", interruption)
         return INTERRUPTED
+    except BrokenPipeError:
+        raise
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
         if error not in failures and told_failures() == told:
             complain(error, plainly=True)
@@ -202,9 +212,6 @@ def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
             if not folder.is_dir():
                 raise UserError(f"--config-dir {folder}: there is no such folder")
         COMMANDS[name](arguments, folders)
-        return 0
-    except BrokenPipeError:  # fgl-bench ls | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as error:
         where = raised_by_user(error)
@@ -244,6 +251,14 @@ def kept(finished: list[Path], unfinished: str = "") -> str:
         return "kept: nothing of this run since it was started; earlier runs and checkpoints are untouched"
     runs = [f"{len(finished)} finished run(s), the last in {finished[-1]}"] if finished else []
     return f"kept: {', '.join([*runs, *filter(None, [unfinished])])}; give the same command to go on"
+
+
+def usage(command: str) -> str:
+    """What ``fgl-bench COMMAND --help`` prints."""
+    lines = [line for line in COMMANDS_USAGE.splitlines() if line.split()[:1] == [command]]
+    if (PACKAGE / "cli" / f"{command}.py").is_file():
+        lines.append(f"usage: {import_module(f'fgl_bench.cli.{command}').USAGE}")
+    return "\n".join(lines)
 
 
 def help_text(arguments: list[str]) -> str:

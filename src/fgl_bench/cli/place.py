@@ -48,7 +48,8 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         guest.show(names[0], [text for text in arguments if "=" in text], folders)
         return
     if len(names) != 1 or not names[0].partition(":")[0].endswith(".py"):
-        raise UserError(f"place what? {USAGE}")
+        named = f"{names[0]}: must be a file with your method, such as my_method.py;" if names else "place what?"
+        raise UserError(f"{named} {USAGE}")
     given = [text.partition("=")[::2] for text in arguments if text.partition("=")[0] in OWN]
     asked = {**OWN, **dict(given)}
     if twice := [key for key, times in Counter(key for key, _ in given).items() if times > 1]:

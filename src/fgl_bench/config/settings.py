@@ -22,7 +22,8 @@ from fgl_bench.utils.participation import participants
 DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000
 MOST = {"threads": 1024, "num_clients": 10**7, "local_epochs": 10**6, "rounds": 10**9, "trips": 10**9, "eval_every": 10**9}
-MOST_SEEDS = 1000
+MOST_SEEDS = MOST_ENTRIES = 1000
+MOST_GB = 1e9
 MOST_PARTS, LONGEST_PATH = 200, 3600  # of a run's folder; files below it have longer paths, and Linux allows 4,096 bytes
 FILE_SIZE = 1 << 18  # bytes that must fit into results_dir; a run's files have this order of size
 
@@ -99,8 +100,10 @@ def check_numbers(cfg: DictConfig) -> None:
     require(0 < cfg.lr < math.inf, "lr", cfg.lr, "a number above 0")
     require(0 <= cfg.weight_decay < math.inf, "weight_decay", cfg.weight_decay, "a number of at least 0")
     require(all(0 <= target <= 1 for target in cfg.targets), "targets", cfg.targets, "a list of accuracies between 0 and 1")
+    for key in ("targets", "mixing_at"):
+        require(len(cfg[key]) <= MOST_ENTRIES, key, f"[... {len(cfg[key])} of them]", f"a list of at most {MOST_ENTRIES}")
     budget = cfg.memory_budget_gb
-    require(budget is None or 0 < budget < math.inf, "memory_budget_gb", budget, "null or a number above 0")
+    require(budget is None or 0 < budget <= MOST_GB, "memory_budget_gb", budget, f"null or a number above 0 and at most {MOST_GB:.0e}")
     minutes = cfg.checkpoint_minutes
     require(minutes is None or 0 < minutes < math.inf, "checkpoint_minutes", minutes, "null or a number above 0")
 

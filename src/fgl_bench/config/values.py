@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -18,6 +18,7 @@ from fgl_bench.utils.processes import quoted
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 NAMES_ARE = "letters, digits, _ - . +, not beginning with a dot, at most 100 of them"
 LARGEST = 2**63 - 1
+MOST_DIGITS = 300  # a float has no more
 
 
 def shown(value: Any) -> str:
@@ -35,6 +36,13 @@ def shown(value: Any) -> str:
 def plain(value: Any) -> str:
     """:func:`shown` as a person writes it: words need no quotes."""
     return value if isinstance(value, str) and NAME.fullmatch(value) else shown(value)
+
+
+def check_digits(texts: Iterable[str]) -> None:
+    """Raise UserError for a number in an argument that has more digits than Python reads."""
+    for text in texts:
+        if (found := re.search(rf"\d{{{MOST_DIGITS},}}", text)) is not None:
+            raise UserError(f"{text.partition('=')[0][:60]}: a number of {len(found[0])} digits; at most {LARGEST} is allowed")
 
 
 def check_name(key: str, name: str) -> None:

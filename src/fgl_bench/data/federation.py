@@ -85,11 +85,7 @@ def build_federations(
             raise UserError(f"{key}: {why}; raise the second number of split.ratios")
         if not any(client.test.any() for client in clean):
             raise UserError(f"{key}: no client has a test node; raise the third number of split.ratios")
-        observed = clean
-        if not isinstance(sparsity, NoSparsity):
-            observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
-            if not any(client.train.any() for client in observed):
-                raise UserError("scenario.sparsity: no client has a training node left; lower its rate")
+        observed = sparse(clean, sparsity, seed)
         scored = observed if sparsity.evaluation == "observed" else clean
         if split.inductive:
             observed = tuple(training_view(client, whole.train) for client, whole in zip(observed, clean, strict=True))
@@ -124,11 +120,19 @@ def build_served(
     partition_seed, masks_seed = (seed if axis in split.per_seed else 0 for axis in ("partition", "masks"))
     with said_when_long(f"drawing the {type(split).__name__.lower()} partition of {graph.name} for seed {seed}"):
         nodes, clients, cross_edges, server = hold_out(graph, split, num_clients, partition_seed, masks_seed, ratios, induce)
-    observed = clean = tuple(clients)
-    if not isinstance(sparsity, NoSparsity):
-        observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clean))
-    held: dict[str, Any] = {"clients": clean, "observed": observed, "cross_edges": cross_edges, "server": server}
+    clean = tuple(clients)
+    held: dict[str, Any] = {"clients": clean, "observed": sparse(clean, sparsity, seed), "cross_edges": cross_edges, "server": server}
     return Served(**facts(graph, seed, nodes, {}), **held, score_trained=split.score_trained)
+
+
+def sparse(clients: tuple[ClientGraph, ...], sparsity: Sparsity, seed: int) -> tuple[ClientGraph, ...]:
+    """The clients as they observe their graphs; raises UserError where no training node is left."""
+    if isinstance(sparsity, NoSparsity):
+        return clients
+    observed = tuple(sparsity.apply(client, generator(seed, "sparsity", i)) for i, client in enumerate(clients))
+    if not any(client.train.any() for client in observed):
+        raise UserError("scenario.sparsity: no client has a training node left; lower its rate")
+    return observed
 
 
 def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str, object]) -> dict[str, Any]:

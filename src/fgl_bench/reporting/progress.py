@@ -38,6 +38,7 @@ class RunProgress(AbstractContextManager):
         self.title, self.total, self.canceled = title, total, False
         self.metric, self.hear, self.hears, self.hearing = metric, hear, bool(hear), threading.Lock()
         self.counts: dict[int, int] = {}
+        self.score: float | None = None  # of the program that is furthest: one that begins would let it fall
         self.live = shown and sys.stderr.isatty()
         self.every = BAR_EVERY if self.live else LINE_EVERY
         self.shown, self.begin = shown, time.monotonic()
@@ -82,11 +83,13 @@ class RunProgress(AbstractContextManager):
         if not self.shown or now < self.due:
             return
         self.due, done = now + self.every, sum(self.counts.values())
+        if self.score is None or trips >= max(self.counts.values()):
+            self.score = accuracy()
         if self.bar:
-            self.bar.update(self.task, completed=done, accuracy=f"{100 * accuracy():.1f}%")
+            self.bar.update(self.task, completed=done, accuracy=f"{100 * self.score:.1f}%")
         else:
             left = (now - self.begin) / max(done, 1) * (self.total - done)
-            score = f"val {self.metric} {100 * accuracy():.1f}%"
+            score = f"val {self.metric} {100 * self.score:.1f}%"
             print(f"{self.title}: {done}/{self.total} trips, {score}, {duration(left)} left", file=sys.stderr, flush=True)
 
 

@@ -34,6 +34,9 @@ class Result:
     folder: Path
     summary: dict[str, Any]
 
+    def __repr__(self) -> str:
+        return f"Result(folder={str(self.folder)!r})"
+
     def __str__(self) -> str:
         return table(self.summary)
 

@@ -16,7 +16,7 @@ def launched() -> tuple[int, int]:
     """
     if "WORLD_SIZE" not in os.environ:
         return 0, 1
-    values = {name: os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE")}
+    values = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK")}
     for name, text in values.items():
         if not text.isdecimal():
             raise UserError(f"{name}={text} in the environment is no number; torchrun sets both (docs/many_workers.md)")

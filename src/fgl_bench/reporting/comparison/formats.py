@@ -160,7 +160,7 @@ def frame(table: Compared) -> DataFrame:
                 run = table.chosen.runs[place]
                 line |= {"metric": question.metric or run.summary["metric"], "mean": score.mean, "ci95": score.half, "std": score.std}
                 line |= {"seeds": " ".join(map(str, score.per_seed))}
-                line |= {"per_seed": " ".join("" if each is None else f"{each:.6g}" for each in score.per_seed.values())}
+                line |= {"per_seed": " ".join("" if each is None else str(each) for each in score.per_seed.values())}
                 line |= {"best": bool(standing and standing.best), "not_different": bool(standing and (standing.best or standing.alike))}
                 line |= {"p_holm": standing.p if standing else None, "config_hash": run.summary["config_hash"], "folder": str(run.folder)}
             line["average_rank"] = block.ranks.ranks.get(label(place[0])) if block.ranks else None
