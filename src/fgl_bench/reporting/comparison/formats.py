@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fgl_bench.errors import printable
 from fgl_bench.reporting.comparison.commands import missing_commands
 from fgl_bench.reporting.comparison.compared import Block, Compared, Place, column_label, label
 from fgl_bench.reporting.comparison.question import is_number
@@ -135,12 +136,17 @@ def markdown(table: Compared, commands: bool = True) -> str:
         lines += ["| " + " | ".join(map(escaped, (without_tags(row[0]), *row[1:]))) + " |" for row in rows] + [""]
     lines.append(without_tags(" ".join(notes(table, "Bold:", "Underlined:"))))
     missing = absent(table, None) if commands else []
-    return "\n".join([*lines, *missing]) + "\n"
+    code = [f"    {one_line(line.strip())}" for line in missing[2:]]
+    return "\n".join([*lines, *missing[:2], *[""] * bool(code), *code]) + "\n"
 
 
 def escaped(entry: str) -> str:
     """For a cell of a Markdown table."""
     return entry.replace("|", "\\|")
+
+
+def one_line(text: str) -> str:
+    return printable(" ".join(text.splitlines()))
 
 
 def without_tags(name: str) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from fgl_bench.errors import printable
 from fgl_bench.reporting.comparison.compared import Block, Compared, column_label, label
-from fgl_bench.reporting.comparison.formats import RANK, absent, cells, notes
+from fgl_bench.reporting.comparison.formats import RANK, absent, cells, notes, one_line
 from fgl_bench.reporting.tables import escape
 
 WIDE = 8  # columns of numbers side by side; more stand below
@@ -22,7 +21,7 @@ def latex(table: Compared, commands: bool = True) -> str:
     for block in table.blocks:
         lines += ["", *floating(table, block)]
     missing = absent(table, None) if commands else []
-    return "\n".join([*lines, *(f"% {printable(' '.join(line.splitlines()))}".rstrip() for line in missing)]) + "\n"
+    return "\n".join([*lines, *(f"% {one_line(line)}".rstrip() for line in missing)]) + "\n"
 
 
 def floating(table: Compared, block: Block) -> Iterator[str]:
