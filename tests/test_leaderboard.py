@@ -327,7 +327,7 @@ def test_the_best_trial_is_the_earliest_of_equals_and_none_that_diverged():
     assert scored(None, None).best("received") is None and scored(None).complete  # there is nobody to score
 
 
-@pytest.mark.parametrize("damage", ["", "{}", "[]", "half", "name", "score", "key"])
+@pytest.mark.parametrize("damage", ["", "{}", "[]", "half", "name", "score", "key", "long", "escape", "winner"])
 def test_a_damaged_cell_is_passed_over_with_a_warning(damage, tmp_path, capsys):
     record = scored(0.5)
     path = write_record(tmp_path, record)
@@ -337,6 +337,9 @@ def test_a_damaged_cell_is_passed_over_with_a_warning(damage, tmp_path, capsys):
         path.rename(path.with_name("other.json"))
     else:
         content = {"half": text[: len(text) // 2], "score": text.replace("0.5", "1.5", 1), "key": text.replace('"model"', '"mode"', 1)}
+        content |= {"long": text.replace("0.5", "1" + "0" * 400, 1), "escape": text.replace('"protocol": "', '"protocol": "\\u001b[2J', 1)}
+        content |= {"winner": text.replace('"winners": {}', '"winners": {"received": {"trial": 0}}')}
+        assert content.get(damage, "") != text
         path.write_text(content.get(damage, damage), encoding="utf-8")
     assert read_records(tmp_path) == []
     assert len(capsys.readouterr().err.splitlines()) == 1

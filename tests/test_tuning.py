@@ -12,10 +12,14 @@ import signal
 import time
 from pathlib import Path
 
+import optuna
 import pytest
 from hydra.core.hydra_config import HydraConfig
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from fgl_bench.cli.tune import search
+from fgl_bench.cli.tune.journal import reading
 from fgl_bench.cli.tune.options import read_options
 from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
 from fgl_bench.config.compose import composed
@@ -61,6 +65,11 @@ def test_fedgta_s_printed_ranges():
         ("lr: [", "not readable as yaml"),
         ("5", "a line for every key"),
         ("lr: 1\nlr: 2", "not readable as yaml"),
+        ("seeds: {choices: ['[0]', '[1]']}", "seeds: is not searched"),
+        ("++seeds: {choices: ['[0]', '[1]']}", "seeds: is not searched"),
+        ("overwrite: {choices: [true]}", "overwrite: is not searched"),
+        ("results_dir: {choices: [a, b]}", "results_dir: is not searched"),
+        ("tracker.uri: {choices: [a, b]}", "tracker.uri: is not searched"),
     ],
 )
 def test_a_space_that_is_none_is_refused(text, said, tmp_path):
@@ -68,6 +77,23 @@ def test_a_space_that_is_none_is_refused(text, said, tmp_path):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=re.escape(said)):
         read_space(str(path))
+
+
+@pytest.mark.parametrize("wrong", [b"x\n", b"[1]\n", b"{}\n", b"\xff\n", b'{"op_code": 4, "worker_id": 1, "trial_id": 99}\n'])
+def test_a_damaged_journal_is_one_line_that_names_it(wrong, tmp_path):
+    journal = tmp_path / "study.journal"
+
+    def read():
+        with reading(journal):
+            optuna.create_study(study_name="s", storage=JournalStorage(JournalFileBackend(str(journal))), load_if_exists=True)
+
+    read()
+    sound = journal.read_bytes().splitlines(keepends=True)
+    for place in (0, len(sound)):
+        journal.write_bytes(b"".join([*sound[:place], wrong, *sound[place:]]))
+        with pytest.raises(UserError, match="study.journal is damaged") as caught:
+            read()
+        assert "\n" not in str(caught.value)
 
 
 def test_numbers_may_have_an_exponent(tmp_path):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import shutil
 import subprocess
 
+import pandas
 import pytest
 from scipy import stats
 
 from fgl_bench import UserError, table
 from fgl_bench.reporting.comparison.again import of_sweep, question_of
+from fgl_bench.reporting.comparison.formats import csv
 from fgl_bench.reporting.comparison.question import conditions, matches, parts, question
 from fgl_bench.reporting.comparison.runs import read_runs
 from fgl_bench.reporting.comparison.sweeps import NAME, record
@@ -329,3 +332,29 @@ def test_a_refusal_names_every_key_and_ends_with_a_command_that_works(runs):
     assert all(f"{key}=" in message for key in different)
     folder, *words = shlex.split(command)
     assert list(table(folder, **dict(word.split("=", 1) for word in words)).chosen.rows) == [("fedprox",)]
+
+
+def test_names_keep_their_words_in_latex_and_none_is_html_or_a_formula(tmp_path):
+    for name in ("my graph.npz", "your graph.npz"):
+        store(tmp_path, "fedavg", name)
+    store(tmp_path, "=cmd|x", "my graph.npz", config={"lr": -0.5})
+    store(tmp_path, "<b>loud</b>", "my graph.npz")
+    made = table(tmp_path, where="lr=*")
+    tex, md, plain = made.latex(), made.markdown(), csv(made)
+    check_latex(tex)
+    assert tex.count("my graph.npz") and tex.count("your graph.npz") and "&lt;b&gt;loud" in md
+    assert all("<b>" not in line or line.startswith("    fgl-bench ") for line in md.splitlines()), "code is not read as HTML"
+    read = pandas.read_csv(io.StringIO(plain))
+    assert set(read["algorithm"]) == {"fedavg", "'=cmd|x", "<b>loud</b>"}
+    assert made.frame()["algorithm"].str.startswith("=").any(), "Python gets the names themselves"
+    negative = csv(table(tmp_path, rows="lr,algorithm", cols="dataset"))
+    assert "\n-0.5," in negative, "a number is no formula"
+
+
+def test_a_line_break_in_a_value_does_not_leave_the_comment_of_a_missing_run(tmp_path):
+    store(tmp_path, "fedavg", config={"opt_state": "a\n\\input{x}\x1b[2J"})
+    store(tmp_path, "local", "pubmed", config={"opt_state": "a\n\\input{x}\x1b[2J"})
+    made = table(tmp_path)
+    assert len(made.missing) == 2
+    rest = made.latex().rpartition("\\end{table")[2].splitlines()[1:]
+    assert len(rest) > 1 and all(line.startswith("%") for line in rest) and "\x1b" not in "".join(rest)

@@ -208,3 +208,16 @@ def test_cells_that_were_begun_are_counted_apart():
     begun = cell("fedavg", CORA, 0.8)
     begun.winners.clear()
     assert Board(PROTOCOL, [begun]).said() == "0 of 506 cells are complete, 1 begun."
+
+
+def test_one_method_and_some_datasets_are_shown(tmp_path, capsys):
+    for record in SOME.records:
+        write_record(tmp_path, record)
+    show([str(tmp_path), "show=scores", "format=csv"])
+    whole = capsys.readouterr().out.splitlines()
+    show([str(tmp_path), "show=scores", "format=csv", "method=fedgta", "datasets=cora,pubmed"])
+    some = capsys.readouterr().out.splitlines()
+    assert [line for line in some if not line.startswith("table,")] == [line for line in whole if ",fedgta," in line]
+    assert "twitch" in "".join(whole) and "twitch" not in "".join(some)
+    with pytest.raises(UserError, match="datasets=nope"):
+        show([str(tmp_path), "datasets=nope"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fgl_bench.cli.table import write
@@ -18,8 +19,8 @@ from fgl_bench.reporting.leaderboard.submission import whole_board
 from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, as_csv, markdown, text
 from fgl_bench.utils.files import home
 
-USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [out=FILE.md] [figures=FOLDER]"
-KEYS = ("show", "model_of", "method", "format", "out", "figures", "protocol")
+USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [datasets=cora] [out=FILE.md] [figures=FOLDER]"
+KEYS = ("show", "model_of", "method", "datasets", "format", "out", "figures", "protocol")
 FORMATS = ("text", "md", "csv")
 
 
@@ -53,16 +54,32 @@ def show(arguments: Sequence[str]) -> None:
         if value not in allowed:
             raise UserError(f"{key}={short(value)}: not known{suggest(value, allowed)}")
     models = MODELS if asked.get("model_of", "both") == "both" else (asked["model_of"],)
-    board = whole_board(folder, protocol)
+    board = of_datasets(whole_board(folder, protocol), asked.get("datasets", ""))
     if "figures" in asked:
         save(board, models, home("figures", asked["figures"]))
         return
     parts = VIEWS[asked.get("show", "overview")](board, models, asked.get("method"))
+    if "method" in asked:  # marks and tests stay those against all entries
+        parts = [
+            replace(part, rows=[row for row in part.rows if part.head[0] != "entry" or row[0] == asked["method"]]) for part in parts
+        ]
     made = as_csv(parts) if form == "csv" else markdown(parts, board.said()) if form == "md" else text(parts, board.said(), line_width())
     if out is None:
         sys.stdout.write(made)
     else:
         write(out, made)
+
+
+def of_datasets(board: Board, text: str) -> Board:
+    """The board's columns of some datasets, joined by commas; all of none."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    columns, _ = board.protocol.narrowed(names, [])
+    return replace(
+        board,
+        protocol=replace(board.protocol, columns=tuple(columns)),
+        records=[record for record in board.records if record.column in columns],
+        others=[record for record in board.others if record.column in columns],
+    )
 
 
 def save(board: Board, models: Sequence[str], folder: Path) -> None:

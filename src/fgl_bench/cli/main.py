@@ -12,6 +12,8 @@ import sys
 import tempfile
 import textwrap
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -75,6 +77,12 @@ Options
 
 def main() -> None:
     """Entry point of ``fgl-bench``; exits with 0, 1 (an error), 2 (usage), 130 (Ctrl-C) or 128 + the number of another signal."""
+    with streams():
+        answer()
+
+
+def answer() -> None:
+    """:func:`main` once its streams are in order."""
     if "--version" in sys.argv[1:]:
         print(f"fgl-bench {package_version()}")
         return
@@ -90,13 +98,37 @@ def main() -> None:
         except KeyboardInterrupt as interruption:
             workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}", interruption)
             status = INTERRUPTED
-        except BrokenPipeError:  # fgl-bench ... | head
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            status = PIPE_CLOSED
+        except BrokenPipeError:
+            raise
         except Exception as error:
             status = 1
             complain(error)
     sys.exit(stopped[0].status if stopped else status)
+
+
+@contextmanager
+def streams() -> Iterator[None]:
+    """Make standard streams take any text, and end with status 1 where the output could not be written.
+
+    A closed stream leads nowhere; signs that it has not are escaped; a reader that is gone (``| head``) ends the command quietly.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (to the end)
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        if isinstance(error, BrokenPipeError):
+            sys.exit(PIPE_CLOSED)
+        complain(UserError(f"standard output cannot be written ({error.strerror})"))
+        sys.exit(1)
 
 
 def told(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.comparison.formats import csv
 from fgl_bench.reporting.comparison.question import KEYS, read_words, short
 from fgl_bench.reporting.comparison.table import ResultTable, table
 from fgl_bench.reporting.console import line_width
@@ -16,7 +17,7 @@ USAGE = "fgl-bench table [RESULTS] rows=algorithm cols=dataset,split"
 DEFAULT = "results/runs"
 FORMATS: dict[str, Callable[[ResultTable], str]] = {
     "md": ResultTable.markdown,
-    "csv": lambda made: made.frame().to_csv(index=False, lineterminator="\n"),
+    "csv": csv,
     "tex": ResultTable.latex,
 }
 

@@ -10,7 +10,7 @@ from fgl_bench.config.parts import REFUSALS, Parts
 from fgl_bench.reporting.cells import cell_path, compact
 from fgl_bench.reporting.comparison.commands import DEFAULT_FOLDER, Compose, command, command_of, composing
 from fgl_bench.reporting.comparison.compared import label
-from fgl_bench.reporting.comparison.formats import markdown
+from fgl_bench.reporting.comparison.formats import csv, markdown
 from fgl_bench.reporting.comparison.latex import latex
 from fgl_bench.reporting.comparison.runs import Chosen, Values
 from fgl_bench.reporting.comparison.sections import sections
@@ -51,7 +51,7 @@ def own_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> OwnRuns:
         table = table_of(str(number), chosen)
         shown = ResultTable(folder, chosen)
         downloads[table.key] = {
-            "csv": shown.frame().to_csv(index=False, lineterminator="\n"),
+            "csv": csv(shown),
             "md": markdown(shown, commands=False),
             "tex": latex(shown, commands=False),
         }

@@ -53,6 +53,9 @@ def read_rows(folder: Path) -> list[PlacedRow]:
         try:
             row = json.loads(path.read_text(encoding="utf-8"))
             cells = {str(key): checked(json.dumps(cell)) for key, cell in row["cells"].items()}
+            absent = next((name for cell in cells.values() for name in ("algorithm", "command", "config") if name not in cell), None)
+            if absent is not None:
+                raise Untrusted(f"{absent} is missing in a cell")
             found.append(PlacedRow(str(row["paper"]), str(row["table"]), str(row["title"]), [str(each) for each in row["changed"]], cells))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             warn(path, f"{type(error).__name__}: {error}")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from fgl_bench.errors import UserError
 
 try:
     import fcntl
@@ -29,6 +34,33 @@ class Lock:
 
     def release(self) -> None:
         os.close(self.handle)
+
+
+@contextmanager
+def reading(journal: Path) -> Iterator[None]:
+    """Turn whatever Optuna raises on a damaged journal into one line.
+
+    Raises:
+        UserError: the journal is damaged.
+    """
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError, RecursionError) as error:
+        line = damaged_line(journal)
+        where = f"line {line} of {journal}" if line else str(journal)
+        raise UserError(f"{where} is damaged; remove the file to search again: complete runs are not repeated") from error
+
+
+def damaged_line(journal: Path) -> int | None:
+    """The first line that is no record; None if all are."""
+    for number, line in enumerate(journal.read_bytes().splitlines(), 1):
+        try:
+            if isinstance(json.loads(line), dict):
+                continue
+        except (ValueError, RecursionError):
+            pass
+        return number
+    return None
 
 
 def lock_of(journal: Path) -> Lock | None:

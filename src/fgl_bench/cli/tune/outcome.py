@@ -13,6 +13,7 @@ from fgl_bench.cli.tune.space import chosen, rounded, short
 from fgl_bench.cli.tune.study import STAGES, Search
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.comparison.formats import plain_cell
 from fgl_bench.reporting.console import line_width
 from fgl_bench.utils.masking import masked
 
@@ -90,4 +91,5 @@ def write(search: Search, ended: Sequence[Any]) -> None:
         for trial in ended:
             value = trial.value if trial.state.name == "COMPLETE" else ""
             values = [plain(trial.params[key]) if key in trial.params else "" for key in search.space]
-            writer.writerow([trial.number, trial.state.name.lower(), value, *values, trial.user_attrs.get("reason", "")])
+            texts = map(plain_cell, (*values, trial.user_attrs.get("reason", "")))
+            writer.writerow([trial.number, trial.state.name.lower(), value, *texts])

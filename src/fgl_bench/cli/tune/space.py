@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
+from fgl_bench.reporting.store import PRESENTATION
 
 FOLDER = Path(__file__).parent / "searches"
 KINDS = {"integer": "suggest_int", "real": "suggest_float"}
@@ -39,6 +40,8 @@ def read_space(name: str) -> dict[str, dict[str, Any]]:
     if not isinstance(space, dict) or not space:
         raise UserError(f"{name}: a space has a line for every key, such as algorithm.mu: {{choices: [0.001, 0.01, 0.1]}}")
     for key, bounds in space.items():
+        if str(key).lstrip("+~").partition(".")[0] in ("seeds", *PRESENTATION):
+            raise UserError(f"{name}: {key}: is not searched, for it is no hyperparameter; a search over seeds would choose the luckiest")
         check_range(str(key), bounds)
     return cast(dict[str, dict[str, Any]], space)
 

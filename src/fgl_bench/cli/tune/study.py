@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.cli.tune.journal import lock_of
+from fgl_bench.cli.tune.journal import lock_of, reading
 from fgl_bench.cli.tune.options import Options
 from fgl_bench.cli.tune.space import chosen, ends, rounded, short, suggested
 from fgl_bench.config.compose import as_command
@@ -67,13 +67,15 @@ class Search:
             self.check()
         where.mkdir(parents=True, exist_ok=True)
         pruners = {"none": optuna.pruners.NopPruner(), "median": optuna.pruners.MedianPruner(UNPRUNED, n_warmup_steps=SPARED)}
-        self.study = optuna.create_study(
-            study_name=self.path.name,
-            storage=JournalStorage(JournalFileBackend(str(journal), lock_of(journal))),  # type: ignore[arg-type]  # it has the methods
-            pruner=pruners[options.pruner],
-            direction="maximize",
-            load_if_exists=True,
-        )
+        with reading(journal):
+            self.study = optuna.create_study(
+                study_name=self.path.name,
+                storage=JournalStorage(JournalFileBackend(str(journal), lock_of(journal))),  # type: ignore[arg-type]  # it has the methods
+                pruner=pruners[options.pruner],
+                direction="maximize",
+                load_if_exists=True,
+            )
+            self.study.get_trials(deepcopy=False)
 
     def check(self) -> None:
         """Refuse a search whose first and last values are refused with the same words: these are about a key that no trial changes."""

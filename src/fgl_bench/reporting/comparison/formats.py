@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fgl_bench.errors import printable
 from fgl_bench.reporting.comparison.commands import missing_commands
 from fgl_bench.reporting.comparison.compared import Block, Compared, Place, column_label, label
+from fgl_bench.reporting.comparison.question import is_number
 from fgl_bench.reporting.divergence import MARK
 from fgl_bench.reporting.statistics import FEW, LEVEL, wide
 
@@ -134,16 +136,36 @@ def markdown(table: Compared, commands: bool = True) -> str:
     for block in table.blocks:
         heads, rows = cells(table, block, lambda shown, best, alike: f"**{shown}**" if best else f"<u>{shown}</u>" if alike else shown)
         lines += [f"**{table.unit}, {block.model} model**", ""]
-        lines += ["| " + " | ".join(map(escaped, heads)) + " |", "|---" * len(heads) + "|"]
-        lines += ["| " + " | ".join(escaped(entry) for entry in row) + " |" for row in rows] + [""]
-    lines.append(" ".join(notes(table, "Bold:", "Underlined:")))
+        lines += ["| " + " | ".join(escaped(without_tags(head)) for head in heads) + " |", "|---" * len(heads) + "|"]
+        lines += ["| " + " | ".join(map(escaped, (without_tags(row[0]), *row[1:]))) + " |" for row in rows] + [""]
+    lines.append(without_tags(" ".join(notes(table, "Bold:", "Underlined:"))))
     missing = absent(table, None) if commands else []
-    return "\n".join([*lines, *missing]) + "\n"
+    code = [f"    {one_line(line.strip())}" for line in missing[2:]]
+    return "\n".join([*lines, *missing[:2], *[""] * bool(code), *code]) + "\n"
 
 
 def escaped(entry: str) -> str:
     """For a cell of a Markdown table."""
     return entry.replace("|", "\\|")
+
+
+def one_line(text: str) -> str:
+    return printable(" ".join(text.splitlines()))
+
+
+def without_tags(name: str) -> str:
+    """A name that a page does not take for HTML."""
+    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def csv(table: Compared) -> str:
+    """:func:`frame` as csv."""
+    return frame(table).map(plain_cell).to_csv(index=False, lineterminator="\n")
+
+
+def plain_cell(value: Any) -> Any:
+    """A text that a spreadsheet does not take for a formula: an apostrophe before = + - @, except before numbers."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(value) else value
 
 
 def frame(table: Compared) -> DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from fgl_bench.reporting.comparison.compared import Block, Compared, column_label, label
-from fgl_bench.reporting.comparison.formats import RANK, absent, cells, notes
+from fgl_bench.reporting.comparison.formats import RANK, absent, cells, notes, one_line
 from fgl_bench.reporting.tables import escape
 
 WIDE = 8  # columns of numbers side by side; more stand below
@@ -21,7 +21,7 @@ def latex(table: Compared, commands: bool = True) -> str:
     for block in table.blocks:
         lines += ["", *floating(table, block)]
     missing = absent(table, None) if commands else []
-    return "\n".join([*lines, *(f"% {line}".rstrip() for line in missing)]) + "\n"
+    return "\n".join([*lines, *(f"% {one_line(line)}".rstrip() for line in missing)]) + "\n"
 
 
 def floating(table: Compared, block: Block) -> Iterator[str]:
@@ -63,7 +63,7 @@ def headings(table: Compared, columns: Sequence[Sequence[str]], ranked: bool) ->
     for level in range(max(len(table.question.cols), 1)):
         bottom = level == max(len(table.question.cols), 1) - 1
         spans = [(key, len(list(same))) for key, same in groupby(tuple(column[: level + 1]) for column in columns)]
-        texts = [escape(column_label(table.question.cols[: level + 1], key).split()[-1]) for key, _ in spans]
+        texts = [escape(column_label(table.question.cols[level : level + 1], key[level:])) for key, _ in spans]
         widths = [width for _, width in spans]
         entries = [
             text if bottom and width == 1 else rf"\multicolumn{{{width}}}{{c}}{{{text}}}" for text, width in zip(texts, widths, strict=True)

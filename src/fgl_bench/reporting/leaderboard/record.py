@@ -11,9 +11,19 @@ from typing import Any
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.reporting.cells import dumped, warn
 from fgl_bench.reporting.leaderboard.protocol import Column, Entry, Protocol
+from fgl_bench.reporting.shapes import COUNT, NUMBER, PLAIN, SCORE, TEXT, Each, flaw
 from fgl_bench.utils.files import write_whole
 
 VERSION = 1
+TRIAL = {"number": COUNT, "values": Each(PLAIN), "validation": Each(SCORE), "seconds": NUMBER, "problem?": PLAIN}
+WINNER = {
+    "trial": COUNT, "scores": [SCORE], "fairness": Each(SCORE), "bytes": {"upload": NUMBER, "download": NUMBER}, "trips": COUNT,
+    "seconds": NUMBER, "config_hash": TEXT, "command": TEXT, "finished": TEXT,
+}  # fmt: skip
+SHAPE = {
+    **dict.fromkeys(("protocol", "entry", "algorithm", "model", "dataset", "split"), TEXT),
+    "planned": COUNT, "trials": [TRIAL], "winners": Each(WINNER), "facts": Each(PLAIN), "properties": Each(NUMBER),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -128,18 +138,15 @@ def read_record(path: Path) -> Record:
         raise ValueError(f"no cell of version {VERSION}")
     if set(content) != {each.name for each in fields(Record)}:
         raise ValueError("keys are missing or unknown")
+    wrong = flaw(content, SHAPE)
+    if wrong is not None or not set(content["winners"]) <= set(MODELS):
+        raise ValueError(wrong or "winners has an unknown model")
     try:
         content["trials"] = [Trial(**trial) for trial in content["trials"]]
         content["winners"] = {model: Winner(**winner) for model, winner in content["winners"].items()}
-        record = Record(**content)
-        scores = [*(score for trial in record.trials for score in trial.validation.values())]
-        scores += [score for winner in record.winners.values() for score in winner.scores]
-        sound = all(score is None or 0 <= score <= 1 for score in scores) and set(record.winners) <= set(MODELS)
-    except (TypeError, AttributeError) as error:
+        return Record(**content)
+    except TypeError as error:  # keys that there are not
         raise ValueError(" ".join(str(error).split())[:120]) from error
-    if not sound:
-        raise ValueError("a score is no share, or of an unknown model")
-    return record
 
 
 def refused(name: str) -> float:
