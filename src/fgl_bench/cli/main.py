@@ -50,8 +50,8 @@ from fgl_bench.utils.processes import JOB, raise_again, stoppable
 from fgl_bench.utils.scratch import leftovers, scratch
 
 INTERRUPTED = 130
-PIPE_CLOSED = 141  # 128 + SIGPIPE, as a shell reports other tools
 USAGE_ERROR = 2
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as a shell reports other tools
 SWEEP = "fgl-bench-sweep-"  # prefix of a folder for Hydra's own output
 
 USAGE = """\
@@ -94,7 +94,6 @@ def answer() -> None:
     with stoppable() as stopped:
         try:
             status = told(sys.argv[1:])
-            sys.stdout.flush()
         except KeyboardInterrupt as interruption:
             workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}", interruption)
             status = INTERRUPTED
@@ -125,10 +124,9 @@ def streams() -> Iterator[None]:
             sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
-        if isinstance(error, BrokenPipeError):
-            sys.exit(PIPE_CLOSED)
-        complain(UserError(f"standard output cannot be written ({error.strerror})"))
-        sys.exit(1)
+        if not isinstance(error, BrokenPipeError):
+            complain(UserError(f"standard output cannot be written ({error.strerror})"))
+            sys.exit(1)
 
 
 def told(arguments: list[str]) -> int:
@@ -224,8 +222,9 @@ def composed_runs(asked: bool) -> int:
     except KeyboardInterrupt as interruption:
         workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}; {kept(finished, getattr(interruption, 'kept', ''))}", interruption)
         return INTERRUPTED
-    except BrokenPipeError:
-        raise
+    except BrokenPipeError:  # fgl-bench -m ... | head: runs are left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
         if error not in failures and told_failures() == told:
             complain(error, plainly=True)
