@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +17,11 @@ import torch
 import fgl_bench
 from fgl_bench import UserError, load_results, run
 from fgl_bench.algorithms.fedavg import FedAvg
+from fgl_bench.config.compose import as_command
 from fgl_bench.config.values import shown
 from fgl_bench.data.datasets.custom import Custom
 from fgl_bench.models.mlp import MLP
+from fgl_bench.runner.one import run_one
 from tests.warm import command
 
 TINY = {"dataset__num_nodes": 120, "dataset__num_edges": 300, "num_clients": 3, "rounds": 2, "seeds": [0, 1]}
@@ -113,6 +116,13 @@ def test_a_folder_without_runs_gives_an_empty_table(here, capsys):
         ({"num_clients": 0}, "num_clients=0: must be an integer of at least 1"),
         ({"algorithm": "fedssa", "model": "gcn"}, "try: fgl-bench algorithm=fedssa model=unifilter"),
         ({"algorithm": HalfWay(), "algorithm__share": 1}, "algorithm is an object here"),
+        ({"scenario": 5}, "scenario=5: must be the name of a choice"),
+        ({"experiment": 5}, "experiment=5"),
+        ({"algorithm": 5}, "algorithm=5: must be the name of a choice, or an object"),
+        ({"dataset": {}}, "dataset={}"),
+        ({"config_dir": "/nope"}, "config_dir=/nope: there is no such folder"),
+        ({"config_dir": 5}, "config_dir=5"),
+        ({"algorithm": MLP(hidden=8, layers=2, dropout=0.0)}, "is not a method"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_the_command_lines_words(given, message, here):
@@ -182,3 +192,21 @@ def test_torch_is_left_as_it_was_and_its_modes_change_nothing(here):
         assert torch.is_inference_mode_enabled() and torch.is_autocast_enabled("cpu")
     with torch.no_grad():
         assert scores_of("fedprox", "without gradients") == expected
+
+
+def test_arrays_backslashes_and_quotes_arrive_as_they_are(here):
+    own = here / "it's" / "dataset"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text("defaults: [csbm]\n", encoding="utf-8")
+    ratios = np.array([0.3, 0.3, 0.4])
+    result = run("fedavg", "mine", config_dir=own.parent, results_dir="a\\b", split__ratios=ratios, num_clients=3, rounds=2, seeds=[0])
+    assert result.summary["config"]["split"]["ratios"] == [0.3, 0.3, 0.4] and (here / "a\\b").is_dir()
+    assert len(repr(result)) < 300 and "fedavg" in repr(result)
+
+
+def test_a_run_whose_folder_goes_while_it_trains_says_that_it_is_lost(here, monkeypatch):
+    (here / "gone").mkdir()
+    monkeypatch.chdir(here / "gone")
+    line = ["algorithm=fedavg", "dataset=csbm", "checkpoint_minutes=null", "progress=false", *LINE]
+    with as_command(line) as cfg, pytest.raises(UserError, match="results/runs.* a run of .* is lost"):
+        run_one(cfg, watch=lambda row: shutil.rmtree(here / "gone", ignore_errors=True))

@@ -170,3 +170,16 @@ def test_the_command_ends_with_the_status_of_the_check(tmp_path):
     written(tmp_path, "silent", METHODS["silent"][0])
     done = command(tmp_path, "check", "own_silent.py")
     assert done.returncode == 1 and "1 promise(s) broken" in done.stdout and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["ls", "table", "plot", "tune"])
+def test_help_of_a_command_is_its_own(name, tmp_path):
+    said = command(tmp_path, name, "--help")
+    assert said.returncode == 0 and name in said.stdout and len(said.stdout.splitlines()) <= 3
+
+
+def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(tmp_path):
+    line = [sys.executable, "-u", "-m", "fgl_bench.cli.main", "ls", "experiment"]
+    with subprocess.Popen(line, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(60) == 141

@@ -99,3 +99,13 @@ def test_rows_are_heard_whether_or_not_anything_is_shown(clock):
     assert heard == [{"trip": 0}, {"trip": 1}]
     with RunProgress("x", 10, False) as report:
         report(0, 1, never, never)
+
+
+def test_the_score_does_not_fall_when_other_seeds_begin(clock, capsys):
+    with RunProgress("fedavg on cora", 200, shown=True) as progress:
+        clock.now += LINE_EVERY + 1
+        progress(0, 100, lambda: 0.809)
+        clock.now += LINE_EVERY + 1
+        progress(1, 5, lambda: 0.093)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and all("80.9%" in line for line in said) and "105/200" in said[1]

@@ -70,6 +70,8 @@ def load_models(folder: str | Path) -> Models:
         raise UserError(f"{path}: cannot be read ({error}); make the run again with overwrite=true") from error
     found: Models = {}
     for name, value in sorted(tensors.items(), key=lambda item: [int(part) if part.isdigit() else 0 for part in item[0].split("/")]):
-        seed, client, kind, parameter = name.split("/", 3)
+        seed, client, kind, parameter = [*name.split("/", 3), "", "", ""][:4]
+        if not (seed.isdecimal() and client.isdecimal() and parameter):
+            raise UserError(f"{path}: {name[:60]!r} is not SEED/CLIENT/KIND/PARAMETER; make the run again with overwrite=true")
         found.setdefault(int(seed), {}).setdefault(int(client), {}).setdefault(kind, {})[parameter] = value
     return found

@@ -157,10 +157,11 @@ def write(
     models = None if which is None else outcome.models
     try:
         write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state, models, which or "")
-    except OSError as error:
+    except (OSError, UserError) as error:  # the folder above it may have gone while it trained
         left = "goes on from its last checkpoint" if any(place(folder).rglob(ABOUT)) else "is lost"
+        why = getattr(error, "strerror", None) or error
         raise UserError(
-            f"results_dir: cannot write {folder} ({error.strerror or error}); a run of {summary['seconds']['total']:.0f} s {left}: "
+            f"results_dir: cannot write {folder} ({why}); a run of {summary['seconds']['total']:.0f} s {left}: "
             "make room or choose another folder, and give the same command again"
         ) from error
 

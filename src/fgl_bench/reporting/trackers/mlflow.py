@@ -35,7 +35,10 @@ class MLflow(Tracker):
 
         path = Path(self.uri.removeprefix(FILE)).expanduser()
         if self.uri.startswith(FILE):
+            from mlflow.store.db import utils
+
             path.absolute().parent.mkdir(parents=True, exist_ok=True)
+            utils.MAX_RETRY_COUNT = 3  # ten, each twice as long as the last, would hold up the run for 100 s
         client = MlflowClient(tracking_uri=f"{FILE}{path}" if self.uri.startswith(FILE) else self.uri)
         found = client.get_experiment_by_name(self.experiment)
         number = found.experiment_id if found else client.create_experiment(self.experiment)
