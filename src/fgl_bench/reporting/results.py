@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,28 +117,6 @@ def trips_to(run: Result, target: float) -> dict[str, dict[str, Any]]:
         counts = [int(first[seed]) if seed in first.index else None for seed in summary["seeds"]]
         found[model] = over_seeds(counts, summary["config"]["trips"])
     return found
-
-
-def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
-    """Every complete run below ``folder``, or where there is none every stored cell (``results/cells``): :meth:`Result.scores` of all.
-
-    Runs that are damaged or of another version are left out, with a warning on stderr.
-
-    Args:
-        keys: keys of the configuration that become columns, such as ``lr`` or ``algorithm.mu``; missing where a run has no such key.
-
-    Raises:
-        UserError: there is no such folder.
-    """
-    import pandas as pd
-
-    from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
-
-    where, tables = folder_of(folder), []
-    for run in complete_runs(where) or stored_cells(where):
-        found = run.scores()
-        tables.append(found.assign(**{key: [value_of(run.summary["config"], key)] * len(found) for key in keys}))
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_RUN, "seed", "evaluated", "score", *keys])
 
 
 def value_of(config: Any, key: str) -> Any:

@@ -41,7 +41,7 @@ def read_space(name: str) -> dict[str, dict[str, Any]]:
         raise UserError(f"{name}: a space has a line for every key, such as algorithm.mu: {{choices: [0.001, 0.01, 0.1]}}")
     for key, bounds in space.items():
         if str(key).lstrip("+~").partition(".")[0] in ("seeds", *PRESENTATION):
-            raise UserError(f"{name}: {key}: is not searched, for it is no hyperparameter; a search over seeds would choose the luckiest")
+            raise UserError(f"{name}: {key!s}: is not searched, for it is no hyperparameter; a search over seeds would choose the luckiest")
         check_range(str(key), bounds)
     return cast(dict[str, dict[str, Any]], space)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError, printable
@@ -17,6 +17,9 @@ from fgl_bench.reporting.comparison.question import ANY, Question, is_number, ma
 from fgl_bench.reporting.results import OF_RUN, Result, value_of
 from fgl_bench.reporting.store import Untrusted, read_summary
 from fgl_bench.reporting.unlike import BEFORE, BUDGET, GROUPS, leaves
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Values = tuple[str, ...]
 SOURCES = ("code", "data")  # of a configuration: sums of a user's own files, and corrections
@@ -62,6 +65,26 @@ def read_runs(folder: str | Path) -> list[Result]:
     if not found:
         raise UserError(f"{where}: there is no complete run in it")
     return found
+
+
+def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
+    """Every complete run below ``folder``, or where there is none every stored cell (``results/cells``): :meth:`Result.scores` of all.
+
+    Runs that are damaged or of another version are left out, with a warning on stderr.
+
+    Args:
+        keys: keys of the configuration that become columns, such as ``lr`` or ``algorithm.mu``; missing where a run has no such key.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    import pandas as pd
+
+    where, tables = folder_of(folder), []
+    for run in complete_runs(where) or stored_cells(where):
+        found = run.scores()
+        tables.append(found.assign(**{key: [value_of(run.summary["config"], key)] * len(found) for key in keys}))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_RUN, "seed", "evaluated", "score", *keys])
 
 
 def stored_cells(where: Path) -> list[Result]:
