@@ -235,7 +235,7 @@ def test_default_budget_is_two_thousand_trips() -> None:
         ("dtype=float16", "float32, float64"),
         ("feature_dtype=float16", "feature_dtype=float16: must be one of null, bfloat16"),
         ("device=cuda:x", "device"),
-        ("cuda_graphs=true", "cuda_graphs=True: must be false unless device=cuda"),
+        ("cuda_graphs=true", "cuda_graphs=true: must be false unless device=cuda"),
         ("model.dropout=1.5", "model.dropout=1.5: must be between 0 and 1"),
         ("model.layers=0", "model.layers=0: must be an integer of at least 1"),
         ("split.test=server", "split.test=server: scenario=semi_async has no rounds"),

@@ -93,8 +93,9 @@ TARGETS = {
     "algorithm._target_=os.getcwd": r"algorithm\._target_=os\.getcwd: gives a str, not a method",
     "algorithm=fedgl algorithm@algorithm.strategy=fedavg algorithm.strategy._target_=os.getcwd": r"strategy\._target_=os\.getcwd: gives",
     **{f"{group}._target_=odd.{name}": rf"{group}\._target_=odd\.{name}: .*{said}"
-       for group in GROUPS for name, said in KINDS.items() if (group, name) != ("scenario.sparsity", "hollow")},
-    **{f"{group}._target_=odd.Hollow": f"{group}|Hollow" for group in GROUPS if group != "scenario.sparsity"},
+       for group in GROUPS for name, said in KINDS.items()
+       if (group, name) not in (("scenario.sparsity", "hollow"), ("tracker", "hollow"))},
+    **{f"{group}._target_=odd.Hollow": f"{group}|Hollow" for group in GROUPS if group not in ("scenario.sparsity", "tracker")},
 }  # fmt: skip
 VALUES = {
     "seeds=[]": "at least one integer",

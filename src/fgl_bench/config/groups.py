@@ -17,7 +17,7 @@ from fgl_bench.config.schema import alternatives, class_choices, class_fields, m
 from fgl_bench.config.wording import wrong_type
 from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require
 
-COMMAND: ContextVar[DictConfig | None] = ContextVar("COMMAND", default=None)
+COMMAND: ContextVar[Any] = ContextVar("COMMAND", default=None)
 """Hydra's own group of the command whose configuration is in use: its overrides and choices. Every thread has its own."""
 
 ROLES = {  # what a class must have to stand in a group, and the base that its objects have
@@ -28,7 +28,7 @@ ROLES = {  # what a class must have to stand in a group, and the base that its o
     "optimizer": ("an optimizer", "start", "fgl_bench.optimizers.base.Optimizer"),
     "scenario": ("a scenario", "run", "fgl_bench.scenarios.schedule.Stragglers"),
     "scenario.sparsity": ("a sparsity", "apply", "builtins.object"),
-    "tracker": ("a tracker", "start", "fgl_bench.reporting.trackers.base.Tracker"),
+    "tracker": ("a tracker", "start", "builtins.object"),
 }
 
 
