@@ -127,6 +127,7 @@ VALUES = {
     "participation=1.0000001": "participation",
     "targets=[nan]": "targets",
     "targets=[2]": "targets",
+    "targets=[0.5,0.5000001]": "targets",
     "targets=0.5": "targets",
     "metrics=[nonsense]": "metrics",
     "metrics=auc": "metrics",

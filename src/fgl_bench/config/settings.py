@@ -100,6 +100,8 @@ def check_numbers(cfg: DictConfig) -> None:
     require(0 < cfg.lr < math.inf, "lr", cfg.lr, "a number above 0")
     require(0 <= cfg.weight_decay < math.inf, "weight_decay", cfg.weight_decay, "a number of at least 0")
     require(all(0 <= target <= 1 for target in cfg.targets), "targets", cfg.targets, "a list of accuracies between 0 and 1")
+    names = {f"{target:g}" for target in cfg.targets}
+    require(len(names) == len({*cfg.targets}), "targets", cfg.targets, "distinct in their first six digits, by which they are named")
     for key in ("targets", "mixing_at"):
         require(len(cfg[key]) <= MOST_ENTRIES, key, f"[... {len(cfg[key])} of them]", f"a list of at most {MOST_ENTRIES}")
     budget = cfg.memory_budget_gb

@@ -26,7 +26,7 @@ BUDGET = ("rounds", "trips", "num_clients", "participation")
 def differences(summaries: Sequence[Mapping[str, Any]], swept: set[str]) -> list[str]:
     """What tells the runs apart besides the swept keys, such as ``scenario=sync (fedavg), semi_async (fedsa_gcl)``.
 
-    A swept group explains all of its keys, and a swept dataset the content of its files. Groups are named by their choices, where these
+    A swept group explains all of its keys and the source of its classes, and a swept dataset the content of its files. Groups are named by their choices, where these
     differ; then CPUs from GPUs, versions of packages and the commit, since a run of before may be among them.
 
     Args:
@@ -42,6 +42,8 @@ def differences(summaries: Sequence[Mapping[str, Any]], swept: set[str]) -> list
     for key in dict.fromkeys(key for config in flat for key in config):
         group = next((group for group in GROUPS if key.startswith(f"{group}.")), None)
         if key in explained or group in explained or (group == "scenario.sparsity" and "scenario" in explained):
+            continue
+        if key.startswith("code.") and explained & {*GROUPS}:
             continue
         if key.startswith("data.") and any(name == "dataset" or name.startswith("dataset.") for name in explained):
             continue
@@ -70,5 +72,6 @@ def said(key: str, values: Sequence[Any], names: Sequence[str]) -> str:
     """``key=value (algorithms), value (algorithms)``."""
     owners: dict[str, list[str]] = {}
     for value, name in zip(values, names, strict=True):
-        owners.setdefault("null" if value is None else str(value), []).append(name)
+        text = "null" if value is None else str(value)
+        owners.setdefault(text[:12] if key.startswith(("code.", "data.")) else text, []).append(name)  # of a sum, the first digits
     return f"{key}=" + ", ".join(f"{value} ({', '.join(dict.fromkeys(runs))})" for value, runs in owners.items())
