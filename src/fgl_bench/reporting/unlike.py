@@ -26,8 +26,8 @@ BUDGET = ("rounds", "trips", "num_clients", "participation")
 def differences(summaries: Sequence[Mapping[str, Any]], swept: set[str]) -> list[str]:
     """What tells the runs apart besides the swept keys, such as ``scenario=sync (fedavg), semi_async (fedsa_gcl)``.
 
-    A swept group explains all of its keys and the source of its classes, and a swept dataset the content of its files. Groups are named by their choices, where these
-    differ; then CPUs from GPUs, versions of packages and the commit, since a run of before may be among them.
+    A swept group explains all of its keys and the source of its classes, and a swept dataset the content of its files. Groups are named
+    by their choices, where these differ; then CPUs from GPUs, versions of packages and the commit, since a run of before may be among them.
 
     Args:
         summaries: of complete runs.
