@@ -1,4 +1,4 @@
-"""Write what commands print into README.md and docs/, so that every table there is made by the command above it.
+"""Write what commands print into README.md and docs/, so that every table there is made by the command above it; draw the tutorial's figure.
 
     python scripts/quote_commands.py                       # every block again
     python scripts/quote_commands.py --keep results/runs   # before, keep these runs as the cells of the first question
@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import fgl_bench
 from fgl_bench.reporting.cells import compact, write_cell
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
@@ -71,6 +72,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.keep:
         keep(options.keep)
+    fgl_bench.plot("bars", fgl_bench.table(CELLS), ROOT / "docs" / "images" / "bars.svg")
     for path in pages():
         text = path.read_text(encoding="utf-8")
         made = page(text, printed)

@@ -1,6 +1,7 @@
-"""Run stored cells again, drawn at random, and compare their scores: whether the committed results are what the code gives.
+"""Run stored cells again, drawn at random or named, and compare their scores: whether the committed results are what the code gives.
 
     python scripts/rerun_cells.py --count 30 --seconds 300
+    python scripts/rerun_cells.py --hash 567fe19f00c5
 
 A cell's command is run as it stands in the cell, into a folder of its own; raw files come from ``FGL_BENCH_DATA``. The test scores of both
 models are compared seed by seed, and their means over the seeds. Another processor rounds differently (docs/reproducibility.md): say
@@ -34,9 +35,7 @@ ROOT = Path(__file__).parents[1]
 def main() -> int:
     options = parser().parse_args()
     cells = [cell for folder in sorted((ROOT / "results" / "cells").iterdir()) for cell in read_cells(folder).values()]
-    fitting = [cell for cell in cells if cell["seconds"]["total"] <= options.seconds and not cell["device"].startswith("NVIDIA")]
-    drawn = random.Random(options.seed).sample(sorted(fitting, key=lambda cell: cell["config_hash"]), min(options.count, len(fitting)))
-    print(f"{len(drawn)} of {len(cells)} cells, drawn with seed {options.seed} from {len(fitting)} that took up to {options.seconds:g} s")
+    drawn = named(cells, options.hash) if options.hash else draw(cells, options)
     worst = Difference(0.0, 0.0)
     for cell in drawn:
         off = rerun(cell, options.threads)
@@ -44,6 +43,23 @@ def main() -> int:
         print(f"{off if off.seed else 'same'}: {cell['command']} (stored on {cell['device']})", flush=True)
     print(f"largest: {worst}")
     return int(not worst.seed <= options.tolerance / 100)
+
+
+def named(cells: list[dict], hashes: list[str]) -> list[dict]:
+    """The cells of these hashes, in their order."""
+    by_hash = {cell["config_hash"]: cell for cell in cells}
+    unknown = [each for each in hashes if each not in by_hash]
+    if unknown:
+        sys.exit(f"rerun_cells: --hash {' '.join(unknown)}: no cell below results/cells has it")
+    return [by_hash[each] for each in hashes]
+
+
+def draw(cells: list[dict], options: argparse.Namespace) -> list[dict]:
+    """Cells at random, without those of a GPU and those that take long."""
+    fitting = [cell for cell in cells if cell["seconds"]["total"] <= options.seconds and not cell["device"].startswith("NVIDIA")]
+    drawn = random.Random(options.seed).sample(sorted(fitting, key=lambda cell: cell["config_hash"]), min(options.count, len(fitting)))
+    print(f"{len(drawn)} of {len(cells)} cells, drawn with seed {options.seed} from {len(fitting)} that took up to {options.seconds:g} s")
+    return drawn
 
 
 class Difference(NamedTuple):
@@ -59,6 +75,7 @@ class Difference(NamedTuple):
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--count", type=int, default=30, help="cells to run (30)")
+    made.add_argument("--hash", nargs="+", default=[], help="of the cells to run, in the place of a draw")
     made.add_argument("--seconds", type=float, default=300, help="leave out cells that took longer (300)")
     made.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     made.add_argument("--tolerance", type=float, default=0.2, help="points by which a seed may differ (0.2: processors round differently)")

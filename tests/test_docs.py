@@ -117,9 +117,10 @@ def test_targets_of_make_and_scripts_are_there():
             assert (ROOT / name).exists(), f"{path.name}: {name}"
 
 
-def test_links_from_the_readme_lead_somewhere():
-    for name in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
-        assert (ROOT / name).is_file(), name
+@pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("*.md")), ROOT / "docs/first_steps.ipynb"], ids=lambda path: path.name)
+def test_links_lead_somewhere_in_a_checkout(path):
+    for name in re.findall(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / name).exists(), f"{path.name}: {name}"
 
 
 # ---- what is quoted

@@ -12,6 +12,7 @@ from typing import Any
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>\.\./[^)#]*)(?P<anchor>#[^)]*)?\)")
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "README.md": "index.md"}
 BASES = re.compile(r"src/fgl_bench/(algorithms/(base|server_rounds|semi_async_server|peers|powers|records|topology)|.*/base)\.py")
+GROUP = re.compile(r"conf(/(?P<name>\w+))?")
 CHOICES = re.compile(r"src/fgl_bench/(?P<room>algorithms|models)/(?:.*/)?(?P<name>\w+?)_?\.py")
 
 
@@ -45,5 +46,7 @@ def shown_on(path: str) -> str:
         return "reference/hooks.md"
     if (choice := CHOICES.fullmatch(path)) is not None:
         return f"reference/{choice['room'].removesuffix('s')}/{choice['name']}.md"
+    if (group := GROUP.fullmatch(path)) is not None:
+        return f"reference/{group['name'] or 'index'}.md"
     room = re.fullmatch(r"src/fgl_bench/(\w+)(/.*)?", path.removesuffix(".py"))
     return ROOT_PAGES.get(path) or (f"reference/modules/{room[1]}.md" if room else "")

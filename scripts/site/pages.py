@@ -30,7 +30,6 @@ from choice_keys import Key, cell, class_of, identifier, key_table, keys_of, kin
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fgl_bench"
 RESULTS = ROOT / "results"
-STORED = RESULTS / "cells" / "first_question"  # the runs of the tutorial's table
 PYTHON = ("run", "Result", "load_results", "table", "ResultTable", "plot", "UserError")
 BASES = {  # what a class of a reader's own derives from, and what its hooks are given
     "Methods": (
@@ -75,7 +74,6 @@ def main() -> None:
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
         write(f"{name.lower()}.md", re.sub(r"\]\(docs/", "](", text).splitlines())
     results()
-    figures()
 
 
 def write(path: str, lines: Sequence[str]) -> None:
@@ -211,7 +209,7 @@ def public(module: str) -> list[str]:
     return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_") and ast.get_docstring(node)]
 
 
-# ---- Results and pictures
+# ---- Results
 
 
 def results() -> None:
@@ -228,15 +226,6 @@ def results() -> None:
         lines.append(f"- [{title}](../results/{folder.name}.md)")
         write(f"results/{folder.name}.md", [f"# {title}", "", *(re.sub("^# ", "## ", table) for table in tables)])
     write("results/agreement.md", lines)
-
-
-def figures() -> None:
-    """The tutorial's figures, drawn from its stored runs."""
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in ("bars", "ranks"):
-            [path] = fgl_bench.plot(kind, fgl_bench.table(STORED), Path(folder, f"{kind}.svg"))
-            with mkdocs_gen_files.open(f"images/{kind}.svg", "wb") as file:
-                file.write(path.read_bytes())
 
 
 KEYS = """\
