@@ -15,7 +15,7 @@ from fgl_bench.reporting.plots.pictures import curve, matrices, records
 from fgl_bench.reporting.results import value_of
 from fgl_bench.reporting.shapes import PICTURES
 from fgl_bench.reporting.statistics import fairness
-from fgl_bench.reporting.store import AFTERWARDS, Untrusted, checked
+from fgl_bench.reporting.store import Untrusted, checked
 from fgl_bench.utils.files import write_whole
 
 DROPPED = ("per_client",)
@@ -111,7 +111,7 @@ def covers(planned: object, stored: object, group: str = "") -> bool:
     if isinstance(planned, Mapping) and isinstance(stored, Mapping):
         if any(planned.get(key, value) != value for key, value in before(group, planned).items() if key not in stored):
             return False
-        return all(key in planned and covers(planned[key], value, key) for key, value in stored.items() if key not in AFTERWARDS)
+        return all(key in planned and covers(planned[key], value, key) for key, value in stored.items())
     return planned == stored
 
 
