@@ -119,7 +119,7 @@ def test_a_folder_without_runs_gives_an_empty_table(here, capsys):
         ({"scenario": 5}, "scenario=5: must be the name of a choice"),
         ({"experiment": 5}, "experiment=5"),
         ({"algorithm": 5}, "algorithm=5: must be the name of a choice, or an object"),
-        ({"dataset": {}}, "dataset={}"),
+        ({"dataset": {}}, "no y; it needs x"),
         ({"config_dir": "/nope"}, "config_dir=/nope: there is no such folder"),
         ({"config_dir": 5}, "config_dir=5"),
         ({"algorithm": MLP(hidden=8, layers=2, dropout=0.0)}, "is not a method"),

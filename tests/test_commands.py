@@ -182,4 +182,4 @@ def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(tmp_path):
     line = [sys.executable, "-u", "-m", "fgl_bench.cli.main", "ls", "experiment"]
     with subprocess.Popen(line, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait(60) == 141
+        assert process.stderr.read() == b"" and process.wait(60) == 0

@@ -144,5 +144,5 @@ def test_a_method_with_steps_of_its_own_takes_no_other_optimizer():
 
 
 def test_nesterov_needs_momentum(tmp_path):
-    with pytest.raises(UserError, match=r"optimizer\.nesterov=True: must be false with optimizer\.momentum=0"):
+    with pytest.raises(UserError, match=r"optimizer\.nesterov=true: must be false with optimizer\.momentum=0"):
         validate(composed(["dataset=csbm", "algorithm=fedavg", "optimizer=sgd", "optimizer.nesterov=true", f"results_dir={tmp_path}"]))

@@ -77,7 +77,8 @@ def test_the_file_of_an_object_makes_the_same_run_from_the_shell(tmp_path):
     result = run(arrays(), tmp_path)
     [path] = (tmp_path / "cache/graphs").iterdir()
     words = [f"dataset.path={path}", f"results_dir={tmp_path}/runs", f"cache_dir={tmp_path}/cache", "split=iid", "num_clients=3"]
-    done = command(tmp_path, *LINE, *words)
+    (tmp_path / "elsewhere").mkdir()
+    done = command(tmp_path / "elsewhere", *LINE, *words)
     assert done.returncode == 0 and "complete already" in done.stdout and str(result.folder) in done.stdout, done.stderr
 
 

@@ -154,7 +154,7 @@ def test_masks_regardless_of_classes_have_the_shares_of_all_nodes():
 
 
 def test_clients_that_share_nodes_have_global_masks_only():
-    with pytest.raises(Exception, match="split.masks=client: must be global, for clients share nodes"):
+    with pytest.raises(Exception, match="split.masks=client: must be one of global, given, for clients share nodes"):
         build(make_graph(60, 100), "metis_overlap", 5, masks="client")
 
 

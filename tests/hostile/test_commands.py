@@ -39,7 +39,7 @@ COMMANDS = {
     "report file": "file: there is no such folder",
     "report ~no_such_user": "no_such_user",
     "report ''": "no such folder|no complete run",
-    "report . out=~no_such_user/x.html": "no complete run",
+    "report . out=~no_such_user/x.html": "no_such_user",
     "report . out=page": "must end in .html",
     "report . placed=~no_such_user": "no_such_user",
     "report . papers=../x": "papers=../x",

@@ -100,12 +100,8 @@ NPZ: dict[str, bytes] = {
     "labels of two dimensions": npz(y=np.stack([Y, Y], 1)),
     "real labels": npz(y=Y + 0.5),
     "nan labels": npz(y=np.full(N, np.nan)),
-    "labels of words": npz(y=np.array(["a"] * N)),
     "no labeled node": npz(y=np.full(N, -1)),
     "a label below -1": npz(y=Y - 5),
-    "a label of a million": npz(y=np.where(np.arange(N) == 0, 10**6, Y)),
-    "a label of a million millions": npz(y=np.where(np.arange(N) == 0, 10**12, Y)),
-    "a label of 2**63 - 1": npz(y=np.where(np.arange(N) == 0, 2**63 - 1, Y)),
     "classes of words": npz(num_classes=np.array("abc")),
     "nan classes": npz(num_classes=np.array(np.nan)),
     "a list of classes": npz(num_classes=np.array([3, 4])),
@@ -153,6 +149,14 @@ PATHS = {
 }
 
 
+NUMBERED = {  # labels that are numbered in sorted order
+    "labels of words": npz(y=np.array(["a"] * N)),
+    "a label of a million": npz(y=np.where(np.arange(N) == 0, 10**6, Y)),
+    "a label of a million millions": npz(y=np.where(np.arange(N) == 0, 10**12, Y)),
+    "a label of 2**63 - 1": npz(y=np.where(np.arange(N) == 0, 2**63 - 1, Y)),
+}
+
+
 def case(file: str, content: Any, message: str | None = "graph|dataset", **more: Any) -> Case:
     arguments = ("dataset=custom", f'dataset.path="{file}"', *RUN)
     return Case(arguments, message, files={file: content}, check=not_run, **more)
@@ -164,6 +168,7 @@ def not_run(answer: Answer) -> None:
 
 def test_npz(pool: Pool) -> None:
     as_expected(pool, [case(f"graph-{name.replace(' ', '-')}.npz".replace("*", "p"), content) for name, content in NPZ.items()])
+    as_expected(pool, [case(f"labels-{number}.npz", content, None) for number, content in enumerate(NUMBERED.values())])
 
 
 def test_pt(pool: Pool) -> None:

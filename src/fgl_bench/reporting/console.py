@@ -11,7 +11,6 @@ from tabulate import tabulate
 from fgl_bench.errors import printable
 from fgl_bench.reporting.divergence import scored_seeds, shares, warning
 from fgl_bench.reporting.selection import COMMON, score_trained, selected
-from fgl_bench.reporting.statistics import wide
 
 NARROW = 80
 
@@ -60,6 +59,8 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
     Args:
         selection, average: which test score, see :func:`fgl_bench.evaluation.summary.selected_scores`.
     """
+    from fgl_bench.reporting.statistics import wide  # numpy, which commands that only read go without
+
     seeds, when = len(summary["seeds"]), score_trained(summary)
     rows, halves, diverged = [], [], summary.get("diverged")
     for model in ("received", "trained"):

@@ -90,6 +90,8 @@ def watch(cfg: DictConfig) -> None:
         def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
             before = gradient.abs().amax(0)
             corrected = super().correct_gradient(step, gradient)
+            if not isinstance(corrected, Tensor):  # which the trainer refuses
+                return corrected
             largest, known = torch.stack([before, corrected.detach().abs().amax(0)]), self.notes.gradients
             self.notes.gradients = largest if known is None or known.shape != largest.shape else known.maximum(largest)
             return corrected
