@@ -227,6 +227,23 @@ def test_the_guide_to_own_data(tmp_path, capsys, monkeypatch):
             assert " on c" in said(command(tmp_path, *words, *small, "seeds=[0]"))
 
 
+def test_the_guide_from_a_number_to_its_run():
+    text = (ROOT / "docs/guides/from_number_to_run.md").read_text(encoding="utf-8")
+    greps = re.findall(r"^    grep '(.*)' (\S+)\n\n```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    assert len(greps) == 2
+    for pattern, file, shown_lines in greps:
+        found = [line for line in (ROOT / file).read_text(encoding="utf-8").splitlines() if re.search(pattern, line)]
+        for line, shown_line in zip(found, shown_lines.splitlines(), strict=True):
+            start, _, end = shown_line.partition(",...")
+            assert line.startswith(start) and line.endswith(end)
+    [line] = [words for words in guide_lines("from_number_to_run.md") if words[-1] == "threads=1"]
+    cell = json.loads((ROOT / re.search(r"results/cells/\S+/[\w-]+\.json", text)[0]).read_text(encoding="utf-8"))
+    assert shlex.split(cell["command"])[1:] == line[:-1] and f"--hash {cell['config_hash']}\n" in text
+    assert f"git checkout {cell['code']['commit']}\n" in text and all(
+        f"{100 * cell['test'][model]['mean']:.2f} ±" in text for model in cell["test"]
+    )
+
+
 # ---- a version
 
 
