@@ -229,7 +229,7 @@ def test_the_guide_to_own_data(tmp_path, capsys, monkeypatch):
 
 def test_the_guide_from_a_number_to_its_run():
     text = (ROOT / "docs/guides/from_number_to_run.md").read_text(encoding="utf-8")
-    greps = re.findall(r"^    grep '(.*)' (\S+)\n\n```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    greps = re.findall(r"^    grep '([^'\n]*)' (\S+)\n\n```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
     assert len(greps) == 2
     for pattern, file, shown_lines in greps:
         found = [line for line in (ROOT / file).read_text(encoding="utf-8").splitlines() if re.search(pattern, line)]
