@@ -1,4 +1,6 @@
-"""Write what commands print into README.md and docs/, so that every table there is made by the command above it; draw the tutorial's figure.
+"""Write what commands print into README.md and docs/, so that every table there is made by the command above it.
+
+The tutorial's figure is drawn too.
 
     python scripts/quote_commands.py                       # every block again
     python scripts/quote_commands.py --keep results/runs   # before, keep these runs as the cells of the first question

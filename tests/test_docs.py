@@ -206,8 +206,9 @@ class MyMethod(FedAvg):
 
 
 def shape(table: str) -> list[list[str]]:
-    """The words of a table, without numbers, marks and rules."""
-    return [[word for word in line.split() if not re.fullmatch(r"[-\d.±*~]+", word)] for line in table.strip().splitlines()]
+    """The words of a table, without numbers, marks, rules and the note on wide intervals, which small runs have."""
+    lines = [line for line in table.strip().splitlines() if not line.startswith("Intervals wider")]
+    return [[word for word in line.split() if not re.fullmatch(r"[-\d.±*~]+", word)] for line in lines]
 
 
 # ---- examples
@@ -268,6 +269,23 @@ def test_the_converter_of_musae_s_files(tmp_path, monkeypatch):
     graph = build(OmegaConf.merge(OmegaConf.load(ROOT / "conf/dataset/twitch.yaml"), {"countries": ["de"]})).load("data")
     assert graph.labels.tolist() == [0, 1, 1] and graph.edges.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
     assert graph.features.toarray().tolist() == [[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
+
+
+def test_the_guide_from_a_number_to_its_run():
+    text = (ROOT / "docs/guides/from_number_to_run.md").read_text(encoding="utf-8")
+    greps = re.findall(r"^    grep '([^'\n]*)' (\S+)\n\n```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    assert len(greps) == 2
+    for pattern, file, shown_lines in greps:
+        found = [line for line in (ROOT / file).read_text(encoding="utf-8").splitlines() if re.search(pattern, line)]
+        for line, shown_line in zip(found, shown_lines.splitlines(), strict=True):
+            start, _, end = shown_line.partition(",...")
+            assert line.startswith(start) and line.endswith(end)
+    [line] = [words for words in guide_lines("from_number_to_run.md") if words[-1] == "threads=1"]
+    cell = json.loads((ROOT / re.search(r"results/cells/\S+/[\w-]+\.json", text)[0]).read_text(encoding="utf-8"))
+    assert shlex.split(cell["command"])[1:] == line[:-1] and f"--hash {cell['config_hash']}\n" in text
+    assert f"git checkout {cell['code']['commit']}\n" in text and all(
+        f"{100 * cell['test'][model]['mean']:.2f} ±" in text for model in cell["test"]
+    )
 
 
 # ---- a version

@@ -140,9 +140,9 @@ def lines(name: str, places: Mapping[str, Place], found: Mapping[Place, T], leas
     return compared(name, {"": here}, least).get("", {})
 
 
-def compared(name: str, panels: Mapping[str, Mapping[str, T]], least: int = 2) -> dict[str, Mapping[str, T]]:
+def compared(name: str, panels: Mapping[str, Mapping[str, T]], least: int = 2) -> dict[str, dict[str, T]]:
     """The panels in which there is something to compare: at least so many lines; one word on stderr if no panel is left."""
-    kept = {panel: found for panel, found in panels.items() if len(found) >= least}
+    kept = {panel: dict(found) for panel, found in panels.items() if len(found) >= least}
     alone = dict.fromkeys(line for found in panels.values() for line in found)
     if alone and not kept:
         print(f"left out: {name}: nothing to compare, there are results of {', '.join(map(str, alone))} only", file=sys.stderr)

@@ -64,5 +64,5 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
             cell = cells.get(("figure6", row.key, column.key))
             if cell:
                 shares.setdefault(column.group, {})[row.title] = cell["test"]
-    if panels := compared("figure6_participation", shares):
-        yield "figure6_participation", figures.bars(panels, "A share of the clients in every round, Computers, Louvain, 50 clients")
+    if tests := compared("figure6_participation", shares):
+        yield "figure6_participation", figures.bars(tests, "A share of the clients in every round, Computers, Louvain, 50 clients")
