@@ -153,7 +153,7 @@ def test_masks_regardless_of_classes_have_the_shares_of_all_nodes():
     assert not np.array_equal(per_class, drawn)
 
 
-def test_clients_that_share_nodes_have_global_masks_only():
+def test_clients_that_share_nodes_have_no_masks_of_their_own():
     with pytest.raises(Exception, match="split.masks=client: must be one of global, given, for clients share nodes"):
         build(make_graph(60, 100), "metis_overlap", 5, masks="client")
 

@@ -168,7 +168,8 @@ def not_run(answer: Answer) -> None:
 
 def test_npz(pool: Pool) -> None:
     as_expected(pool, [case(f"graph-{name.replace(' ', '-')}.npz".replace("*", "p"), content) for name, content in NPZ.items()])
-    as_expected(pool, [case(f"labels-{number}.npz", content, None, reason="labels are numbered in sorted order") for number, content in enumerate(NUMBERED.values())])
+    why = "labels are numbered in sorted order"
+    as_expected(pool, [case(f"labels-{number}.npz", each, None, reason=why) for number, each in enumerate(NUMBERED.values())])
 
 
 def test_pt(pool: Pool) -> None:
@@ -186,6 +187,8 @@ def test_paths(pool: Pool) -> None:
 def test_graphs_that_are_strange_and_right(pool: Pool) -> None:
     fine = {
         "plain": (WHOLE, "a plain graph"),
+        "labels of words": (npz(y=np.array(["a"] * N)), "labels are numbered, here one class"),
+        "a label of 2pp63 - 1": (npz(y=np.where(np.arange(N) == 0, 2**63 - 1, Y)), "labels with gaps are numbered"),
         "loops": (npz(edge_index=np.array([[0, 1], [0, 1]])), "loops are taken out, and a graph may have no edges"),
         "twice": (npz(edge_index=np.concatenate([EDGES, EDGES], 1)), "an edge that is named twice is one edge"),
         "unlabelled": (npz(y=np.where(np.arange(N) == 0, -1, Y)), "-1 is a node without a label"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -71,7 +72,8 @@ def row_normalized(features: np.ndarray | sp.csr_matrix) -> np.ndarray | sp.csr_
         UserError: a row that is not all zeros has a sum of 0 or less; dividing by it would turn its signs around.
     """
     sums = np.asarray(features.sum(axis=1, dtype=np.float64)).reshape(-1, 1)
-    filled = np.asarray((features != 0).sum(axis=1)).reshape(-1, 1) > 0
+    magnitude: Any = abs(features)
+    filled = np.asarray(magnitude.sum(axis=1)).reshape(-1, 1) > 0
     wrong = np.flatnonzero(filled & (sums <= 0))
     if wrong.size:
         where = f"the features of {wrong.size} nodes (the first is {wrong[0]}) sum up to 0 or less"

@@ -51,7 +51,7 @@ def read_pt(path: Path) -> Arrays:
 
     known = {each for each in torch.serialization.get_safe_globals() if isinstance(each, type)}  # by PyG, once it is imported
     names = {f"torch_geometric.{name}" for name in PYG} - {f"{cls.__module__}.{cls.__qualname__}" for cls in known}
-    allowed = [(type(name.rpartition(".")[2], (), {}), name) for name in names]  # these keep what the file says and do nothing
+    allowed: list[Any] = [(type(name.rpartition(".")[2], (), {}), name) for name in names]  # these keep what the file says and do nothing
     try:
         # Without the check a sparse tensor may name cells that it does not have.
         with path.open("rb") as file, torch.sparse.check_sparse_tensor_invariants(), torch.serialization.safe_globals(allowed):
@@ -148,7 +148,7 @@ def keep(value: Any, cache_dir: str) -> str:
         if x is not None and not isinstance(x, np.ndarray) and (sp.issparse(x) or hasattr(x, "to_sparse_coo")):
             matrix = sparse_matrix(content.pop("x"))
             content |= {f"x_{part}": np.asarray(getattr(matrix, part)) for part in CSR_PARTS}
-        arrays = {key: plain_labels(np.asarray(each)) for key, each in content.items()}
+        arrays: dict[str, Any] = {key: plain_labels(np.asarray(each)) for key, each in content.items()}
         unfit = [key for key, array in arrays.items() if array.dtype == object]
         if unfit:
             raise ValueError(f"{unfit[0]} is not an array of numbers or strings")
@@ -159,7 +159,7 @@ def keep(value: Any, cache_dir: str) -> str:
         say_once(f"note: dataset: ignored: {', '.join(ignored)}")
     archive = io.BytesIO()
     np.savez(archive, **arrays)
-    packed = archive.getbuffer()
+    packed = archive.getvalue()
     path = Path(os.path.expanduser(cache_dir)).absolute() / "graphs" / f"{hashlib.sha256(packed).hexdigest()[:16]}.npz"
     try:
         if not path.is_file() or path.read_bytes() != packed:
@@ -172,6 +172,6 @@ def keep(value: Any, cache_dir: str) -> str:
 def sparse_matrix(value: Any) -> sp.csr_matrix:
     """CSR of a scipy matrix or a sparse tensor."""
     if sp.issparse(value):
-        return sp.csr_matrix(value)
+        return sp.csr_matrix(value)  # type: ignore[call-overload]  # the stubs' issparse narrows wrongly
     coo = value.detach().to_sparse_coo().coalesce()
     return sp.csr_matrix((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))

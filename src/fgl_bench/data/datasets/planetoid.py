@@ -59,6 +59,6 @@ class Planetoid(Dataset):
             row = np.repeat(np.fromiter(links, dtype=np.int64), [len(ends) for ends in links.values()])
             col = np.concatenate([np.asarray(ends, dtype=np.int64) for ends in links.values()])
             graph = self.graph(features, row, col, labels, num_classes=classes)
-            place = np.arange(nodes)
-            public = (place < len(y), (place >= len(y)) & (place < len(y) + VALIDATION), np.isin(place, test))
+            ids = np.arange(nodes)
+            public = (ids < len(y), (ids >= len(y)) & (ids < len(y) + VALIDATION), np.isin(ids, test))
             return replace(graph, masks=dict(zip(GIVEN, public, strict=True)))
