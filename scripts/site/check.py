@@ -65,7 +65,7 @@ def finds(tab: Any, word: str) -> bool:
 
 
 def main() -> None:
-    site, chromium = Path(sys.argv[1]), browser_path()
+    site, chromium = Path(sys.argv[1]).resolve(), browser_path()
     if chromium is None:
         print("the site is not checked: it needs Chromium (apt-get install chromium, or FGL_BENCH_CHROMIUM=PATH)")
         return
