@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-processors lint bench bench-peers reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
+.PHONY: help setup quickstart test test-processors golden lint bench bench-peers reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ test-slow: $(DEV) ## run the tests that take long: killed sweeps, launchers, mea
 test-processors: $(DEV) ## run the tests as processors without AVX2 and without AVX-512 would (see docs/reproducibility.md)
 	for capability in default avx2; do echo "ATEN_CPU_CAPABILITY=$$capability"; \
 	  ATEN_CPU_CAPABILITY=$$capability $(MAKE) --no-print-directory test || failed=1; done; test -z "$$failed"
+
+golden: $(DEV) ## compare histories, printed pages, tables and reports with the frozen ones of tests/golden (ARGS=--cells runs 60 cells too)
+	$(PY) scripts/golden.py $(ARGS)
 
 lint: $(DEV) ## check style and types
 	$(VENV)/bin/ruff check .

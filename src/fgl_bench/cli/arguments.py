@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 
 from fgl_bench.config.choices import GROUPS, choices, own_file
 from fgl_bench.config.settings import MOST_SEEDS
-from fgl_bench.config.values import check_digits
+from fgl_bench.config.values import check_lengths
 from fgl_bench.errors import UserError
 
 VALUED = ("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun")
@@ -87,7 +87,7 @@ def check_overrides(options: argparse.Namespace) -> None:
     Raises:
         UserError: several values without -m, a group with several choices or an unknown one, an empty sweep, or one of too many runs.
     """
-    check_digits(options.overrides)
+    check_lengths(options.overrides)
     for text in options.overrides:
         if text.lstrip("+").startswith("hydra.sweeper.params"):
             raise UserError("hydra.sweeper.params: not supported; write -m KEY=a,b")

@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
-from fgl_bench.config.values import check_digits
+from fgl_bench.config.values import check_lengths
 from fgl_bench.utils.processes import quoted
 
 COMPOSING = threading.RLock()
@@ -61,7 +61,7 @@ class Composer:
     def whole(self, overrides: Iterable[str]) -> DictConfig:
         """The configuration with Hydra's own group ``hydra``."""
         overrides = list(overrides)
-        check_digits(overrides)
+        check_lengths(overrides)
         with COMPOSING:
             base = version.getbase()
             version.setbase("1.3")

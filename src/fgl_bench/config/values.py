@@ -18,6 +18,7 @@ from fgl_bench.utils.processes import quoted
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 NAMES_ARE = "letters, digits, _ - . +, not beginning with a dot, at most 100 of them"
 LARGEST = 2**63 - 1
+MOST_VALUES = 1000  # of a list
 MOST_DIGITS = 300  # a float has no more
 
 
@@ -38,9 +39,14 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) and NAME.fullmatch(value) else shown(value)
 
 
-def check_digits(texts: Iterable[str]) -> None:
-    """Raise UserError for a number in an argument that has more digits than Python reads."""
+def check_lengths(texts: Iterable[str]) -> None:
+    """Raise UserError for an argument with a longer list than any key takes, or a number of more digits than Python reads.
+
+    Hydra's parser takes minutes for such lists.
+    """
     for text in texts:
+        if "=[" in text and text.count(",") >= MOST_VALUES:
+            raise UserError(f"{text.partition('=')[0][:60]}=[... {text.count(',') + 1} of them]: must be a list of at most {MOST_VALUES}")
         if (found := re.search(rf"\d{{{MOST_DIGITS},}}", text)) is not None:
             raise UserError(f"{text.partition('=')[0][:60]}: a number of {len(found[0])} digits; at most {LARGEST} is allowed")
 
