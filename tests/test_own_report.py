@@ -12,9 +12,9 @@ import pytest
 from fgl_bench import load_results, table
 from fgl_bench.reporting.cells import compact, write_cell
 from fgl_bench.reporting.comparison.again import question_of
+from fgl_bench.reporting.comparison.recorded import record
 from fgl_bench.reporting.comparison.runs import complete_runs
 from fgl_bench.reporting.comparison.sections import sections
-from fgl_bench.reporting.comparison.sweeps import record
 from fgl_bench.reporting.placed import FILE, read_rows, with_rows
 from fgl_bench.reporting.plan import load_paper
 from fgl_bench.reporting.report import page, sources

@@ -92,7 +92,7 @@ def show(runs: Sequence[Result], swept: Sequence[str], folder: Path) -> None:
     """Record the sweep in its ``results_dir`` and print its table, or why there is none."""
     from fgl_bench.errors import UserError
     from fgl_bench.reporting.comparison.again import of_sweep, question_of
-    from fgl_bench.reporting.comparison.sweeps import record
+    from fgl_bench.reporting.comparison.recorded import record
     from fgl_bench.reporting.console import line_width
     from fgl_bench.utils.masking import masked
 

@@ -16,8 +16,8 @@ from fgl_bench import UserError, table
 from fgl_bench.reporting.comparison.again import of_sweep, question_of
 from fgl_bench.reporting.comparison.formats import csv
 from fgl_bench.reporting.comparison.question import conditions, matches, parts, question
+from fgl_bench.reporting.comparison.recorded import NAME, record
 from fgl_bench.reporting.comparison.runs import read_runs
-from fgl_bench.reporting.comparison.sweeps import NAME, record
 from fgl_bench.reporting.statistics import holm
 from tests.reporting.stored_runs import store
 

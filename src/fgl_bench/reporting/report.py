@@ -17,8 +17,8 @@ from fgl_bench.config.parts import Parts
 from fgl_bench.errors import UserError
 from fgl_bench.reporting import analysis, findings
 from fgl_bench.reporting.cells import cell_path, compact, read_cells, stored_of
+from fgl_bench.reporting.comparison.recorded import in_scope
 from fgl_bench.reporting.comparison.runs import complete_runs, folder_of, stored_cells
-from fgl_bench.reporting.comparison.sweeps import in_scope
 from fgl_bench.reporting.draws import read_draws
 from fgl_bench.reporting.leaderboard.protocol import read_protocol
 from fgl_bench.reporting.leaderboard.submission import whole_board
@@ -71,7 +71,7 @@ def sources(
     Args:
         names: of papers; None for all.
         placed: holds the rows of ``fgl-bench place``.
-        sweep: of which runs are shown; by default the newest and the runs made since, see :func:`comparison.sweeps.scope`.
+        sweep: of which runs are shown; by default the newest and the runs made since, see :func:`comparison.recorded.scope`.
 
     Raises:
         UserError: there is no such folder, or nothing in it.

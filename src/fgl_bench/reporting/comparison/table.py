@@ -10,8 +10,8 @@ from fgl_bench.errors import UserError
 from fgl_bench.reporting.comparison import formats, latex
 from fgl_bench.reporting.comparison.compared import Compared
 from fgl_bench.reporting.comparison.question import BOTH, Question, Words, question
+from fgl_bench.reporting.comparison.recorded import choose_in
 from fgl_bench.reporting.comparison.runs import folder_of, read_runs
-from fgl_bench.reporting.comparison.sweeps import choose_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame

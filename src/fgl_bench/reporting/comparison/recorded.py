@@ -23,7 +23,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Sweep:
+class RecordedSweep:
     """A sweep that has ended, with those of its runs that exist.
 
     Attributes:
@@ -50,7 +50,7 @@ def record(folder: Path, runs: Sequence[Path], command: str, question: Question 
     return path.read_text(encoding="utf-8").splitlines().index(line) + 1
 
 
-def read_sweeps(folder: Path, runs: Sequence[Result]) -> list[Sweep]:
+def read_sweeps(folder: Path, runs: Sequence[Result]) -> list[RecordedSweep]:
     """The sweeps of a ``results_dir``, or of ``runs/`` in the folder, that have one of ``runs``, the oldest first.
 
     A damaged line counts as none.
@@ -65,11 +65,11 @@ def read_sweeps(folder: Path, runs: Sequence[Result]) -> list[Sweep]:
             own = tuple(by_folder[path.parent / name] for name in entry["runs"] if path.parent / name in by_folder)
             if own:
                 keys = (tuple(map(str, entry.get(name, ()))) for name in ("rows", "cols"))
-                found.append(Sweep(number, str(entry["command"]), str(entry["finished"]), own, *keys))
+                found.append(RecordedSweep(number, str(entry["command"]), str(entry["finished"]), own, *keys))
     return found
 
 
-def pick(sweeps: Sequence[Sweep], sweep: str | int | None) -> Sweep | None:
+def pick(sweeps: Sequence[RecordedSweep], sweep: str | int | None) -> RecordedSweep | None:
     """The sweep that is asked for, by default the newest; None for all runs of a folder.
 
     Args:
@@ -87,7 +87,7 @@ def pick(sweeps: Sequence[Sweep], sweep: str | int | None) -> Sweep | None:
     return found
 
 
-def made_since(sweep: Sweep, runs: Sequence[Result]) -> list[Result]:
+def made_since(sweep: RecordedSweep, runs: Sequence[Result]) -> list[Result]:
     """The runs that are none of the sweep's and ended after it."""
     return [run for run in runs if run.summary["finished"] >= sweep.finished and all(run is not own for own in sweep.runs)]
 
@@ -108,7 +108,7 @@ def in_scope(folder: Path, runs: Sequence[Result], sweep: str | int | None) -> l
     return shown
 
 
-def tell_left_out(sweeps: Sequence[Sweep], shown: int, there: int) -> None:
+def tell_left_out(sweeps: Sequence[RecordedSweep], shown: int, there: int) -> None:
     """Say on stderr which sweep is shown and how to see the others, unless all runs are shown."""
     if shown < there:
         another = f", sweep={sweeps[0].number} to {sweeps[-1].number} one sweep" if len(sweeps) > 1 else ""
