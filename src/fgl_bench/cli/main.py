@@ -285,7 +285,7 @@ def kept(finished: list[Path], unfinished: str = "") -> str:
 
 
 def usage(command: str) -> str:
-    """What ``fgl-bench COMMAND --help`` prints."""
+    """Return the text of ``fgl-bench COMMAND --help``."""
     lines = [line for line in COMMANDS_USAGE.splitlines() if line.split()[:1] == [command]]
     if (PACKAGE / "cli" / f"{command}.py").is_file():
         lines.append(f"usage: {import_module(f'fgl_bench.cli.{command}').USAGE}")

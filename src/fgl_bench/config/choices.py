@@ -67,7 +67,7 @@ def file_of(name: str, folders: Sequence[Path] = ()) -> tuple[str, str, Path]:
 
 
 def own_file(group: str, name: str) -> str:
-    """What to write for a graph of one's own that stands in the place of a dataset's name; empty if ``name`` is no such file."""
+    """Return the advice for a user's own graph file that was given as a dataset's name; empty if ``name`` is no such file."""
     return f"; a graph of your own is dataset=custom dataset.path={name}" if group == "dataset" and name.endswith((".npz", ".pt")) else ""
 
 

@@ -32,7 +32,7 @@ BLOCK_BYTES = 1 << 26
 """What is read or written at a time."""
 
 CHECKED_BYTES = 1 << 22
-"""What is read at a time to verify a checksum: it fits into a cache."""
+"""Bytes that are read at a time to verify a checksum; they fit into a cache."""
 
 SEAL_BYTES = 8
 """The checksum at a file's end, in hexadecimal digits."""
@@ -148,7 +148,7 @@ def checksum(path: Path, place: Path, size: int | None = None) -> int:
 
 
 def version_of(path: Path) -> tuple[int, ...]:
-    """What changes with a file's content."""
+    """A key that changes with a file's content."""
     about = path.stat()
     return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 

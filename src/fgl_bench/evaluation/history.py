@@ -214,7 +214,7 @@ class History:
         return found & self.trained_scored[:, None]
 
     def always_scored(self, model: str) -> bool:
-        """Whether this kind of model was scored at every point."""
+        """Return True if this kind of model was scored at every point."""
         return model == "received" or self.trained_scored is None
 
     def train_loss(self) -> Float[np.ndarray, " T"]:

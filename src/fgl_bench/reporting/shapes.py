@@ -46,7 +46,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether yaml could hold a value, and a file its texts."""
+    """Return True if yaml can hold a value, and a file its texts."""
     if isinstance(value, Mapping):
         return all(TEXT.holds(key) and _is_plain(inner) for key, inner in value.items())
     if isinstance(value, list):
@@ -258,7 +258,7 @@ def _lengths(scores: Mapping, seeds: int, place: str) -> str | None:
 
 
 def history_flaw(path: Path, seeds: Sequence[int]) -> str | None:
-    """What is wrong with a ``history.csv``: rows are numbers, as many as the header; every seed has some, and trips in ascending order."""
+    """The first flaw of a ``history.csv``, or None: rows are numbers, as many as the header; every seed has some, and trips in ascending order."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header, *rows = list(csv.reader(file)) or [[]]

@@ -30,7 +30,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file beside ``path``, of a name that nobody can guess; renamed to ``path`` at the end unless an error was raised.
+    """A new file next to ``path``, of a name that nobody can guess; renamed to ``path`` at the end unless an error was raised.
 
     Its permissions are those of any new file of this process. A link at ``path`` is replaced, so that nobody who shares the folder
     redirects the write.

@@ -29,7 +29,7 @@ MOST_NAMED = 10
 
 
 class Part(NamedTuple):
-    """What one file holds."""
+    """The graph of one file."""
 
     features: np.ndarray | sp.csr_matrix
     edges: np.ndarray

@@ -184,7 +184,7 @@ def values_like(newest_first: Sequence[Result], key: str, question: Question) ->
 
 
 def met(run: Result, key: str, allowed: Sequence[str]) -> bool:
-    """Whether a run has one of the allowed values."""
+    """Return True if a run has one of the allowed values."""
     return any(matches(value(run, key), text) for text in allowed)
 
 
