@@ -258,7 +258,7 @@ def _lengths(scores: Mapping, seeds: int, place: str) -> str | None:
 
 
 def history_flaw(path: Path, seeds: Sequence[int]) -> str | None:
-    """The first flaw of a ``history.csv``, or None: rows are numbers, as many as the header; every seed has some, and trips in ascending order."""
+    """The first flaw of a ``history.csv``, or None: rows are numbers, as many as the header; every seed has rows with ascending trips."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header, *rows = list(csv.reader(file)) or [[]]
