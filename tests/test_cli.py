@@ -184,3 +184,14 @@ def test_keys_of_a_swept_group_are_left_to_the_jobs() -> None:
     nested = ["-m", "scenario/sparsity=label,edge", "scenario.sparsity.rate=0.2", "scenario.lag=[2,5]"]
     assert keys_of_swept_groups(nested) == [*nested[:2], "scenario.sparsity.rate=choice(0.2)", nested[3]]
     assert keys_of_swept_groups(["-m", "algorithm=a", "algorithm.x=1"]) == ["-m", "algorithm=a", "algorithm.x=1"]
+
+
+def test_a_library_s_warning_is_one_line(tmp_path):
+    (tmp_path / "loud.py").write_text(
+        "import warnings\nfrom fgl_bench.algorithms.fedavg import FedAvg as Base\n\nclass FedAvg(Base):\n"
+        "    def prepare(self, setting):\n        warnings.warn('odd\\n  thing')\n        super().prepare(setting)\n",
+        encoding="utf-8",
+    )
+    done = command(tmp_path, "algorithm=fedavg", "algorithm._target_=loud.FedAvg", *TINY)
+    assert done.returncode == 0, done.stderr
+    assert "warning: odd thing" in done.stderr.splitlines() and "loud.py" not in done.stderr

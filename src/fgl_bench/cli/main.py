@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -77,6 +78,7 @@ Options
 
 def main() -> None:
     """Entry point of ``fgl-bench``; exits with 0, 1 (an error), 2 (usage), 130 (Ctrl-C) or 128 + the number of another signal."""
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"  # of libraries, in one line too
     with streams():
         answer()
 
