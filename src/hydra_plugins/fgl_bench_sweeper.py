@@ -97,7 +97,11 @@ def show(runs: Sequence[Result], swept: Sequence[str], folder: Path) -> None:
     from fgl_bench.utils.masking import masked
 
     question = question_of(swept) if swept and "experiment" not in swept else None
-    number = record(folder, [run.folder for run in runs], masked(shlex.join(["fgl-bench", *sys.argv[1:]])), question)
+    try:
+        number = record(folder, [run.folder for run in runs], masked(shlex.join(["fgl-bench", *sys.argv[1:]])), question)
+    except OSError as error:
+        print(f"note: {folder} does not record this sweep ({error.strerror})", file=sys.stderr)
+        return
     if question is None:
         return
     try:
