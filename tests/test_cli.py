@@ -195,3 +195,8 @@ def test_a_library_s_warning_is_one_line(tmp_path):
     done = command(tmp_path, "algorithm=fedavg", "algorithm._target_=loud.FedAvg", *TINY)
     assert done.returncode == 0, done.stderr
     assert "warning: odd thing" in done.stderr.splitlines() and "loud.py" not in done.stderr
+
+
+def test_a_number_of_workers_that_is_none_is_named(tmp_path):
+    done = command(tmp_path, "algorithm=fedavg", *TINY, WORLD_SIZE="x", RANK="0")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "WORLD_SIZE=x" in done.stderr
