@@ -183,3 +183,8 @@ def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(tmp_path):
     with subprocess.Popen(line, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait(60) == 0
+
+
+def test_place_asks_for_a_file(tmp_path):
+    done = command(tmp_path, "place", "knn")
+    assert done.returncode == 1 and "knn" in done.stderr and ".py" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -358,3 +358,9 @@ def test_a_line_break_in_a_value_does_not_leave_the_comment_of_a_missing_run(tmp
     assert len(made.missing) == 2
     rest = made.latex().rpartition("\\end{table")[2].splitlines()[1:]
     assert len(rest) > 1 and all(line.startswith("%") for line in rest) and "\x1b" not in "".join(rest)
+
+
+def test_the_csv_has_the_seeds_scores_unrounded(tmp_path):
+    store(tmp_path, "fedavg", per_seed=(1 / 3, 2 / 3))
+    written = pandas.read_csv(io.StringIO(csv(table(tmp_path, model_of="received"))))["per_seed"][0]
+    assert [float(text) for text in written.split()] == [100.0 * (1 / 3), 100.0 * (2 / 3)]
