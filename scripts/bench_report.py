@@ -127,8 +127,8 @@ def draw(folder: Path, growth: dict) -> None:
     """``growth.png``: time above, memory below, a column per axis."""
     import matplotlib.pyplot as plt
 
-    from fgl_bench.reporting.plots.figures import save
-    from fgl_bench.reporting.plots.look import COLORS, STYLE
+    from fgl_bench.papers.figures.figures import save
+    from fgl_bench.results.plots.look import COLORS, STYLE
 
     axes_names = list(next(iter(growth.values())))
     scales: dict[str, tuple[str, Callable[[dict], float]]] = {

@@ -189,7 +189,7 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def stamp() -> dict:
-    from fgl_bench.reporting.provenance import code_state, versions
+    from fgl_bench.results.provenance import code_state, versions
 
     return {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "code": code_state(), "versions": versions()}
 

@@ -21,13 +21,13 @@ from pathlib import Path
 import reproduce_tables
 
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.cells import compact, write_cell
-from fgl_bench.reporting.draws import PER_SEED, draws_of
-from fgl_bench.reporting.estimates import duration
-from fgl_bench.reporting.plan import Cell
-from fgl_bench.reporting.settlements import OPEN, TYPED
-from fgl_bench.reporting.store import read_summary
-from fgl_bench.reporting.work import Work
+from fgl_bench.papers.draws import PER_SEED, draws_of
+from fgl_bench.papers.plan import Cell
+from fgl_bench.papers.settlements import OPEN, TYPED
+from fgl_bench.papers.work import Work
+from fgl_bench.results.cells import compact, write_cell
+from fgl_bench.results.estimates import duration
+from fgl_bench.results.store import read_summary
 from fgl_bench.utils.allocator import environment
 from fgl_bench.utils.processes import last_line
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.console import line_width
-from fgl_bench.reporting.estimates import duration, read_rates
-from fgl_bench.reporting.leaderboard.protocol import FILE, read_protocol
-from fgl_bench.reporting.leaderboard.record import current, read_records
-from fgl_bench.reporting.leaderboard.submission import whole_board
-from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, text
-from fgl_bench.runner.leaderboard.queue import Queue, plan
+from fgl_bench.leaderboard.protocol import FILE, read_protocol
+from fgl_bench.leaderboard.queue import Queue, plan
+from fgl_bench.leaderboard.record import current, read_records
+from fgl_bench.leaderboard.submission import whole_board
+from fgl_bench.leaderboard.views import MODELS, VIEWS, text
+from fgl_bench.results.console import line_width
+from fgl_bench.results.estimates import duration, read_rates
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -14,11 +14,11 @@ from itertools import chain
 from pathlib import Path
 
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.plan import load_paper, papers
-from fgl_bench.reporting.plots import diagrams
-from fgl_bench.reporting.plots.drawings.base import Sources, draw, drawings
-from fgl_bench.reporting.plots.figures import save
-from fgl_bench.reporting.published import read_published
+from fgl_bench.papers.figures.base import Sources, draw, drawings
+from fgl_bench.papers.figures.figures import save
+from fgl_bench.papers.plan import load_paper, papers
+from fgl_bench.papers.published import read_published
+from fgl_bench.results.plots import diagrams
 from fgl_bench.runner.run import federations_of
 
 ROOT = Path(__file__).resolve().parents[1]

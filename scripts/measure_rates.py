@@ -25,8 +25,8 @@ sys.path[:0] = [str(ROOT / "scripts")]
 
 import reproduce_tables  # noqa: E402
 
-from fgl_bench.reporting.estimates import MEASURED, Kind, duration, kind_of, read_rates, round_cost, table_of  # noqa: E402
-from fgl_bench.reporting.plan import Cell  # noqa: E402
+from fgl_bench.papers.plan import Cell  # noqa: E402
+from fgl_bench.results.estimates import MEASURED, Kind, duration, kind_of, read_rates, round_cost, table_of  # noqa: E402
 from fgl_bench.utils.files import write_whole  # noqa: E402
 from fgl_bench.utils.processes import last_line  # noqa: E402
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fgl_bench
-from fgl_bench.reporting.cells import compact, write_cell
+from fgl_bench.results.cells import compact, write_cell
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fgl_bench.reporting.cells import read_cells
+from fgl_bench.results.cells import read_cells
 from fgl_bench.scenarios.devices import MEGABIT, known_devices
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]

@@ -31,20 +31,20 @@ from fgl_bench.config.kept import Kept, default_folder
 from fgl_bench.config.parts import Parts
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
-from fgl_bench.reporting import scorings
-from fgl_bench.reporting.analysis import OVERVIEW
-from fgl_bench.reporting.choices import FILE, read_choices
-from fgl_bench.reporting.draws import read_draws
-from fgl_bench.reporting.estimates import MEASURED, duration, read_rates, write_rates
-from fgl_bench.reporting.findings import OVERVIEW as FINDINGS
-from fgl_bench.reporting.findings import agreeing, apart, coverage
-from fgl_bench.reporting.findings import overview_line as findings_line
-from fgl_bench.reporting.outlook import outlook
-from fgl_bench.reporting.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
-from fgl_bench.reporting.published import read_published
-from fgl_bench.reporting.settlements import read_settlements
-from fgl_bench.reporting.work import Work
-from fgl_bench.runner.queue import Runs
+from fgl_bench.papers import scorings
+from fgl_bench.papers.analysis import OVERVIEW
+from fgl_bench.papers.choices import FILE, read_choices
+from fgl_bench.papers.draws import read_draws
+from fgl_bench.papers.findings import OVERVIEW as FINDINGS
+from fgl_bench.papers.findings import agreeing, apart, coverage
+from fgl_bench.papers.findings import overview_line as findings_line
+from fgl_bench.papers.outlook import outlook
+from fgl_bench.papers.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
+from fgl_bench.papers.published import read_published
+from fgl_bench.papers.queue import Runs
+from fgl_bench.papers.settlements import read_settlements
+from fgl_bench.papers.work import Work
+from fgl_bench.results.estimates import MEASURED, duration, read_rates, write_rates
 from fgl_bench.utils.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]

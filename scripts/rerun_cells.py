@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.cells import read_cells
+from fgl_bench.results.cells import read_cells
 from fgl_bench.utils.allocator import environment
 from fgl_bench.utils.processes import last_line
 

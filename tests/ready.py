@@ -14,8 +14,8 @@ import fgl_bench.cli.table
 import fgl_bench.data.datasets.csbm
 import fgl_bench.data.splits.metis
 import fgl_bench.models.gcn
-import fgl_bench.reporting.comparison.table
-import fgl_bench.reporting.plots.own
+import fgl_bench.results.plots.own
+import fgl_bench.results.table
 import fgl_bench.scenarios.decentralized
 import fgl_bench.scenarios.semi_async
 import fgl_bench.scenarios.sync  # noqa: F401

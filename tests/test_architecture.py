@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 MOST_LINES = 500
 
 # Every room and those that it may import, from the ground up. A room is a folder or a module directly below the package.
+BELOW_RUNNER = {"errors", "utils", "data", "config", "engine", "models", "optimizers", "evaluation", "algorithms", "scenarios", "results"}
 MAY_IMPORT = {
     "errors": set(),
     "utils": {"errors"},
@@ -23,37 +24,15 @@ MAY_IMPORT = {
     "evaluation": {"errors", "utils", "data", "engine"},
     "algorithms": {"errors", "utils", "data", "engine", "models", "optimizers"},
     "scenarios": {"errors", "utils", "engine", "evaluation", "algorithms"},
-    "reporting": {"errors", "utils", "data", "config", "evaluation"},
-    "runner": {
-        "errors",
-        "utils",
-        "data",
-        "config",
-        "engine",
-        "models",
-        "optimizers",
-        "evaluation",
-        "algorithms",
-        "scenarios",
-        "reporting",
-    },  # fmt: skip
-    "hydra_plugins": {"config", "errors", "reporting", "runner", "utils"},
-    "cli": {
-        "errors",
-        "utils",
-        "data",
-        "config",
-        "engine",
-        "models",
-        "optimizers",
-        "evaluation",
-        "algorithms",
-        "scenarios",
-        "reporting",
-        "runner",
-    },  # fmt: skip
+    "results": {"errors", "utils", "data", "config", "evaluation"},
+    "runner": BELOW_RUNNER,
+    "leaderboard": {*BELOW_RUNNER, "runner"},
+    "papers": {*BELOW_RUNNER, "runner", "leaderboard"},
+    "report": {"errors", "utils", "config", "evaluation", "results", "leaderboard", "papers"},
+    "hydra_plugins": {"config", "errors", "results", "runner", "utils"},
+    "cli": {*BELOW_RUNNER, "runner", "leaderboard", "papers", "report"},
     "__main__": {"utils", "cli"},
-    "__init__": {"algorithms", "models", "optimizers", "data", "errors", "reporting", "runner"},
+    "__init__": {"algorithms", "models", "optimizers", "data", "errors", "results", "runner"},
 }
 COMPOSES = {"config", "cli", "hydra_plugins"}  # the rooms that may import Hydra
 

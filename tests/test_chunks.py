@@ -8,7 +8,7 @@ import torch
 
 import fgl_bench.runner.planning
 import fgl_bench.runner.run
-from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner import workers
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.workers import forks

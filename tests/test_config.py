@@ -36,7 +36,7 @@ from fgl_bench.config.settings import check_writable, resolve_budget
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
-from fgl_bench.reporting.trackers.base import Tracker
+from fgl_bench.results.trackers.base import Tracker
 from fgl_bench.runner.validation import validate
 from fgl_bench.utils.participation import participants
 
@@ -104,7 +104,7 @@ CONTRACTS = {
 def classes_of(group: str) -> dict[str, type]:
     """The public dataclasses in the modules of the group's choices, by the names that stored results know them by."""
     folders = {name: folder.replace(".", "/") for name, folder in MODULES.items()}
-    place = PACKAGE / {**folders, "scenario/sparsity": "data/sparsity.py", "tracker": "reporting/trackers"}[group]
+    place = PACKAGE / {**folders, "scenario/sparsity": "data/sparsity.py", "tracker": "results/trackers"}[group]
     paths = [place] if place.is_file() else [path for path in place.rglob("[!_]*.py") if path.stem != "base"]
     modules = [importlib.import_module(".".join(("fgl_bench", *path.relative_to(PACKAGE).with_suffix("").parts))) for path in paths]
     public = [kind for module in modules for name, kind in vars(module).items() if isinstance(kind, type) and not name.startswith("_")]

@@ -15,8 +15,8 @@ from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import History, Point
 from fgl_bench.evaluation.metrics import METRICS
 from fgl_bench.evaluation.summary import best, divergence, other_scores, trips_to
-from fgl_bench.reporting.progress import RunProgress
-from fgl_bench.reporting.store import history_rows
+from fgl_bench.results.progress import RunProgress
+from fgl_bench.results.store import history_rows
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate, simulation
 from tests.engine.graphs import make_client

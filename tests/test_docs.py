@@ -24,10 +24,10 @@ from fgl_bench.cli.tune import read_space
 from fgl_bench.config.choices import GROUPS, file_of
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
-from fgl_bench.reporting.cells import covers
-from fgl_bench.reporting.comparison.question import KEYS, question, read_words
-from fgl_bench.reporting.plots.drawn import OPTIONS
-from fgl_bench.reporting.plots.own import KINDS
+from fgl_bench.results.cells import covers
+from fgl_bench.results.plots.drawn import OPTIONS
+from fgl_bench.results.plots.own import KINDS
+from fgl_bench.results.question import KEYS, question, read_words
 from fgl_bench.runner.validation import check_configuration
 from scripts.quote_commands import page, pages
 from tests.warm import ROOT, command

@@ -15,7 +15,7 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build, label
 from fgl_bench.config.pairing import paired
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.unlike import differences
+from fgl_bench.results.unlike import differences
 from fgl_bench.runner.validation import validate
 from fgl_bench.scenarios.hooks import supported
 from tests.warm import command

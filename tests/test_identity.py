@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench import UserError, run, table
 from fgl_bench.config.compose import composed
 from fgl_bench.config.identity import BEFORE, CORRECTED, without_younger_keys
-from fgl_bench.reporting.store import config_hash, identity
+from fgl_bench.results.store import config_hash, identity
 
 
 def resolved(cfg: DictConfig) -> dict:

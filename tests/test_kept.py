@@ -12,8 +12,8 @@ from fgl_bench.config import kept
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.kept import Kept
 from fgl_bench.config.parts import Parts
-from fgl_bench.reporting.plan import placed
-from tests.reporting.located import located
+from fgl_bench.papers.plan import placed
+from tests.results.located import located
 
 COMMANDS = [
     ("experiment=fedsa_gcl/table3", "dataset=cora", "algorithm=fedgta"),

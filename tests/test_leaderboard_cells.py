@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.leaderboard.protocol import read_protocol
-from fgl_bench.reporting.leaderboard.record import path_of, read_records
+from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.record import path_of, read_records
 
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "leaderboard"
 PROTOCOL = read_protocol()

@@ -14,11 +14,11 @@ from fgl_bench.cli.leaderboard import show as show_board
 from fgl_bench.cli.place import show as place
 from fgl_bench.cli.submit import run as submit
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.leaderboard.protocol import read_protocol
-from fgl_bench.reporting.leaderboard.record import read_records
-from fgl_bench.reporting.leaderboard.submission import FILE, read_submission, whole_board
-from fgl_bench.runner.leaderboard.cell import Making
-from fgl_bench.runner.leaderboard.check import chosen
+from fgl_bench.leaderboard.cell import Making
+from fgl_bench.leaderboard.check import chosen
+from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.record import read_records
+from fgl_bench.leaderboard.submission import FILE, read_submission, whole_board
 from tests.test_leaderboard import COLUMN, written
 from tests.test_placing import METHOD
 

@@ -10,19 +10,19 @@ import pandas
 import pytest
 
 from fgl_bench import load_results, table
-from fgl_bench.reporting.cells import compact, write_cell
-from fgl_bench.reporting.comparison.again import question_of
-from fgl_bench.reporting.comparison.recorded import record
-from fgl_bench.reporting.comparison.runs import complete_runs
-from fgl_bench.reporting.comparison.sections import sections
-from fgl_bench.reporting.placed import FILE, read_rows, with_rows
-from fgl_bench.reporting.plan import load_paper
-from fgl_bench.reporting.report import page, sources
-from fgl_bench.reporting.shown import paper_data
-from fgl_bench.reporting.store import read_summary
-from tests.reporting.report_pages import data_of, source
-from tests.reporting.stored_runs import store
-from tests.reporting.test_comparison import check_latex
+from fgl_bench.papers.placed import FILE, read_rows, with_rows
+from fgl_bench.papers.plan import load_paper
+from fgl_bench.report.report import page, sources
+from fgl_bench.report.shown import paper_data
+from fgl_bench.results.again import question_of
+from fgl_bench.results.cells import compact, write_cell
+from fgl_bench.results.recorded import record
+from fgl_bench.results.runs import complete_runs
+from fgl_bench.results.sections import sections
+from fgl_bench.results.store import read_summary
+from tests.results.report_pages import data_of, source
+from tests.results.stored_runs import store
+from tests.results.test_comparison import check_latex
 from tests.test_own_tables import TINY, said
 from tests.warm import command
 

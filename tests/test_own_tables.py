@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reporting.stored_runs import store
-from tests.reporting.test_comparison import check_latex
+from tests.results.stored_runs import store
+from tests.results.test_comparison import check_latex
 from tests.warm import ROOT, command
 
 TINY = (

@@ -25,7 +25,7 @@ from fgl_bench.config.schema import register_all
 from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
-from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner.spec import resolve
 from fgl_bench.runner.validation import validate
 

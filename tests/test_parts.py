@@ -14,9 +14,9 @@ from omegaconf import OmegaConf
 from fgl_bench.config import choices, compose, parts
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.parts import Entangled, Parts, of_file
-from fgl_bench.reporting import plan as planning
-from fgl_bench.reporting.papers.fedgta import PAPER
-from fgl_bench.reporting.plan import load_paper, papers, plan
+from fgl_bench.papers import plan as planning
+from fgl_bench.papers.plan import load_paper, papers, plan
+from fgl_bench.papers.plans.fedgta import PAPER
 
 ALL = [table for name in papers() for table in load_paper(name).tables]
 SAMPLE = random.Random(7).sample([(table, row, column) for table in ALL for row in table.rows for column in table.columns], 12)

@@ -13,14 +13,15 @@ from scipy import stats
 from fgl_bench import UserError
 from fgl_bench.cli.place import show
 from fgl_bench.config.compose import as_command
-from fgl_bench.reporting import placement, report
-from fgl_bench.reporting.cells import compact, read_cells, write_cell
-from fgl_bench.reporting.placed import read_rows
-from fgl_bench.reporting.plan import Paper, Row, Table, columns
-from fgl_bench.reporting.published import WHERE
-from fgl_bench.reporting.shown import paper_data
+from fgl_bench.papers import placement
+from fgl_bench.papers.placed import read_rows
+from fgl_bench.papers.plan import Paper, Row, Table, columns
+from fgl_bench.papers.published import WHERE
+from fgl_bench.report import report
+from fgl_bench.report.shown import paper_data
+from fgl_bench.results.cells import compact, read_cells, write_cell
 from fgl_bench.runner.one import run_one
-from tests.reporting.test_comparison import check_latex
+from tests.results.test_comparison import check_latex
 from tests.warm import ROOT, command
 
 TINY = (

@@ -22,7 +22,7 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.linear import prelu
-from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner.validation import validate
 
 ALGORITHMS, MODELS = (sorted(path.stem for path in (config_folder() / group).glob("[!_]*.yaml")) for group in ("algorithm", "model"))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fgl_bench.config.identity import CORRECTED
-from fgl_bench.reporting.cells import find
-from fgl_bench.reporting.plan import Cell, Column, Row
-from fgl_bench.reporting.store import config_hash
-from fgl_bench.reporting.superseded import ago
+from fgl_bench.papers.plan import Cell, Column, Row
+from fgl_bench.results.cells import find
+from fgl_bench.results.store import config_hash
+from fgl_bench.results.superseded import ago
 from tests.warm import command
 
 TINY = (

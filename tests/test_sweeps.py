@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_bench.reporting.store import is_complete
+from fgl_bench.results.store import is_complete
 from tests.warm import command, environment
 
 SMALL = (

@@ -21,12 +21,12 @@ from fgl_bench import run as run_now
 from fgl_bench.config.compose import composed
 from fgl_bench.config.groups import build
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.trackers.base import name_of, values_of
-from fgl_bench.reporting.trackers.mlflow import MLflow
-from fgl_bench.reporting.trackers.none import NoTracker
-from fgl_bench.reporting.trackers.tensorboard import TensorBoard
-from fgl_bench.reporting.trackers.wandb import Wandb
-from fgl_bench.reporting.tracking import publish, rows_by_seed, seed_runs, seed_table
+from fgl_bench.results.trackers.base import name_of, values_of
+from fgl_bench.results.trackers.mlflow import MLflow
+from fgl_bench.results.trackers.none import NoTracker
+from fgl_bench.results.trackers.tensorboard import TensorBoard
+from fgl_bench.results.trackers.wandb import Wandb
+from fgl_bench.results.tracking import publish, rows_by_seed, seed_runs, seed_table
 from tests.test_sweeps import SMALL
 from tests.warm import begun, command
 

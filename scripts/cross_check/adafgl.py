@@ -28,8 +28,12 @@ NAMES = {"base_model.fc.weight": "linear0.weight", "base_model.fc.bias": "linear
 MATCHED: dict[str, dict[str, Any]] = {
     "adafgl": {
         "ours": [
-            "algorithm=adafgl", f"algorithm.federated_rounds={FEDERATED}", "algorithm.fusion=hard", "algorithm.blend=0.05",
-            "algorithm.beta=0.2", "model=sgc",
+            "algorithm=adafgl",
+            f"algorithm.federated_rounds={FEDERATED}",
+            "algorithm.fusion=hard",
+            "algorithm.blend=0.05",
+            "algorithm.beta=0.2",
+            "model=sgc",
         ],
         "deterministic": False,
         "remark": "One federated round, then 99 epochs of the personal heads, of which only the scores can be compared.",

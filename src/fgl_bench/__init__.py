@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from fgl_bench.data.splits.base import Split as Split
     from fgl_bench.errors import UserError as UserError
     from fgl_bench.models.base import Backbone as Backbone
-    from fgl_bench.reporting.comparison.runs import load_results as load_results
-    from fgl_bench.reporting.comparison.table import ResultTable as ResultTable
-    from fgl_bench.reporting.comparison.table import table as table
-    from fgl_bench.reporting.models import load_models as load_models
-    from fgl_bench.reporting.plots.drawn import plot as plot
-    from fgl_bench.reporting.results import Result as Result
+    from fgl_bench.results.frame import Result as Result
+    from fgl_bench.results.plots.drawn import plot as plot
+    from fgl_bench.results.runs import load_results as load_results
+    from fgl_bench.results.saved_models import load_models as load_models
+    from fgl_bench.results.table import ResultTable as ResultTable
+    from fgl_bench.results.table import table as table
     from fgl_bench.runner.api import run as run
 
 __version__ = "1.0.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
     "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
-    "Result": "reporting.results", "UserError": "errors", "load_models": "reporting.models", "load_results": "reporting.comparison.runs",
+    "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.runs",
     "run": "runner.api",
-    "ResultTable": "reporting.comparison.table", "table": "reporting.comparison.table", "plot": "reporting.plots.drawn",
+    "ResultTable": "results.table", "table": "results.table", "plot": "results.plots.drawn",
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",

@@ -18,7 +18,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import OmegaConf
 
 if TYPE_CHECKING:
-    from fgl_bench.reporting.results import Result
+    from fgl_bench.results.frame import Result
 
 
 class GridSweeper(BasicSweeper):
@@ -45,7 +45,7 @@ class GridSweeper(BasicSweeper):
         launch, runs = self.launcher.launch, []
 
         def collecting(job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-            from fgl_bench.reporting.sweeps import Sweep
+            from fgl_bench.results.sweep_notes import Sweep
 
             with Sweep(job_overrides, elsewhere=not isinstance(self.launcher, BasicLauncher)):
                 results = launch(job_overrides, initial_job_idx=initial_job_idx)
@@ -64,9 +64,9 @@ class GridSweeper(BasicSweeper):
 
 def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
     """Print the runs as a table over the keys that vary between the jobs' overrides, and in what else they differ."""
-    from fgl_bench.reporting.results import Result
-    from fgl_bench.reporting.store import Untrusted, read_summary
-    from fgl_bench.reporting.unlike import differences
+    from fgl_bench.results.frame import Result
+    from fgl_bench.results.store import Untrusted, read_summary
+    from fgl_bench.results.unlike import differences
 
     values: dict[str, set[str]] = {}
     for override in (text for job in jobs for text in job):
@@ -91,9 +91,9 @@ def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
 def show(runs: Sequence[Result], swept: Sequence[str], folder: Path) -> None:
     """Record the sweep in its ``results_dir`` and print its table, or why there is none."""
     from fgl_bench.errors import UserError
-    from fgl_bench.reporting.comparison.again import of_sweep, question_of
-    from fgl_bench.reporting.comparison.recorded import record
-    from fgl_bench.reporting.console import line_width
+    from fgl_bench.results.again import of_sweep, question_of
+    from fgl_bench.results.console import line_width
+    from fgl_bench.results.recorded import record
     from fgl_bench.utils.masking import masked
 
     question = question_of(swept) if swept and "experiment" not in swept else None

@@ -19,7 +19,7 @@ from fgl_bench.models.gcn import GCN
 from fgl_bench.models.sgc import SGC
 from fgl_bench.models.sign import SIGN
 from fgl_bench.models.unifilter.unifilter import UniFilter
-from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.results.progress import RunProgress
 from tests.engine.graphs import make_client
 from tests.models.checking import logits_and_gradients, random_models
 from tests.quick import prepared

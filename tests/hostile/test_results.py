@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fgl_bench.reporting.store import config_hash
+from fgl_bench.results.store import config_hash
 from tests.hostile.bed import Answer, Case, Pool, T, as_expected
 
 NESTED = "[" * 100_000

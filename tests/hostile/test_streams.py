@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reporting.stored_runs import store
+from tests.results.stored_runs import store
 
 COMMAND = f"{shlex.quote(sys.executable)} -m fgl_bench"
 

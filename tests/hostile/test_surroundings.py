@@ -17,12 +17,12 @@ import pytest
 
 from fgl_bench.config import settings as config
 from fgl_bench.errors import UserError
-from fgl_bench.reporting import store
-from fgl_bench.reporting.trackers.mlflow import MLflow
+from fgl_bench.results import store
+from fgl_bench.results.trackers.mlflow import MLflow
 from fgl_bench.utils.masking import masked, without_secrets
 from fgl_bench.utils.scratch import leftovers, scratch
 from tests.hostile.bed import T
-from tests.reporting.test_store import HASH, write
+from tests.results.test_store import HASH, write
 from tests.warm import CONTEXT, command, environment
 
 RUN = (*T.split(), "progress=false")
@@ -197,7 +197,7 @@ def test_passwords_are_masked() -> None:
 
 QUIET = """
 from dataclasses import dataclass
-from fgl_bench.reporting.trackers.none import NoTracker
+from fgl_bench.results.trackers.none import NoTracker
 
 @dataclass(frozen=True)
 class Quiet(NoTracker):

@@ -17,7 +17,7 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
-from fgl_bench.reporting import checkpoints as store
+from fgl_bench.results import checkpoints as store
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate

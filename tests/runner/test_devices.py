@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner.devices import over, pick_devices
 from fgl_bench.runner.run import simulate
 from fgl_bench.utils.processes import JOB

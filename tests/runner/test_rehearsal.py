@@ -16,7 +16,7 @@ import fgl_bench.runner.planning
 import fgl_bench.runner.run
 from fgl_bench.engine.training import Trainer
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner import rehearsal
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.program import simulation

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 
 from fgl_bench.engine.shard import Shard
 from fgl_bench.evaluation.history import Outcome
-from fgl_bench.reporting import checkpoints as store
+from fgl_bench.results import checkpoints as store
 from fgl_bench.runner.checkpoints import APART, Checkpoints
 from fgl_bench.runner.deal import kept
 from fgl_bench.runner.memory import Plan

@@ -17,7 +17,7 @@ from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.engine.shard import Shard
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner.deal import check, deal, kept
 from fgl_bench.runner.run import simulate
 from fgl_bench.runner.spec import resolve

@@ -13,14 +13,14 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.subject import load
 from fgl_bench.cli.leaderboard import stored
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.comparison.question import short
-from fgl_bench.reporting.console import line_width
-from fgl_bench.reporting.leaderboard.guest import placed
-from fgl_bench.reporting.leaderboard.protocol import Protocol, read_protocol
-from fgl_bench.reporting.leaderboard.submission import Submission, whole_board, with_guests
-from fgl_bench.reporting.leaderboard.views import MODELS, text
-from fgl_bench.reporting.store import PRESENTATION
-from fgl_bench.runner.leaderboard.cell import Making
+from fgl_bench.leaderboard.cell import Making
+from fgl_bench.leaderboard.guest import placed
+from fgl_bench.leaderboard.protocol import Protocol, read_protocol
+from fgl_bench.leaderboard.submission import Submission, whole_board, with_guests
+from fgl_bench.leaderboard.views import MODELS, text
+from fgl_bench.results.console import line_width
+from fgl_bench.results.question import short
+from fgl_bench.results.store import PRESENTATION
 from fgl_bench.scenarios.hooks import check_hooks, supported
 from fgl_bench.utils.files import home
 

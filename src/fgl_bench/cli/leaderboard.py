@@ -11,12 +11,12 @@ from pathlib import Path
 from fgl_bench.cli.table import write
 from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.comparison.question import read_words, short
-from fgl_bench.reporting.console import line_width
-from fgl_bench.reporting.leaderboard.board import Board
-from fgl_bench.reporting.leaderboard.protocol import read_protocol
-from fgl_bench.reporting.leaderboard.submission import whole_board
-from fgl_bench.reporting.leaderboard.views import MODELS, VIEWS, as_csv, markdown, text
+from fgl_bench.leaderboard.board import Board
+from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.submission import whole_board
+from fgl_bench.leaderboard.views import MODELS, VIEWS, as_csv, markdown, text
+from fgl_bench.results.console import line_width
+from fgl_bench.results.question import read_words, short
 from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [datasets=cora] [out=FILE.md] [figures=FOLDER]"
@@ -60,9 +60,7 @@ def show(arguments: Sequence[str]) -> None:
         return
     parts = VIEWS[asked.get("show", "overview")](board, models, asked.get("method"))
     if "method" in asked:  # marks and tests stay those against all entries
-        parts = [
-            replace(part, rows=[row for row in part.rows if part.head[0] != "entry" or row[0] == asked["method"]]) for part in parts
-        ]
+        parts = [replace(part, rows=[row for row in part.rows if part.head[0] != "entry" or row[0] == asked["method"]]) for part in parts]
     made = as_csv(parts) if form == "csv" else markdown(parts, board.said()) if form == "md" else text(parts, board.said(), line_width())
     if out is None:
         sys.stdout.write(made)
@@ -84,8 +82,8 @@ def of_datasets(board: Board, text: str) -> Board:
 
 def save(board: Board, models: Sequence[str], folder: Path) -> None:
     """Write the figures that there are enough cells for."""
-    from fgl_bench.reporting.leaderboard.figures import draw
-    from fgl_bench.reporting.plots.look import save_all
+    from fgl_bench.leaderboard.figures import draw
+    from fgl_bench.results.plots.look import save_all
 
     try:
         paths = [path for name, figure in draw(board, models) for path in save_all(figure, folder / name)]

@@ -43,8 +43,8 @@ from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import PACKAGE, UserError, raised_by_user
-from fgl_bench.reporting.console import show
-from fgl_bench.reporting.sweeps import Note, begun_here, leave, note_of, told_failures
+from fgl_bench.results.console import show
+from fgl_bench.results.sweep_notes import Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked, masking_hydra
 from fgl_bench.utils.processes import JOB, raise_again, stoppable

@@ -21,11 +21,11 @@ from fgl_bench.cli.check.subject import load
 from fgl_bench.config.compose import as_command
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.reporting.comparison.question import short
-from fgl_bench.reporting.console import line_width
-from fgl_bench.reporting.placed import write_row
-from fgl_bench.reporting.placement import Placement, alike, diagrams, leaderboard, placement, spoken, stored_results, write
-from fgl_bench.reporting.store import PRESENTATION
+from fgl_bench.papers.placed import write_row
+from fgl_bench.papers.placement import Placement, alike, diagrams, leaderboard, placement, spoken, stored_results, write
+from fgl_bench.results.console import line_width
+from fgl_bench.results.question import short
+from fgl_bench.results.store import PRESENTATION
 from fgl_bench.runner.finished import Finished
 from fgl_bench.runner.one import run_one
 from fgl_bench.scenarios.hooks import check_hooks, supported

@@ -10,9 +10,9 @@ from fgl_bench.cli.table import only_folder
 from fgl_bench.cli.table import write as write_file
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.comparison.question import read_words, short
-from fgl_bench.reporting.plan import papers
-from fgl_bench.reporting.report import page, sources
+from fgl_bench.papers.plan import papers
+from fgl_bench.report.report import page, sources
+from fgl_bench.results.question import read_words, short
 from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench report [RESULTS] [out=FILE.html] [papers=fedsa_gcl,fedgta] [placed=FOLDER] [sweep=all]"

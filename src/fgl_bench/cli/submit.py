@@ -11,13 +11,13 @@ from pathlib import Path
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.subject import load
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.comparison.question import short
-from fgl_bench.reporting.leaderboard.protocol import read_protocol
-from fgl_bench.reporting.leaderboard.record import read_records
-from fgl_bench.reporting.leaderboard.submission import read_submission
-from fgl_bench.reporting.store import PRESENTATION
-from fgl_bench.runner.leaderboard.cell import Making
-from fgl_bench.runner.leaderboard.check import check, folder_of
+from fgl_bench.leaderboard.cell import Making
+from fgl_bench.leaderboard.check import check, folder_of
+from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.record import read_records
+from fgl_bench.leaderboard.submission import read_submission
+from fgl_bench.results.question import short
+from fgl_bench.results.store import PRESENTATION
 from fgl_bench.scenarios.hooks import supported
 
 USAGE = "fgl-bench submit --check FOLDER [tolerance=0.01]"

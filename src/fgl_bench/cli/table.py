@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.comparison.formats import csv
-from fgl_bench.reporting.comparison.question import KEYS, read_words, short
-from fgl_bench.reporting.comparison.table import ResultTable, table
-from fgl_bench.reporting.console import line_width
+from fgl_bench.results.console import line_width
+from fgl_bench.results.formats import csv
+from fgl_bench.results.question import KEYS, read_words, short
+from fgl_bench.results.table import ResultTable, table
 from fgl_bench.utils.files import home, write_out
 
 USAGE = "fgl-bench table [RESULTS] rows=algorithm cols=dataset,split"

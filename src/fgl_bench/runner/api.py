@@ -20,7 +20,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
-from fgl_bench.reporting.results import Result
+from fgl_bench.results.frame import Result
 from fgl_bench.runner.one import run_one
 from fgl_bench.runner.workers import within_python
 from fgl_bench.scenarios.hooks import supported

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.errors import UserError
-from fgl_bench.reporting import checkpoints as store
-from fgl_bench.reporting.checkpoints import Unusable
+from fgl_bench.results import checkpoints as store
+from fgl_bench.results.checkpoints import Unusable
 from fgl_bench.scenarios.base import Rounds
 from fgl_bench.scenarios.checkpoint import State
 from fgl_bench.scenarios.simulation import Simulation

@@ -15,10 +15,10 @@ from fgl_bench.config.groups import build_group
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.checkpoints import discard
-from fgl_bench.reporting.models import kept, which_models
-from fgl_bench.reporting.results import Result, trips_to
-from fgl_bench.reporting.store import Untrusted, clear_leftovers, config_hash, identity, read_summary, run_folder
+from fgl_bench.results.checkpoints import discard
+from fgl_bench.results.frame import Result, trips_to
+from fgl_bench.results.saved_models import kept, which_models
+from fgl_bench.results.store import Untrusted, clear_leftovers, config_hash, identity, read_summary, run_folder
 from fgl_bench.runner.validation import checked_names
 from fgl_bench.utils.files import write_whole
 from fgl_bench.utils.sources import outside_modules

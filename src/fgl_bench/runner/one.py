@@ -17,7 +17,7 @@ from fgl_bench.config.groups import build_group, label
 from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
 from fgl_bench.errors import UserError, raised_by_user
-from fgl_bench.reporting import tracking
+from fgl_bench.results import tracking
 from fgl_bench.runner.validation import check_configuration, validate
 from fgl_bench.utils.launch import join
 from fgl_bench.utils.patience import say_once

@@ -17,7 +17,7 @@ from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Point, excerpt
 from fgl_bench.evaluation.metrics import scored_nodes
-from fgl_bench.reporting.store import history_rows
+from fgl_bench.results.store import history_rows
 from fgl_bench.runner.program import reported
 from fgl_bench.scenarios.simulation import Simulation
 

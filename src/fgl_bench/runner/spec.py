@@ -19,7 +19,7 @@ from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
-from fgl_bench.reporting.store import config_hash, identity, run_folder
+from fgl_bench.results.store import config_hash, identity, run_folder
 from fgl_bench.scenarios.schedule import Stragglers
 
 NAMED = ("dataset", "split", "scenario", "algorithm", "model", "optimizer", "scenario/sparsity")
@@ -58,7 +58,7 @@ class RunSpec:
         return copy.deepcopy(self.algorithm)
 
     def identity(self, data: Mapping[str, str] | None) -> dict[str, Any]:
-        """What decides the numbers, see :func:`fgl_bench.reporting.store.identity`."""
+        """What decides the numbers, see :func:`fgl_bench.results.store.identity`."""
         return identity(self.config, self.rounds, self.trips, data)
 
     def folder(self, what: dict[str, Any]) -> Path:

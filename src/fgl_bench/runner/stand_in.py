@@ -17,8 +17,8 @@ import torch
 from fgl_bench.data.federation import Federation
 from fgl_bench.engine.shard import Shard
 from fgl_bench.evaluation.history import Outcome
-from fgl_bench.reporting import checkpoints as store
-from fgl_bench.reporting.checkpoints import Unusable
+from fgl_bench.results import checkpoints as store
+from fgl_bench.results.checkpoints import Unusable
 from fgl_bench.runner.checkpoints import APART, Checkpoints
 from fgl_bench.runner.deal import kept
 from fgl_bench.runner.planning import chunks

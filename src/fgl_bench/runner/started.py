@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO, ClassVar, Generic, TypeVar
 
-from fgl_bench.reporting.progress import Display
+from fgl_bench.results.progress import Display
 from fgl_bench.utils.allocator import environment
 from fgl_bench.utils.processes import end_with
 

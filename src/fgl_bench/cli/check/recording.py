@@ -25,7 +25,7 @@ from fgl_bench.engine.network import Parameters
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.models.base import Backbone
-from fgl_bench.reporting.progress import RunProgress
+from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate

@@ -13,8 +13,8 @@ from fgl_bench.cli.tune.space import chosen, rounded, short
 from fgl_bench.cli.tune.study import STAGES, Search
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.comparison.formats import plain_cell
-from fgl_bench.reporting.console import line_width
+from fgl_bench.results.console import line_width
+from fgl_bench.results.formats import plain_cell
 from fgl_bench.utils.masking import masked
 
 MOST_ROWS = 20

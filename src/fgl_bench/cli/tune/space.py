@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.store import PRESENTATION
+from fgl_bench.results.store import PRESENTATION
 
 FOLDER = Path(__file__).parent / "searches"
 KINDS = {"integer": "suggest_int", "real": "suggest_float"}

@@ -21,8 +21,8 @@ from fgl_bench.cli.tune.space import chosen, ends, rounded, short, suggested
 from fgl_bench.config.compose import as_command
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError
-from fgl_bench.reporting.estimates import duration
-from fgl_bench.reporting.tracking import rows_by_seed
+from fgl_bench.results.estimates import duration
+from fgl_bench.results.tracking import rows_by_seed
 from fgl_bench.runner.one import check_one, run_one
 from fgl_bench.utils.files import home
 from fgl_bench.utils.scratch import leftovers, scratch

@@ -1,0 +1,175 @@
+"""A cell of the leaderboard as a small text file: its trials by validation, and its two winners by test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.leaderboard.protocol import Column, Entry, Protocol
+from fgl_bench.results.cells import dumped, warn
+from fgl_bench.results.shapes import COUNT, NUMBER, PLAIN, SCORE, TEXT, Each, flaw
+from fgl_bench.utils.files import write_whole
+
+VERSION = 1
+TRIAL = {"number": COUNT, "values": Each(PLAIN), "validation": Each(SCORE), "seconds": NUMBER, "problem?": PLAIN}
+WINNER = {
+    "trial": COUNT, "scores": [SCORE], "fairness": Each(SCORE), "bytes": {"upload": NUMBER, "download": NUMBER}, "trips": COUNT,
+    "seconds": NUMBER, "config_hash": TEXT, "command": TEXT, "finished": TEXT,
+}  # fmt: skip
+SHAPE = {
+    **dict.fromkeys(("protocol", "entry", "algorithm", "model", "dataset", "split"), TEXT),
+    "planned": COUNT, "trials": [TRIAL], "winners": Each(WINNER), "facts": Each(PLAIN), "properties": Each(NUMBER),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A configuration and its validation scores. It has no test score: winners are chosen among these.
+
+    Attributes:
+        values: by key; what the defaults are is written out too.
+        validation: mean over the tuning seeds by model, ``received`` and ``trained``; None where a seed diverged.
+        problem: why there are none; empty where there are.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+    validation: Mapping[str, float | None]
+    seconds: float
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The best trial for one kind of model, made once with the test seeds.
+
+    Attributes:
+        trial: its number.
+        scores: test scores by seed; None where a seed diverged.
+        fairness: test scores over the clients: worst, lowest tenth, median, best, standard deviation.
+        bytes: sent up and down a seed.
+    """
+
+    trial: int
+    scores: list[float | None]
+    fairness: Mapping[str, float | None]
+    bytes: Mapping[str, int]
+    trips: int
+    seconds: float
+    config_hash: str
+    command: str
+    finished: str
+
+
+@dataclass
+class Record:
+    """A cell: an entry in a column.
+
+    Attributes:
+        protocol: digest of what the entry was given.
+        planned: how many trials there are to be.
+        facts: metric, scenario, clients, versions, device, code: of the run that was made last.
+        properties: of the federation.
+    """
+
+    protocol: str
+    entry: str
+    algorithm: str
+    model: str
+    dataset: str
+    split: str
+    planned: int
+    trials: list[Trial] = field(default_factory=list)
+    winners: dict[str, Winner] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    properties: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def new(cls, protocol: Protocol, entry: Entry, column: Column) -> Record:
+        names = (entry.name, entry.algorithm, entry.model, column.dataset, column.split)
+        return cls(protocol.digest(entry), *names, len(protocol.trials_of(entry, column)))
+
+    @property
+    def column(self) -> Column:
+        return Column(self.dataset, self.split)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all trials have been made, and the winners scored."""
+        return len(self.trials) == self.planned and all(model in self.winners or self.best(model) is None for model in MODELS)
+
+    def best(self, model: str) -> Trial | None:
+        """The trial with the highest validation score of this kind of model, the earliest of equals; None where none has one."""
+        scored = [trial for trial in self.trials if trial.validation.get(model) is not None]
+        return max(scored, key=lambda trial: (trial.validation[model], -trial.number), default=None)
+
+    def gain(self, model: str) -> float | None:
+        """How much better on validation the best trial is than the defaults."""
+        best, default = self.best(model), next((trial for trial in self.trials if trial.number == 0), None)
+        before = None if default is None else default.validation.get(model)
+        return None if best is None or before is None else float(best.validation[model] or 0) - before
+
+
+def path_of(folder: Path, entry: str, column: Column) -> Path:
+    """``<folder>/<dataset>-<split>/<entry>.json``."""
+    return folder / column.key / f"{entry}.json"
+
+
+def write_record(folder: Path, record: Record) -> Path:
+    """Write a cell atomically."""
+    path = path_of(folder, record.entry, record.column)
+    write_whole(path, dumped({"version": VERSION, **asdict(record)}))
+    return path
+
+
+def read_record(path: Path) -> Record:
+    """The cell in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no cell.
+    """
+    content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refused)
+    if not isinstance(content, dict) or content.pop("version", None) != VERSION:
+        raise ValueError(f"no cell of version {VERSION}")
+    if set(content) != {each.name for each in fields(Record)}:
+        raise ValueError("keys are missing or unknown")
+    wrong = flaw(content, SHAPE)
+    if wrong is not None or not set(content["winners"]) <= set(MODELS):
+        raise ValueError(wrong or "winners has an unknown model")
+    try:
+        content["trials"] = [Trial(**trial) for trial in content["trials"]]
+        content["winners"] = {model: Winner(**winner) for model, winner in content["winners"].items()}
+        return Record(**content)
+    except TypeError as error:  # keys that there are not
+        raise ValueError(" ".join(str(error).split())[:120]) from error
+
+
+def refused(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All cells below a folder, by column and entry; a file that is none is passed over with a warning."""
+    found = []
+    for path in sorted(folder.glob("*/*.json")):
+        try:
+            record = read_record(path)
+            if path_of(folder, record.entry, record.column) != path:
+                raise ValueError(f"it is the cell of {record.entry} in {record.column.key}")
+            found.append(record)
+        except (OSError, ValueError) as error:
+            warn(path, str(error))
+    return found
+
+
+def current(records: Iterable[Record], protocol: Protocol) -> tuple[list[Record], list[Record]]:
+    """The cells that were made under this protocol, and the others: of entries that it has, or of methods from outside the package."""
+    digests = {entry.name: protocol.digest(entry) for entry in protocol.entries}
+    found = list(records)
+    mine = [record for record in found if digests.get(record.entry) == record.protocol]
+    return mine, [record for record in found if digests.get(record.entry) != record.protocol]

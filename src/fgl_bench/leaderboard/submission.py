@@ -1,0 +1,140 @@
+"""A method from outside the package in the leaderboard: a folder with its file, what it is given, and its cells."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fgl_bench.config.values import NAME
+from fgl_bench.errors import UserError
+from fgl_bench.leaderboard.board import Board, read_board
+from fgl_bench.leaderboard.protocol import Entry, Protocol, plain
+from fgl_bench.leaderboard.record import Record, read_records
+from fgl_bench.leaderboard.space import names, space_of
+from fgl_bench.results.cells import warn
+from fgl_bench.utils.files import write_whole
+
+FILE = "entry.yaml"
+KEYS = {"method", "class", "scenario", "model", "keys", "space"}
+SCENARIOS = ("sync", "semi_async", "decentralized")
+SUBMITTED = "submitted"  # below the folder of the leaderboard's cells
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+OF_ENTRY = re.compile(r"algorithm(\.[A-Za-z]\w*)+")  # keys that a method may have for itself
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A folder.
+
+    Attributes:
+        folder: with the method's file, ``entry.yaml`` and the cells.
+        content: of ``entry.yaml``: ``method`` (the file), ``class``, ``scenario``, ``model``, ``keys`` that are not tuned, and the
+            ``space`` of those that are.
+    """
+
+    folder: Path
+    content: Mapping[str, Any]
+
+    @property
+    def file(self) -> Path:
+        return self.folder / str(self.content["method"])
+
+    def entry(self, protocol: Protocol) -> Entry:
+        """The entry: the shared choices, and the method's own.
+
+        Raises:
+            UserError: ``entry.yaml`` is wrong, or the method's file cannot be read.
+        """
+        content, where = self.content, self.folder / FILE
+        module, name = self.file.stem, str(content["class"])
+        if self.file.suffix != ".py" or self.file.parent != self.folder or not IDENTIFIER.fullmatch(module):
+            raise UserError(f"{where}: method={content['method']}: must be a .py file in the same folder")
+        if not IDENTIFIER.fullmatch(name):
+            raise UserError(f"{where}: class={name[:60]}: must be the name of a class")
+        for key, allowed in (("scenario", SCENARIOS), ("model", None)):
+            value = content[key]
+            if not isinstance(value, str) or not NAME.fullmatch(value) or (allowed and value not in allowed):
+                raise UserError(f"{where}: {key}={value}: must be {', '.join(allowed) if allowed else 'a backbone'}")
+        keys, space = content["keys"] or {}, space_of(content["space"] or {}, str(where))
+        tuned = [part for key in space for part in names(key)]
+        strange = [str(key) for key in (*keys, *tuned) if not OF_ENTRY.fullmatch(str(key))]
+        if strange:
+            raise UserError(f"{where}: {strange[0]}: only algorithm.KEY is the method's own; all else is the same for all")
+        twice = [key for key in tuned if key in keys]
+        if twice:
+            raise UserError(f"{where}: {twice[0]}: is tuned, so it has no value of its own; its default is the first choice")
+        return Entry(
+            name=title(name, str(content["model"]), protocol),
+            algorithm=f"{module}.{name}",
+            model=str(content["model"]),
+            space={**protocol.shared, **space},
+            overrides=(
+                "algorithm=fedavg", f"algorithm._target_={module}.{name}", f"scenario={content['scenario']}",
+                *(f"++{key}={plain(value)}" for key, value in keys.items()),
+            ),
+            sums=(self.sum(),),
+        )  # fmt: skip
+
+    def sum(self) -> str:
+        """SHA-256 of the method's file."""
+        try:
+            return hashlib.sha256(self.file.read_bytes()).hexdigest()
+        except OSError as error:
+            raise UserError(f"{self.file}: cannot be read ({error.strerror})") from error
+
+    def write(self, source: str) -> None:
+        """Write the folder with the method's file as it is now; cells that lie there stay."""
+        write_whole(self.file, source)
+        write_whole(self.folder / FILE, yaml.safe_dump(dict(self.content), sort_keys=False))
+
+
+def title(name: str, model: str, protocol: Protocol) -> str:
+    """What the entry is called: the class in lower case, with its backbone where that is not GCN, and told from the protocol's own."""
+    lower = name.lower() if model == "gcn" else f"{name.lower()}-{model}"
+    return f"{lower}-own" if any(lower == entry.name for entry in protocol.entries) else lower
+
+
+def read_submission(folder: Path) -> Submission:
+    """The submission in a folder.
+
+    Raises:
+        UserError: there is none.
+    """
+    path = folder / FILE
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: has no {FILE}; fgl-bench place my_method.py leaderboard makes such a folder") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:100]})") from error
+    if not isinstance(content, dict) or set(content) != KEYS or not isinstance(content["keys"] or {}, dict):
+        raise UserError(f"{path}: must have the keys {', '.join(sorted(KEYS))}")
+    return Submission(folder, content)
+
+
+def with_guests(board: Board, folders: list[Path]) -> Board:
+    """The board with the cells in these submissions' folders; those of another protocol, or of another file, are left out."""
+    guests: list[str] = []
+    records: list[Record] = []
+    others: list[Record] = []
+    for folder in folders:
+        try:
+            entry = read_submission(folder).entry(board.protocol)
+        except UserError as error:
+            warn(folder, str(error))
+            continue
+        for record in read_records(folder):
+            (records if record.protocol == board.protocol.digest(entry) and record.entry == entry.name else others).append(record)
+        guests.append(entry.name)
+    return Board(board.protocol, [*board.records, *records], [*board.others, *others], (*board.guests, *guests))
+
+
+def whole_board(folder: Path, protocol: Protocol) -> Board:
+    """The cells in a folder, and those that others have submitted (``submitted/<name>/``)."""
+    return with_guests(read_board(folder, protocol), sorted(path.parent for path in folder.glob(f"{SUBMITTED}/*/{FILE}")))

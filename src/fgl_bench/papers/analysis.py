@@ -1,0 +1,298 @@
+"""Statistics of a paper's table from the stored cells, as plain data for the report page and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.papers.grids import Planned, Stored, look_up, named
+from fgl_bench.papers.plan import Column, Paper, Row, Table
+from fgl_bench.papers.published import Printed, Published
+from fgl_bench.results import statistics
+from fgl_bench.results.selection import scored_models
+from fgl_bench.results.statistics import Agreement, Comparison, Ranks, Verdict, counted
+from fgl_bench.utils.files import write_whole
+
+RUNS = {"fedsa_gcl": 5, "dfed_sst": 5, "fedssa": 10, "fedaas": 10, "fedgta": 10}  # behind a printed mean, as the papers say
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number of ours.
+
+    Attributes:
+        mean, half: as the table shows it, with the half-width of the 95 % interval.
+        per_seed: larger is better; what ranks and tests are made of.
+    """
+
+    mean: float
+    half: float | None
+    per_seed: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """A column of a table: the best method, the others against it, the paper's order, who is cheapest for what it reaches."""
+
+    best: str
+    others: tuple[Comparison, ...]
+    agreement: Agreement | None
+    front: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """A table's statistics for one kind of model; methods are named by their titles.
+
+    Attributes:
+        columns: by column key, those with at least two methods.
+        ranks: over the columns that all of ``ranked`` were run on; None for fewer than two.
+        verdicts: by (row key, column key).
+        points: bytes moved a seed and score, by column key and title.
+        fairness: means over the ranked methods' columns, by title; fractions.
+        unscored: what is left out since not every seed has a score.
+    """
+
+    model: str
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+    ranks: Ranks | None = None
+    verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)
+    points: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    fairness: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    unscored: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        return counted(list(self.verdicts.values()))
+
+
+def of_accuracy(cell: Mapping, model: str, target: float | None) -> Score | None:
+    """Percent."""
+    test = cell["test"][model]
+    if test["mean"] is None or any(value is None for value in test["per_seed"]):
+        return None
+    return Score(100 * test["mean"], None if test["ci95"] is None else 100 * test["ci95"], tuple(100 * v for v in test["per_seed"]))
+
+
+def of_trips(cell: Mapping, model: str, target: float | None) -> Score | None:
+    """Trips of the seeds that reached the target; for ranks and tests the others count as the whole budget."""
+    counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model) if target is not None else None
+    if not counts or not counts["reached"]:
+        return None
+    budget = cell.get("config", {}).get("trips", cell["client_trips"]["total"])
+    return Score(counts["mean"], counts["ci95"], tuple(-float(budget if n is None else n) for n in counts["per_seed"]))
+
+
+def of_metric(name: str, cell: Mapping, model: str, target: float | None) -> Score | None:
+    """Percent, of a metric that the run reports besides its first."""
+    test = cell.get("metrics", {}).get(name)
+    return None if test is None else of_accuracy({"test": test}, model, target)
+
+
+Scorer = Callable[[Mapping, str, float | None], "Score | None"]
+SCORES: dict[str, Scorer | None] = {"accuracy": of_accuracy, "trips": of_trips, "seconds": None, "costs": None, "curves": None}
+
+
+def scorer(measure: str) -> Scorer | None:
+    """How a table's measure is scored; None for one that has no statistics."""
+    return SCORES[measure] if measure in SCORES else partial(of_metric, measure)
+
+
+def analyze(paper: Paper, table: Table, planned: Planned, stored: Stored, published: Printed, model: str) -> Statistics:
+    """The statistics of one kind of model (``received``, ``trained``); empty for a measure without.
+
+    Args:
+        planned: cells by (row key, column key).
+        stored: results by configuration hash.
+    """
+    scored = scorer(table.measure)
+    if scored is None:
+        return Statistics(model)
+    targets, scores, cells = published.targets(table.key), {}, {}
+    for row in table.rows:
+        for column in table.columns:
+            cell = stored.get(planned[row.key, column.key].digest)
+            if cell and (score := scored(cell, model, targets.get(column.dataset))) is not None:
+                scores[row.key, column.key], cells[row.key, column.key] = score, cell
+    verdicts: dict[tuple[str, str], Verdict] = {}
+    for row in table.rows:
+        for column in table.columns:
+            their, ours = look_up(published, table, row, column), scores.get((row.key, column.key))
+            if their is not None and ours is not None:
+                verdicts[row.key, column.key] = judged(ours, their, paper)
+    points = {
+        column.key: {
+            row.title: (sum(cell["bytes"][way] for way in ("upload", "download")), mean(scores[row.key, column.key].per_seed))
+            for row in table.rows
+            if (cell := cells.get((row.key, column.key)))
+        }
+        for column in table.columns
+    }
+    whole = block(table, scores)
+    return Statistics(
+        model,
+        {
+            column.key: found
+            for column in table.columns
+            if (found := of_column(table, column, scores, cells, published, points[column.key])) is not None
+        },
+        ranked(whole, scores),
+        verdicts,
+        points,
+        shared(whole, cells, model),
+        tuple(name for name, cell in named(table, planned, stored) if None in cell["test"][model]["per_seed"]),
+    )
+
+
+def judged(ours: Score, their: Published, paper: Paper) -> Verdict:
+    """The verdict on one cell; a trip count's spread is over the seeds that reached the target."""
+    spread = float(their.spread) if their.spread else 0.0
+    half = statistics.printed_half_width(spread, their.kind, their.reached or RUNS.get(paper.name, 5)) if spread else None
+    return statistics.verdict(ours.mean, ours.half, float(their.mean), half)
+
+
+def of_column(
+    table: Table,
+    column: Column,
+    scores: Mapping[tuple[str, str], Score],
+    cells: Mapping[tuple[str, str], Mapping],
+    published: Printed,
+    points: Mapping[str, tuple[float, float]],
+) -> ColumnStatistics | None:
+    """One column; None with fewer than two methods. Only methods with the column's most frequent seeds are tested against each other."""
+    here = {row: scores[row.key, column.key] for row in table.rows if (row.key, column.key) in scores}
+    seeds = [tuple(cells[row.key, column.key]["seeds"]) for row in here]
+    usual = max(seeds, key=seeds.count, default=())
+    paired = {row.title: score.per_seed for row, score, own in zip(here, here.values(), seeds, strict=True) if own == usual}
+    if len(paired) < 2:
+        return None
+    best, others = statistics.against_best(paired)
+    both: dict[str, tuple[float, float]] = {}  # of several readings of a printed row the first counts
+    for row, score in here.items():
+        if (their := look_up(published, table, row, column)) is not None:
+            both.setdefault(str(their.where), (mean(score.per_seed), (-1 if table.measure == "trips" else 1) * float(their.mean)))
+    tau = statistics.agreement(*([pair[i] for pair in both.values()] for i in (0, 1)))
+    return ColumnStatistics(best, tuple(others), tau, tuple(statistics.pareto(points)))
+
+
+Block = tuple[tuple[Row, ...], tuple[Column, ...]]
+
+
+def block(table: Table, known: Collection[tuple[str, str]]) -> Block:
+    """The rows and columns without a hole between them that hold most cells; empty where no two rows share two columns."""
+    by_row = {row.key: {column.key for column in table.columns if (row.key, column.key) in known} for row in table.rows}
+    best: Block = ((), ())
+    for wanted in by_row.values():  # a block that cannot be widened has the columns of one of its rows
+        rows = tuple(row for row in table.rows if wanted <= by_row[row.key])
+        shown = tuple(column for column in table.columns if column.key in wanted)
+        if min(len(rows), len(shown)) > 1 and len(rows) * len(shown) > len(best[0]) * len(best[1]):
+            best = rows, shown
+    return best
+
+
+def ranked(whole: Block, scores: Mapping[tuple[str, str], Score]) -> Ranks | None:
+    """Average ranks of a block's rows."""
+    rows, shown = whole
+    return statistics.average_ranks({row.title: [mean(scores[row.key, column.key].per_seed) for column in shown] for row in rows})
+
+
+def shared(whole: Block, cells: Mapping[tuple[str, str], Mapping], model: str) -> dict[str, dict[str, float]]:
+    """How evenly clients fare, by title: means over a block's columns. Cells of before know the worst client only."""
+    found, (rows, shown) = {}, whole
+    for row in rows:
+        tests = [cells[row.key, column.key]["test"][model] for column in shown]
+        parts = [test.get("fairness") or {"worst": test.get("worst_client", {}).get("mean")} for test in tests]
+        names = [name for name in parts[0] if all(part.get(name) is not None for part in parts)]
+        found[row.title] = {name: mean(part[name] for part in parts) for name in names}
+    return found
+
+
+# ---- in words
+
+ABOUT = (
+    "*Worse than the best*: two-sided paired t-tests across the seeds against the best mean of the column, corrected by Holm for the "
+    "comparisons of the column, at 5 %. Seeds that share a partition differ by initialization, dropout and stragglers only, so a test "
+    "says what is true of *this* partition; with fewer than five seeds it finds large differences only. *Rank*: mean rank over the "
+    "columns that all ranked methods were run on; two ranks that are closer than the critical difference (Nemenyi, 5 %) do not differ "
+    "significantly. *tau*: Kendall's tau-b of our order of the methods and the printed one; of several readings of a printed row the "
+    "first counts. *Verdict*: `within` where our 95 % interval and the printed one overlap, else which side ours is on; printed standard "
+    "deviations are made intervals with the paper's number of runs, and an unstated spread is taken for one. *Front*: no other method "
+    "moves fewer bytes and scores as high, or as few and scores higher."
+)
+
+
+def markdown(paper: Paper, table: Table, found: Sequence[Statistics]) -> str:
+    """A page with the statistics of both kinds of model."""
+    lines = [f"# {paper.title}, table {table.key}: statistics", "", ABOUT]
+    for part in found:
+        lines += ["", f"## {part.model} models"]
+        lines += ["", f"Left out, because some of its seeds have no score: {', '.join(part.unscored)}."] if part.unscored else []
+        if not part.columns:
+            lines += ["", "Too few runs yet."]
+            continue
+        counts = ", ".join(f"{number} {name}" for name, number in part.counts.items())
+        lines += ["", f"Against the printed cells: {counts}." if part.verdicts else "No printed cell has been run."]
+        lines += ["", "| column | best | not significantly different | worse (p after Holm) | tau | front |", "|---|---|---|---|---|---|"]
+        lines += [row_of(key, column) for key, column in part.columns.items()]
+        if part.ranks is not None:
+            lines += ["", *ranks_of(part.ranks)]
+        if part.fairness:
+            lines += ["", *fairness_of(part.fairness)]
+    return "\n".join(lines) + "\n"
+
+
+def row_of(key: str, column: ColumnStatistics) -> str:
+    alike = ", ".join(other.name for other in column.others if not other.worse)
+    worse = ", ".join(f"{other.name} ({other.adjusted:.2g})" for other in column.others if other.worse)
+    tau = "" if column.agreement is None else f"{column.agreement.tau:.2f} of {column.agreement.methods}"
+    return f"| {key} | {column.best} | {alike} | {worse} | {tau} | {', '.join(column.front)} |"
+
+
+def ranks_of(ranks: Ranks) -> list[str]:
+    test = "" if ranks.friedman is None else f", Friedman p = {ranks.friedman:.2g}"
+    lines = [f"Ranks over {ranks.columns} columns, critical difference {ranks.difference:.2f}{test}:", "", "| method | rank |", "|---|---|"]
+    return lines + [f"| {name} | {rank:.2f} |" for name, rank in ranks.ranks.items()]
+
+
+def fairness_of(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+    names = ("worst", "tenth", "median", "best", "std")
+    head = ["Over clients, in %, means over seeds and columns:", "", f"| method | {' | '.join(names)} |", "|---" * 6 + "|"]
+    cells = ((title, [f"{100 * part[name]:.1f}" if name in part else "" for name in names]) for title, part in found.items())
+    return [*head, *(f"| {title} | {' | '.join(shown)} |" for title, shown in cells)]
+
+
+def write_statistics(folder: Path, paper: Paper, table: Table, planned: Planned, stored: Stored, published: Printed) -> Path | None:
+    """Write ``<folder>/table<key>_statistics.md``; None for a table whose measure has none."""
+    if scorer(table.measure) is None:
+        return None
+    models = scored_models(MODELS, (cell for _, cell in named(table, planned, stored)))
+    found = [analyze(paper, table, planned, stored, published, model) for model in models]
+    path = folder / f"table{table.key}_statistics.md"
+    write_whole(path, markdown(paper, table, found))
+    return path
+
+
+OVERVIEW = (
+    "# Agreement with the papers",
+    "",
+    "Cells that were run, and of those that the paper prints: how many are within both 95 % intervals / ours higher / ours lower, and "
+    "the mean over the columns of Kendall's tau between our order of the methods and the printed one (columns with at least three). "
+    "Received and trained models apart; the papers do not say which they print.",
+    "",
+    "| paper | table | cells run | received | tau | trained | tau |",
+    "|---|---|---|---|---|---|---|",
+)
+
+
+def overview_line(title: str, key: str, run: str, found: Sequence[Statistics]) -> str:
+    """A line of the overview over all papers."""
+    parts = []
+    for part in found:
+        taus = [column.agreement.tau for column in part.columns.values() if column.agreement is not None]
+        parts += [" / ".join(str(number) for number in part.counts.values()), f"{mean(taus):.2f}" if taus else ""]
+    parts += [""] * (2 * len(MODELS) - len(parts))
+    return f"| {title} | {key} | {run} | {' | '.join(parts)} |"

@@ -1,0 +1,213 @@
+"""A user's method in a published table: its row among ours and the printed ones, its rank, tests against every baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from fgl_bench.config.choices import config_folder, suggest
+from fgl_bench.errors import UserError
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.papers import tables
+from fgl_bench.papers.analysis import Score, scorer
+from fgl_bench.papers.grids import grids, look_up
+from fgl_bench.papers.plan import Cell, Column, Paper, Row, Table, load_paper, plan
+from fgl_bench.papers.published import Printed, read_published
+from fgl_bench.results import statistics
+from fgl_bench.results.cells import compact, stored_of
+from fgl_bench.results.estimates import Costs
+from fgl_bench.results.statistics import Ranks
+from fgl_bench.utils.files import write_whole
+
+OWN = "yours"
+UNSCORED = ("trips", "seconds", "costs", "curves")  # measures that a method is not placed by
+
+
+@dataclass
+class Placement:
+    """A table's columns with the stored results of its rows, and the user's runs.
+
+    Attributes:
+        title: the user's method.
+        stored: by configuration hash; :meth:`add` puts in the user's runs.
+    """
+
+    paper: Paper
+    table: Table
+    title: str
+    planned: dict[tuple[str, str], Cell]
+    stored: dict[str, dict[str, Any]]
+    published: Printed
+    commands: list[str] = field(default_factory=list)
+
+    def overrides(self, column: Column) -> list[str]:
+        """The setting of a column, as arguments of the command line."""
+        fixed = (f"experiment={self.table.experiment}", f"dataset={column.dataset}")
+        return [*fixed, *column.overrides]
+
+    def add(self, column: Column, summary: Mapping[str, Any], command: str, folder: Path | None = None) -> None:
+        """Put in the user's run of a column, which is in ``folder``."""
+        row = self.table.rows[0]
+        digest = str(summary["config_hash"])
+        self.planned[row.key, column.key] = Cell(self.table.key, row, column, (), digest, Path(), summary["config"])
+        self.stored[digest] = compact(summary, command, folder)
+        self.commands.append(command)
+
+    def scores(self, column: Column, model: str) -> dict[str, Score]:
+        """By title, of the rows that have a score for every seed; the user's method first."""
+        scored, found = scorer(self.table.measure), {}
+        assert scored is not None
+        for row in self.table.rows:
+            cell = self.stored.get(self.planned[row.key, column.key].digest)
+            if cell is not None and (score := scored(cell, model, None)) is not None:
+                found[row.title] = Score(score.mean, score.half, score.per_seed)
+        return found
+
+    def paired(self, column: Column, model: str) -> dict[str, list[float]]:
+        """Scores of the seeds that the user's run and the row's have in common, for rows that have all of the user's."""
+        own = self.stored[self.planned[OWN, column.key].digest]["seeds"]
+        found = {}
+        for row in self.table.rows:
+            cell = self.stored.get(self.planned[row.key, column.key].digest)
+            score = None if cell is None else self.scores(column, model).get(row.title)
+            if cell is not None and score is not None and set(own) <= set(cell["seeds"]):
+                by_seed = dict(zip(cell["seeds"], score.per_seed, strict=True))
+                found[row.title] = [by_seed[seed] for seed in own]
+        return found
+
+    def ranks(self, model: str) -> tuple[Ranks | None, str]:
+        """Average ranks over the columns, or over the seeds of the only one, and what they are over."""
+        columns = self.table.columns
+        if len(columns) == 1:
+            return statistics.average_ranks(self.paired(columns[0], model)), f"the seeds of {columns[0].key}"
+        each = [self.scores(column, model) for column in columns]
+        names = [row.title for row in self.table.rows if all(row.title in scores for scores in each)]
+        ranks = statistics.average_ranks({name: [mean(scores[name].per_seed) for scores in each] for name in names})
+        return ranks, f"{len(columns)} columns"
+
+
+def placement(paper_name: str, key: str, datasets: Sequence[str], title: str, results: Path, data_dir: str | None = None) -> Placement:
+    """The setting of a published table and what is stored of it.
+
+    Args:
+        datasets: of the columns; none for all.
+        results: holds ``cells/`` and ``published/``.
+
+    Raises:
+        UserError: there is no such paper, table or data set, or nothing is stored of it.
+    """
+    paper = load_paper(paper_name)
+    scored = {table.key: table for table in paper.tables if table.measure not in UNSCORED}
+    if key not in scored:
+        raise UserError(f"table={key[:60]}: {paper.name} has no such table of scores{suggest(key, scored)}")
+    known = scored[key].datasets
+    wrong = next((name for name in datasets if name not in known), None)
+    if wrong is not None:
+        raise UserError(f"datasets={wrong[:60]}: not in table {key} of {paper.name}{suggest(wrong, known)}")
+    columns = tuple(column for column in scored[key].columns if not datasets or column.dataset in datasets)
+    if not (results / "cells" / paper.name).is_dir():
+        raise UserError(f"results={results}: must be a folder with cells/{paper.name}/ and published/, such as results/ of a checkout")
+    try:
+        published = read_published(results / "published" / f"{paper.name}.csv")
+    except OSError as error:
+        raise UserError(f"results={results}: published/{paper.name}.csv cannot be read ({error.strerror})") from error
+    table = replace(scored[key], columns=columns)
+    cells = plan(paper, [table], data_dir=data_dir)
+    stored = stored_of(cells, results / "cells" / paper.name)
+    if not stored:
+        raise UserError(f"results={results}: no run of table {key} of {paper.name} on {', '.join(datasets or known)} is stored there")
+    planned = {(cell.row.key, cell.column.key): cell for cell in cells}
+    own = Row(OWN, title, OWN)
+    return Placement(paper, replace(table, rows=(own, *table.rows)), title, planned, stored, published)
+
+
+def stored_results(paper: str) -> Path:
+    """``results/`` of the package: inside it when installed from a wheel, at the project's root in a checkout.
+
+    Raises:
+        UserError: there is none.
+    """
+    folder = config_folder().parent / "results"
+    if not (folder / "cells").is_dir():
+        raise UserError(f"no stored results here: results= must name a folder with cells/{paper[:60]}/ and published/, as a checkout has")
+    return folder
+
+
+def leaderboard(placed: Placement, column: Column, model: str) -> Iterator[list[str]]:
+    """A line for every row that has a score, the best first: place, title, ours, the printed one, the user's minus it, p."""
+    scores, pairs = placed.scores(column, model), placed.paired(column, model)
+    tests = {}
+    if placed.title in pairs and len(pairs[placed.title]) > 1:
+        tests = {each.name: each for each in statistics.against(placed.title, pairs)}
+    rows = {row.title: row for row in placed.table.rows}
+    order = sorted(scores, key=lambda title: -scores[title].mean)
+    for title in order:
+        score, test, their = scores[title], tests.get(title), look_up(placed.published, placed.table, rows[title], column)
+        place = 1 + sum(other.mean > score.mean for other in scores.values())
+        half = "" if score.half is None else f" ± {score.half:.1f}"
+        named = f"> {title}" if title == placed.title else title
+        against = [f"{test.difference:+.1f}", f"{test.adjusted:.3f}{'*' * test.worse}"] if test else ["", ""]
+        yield [str(place), named, f"{score.mean:.1f}{half}", their.text if their else "", *against]
+
+
+def spoken(placed: Placement, column: Column, model: str) -> str:
+    """The rank in a sentence, among ours and among the printed ones."""
+    scores = placed.scores(column, model)
+    if placed.title not in scores:
+        return f"{placed.title} has no score: a seed has diverged."
+    own = scores[placed.title].mean
+    printed = {}  # several rows may be readings of one printed row
+    for row in placed.table.rows:
+        their = look_up(placed.published, placed.table, row, column)
+        if their is not None:
+            printed[str(their.where)] = float(their.mean)
+    place, would = (1 + sum(value > own for value in values) for values in ([score.mean for score in scores.values()], printed.values()))
+    among = f"; it would be {would} of {len(printed) + 1} among the printed means" if printed else ""
+    return f"{placed.title} is {place} of {len(scores)}{among}."
+
+
+def alike(ranks: Ranks, title: str) -> list[str]:
+    """The methods whose ranks do not differ significantly from that of ``title``."""
+    own = ranks.ranks[title]
+    return [name for name, rank in ranks.ranks.items() if name != title and abs(rank - own) <= ranks.difference]
+
+
+def write(placed: Placement, folder: Path, changed: Sequence[str]) -> list[Path]:
+    """Write the table with the user's row as ``table.md``, ``table.csv`` and ``table.tex``."""
+    table, planned, stored = placed.table, placed.planned, placed.stored
+    for column in table.columns:  # rows that the table lacks stay empty
+        planned.setdefault((OWN, column.key), Cell(table.key, table.rows[0], column, (), "", Path()))
+    parts = grids(table, planned, stored, placed.published, {})
+    paragraphs, absent = tables.notes(placed.paper, table, planned, stored, Costs(placed.paper, stored.values()), {}, changed)
+    paragraphs = [*paragraphs[:-1], *(f"Made by: {command}" for command in placed.commands)]
+    title = f"{placed.title} in {placed.paper.title}, table {table.key}: {table.title}"
+    texts = {
+        "md": tables.markdown(title, parts, paragraphs, absent),
+        "csv": tables.tidy(table, planned, stored, placed.published, {}),
+        "tex": tables.latex(title, parts, paragraphs, absent, f"tab:{placed.paper.name}-{table.key}-placed"),
+    }
+    for ending, text in texts.items():
+        write_whole(folder / f"table.{ending}", text)
+    return [folder / f"table.{ending}" for ending in texts]
+
+
+def diagrams(placed: Placement, folder: Path) -> list[Path]:
+    """Write the critical-difference diagrams of both kinds of models; nothing where there are no ranks.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from fgl_bench.results.plots.look import save_all, styled
+    from fgl_bench.results.plots.ranks import ranks_figure
+
+    written = []
+    for model in MODELS:
+        ranks, over = placed.ranks(model)
+        if ranks is not None:
+            title = f"{placed.paper.title}, table {placed.table.key}, {model} models: average ranks over {over}"
+            with styled():
+                written += save_all(ranks_figure([(ranks, title)], 7.0), folder / f"ranks_{model}")
+    return written

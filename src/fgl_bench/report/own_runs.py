@@ -1,0 +1,144 @@
+"""Runs of any folder as tables of the report page, as if a paper had them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fgl_bench.config.parts import REFUSALS, Parts
+from fgl_bench.papers.plan import Cell, Column, Paper, Row, Table
+from fgl_bench.results.cells import cell_path, compact
+from fgl_bench.results.commands import DEFAULT_FOLDER, Compose, command, command_of, composing
+from fgl_bench.results.compared import label
+from fgl_bench.results.formats import csv, markdown
+from fgl_bench.results.frame import Result
+from fgl_bench.results.latex import latex
+from fgl_bench.results.runs import Chosen, Values
+from fgl_bench.results.sections import sections
+from fgl_bench.results.statistics import wide
+from fgl_bench.results.table import ResultTable
+
+NAME = "runs"
+SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices need no name before them
+
+
+@dataclass(frozen=True)
+class OwnRuns:
+    """A folder's runs as a paper's tables.
+
+    Attributes:
+        stored: results by configuration hash.
+        files: the folder of each run, or the file of a stored cell.
+        downloads: the texts of every table by its key and the ending of a file.
+        readings: how to read each table.
+    """
+
+    paper: Paper
+    cells: Sequence[Cell]
+    stored: Mapping[str, Mapping]
+    files: Mapping[str, Path]
+    downloads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    readings: Mapping[str, str] = field(default_factory=dict)
+
+
+def own_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> OwnRuns:
+    """Tables of the runs, which are in ``folder``."""
+    compose = composing(parts)
+    made, cells, tables = {}, [], []
+    downloads, readings = {}, {}
+    for number, chosen in enumerate(sections(runs), 1):
+        table = table_of(str(number), chosen)
+        shown = ResultTable(folder, chosen)
+        downloads[table.key] = {
+            "csv": csv(shown),
+            "md": markdown(shown, commands=False),
+            "tex": latex(shown, commands=False),
+        }
+        readings[table.key] = reading(shown)
+        tables.append(table)
+        cells += list(places(table, chosen, compose))
+        made.update({run.summary["config_hash"]: run for run in chosen.runs.values()})
+    commands = {cell.digest: cell.command for cell in cells}
+    stored = {digest: stored_of(run, commands[digest]) for digest, run in made.items()}
+    files = {digest: cell_path(run.folder, run.summary) if is_cell(run) else run.folder for digest, run in made.items()}
+    return OwnRuns(Paper(NAME, "Your runs", tuple(tables), ()), cells, stored, files, downloads, readings)
+
+
+def stored_of(run: Result, line: str) -> Mapping:
+    """A run as a cell; what is one already stays as it is."""
+    return run.summary if is_cell(run) else compact(run.summary, line, run.folder)
+
+
+def table_of(key: str, chosen: Chosen) -> Table:
+    """The table, named by what its runs have in common."""
+    asked = chosen.question
+    rows = tuple(Row(each, each, values[0]) for values in chosen.rows for each in [title(asked.rows, values)])
+    columns = tuple(Column(values[0], ", ".join(map(spoken, asked.cols[1:], values[1:]))) for values in chosen.columns)
+    return Table(key, "", caption(chosen), "accuracy", columns, rows)
+
+
+def title(keys: Sequence[str], values: Values) -> str:
+    """``fedprox mu=0.1``; keys that a method does not have are not said."""
+    named = [f"{key.rpartition('.')[2]}={value}" for key, value in zip(keys[1:], values[1:], strict=True) if value != "null"]
+    return label([values[0], *named])
+
+
+def spoken(key: str, value: str) -> str:
+    """``10 clients``, ``louvain``, ``lr=0.1``."""
+    if key == "num_clients":
+        return f"{value} client{'s' * (value != '1')}"
+    return value if key in SPEAKING else f"{key.rpartition('.')[2]}={value}"
+
+
+def caption(chosen: Chosen) -> str:
+    """Methods and data sets, the first few by name."""
+    methods, datasets = (list(dict.fromkeys(value[0] for value in side)) for side in (chosen.rows, chosen.columns))
+    more = list(dict.fromkeys(key.rpartition(".")[2] for key in (*chosen.question.rows[1:], *chosen.question.cols[2:])))
+    return f"{listed(methods)} on {listed(datasets)}" + (f", by {listed(more)}" if more else "")
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def places(table: Table, chosen: Chosen, compose: Compose) -> Iterator[Cell]:
+    """A cell for every row and column, with the command that makes its run."""
+    root = root_of(next(iter(chosen.runs.values())))
+    for row, first in zip(table.rows, chosen.rows, strict=True):
+        for column, second in zip(table.columns, chosen.columns, strict=True):
+            run = chosen.runs.get((first, second))
+            try:
+                said = command(chosen, root, (first, second), compose) if run is None else said_of(run, compose)
+            except REFUSALS:  # of a version with other keys
+                said = ""
+            words = tuple(said.removeprefix("fgl-bench ").split(" ")) if said else ()
+            digest, config = (run.summary["config_hash"], run.summary["config"]) if run else ("", {})
+            yield Cell(table.key, row, column, words, digest, Path(), config)
+
+
+def said_of(run: Result, compose: Compose) -> str:
+    """The command of a run; a cell knows its own."""
+    return str(run.summary["command"]) if is_cell(run) else command_of(run, root_of(run), compose)
+
+
+def is_cell(run: Result) -> bool:
+    return "command" in run.summary
+
+
+def root_of(run: Result) -> Path:
+    """The ``results_dir`` of a run."""
+    return DEFAULT_FOLDER if is_cell(run) else run.results_dir
+
+
+def reading(shown: ResultTable) -> str:
+    """What the numbers of a table are."""
+    counts = sorted({len(run.summary["seeds"]) for run in shown.chosen.runs.values()})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    half = " ± half-width of the 95 % t-interval" * (counts[-1] > 1)
+    halves = [score.half for block in shown.blocks for score in block.scores.values()]
+    return " ".join((
+        f"{shown.unit[:1].upper()}{shown.unit[1:]} at the best validation point, mean over {seeds} seed{'s' * (counts != [1])}{half}.",
+        "received is the model that a client gets, trained what it makes of it.",
+        *wide(halves),
+    ))  # fmt: skip

@@ -1,0 +1,230 @@
+"""One self-contained HTML page of papers' tables and of a folder's runs: the data inside a fixed page (``page/``), nothing fetched."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fgl_bench.config.compose import Composer
+from fgl_bench.config.kept import Kept, default_folder
+from fgl_bench.config.parts import Parts
+from fgl_bench.errors import UserError
+from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.submission import whole_board
+from fgl_bench.leaderboard.views import board_rows
+from fgl_bench.papers import analysis, findings
+from fgl_bench.papers.draws import read_draws
+from fgl_bench.papers.placed import PlacedRow, read_rows, with_rows
+from fgl_bench.papers.placement import stored_results
+from fgl_bench.papers.plan import Paper, load_paper, papers, plan
+from fgl_bench.papers.published import Printed, read_published
+from fgl_bench.papers.settlements import read_settlements
+from fgl_bench.report.methods import all_methods, of_run
+from fgl_bench.report.own_runs import own_runs
+from fgl_bench.report.shown import Source, paper_data, run_data
+from fgl_bench.results.cells import cell_path, compact, read_cells, stored_of
+from fgl_bench.results.frame import Result
+from fgl_bench.results.recorded import in_scope
+from fgl_bench.results.runs import complete_runs, folder_of, stored_cells
+
+PAGE = Path(__file__).parent / "page"
+SCRIPTS = ("core.js", "drawings.js", "statistics.js", "tables.js", "views.js", "page.js")
+MOST_SEEDS = 100
+MOST_BYTES = 5_500_000  # of the data; the page around it is small
+
+
+def gather(
+    paper: Paper, results: Path, published: Path, parts: Parts | None = None, runs: Sequence[Result] = (), keys: set[str] | None = None
+) -> Source:
+    """The plan of a paper's tables, the cells in ``results/cells/<paper>`` or ``runs``, and the printed numbers in ``published``.
+
+    What cannot be there, since nothing has its data set and method, is not composed, which would take longer than all else.
+    """
+    folder = results / "cells" / paper.name
+    made = {run.summary["config_hash"]: run for run in runs}
+    there = [*read_cells(folder).values(), *(run.summary for run in runs)]
+    wanted = {(str(cell["dataset"]), str(cell["algorithm"]).partition("+")[0]) for cell in there}
+    tables = tuple(table for table in paper.tables if keys is None or table.key in keys)
+    cells = plan(paper, tables, parts=parts, wanted=wanted)
+    stored = stored_of(cells, folder)
+    files = {digest: cell_path(folder, cell) for digest, cell in stored.items()}
+    for cell in cells:
+        if cell.digest in made and cell.digest not in stored:
+            stored[cell.digest] = compact(made[cell.digest].summary, cell.command, made[cell.digest].folder)
+    settled = read_settlements(published.parent / "settlements" / f"{paper.name}.yaml", paper)
+    draws = read_draws(published.parent / "draws" / paper.name)
+    paper = replace(paper, tables=tables)
+    return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws)
+
+
+def sources(
+    results: str | Path, names: Sequence[str] | None = None, placed: Path | None = None, sweep: str | int | None = None
+) -> list[Source]:
+    """What a folder of results holds: the papers' cells (``cells/``), and the runs below it that are none of the papers'.
+
+    Args:
+        names: of papers; None for all.
+        placed: holds the rows of ``fgl-bench place``.
+        sweep: of which runs are shown; by default the newest and the runs made since, see :func:`comparison.recorded.scope`.
+
+    Raises:
+        UserError: there is no such folder, or nothing in it.
+    """
+    where = folder_of(results)
+    rows = read_rows(placed) if placed is not None and placed.is_dir() else []
+    whole = (where / "cells").is_dir()
+    if whole:
+        stores = where
+        published = where / "published" if (where / "published").is_dir() else stored_results(papers()[0]) / "published"
+        shown = papers() if names is None else list(names)
+    else:
+        shown = sorted({row.paper for row in rows} & set(papers()) & set(papers() if names is None else names))
+        stores = stored_results(shown[0]) if shown else where
+        published = stores / "published"
+    runs = complete_runs(where) or ([] if whole else stored_cells(where))
+    with Composer() as composer:
+        parts = Parts(composer, Kept(default_folder()))
+        found = [of_paper(name, stores, published, parts, rows, runs, whole) for name in shown]
+        known = {digest for source in found for digest in source.stored}
+        own = [run for run in runs if run.summary["config_hash"] not in known]
+        if own:
+            found.insert(0, of_runs(where, in_scope(where, own, sweep), parts))
+        parts.kept.write()
+    if not (runs or rows or any(source.stored for source in found)):
+        raise UserError(f"{where}: there is no complete run in it")
+    return found
+
+
+def of_paper(
+    name: str, results: Path, published: Path, parts: Parts, rows: Sequence[PlacedRow], runs: Sequence[Result], whole: bool
+) -> Source:
+    """A paper with the users' rows; those tables only that have such a row, unless the ``whole`` paper is asked for."""
+    keys = None if whole else {row.table for row in rows if row.paper == name}
+    found = with_rows(gather(load_paper(name), results, published, parts, runs if whole else (), keys), rows)
+    folders = {run.summary["config_hash"]: run.folder for run in runs}
+    return replace(found, files={**found.files, **{digest: folders[digest] for digest in found.stored if digest in folders}})
+
+
+def of_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> Source:
+    """A folder's runs as if a paper had them."""
+    own = own_runs(folder, runs, parts)
+    return Source(own.paper, own.cells, own.stored, Printed([]), (), own.files, own.downloads, own.readings, own=True)
+
+
+def page(found: Iterable[Source], out: Path | None = None, leaderboard: Path | None = None) -> str:
+    """The whole page as text.
+
+    Args:
+        out: where it will be; links to runs are relative to its folder. None leaves them out.
+        leaderboard: a csv; None, or where there is no such file, for no leaderboard.
+    """
+    found = list(found)
+    stored = {digest: cell for source in found for digest, cell in source.stored.items()}
+    files = {digest: path for source in found for digest, path in source.files.items()}
+    runs = {digest: run_data(cell) for digest, cell in stored.items()}
+    if out is not None:
+        for digest, path in files.items():
+            runs[digest]["file"] = relative(path, out)
+    methods = all_methods() if any(not source.own for source in found) else {}
+    for cell in stored.values():
+        name = str(cell["algorithm"])
+        if name not in methods:
+            base = all_methods().get(name.partition("+")[0])
+            methods[name] = {**base, "name": name} if base else of_run(name, cell.get("config") or {})
+    data = {
+        "papers": [paper_data(source) for source in found],
+        "runs": runs,
+        "methods": [methods[name] for name in sorted(methods)],
+        "about": plain(analysis.ABOUT),
+        "findings": plain(findings.ABOUT),
+        "leaderboard": read_board(leaderboard),
+        "quantiles": quantiles(max((len(cell["seeds"]) for cell in stored.values()), default=2)),
+        "made": made(found),
+    }
+    html = (PAGE / "page.html").read_text(encoding="utf-8")
+    for mark, part in (
+        ("CSS", (PAGE / "page.css").read_text(encoding="utf-8")),
+        ("JS", "".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)),
+        ("DATA", packed(data)),
+    ):
+        html = html.replace(f"/*{mark}*/", part, 1)
+    return html
+
+
+def packed(data: dict) -> str:
+    """The data as compressed json in base64, less than ``MOST_BYTES``; what does not fit is said to be left out.
+
+    Pictures of runs go first: of all trips but the last of a run, then all matrices, then labels, then curves.
+    """
+    for level, less in enumerate((lambda run: run, last_matrices, without("matrices"), without("labels"), without("curve"))):
+        if level:
+            data["runs"] = {digest: less(run) for digest, run in data["runs"].items()}
+            data["less"] = "Some curves, matrices or labels of runs are left out to keep this page small; fgl-bench report RUNS shows them."
+        text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+        found = base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii")
+        if len(found) <= MOST_BYTES:
+            break
+    return found
+
+
+def last_matrices(run: dict) -> dict:
+    """Of every kind of matrix the last one."""
+    kept = {kind: dict([max(trips.items(), key=lambda each: int(each[0]))]) for kind, trips in (run.get("matrices") or {}).items() if trips}
+    return {**run, "matrices": kept} if kept else run
+
+
+def without(name: str) -> Callable[[dict], dict]:
+    return lambda run: {key: value for key, value in run.items() if key != name}
+
+
+def plain(text: str) -> str:
+    """Without the marks of Markdown."""
+    return text.replace("*", "").replace("`", "")
+
+
+def made(found: Sequence[Source]) -> str:
+    """How many runs there are, and of which days."""
+    cells = {digest: cell for source in found for digest, cell in source.stored.items()}
+    if not cells:
+        return "Nothing has been run yet."
+    dates = sorted(str(cell["finished"])[:10] for cell in cells.values())
+    days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    own = len({digest for source in found if source.own for digest in source.stored})
+    parts = [f"{len(cells) - own} of the papers' tables"] * (own < len(cells)) + [f"{own} of your own"] * (0 < own)
+    return f"Runs: {' and '.join(parts)}, finished {days}. Made by fgl-bench report."
+
+
+def relative(path: Path, out: Path) -> str:
+    """A link from the page to a file."""
+    return Path(os.path.relpath(path.resolve(), out.resolve().parent)).as_posix()
+
+
+def quantiles(most: int) -> list[float]:
+    """Of Student's t at 97.5 %, for 2 seeds and more."""
+    from scipy import stats
+
+    return [round(float(stats.t.ppf(0.975, seeds - 1)), 4) for seeds in range(2, min(max(most, 2), MOST_SEEDS) + 1)]
+
+
+def read_board(path: Path | None) -> list[list[str]]:
+    """The rows of a leaderboard, its headings first; none where there is none. A folder of cells with the csv's name takes its place.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    if path is not None and path.with_suffix("").is_dir():
+        return board_rows(whole_board(path.with_suffix(""), read_protocol()))
+    if path is None or not path.is_file():
+        return []
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as csv ({' '.join(str(error).split())[:100]})") from error
+    return rows if len(rows) > 1 else []

@@ -1,0 +1,116 @@
+"""The table that a command ends with."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from tabulate import tabulate
+
+from fgl_bench.errors import printable
+from fgl_bench.results.divergence import scored_seeds, shares, warning
+from fgl_bench.results.selection import COMMON, score_trained, selected
+
+NARROW = 80
+
+
+def line_width() -> int:
+    """Characters in a line: the terminal's, at least 80; 80 for a file or a pipe."""
+    return max(shutil.get_terminal_size((NARROW, 24)).columns, NARROW) if sys.stdout.isatty() else NARROW
+
+
+def percent(stats: dict) -> str:
+    """``81.2 ± 0.6`` in percent, with the 95 % interval's half-width where there is one; (n/m) where n of m seeds have a score only."""
+    if stats["mean"] is None:
+        return "-"
+    half = stats["ci95"]
+    text = f"{100 * stats['mean']:.2f}" + (f" ± {100 * half:.2f}" if half is not None else "")
+    scored = scored_seeds(stats) if "per_seed" in stats else None
+    return text if scored is None or scored == len(stats["per_seed"]) else f"{text} ({scored}/{len(stats['per_seed'])})"
+
+
+def amount(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def reach(stats: dict, seeds: int) -> str:
+    """Mean trips of the seeds that reached a target, and how many did."""
+    return f"{stats['mean']:.0f} ({stats['reached']}/{seeds})" if stats["reached"] else f"- (0/{seeds})"
+
+
+OTHERS = "all other columns: best point of the whole federation; last point and trips by the weighted mean;"
+SCORED = {
+    "final": "trained models are scored at the last point only, where they are selected (split.score_trained=every: at every point);",
+    "never": "trained models are not scored (split.score_trained=never);",
+}
+POINTS = {"federation": "the best validation point", "client": "each client's best validation point"}
+MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
+
+
+def table(summary: dict, selection: str = "federation", average: str = "weighted") -> str:
+    """The run's table: test score of both models, trips to each target, bytes, seconds.
+
+    Args:
+        selection, average: which test score, see :func:`fgl_bench.evaluation.summary.selected_scores`.
+    """
+    from fgl_bench.results.statistics import wide  # numpy, which commands that only read go without
+
+    seeds, when = len(summary["seeds"]), score_trained(summary)
+    rows, halves, diverged = [], [], summary.get("diverged")
+    for model in ("received", "trained"):
+        test = summary["test"][model]
+        shown = selected(test, selection, average)
+        targets = [reach(by[model], seeds) if model in by else "-" for by in summary["client_trips"]["to_target"].values()]
+        lost = [f"{len(diverged.get(model, {}))} of {seeds} seeds"] if diverged else []
+        score = "not recorded" if shown is None else percent(shown)
+        halves.append(None if shown is None or shown["ci95"] is None else 100 * shown["ci95"])
+        rows.append([f"{model} model", score, percent(test["last"]), percent(test["worst_client"]), *lost, *targets])
+    absent = any(selected(summary["test"][model], selection, average) is None for model in ("received", "trained"))
+    names = [f"trips to {100 * float(t):g} %" for t in summary["client_trips"]["to_target"]]
+    scored = ["", "test " + summary["metric"], "last point", "worst client", *["diverged"] * bool(diverged)]
+    body = tabulate(rows, headers=[*scored, *names], disable_numparse=True)
+    if max(map(len, body.splitlines())) > NARROW:  # scores above, trips below
+        count = len(scored)
+        aims = [name.removeprefix("trips to ") for name in names]
+        parts = [([row[:count] for row in rows], scored), ([[row[0], *row[count:]] for row in rows], ["trips to", *aims])]
+        body = "\n\n".join(tabulate(part, headers=headers, disable_numparse=True) for part, headers in parts)
+    head = (
+        f"{summary['algorithm']} on {summary['dataset']}, {summary['split']} split, {summary['num_clients']} clients, "
+        f"{summary['model']}, {summary['scenario']}, {seeds} seed(s)"
+    )
+    moved, spent = summary["bytes"], summary["seconds"]
+    trips = summary["client_trips"]["total"]
+    busiest = f", {amount(moved['busiest'])} through the busiest client" if "busiest" in moved else ""
+    without = max(summary.get("unscored_clients", {}).get("test", [0]))
+    why = ", or of one class only" if summary["metric"] == "auc" else ""
+    lines = [
+        head,
+        body,
+        *([f"{shares(summary)};"] if diverged else []),
+        *(["(n/m): over the n of m seeds that have a score;"] if "/" in "".join(cell for row in rows for cell in row[1:4]) else []),
+        f"test {summary['metric']} in % at {POINTS[selection]}, {MEANS[average]}mean over seeds ± 95 % t-interval;",
+        *([SCORED[when]] if when in SCORED else []),
+        *wide(halves),
+        *([OTHERS] if (selection, average) != COMMON else []),
+        *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
+        *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
+        "trips: mean of the seeds that reached the validation target, and how many did",
+        f"{trips} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed{busiest};",
+        f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",
+    ]
+    return "\n".join(lines)
+
+
+def show(summary: dict, folder: Path, again: bool, selection: str = "federation", average: str = "weighted") -> None:
+    """Print the :func:`table` and where the run is kept; warn where a seed has diverged."""
+    said = warning(summary)
+    if said is not None:
+        print(said, file=sys.stderr, flush=True)
+    print(printable(table(summary, selection, average)))
+    print(f"{'complete already (overwrite=true repeats it)' if again else 'written'}: {folder}", flush=True)

@@ -1,0 +1,249 @@
+"""Figures of a user's runs, on the same selection as tables: a panel for every column and kind of model, a line or bar for every row."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fgl_bench.errors import UserError
+from fgl_bench.results.compared import Block, Compared, column_label, label
+from fgl_bench.results.frame import Result
+from fgl_bench.results.hardware import on_cpu
+from fgl_bench.results.pictures import curve
+from fgl_bench.results.plots.look import (
+    COLORS,
+    LETTER,
+    MARKS,
+    RECEIVED,
+    TRAINED,
+    columns_of_legend,
+    label_ends,
+    legend_below,
+    look,
+    plt,
+    points,
+)
+from fgl_bench.results.plots.ranks import ranks_figure
+from fgl_bench.results.runs import Values
+from fgl_bench.results.scores import heading
+from fgl_bench.results.statistics import pareto
+
+ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB moved a seed", 1e9)}
+COSTS: dict[str, tuple[str, Callable[[Mapping], float]]] = {
+    "bytes": ("GB moved a seed", lambda summary: (summary["bytes"]["upload"] + summary["bytes"]["download"]) / 1e9),
+    "seconds": ("seconds of training a seed", lambda summary: summary["seconds"].get("train", math.nan) / len(summary["seeds"])),
+    "trips": ("client trips a seed", lambda summary: float(summary["client_trips"]["total"])),
+}
+LABELLED = 2.2  # inches of a panel whose lines are labelled at their ends
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes: a column of the table and a kind of model."""
+
+    block: Block
+    column: Values
+    title: str
+
+
+def panels(table: Compared) -> list[Panel]:
+    """Kind of model after kind of model."""
+    several = len(table.blocks) > 1
+    found = []
+    for block in table.blocks:
+        for column in table.chosen.columns:
+            named = column_label(table.question.cols, column) if column else ""
+            found.append(Panel(block, column, "\n".join(filter(None, (named, f"{block.model} model" if several or not named else "")))))
+    return found
+
+
+def unit(table: Compared) -> str:
+    """The label of the score's axis, with the model where all panels show one."""
+    of = f", {table.blocks[0].model} model" if len(table.blocks) == 1 else ""
+    return f"{table.unit}{of}"
+
+
+def grid(count: int, width: float, side: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels, at most ``side`` in a row."""
+    shape = (-(-count // side), min(side, count))
+    figure, axes = plt.subplots(*shape, figsize=(width, height * shape[0] + 0.35), squeeze=False, layout="constrained")
+    for axis in axes.flat[count:]:
+        axis.set_visible(False)
+    return figure, list(axes.flat[:count])
+
+
+def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure:
+    """Test scores along the run, mean over seeds with its 95 % band; names at the ends of lines where there is room, else a legend."""
+    rows = table.chosen.rows
+    if table.question.metric not in (None, *(run.summary["metric"] for run in table.chosen.runs.values())):
+        raise UserError(f"metric={table.question.metric}: curves show the runs' own metric only; leave it out")
+    name, scale = ALONG[x]
+    histories = {place: history(run, x) for place, run in table.chosen.runs.items()}
+    # A server may not have scored the trained models along the run.
+    shown = [panel for panel in panels(table) if any(panel.block.model in line for line in histories.values())]
+    figure, axes = grid(len(shown), width, side, 1.9)
+    labelled = width / min(side, len(shown)) >= LABELLED
+    ends: list[dict[str, tuple[float, float, str]]] = []
+    for axis, panel in zip(axes, shown, strict=True):
+        ends.append({})
+        for number, row in enumerate(rows):
+            line = histories.get((row, panel.column), {})
+            if panel.block.model not in line:
+                continue
+            along, mean = np.array(line[x]) / scale, 100 * np.array(line[panel.block.model])
+            half = 100 * np.array(line.get(f"{panel.block.model}_half", np.zeros(len(mean))))
+            drawn = look(number)
+            axis.plot(along, mean, label=label(row), **drawn)
+            low, high = np.maximum(mean - half, 0), np.minimum(mean + half, 100)
+            axis.fill_between(along, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
+            ends[-1][label(row)] = (float(along[-1]), float(mean[-1]), str(drawn["color"]))
+        axis.set_title(panel.title)
+        axis.set_xlim(left=0)
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+    name_axes(axes, side, name, unit(table))
+    if not labelled:
+        legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
+        return figure
+    margin = max(len(label(row)) for row in rows) * LETTER * points("legend.fontsize") / 72 + 0.12
+    layout: Any = figure.get_layout_engine()
+    layout.set(rect=(0, 0, 1 - margin / width, 1), wspace=margin / width * len(axes))
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axis, each in zip(axes, ends, strict=True):
+        label_ends(axis, each)
+    return figure
+
+
+def history(run: Result, x: str) -> dict[str, list]:
+    """Scores by evaluation point of a run, or what its cell kept of them."""
+    path = run.folder / "history.csv"
+    found = curve(path, None) if path.is_file() else run.summary.get("curve") or {}
+    if x not in found:
+        raise UserError(f"{run.folder}: no curve over {x} is stored with {run.summary['algorithm']} on {run.summary['dataset']}")
+    return found
+
+
+def bars(table: Compared, width: float, side: int) -> Figure:
+    """Scores with 95 % intervals: a panel for every column, a bar for every row and kind of model, from zero."""
+    rows, columns = table.chosen.rows, table.chosen.columns
+    place = np.arange(len(rows))[::-1]
+    count = len(table.blocks)
+    thick = 0.8 / count
+    figure, axes = grid(len(columns), width, side, 0.16 * len(rows) * max(count, 1.4) + 0.75)
+    for axis, column in zip(axes, columns, strict=True):
+        for number, block in enumerate(table.blocks):
+            here = [(at, block.scores[row, column]) for at, row in zip(place, rows, strict=True) if (row, column) in block.scores]
+            here = [(at, score) for at, score in here if score.mean is not None]
+            at = np.array([at for at, _ in here]) + thick * ((count - 1) / 2 - number)
+            half = [score.half or 0.0 for _, score in here]
+            color = TRAINED if block.model == "trained" else RECEIVED
+            mean = [score.mean or 0.0 for _, score in here]
+            whisker: dict[str, Any] = {"linewidth": 0.7, "capsize": 1.5}
+            axis.barh(at, mean, 0.92 * thick, xerr=half, color=color, label=f"{block.model} model", error_kw=whisker)
+        axis.set(yticks=place, yticklabels=[label(row) for row in rows], title=column_label(table.question.cols, column) if column else "")
+        axis.set_xlim(left=0)
+        axis.grid(axis="y", visible=False)
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+    name_axes(axes, side, unit(table))
+    if count > 1:
+        legend_below(figure, axes, count)
+    return figure
+
+
+def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
+    """The horizontal axis is named below the lowest panels, the vertical one and rows at the first panel of a line only."""
+    shape = -(-len(axes) // side), min(side, len(axes))
+    size: Any = axes[0].get_figure()
+    letter = LETTER * points("axes.labelsize") / 72
+    wide, high = (max(int(inches / letter), 12) for inches in (size.get_figwidth() / shape[1] - 0.3, size.get_figheight() / shape[0] - 0.6))
+    for number, axis in enumerate(axes):
+        if number + side >= len(axes):
+            axis.set_xlabel(textwrap.fill(x, wide))
+        if number % side == 0 and y:
+            axis.set_ylabel(textwrap.fill(y, high))
+        if number % side and not y:
+            axis.set_yticklabels([])
+
+
+def ranks(table: Compared, width: float, side: int) -> Figure:
+    """Average ranks with their critical difference, a diagram for every kind of model."""
+    found = [(block, block.ranks) for block in table.blocks if block.ranks is not None]
+    if not found:
+        raise UserError("ranks need at least two rows, and two columns in which all of them have a run and a score; give more cols=")
+    tests = ["" if each.friedman is None else f", Friedman p = {each.friedman:.2g}" for _, each in found]
+    titles = [f"{block.model} model, {each.columns} columns{test}" for (block, each), test in zip(found, tests, strict=True)]
+    return ranks_figure([(each, title) for (_, each), title in zip(found, titles, strict=True)], width)
+
+
+def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
+    """What a row costs and what it reaches, with 95 % intervals; a line joins the rows that no other beats."""
+    if x == "seconds" and len({on_cpu(run.summary) for run in table.chosen.runs.values()}) > 1:
+        raise UserError("x=seconds: a CPU made some of these runs, a GPU others; take x=bytes or x=trips, or use one device=")
+    shown, rows, (name, cost) = panels(table), table.chosen.rows, COSTS[x]
+    figure, axes = grid(len(shown), width, side, 1.75)
+    for axis, panel in zip(axes, shown, strict=True):
+        points: dict[str, tuple[float, float]] = {}
+        for number, row in enumerate(rows):
+            score = panel.block.scores.get((row, panel.column))
+            if score is None or score.mean is None:
+                continue
+            points[label(row)] = (cost(table.chosen.runs[row, panel.column].summary), score.better(score.mean))
+            style: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "marker": MARKS[number % len(MARKS)]}
+            bar: dict[str, Any] = {"markersize": 5, "markerfacecolor": "none", "linestyle": "", "elinewidth": 0.7, "capsize": 1.5}
+            axis.errorbar(points[label(row)][0], score.mean, yerr=score.half or 0.0, label=label(row), **style, **bar)
+        front = [(points[each][0], abs(points[each][1])) for each in pareto(points)]
+        axis.plot(*zip(*front, strict=True), color="#999999", linewidth=0.8, drawstyle="steps-post", zorder=1)
+        axis.set(title=panel.title)
+        if min(at for at, _ in points.values()) > 0 and max(at for at, _ in points.values()) > 20 * min(at for at, _ in points.values()):
+            axis.set_xscale("log")
+        else:
+            most = max(at for at, _ in points.values()) or 1.0
+            axis.set_xlim(-0.05 * most if min(at for at, _ in points.values()) == 0 else 0, 1.08 * most)
+    name_axes(axes, side, name, unit(table))
+    legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
+    return figure
+
+
+def clients(table: Compared, width: float, side: int) -> Figure:
+    """How scores spread over clients: a box for every row, over all seeds; a dot is a client of a seed."""
+    shown, rows = panels(table), table.chosen.rows
+    if table.question.metric not in (None, *(run.summary["metric"] for run in table.chosen.runs.values())):
+        raise UserError(f"metric={table.question.metric}: clients are scored by the runs' own metric only; leave it out")
+    figure, axes = grid(len(shown), width, side, 0.24 * len(rows) + 0.75)
+    place = np.arange(len(rows))[::-1]
+    jitter = np.random.default_rng(0)
+    for axis, panel in zip(axes, shown, strict=True):
+        for at, row in zip(place, rows, strict=True):
+            if (row, panel.column) in table.chosen.runs:
+                values = 100 * np.array(list(scored_clients(table.chosen.runs[row, panel.column], panel.block.model)))
+                axis.scatter(values, at + jitter.uniform(-0.28, 0.28, len(values)), s=2, color=TRAINED, alpha=0.35, linewidths=0)
+                thin = {"color": "black", "linewidth": 0.8}
+                middle = {"color": COLORS[5], "linewidth": 1.4}
+                parts: dict[str, Any] = {"boxprops": thin, "whiskerprops": thin, "capprops": thin, "medianprops": middle}
+                axis.boxplot(values, positions=[at], widths=0.6, orientation="horizontal", showfliers=False, **parts)
+        axis.set(yticks=place, yticklabels=[label(row) for row in rows], title=panel.title, ylim=(-0.6, len(rows) - 0.4))
+        axis.grid(axis="y", visible=False)
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+    own = heading([run.summary["metric"] for run in table.chosen.runs.values()], None)
+    of = f", {table.blocks[0].model} model" if len(table.blocks) == 1 else ""
+    name_axes(axes, side, f"{own} of a client{of}")
+    return figure
+
+
+def scored_clients(run: Result, model: str) -> Iterator[float]:
+    """Scores of all clients of all seeds that have one."""
+    per_client = run.summary["test"][model].get("per_client")
+    if per_client is None:
+        raise UserError(f"{run.folder}: the stored result of {run.summary['algorithm']} has no scores of clients; give a folder of runs")
+    yield from (score for seed in per_client for score in seed if score is not None)
+
+
+KINDS: dict[str, Callable[..., Figure]] = {"curves": curves, "bars": bars, "ranks": ranks, "pareto": costs, "clients": clients}

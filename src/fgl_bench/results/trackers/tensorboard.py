@@ -1,0 +1,56 @@
+"""TensorBoard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fgl_bench.results.trackers.base import Log, SeedRun, Tracker
+
+
+@dataclass(frozen=True)
+class TensorBoard(Tracker):
+    """Event files for TensorBoard (the ``tensorboard`` extra): ``<folder>/<algorithm>-<dataset>-<hash>/seed<n>``."""
+
+    extra: ClassVar[str] = "tensorboard"
+
+    folder: str
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return ("tensorboard",)
+
+    def start(self, seed: SeedRun) -> Log:
+        from torch.utils.tensorboard import SummaryWriter
+
+        place = Path(self.folder).expanduser() / f"{seed.name.rpartition('-')[0]}-{seed.group}" / f"seed{seed.seed}"
+        place.mkdir(parents=True, exist_ok=True)  # or the writer would fail in a thread of its own
+        writer = SummaryWriter(str(place), purge_step=0)  # hides the events of a run that was killed
+        lines = json.dumps(seed.config, indent=2).splitlines()
+        writer.add_text("config", "\n".join(f"    {line}" for line in lines))
+        return TensorBoardLog(writer)
+
+
+@dataclass(frozen=True)
+class TensorBoardLog(Log):
+    """An event file."""
+
+    writer: Any
+
+    def point(self, trip: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self.writer.add_scalar(name, value, trip)
+        self.writer.flush()
+
+    def finish(self, scores: Mapping[str, float], table: Sequence[tuple[str, str, float]]) -> None:
+        for name, value in scores.items():
+            self.writer.add_scalar(name, value)
+        head = ["| model | score | value |", "|---|---|---|"]
+        self.writer.add_text("scores", "\n".join([*head, *(f"| {model} | {name} | {value:.6g} |" for model, name, value in table)]))
+        self.writer.close()
+
+    def stop(self) -> None:
+        self.writer.close()

@@ -1,1 +1,0 @@
-"""Making the cells of the leaderboard."""

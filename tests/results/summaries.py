@@ -1,0 +1,35 @@
+"""A summary with everything that readers rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fgl_bench.evaluation.summary import spread
+from fgl_bench.results.store import SCHEMA_VERSION, config_hash
+
+
+def scores(per_seed: Sequence[float | None]) -> dict[str, Any]:
+    stats = spread([float("nan") if value is None else value for value in per_seed])
+    return {**stats, "per_seed": list(per_seed), "last": stats, "worst_client": stats, "val": stats}
+
+
+def summary(config: Mapping, per_seed: Sequence[float | None] = (0.5,), **changes: Any) -> dict[str, Any]:
+    """Of a run of ``len(per_seed)`` seeds that has no target."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **{name: name for name in ("algorithm", "dataset", "split", "sparsity", "model", "scenario", "metric")},
+        "num_clients": 2,
+        "seeds": list(range(len(per_seed))),
+        "test": {model: scores(per_seed) for model in ("received", "trained")},
+        "client_trips": {"total": 20, "to_target": {}},
+        "bytes": {"upload": 8, "download": 8},
+        "virtual_time": 10.0,
+        "seconds": {"prepare": 0.1, "train": 1.0, "total": 1.1},
+        "device": "CPU",
+        "versions": {"torch": "2.0"},
+        "finished": "2026-01-02T03:04:05+00:00",
+        "config": dict(config),
+        "config_hash": config_hash(dict(config)),
+        **changes,
+    }

@@ -1,0 +1,253 @@
+"""Broken copies of real results: each costs itself and a warning that names its file, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fgl_bench.papers.published import WHERE, read_published
+from fgl_bench.results.cells import compact, dumped, read_cells
+from fgl_bench.results.store import Untrusted, config_hash, is_complete, read_summary
+from tests.hostile.worker import answer
+
+SMALL = (
+    "dataset=csbm", "dataset.num_nodes=120", "dataset.num_edges=240", "num_clients=3", "rounds=2", "seeds=[0,1]", "progress=false",
+    "device=cpu", "mixing_at=[3]", "targets=[0.1]", "metrics=[macro_f1]",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory as the command writes it."""
+    folder = tmp_path_factory.mktemp("made")
+    said = answer([*SMALL, "algorithm=fedavg", f"results_dir={folder}"], {}, {})
+    assert said.status == 0, said.stderr
+    return next(folder.rglob("summary.json")).parent
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(made, tmp_path / "a" / "b" / "c" / "d" / made.name))
+
+
+def put(value: Any, *keys: Any) -> Callable[[dict], None]:
+    def change(summary: dict) -> None:
+        for key in keys[:-1]:
+            summary = summary[key]
+        summary[keys[-1]] = value
+
+    return change
+
+
+def drop(*keys: Any) -> Callable[[dict], None]:
+    def change(summary: dict) -> None:
+        for key in keys[:-1]:
+            summary = summary[key]
+        del summary[keys[-1]]
+
+    return change
+
+
+# How a summary or a cell is changed, and what is said of it.
+DAMAGE = {
+    "no scores": (put({}, "test"), "test.received is missing"),
+    "one model": (drop("test", "trained"), "test.trained is missing"),
+    "a mean that is a text": (put("high", "test", "trained", "mean"), "test.trained.mean is 'high', not a score from 0 to 1"),
+    "a mean that is true": (put(True, "test", "trained", "mean"), "test.trained.mean is True"),
+    "a mean that is NaN": (put(float("nan"), "test", "received", "mean"), "NaN is no number"),
+    "a mean that is infinite": (put(float("inf"), "test", "received", "mean"), "Infinity is no number"),
+    "no mean": (drop("test", "received", "mean"), "test.received.mean is missing"),
+    "an interval that is a list": (put([1], "test", "received", "ci95"), "test.received.ci95 is"),
+    "a seed's score that is a text": (put("x", "test", "received", "per_seed", 1), r"test.received.per_seed\[1\] is 'x'"),
+    "a score too many": (put([0.1, 0.2, 0.3], "test", "received", "per_seed"), "has 3 values for 2 seed"),
+    "a trip count too few": (put([3], "client_trips", "to_target", "0.1", "trained", "per_seed"), "has 1 values for 2 seed"),
+    "no seeds": (put([], "seeds"), "seeds is empty"),
+    "no list of seeds": (drop("seeds"), "seeds is missing"),
+    "seeds that are texts": (put(["a", "b"], "seeds"), r"seeds\[0\] is 'a'"),
+    "no seconds": (drop("seconds"), "seconds is missing"),
+    "seconds that are a list": (put([], "seconds"), "seconds is "),
+    "no bytes": (put(None, "bytes"), "bytes is None"),
+    "no trips": (drop("client_trips", "total"), "client_trips.total is missing"),
+    "versions that are a list": (put([1], "versions"), "versions is"),
+    "no device": (drop("device"), "device is missing"),
+    "a date that is a number": (put(3, "finished"), "finished is 3"),
+    "another metric that is empty": (put({}, "metrics", "macro_f1"), "metrics.macro_f1.received is missing"),
+    "divergence that is a text": (put("yes", "diverged"), "diverged is 'yes'"),
+    "divergence without a round": (put({"trained": {"0": {"clients": 1, "trip": 2}}}, "diverged"), "diverged.trained.0.round is missing"),
+    "a configuration that is a text": (put("lr", "config"), "config is 'lr'"),
+    "a mean of 400 digits": (put(10**400, "test", "trained", "mean"), "test.trained.mean is 1000"),
+    "a mean above 1": (put(1.01, "test", "trained", "mean"), "test.trained.mean is 1.01, not a score from 0 to 1"),
+    "a seed's score below 0": (put(-0.1, "test", "received", "per_seed", 0), r"test.received.per_seed\[0\] is -0.1"),
+    "seconds of 400 digits": (put(10**400, "seconds", "total"), "seconds.total is 1000"),
+    "bytes of 1e308": (put(1e308, "bytes", "upload"), r"bytes.upload is 1e\+308"),
+    "a seed of 400 digits": (put(10**400, "seeds", 0), r"seeds\[0\] is 1000"),
+    "a seed twice": (put([1, 1], "seeds"), "seeds has a seed twice"),
+    "a selected score too many": (put([0.1] * 3, "test", "trained", "selected", "client", "macro", "per_seed"), "3 values for 2 seed"),
+    "escapes in the device": (put("\x1b[31mGPU", "device"), "device is .*without control characters"),
+    "a line break in the device": (put("GPU\nx", "device"), "device is .*without control characters"),
+    "a lone surrogate": (put("\ud800", "algorithm"), "algorithm is .*without control characters"),
+    "escapes in a name": (put({"\x1b[2J": "1"}, "versions"), "versions has the key .*without control characters"),
+    "a target that is a word": (put({"high": {}}, "client_trips", "to_target"), "client_trips.to_target.high"),
+    "rounds that are a list": (put([2], "config", "rounds"), r"config.rounds is \[2\]"),
+    "code that is a text": (put("x", "config", "code"), "config.code is 'x'"),
+    "data that is a list": (put(["x"], "config", "data"), r"config.data is \['x'\]"),
+    "a class that is a number": (put(5, "config", "dataset", "_target_"), "config.dataset._target_ is 5"),
+    "a group that is a list": (put([], "config", "scenario"), r"config.scenario is \[\]"),
+    "a key of 400 digits": (put(10**400, "config", "lr"), "config.lr is .*not made of plain values"),
+    "a key with a surrogate": (put("\ud800", "config", "opt_state"), "config.opt_state is .*not made of plain values"),
+}  # fmt: skip
+RUN_ONLY = {
+    "no seconds of training": (drop("seconds", "train"), "seconds.train is missing"),
+    "no last point": (drop("test", "trained", "last"), "test.trained.last is missing"),
+    "no metric": (drop("metric"), "metric is missing"),
+    "a number of clients that is a text": (put("3", "num_clients"), "num_clients is '3'"),
+}
+
+
+def changed(path: Path, change: Callable[[dict], None]) -> None:
+    """Change a summary; its hash is that of its configuration."""
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    change(summary)
+    if isinstance(summary["config"], dict):
+        summary["config_hash"] = config_hash(summary["config"])
+    path.write_text(json.dumps(summary), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", [*DAMAGE, *RUN_ONLY])
+def test_a_run_with_a_damaged_summary_is_not_used(kind: str, copy: Path) -> None:
+    change, reason = (DAMAGE | RUN_ONLY)[kind]
+    assert is_complete(copy)
+    changed(copy / "summary.json", change)
+    digest = json.loads((copy / "summary.json").read_text(encoding="utf-8"))["config_hash"]
+    copy = copy.rename(copy.with_name(digest))
+    assert not is_complete(copy)
+    with pytest.raises(Untrusted, match=reason):
+        read_summary(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("history.csv", b"", "has no column seed"),
+        ("history.csv", b"seed,trip\n", "no row of seed 0"),
+        ("history.csv", b"seed,trip\n0,0\n", "no row of seed 1"),
+        ("history.csv", b"seed,trip\n0,0\n1\n", "line 3 of history.csv has 1 values for 2 columns"),
+        ("history.csv", b"seed\n0\n1\n", "has no column trip"),
+        ("history.csv", b"seed,trip\n0,0\n1,0\n0,0\n", "line 4 of history.csv repeats trip 0 of seed 0"),
+        ("history.csv", b"seed,trip\n0,0\n1,0\n2,0\n", "rows of another seed 2"),
+        ("history.csv", b"seed,trip\n0,0\n1,x\n", "line 3 of history.csv has no number"),
+        ("history.csv", b"seed,trip\n0,0\n1,\n", "line 3 of history.csv: seed or trip is missing"),
+        ("history.csv", b"seed,trip,upload_bytes\n0,0,1\n1,0,1e308\n", r"upload_bytes is 1e\+308"),
+        ("history.csv", b"seed,trip,test_trained\n0,0,1\n1,0,1.5\n", "test_trained is 1.5, not a score"),
+        ("history.csv", b"seed,trip,trip\n0,0,1\n1,0,1\n", "has a column twice"),
+        ("history.csv", b"\xff\xfe\x00\x01", "history.csv cannot be read"),
+        ("mixing.npz", b"garbage", "mixing.npz is no archive of arrays"),
+        ("mixing.npz", b"", "mixing.npz is no archive of arrays"),
+        ("final_state.npz", b"garbage", "final_state.npz is no archive of arrays"),
+        ("portrait.npz", b"garbage", "portrait.npz is no archive of arrays"),
+    ],
+)
+def test_a_run_with_a_damaged_file_is_not_used(name: str, content: bytes, reason: str, copy: Path) -> None:
+    (copy / name).write_bytes(content)
+    with pytest.raises(Untrusted, match=reason):
+        read_summary(copy)
+
+
+def test_the_command_makes_a_damaged_run_again_and_keeps_what_was_there(made: Path, tmp_path: Path) -> None:
+    results = Path(shutil.copytree(made.parents[4], tmp_path / "results"))
+    [folder] = [path.parent for path in results.rglob("summary.json")]
+    changed(folder / "summary.json", put({}, "test"))
+    said = answer([*SMALL, "algorithm=fedavg", f"results_dir={results}"], {}, {})
+    assert said.status == 0 and "Traceback" not in said.stderr
+    [warning] = [line for line in said.stderr.splitlines() if "is not used" in line]
+    assert warning.startswith("warning: ") and "test.received is missing" in warning
+    assert is_complete(folder) and len(list(folder.parent.glob(f"{folder.name}.kept-*"))) == 1
+
+
+def test_results_of_before_lack_what_is_new_and_count(copy: Path, tmp_path: Path) -> None:
+    changed(copy / "summary.json", drop("diverged"))
+    lines = (copy / "history.csv").read_text(encoding="utf-8").splitlines()
+    new = [lines[0].split(",").index(name) for name in ("train_loss", "diverged_received", "diverged_trained")]
+    kept = [",".join(value for i, value in enumerate(line.split(",")) if i not in new) for line in lines]
+    (copy / "history.csv").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    summary = read_summary(copy)
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "old.json").write_text(dumped(compact(summary, "fgl-bench", copy)), encoding="utf-8")
+    [cell] = read_cells(tmp_path / "cells").values()
+    assert "diverged" not in cell and cell["curve"]["trips"] == [0, 3, 6]
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_cell_costs_itself_and_one_line(kind: str, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change, _ = DAMAGE[kind]
+    good = compact(read_summary(copy), "fgl-bench", copy)
+    folder = tmp_path / "cells"
+    folder.mkdir()
+    (folder / "good.json").write_text(dumped(good), encoding="utf-8")
+    (folder / "bad.json").write_text(dumped(good), encoding="utf-8")
+    changed(folder / "bad.json", change)
+    assert list(read_cells(folder).values()) == [good]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {folder / 'bad.json'} is not used: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("curve", "abc"), ("curve", {"trips": [0, 1], "received": [0.1], "trained": [0.1, 0.2]}), ("curve", {"trips": [0]}),
+        ("curve", {"trips": [], "received": [], "trained": []}), ("curve", {"trips": [0], "received": [None], "trained": [1]}),
+        ("matrices", 3), ("matrices", {"mixing": {"3": {"clients": 2, "max": 1.0, "data": "AA=="}}}),
+        ("matrices", {"mixing": {"3": {"clients": 1, "max": 1.0, "data": "***"}}}), ("label_counts", [[1, "a"]]),
+        ("records", [{"val": ["x"]}]),
+    ],
+)  # fmt: skip
+def test_a_damaged_picture_costs_the_picture(
+    name: str, value: object, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = compact(read_summary(copy), "fgl-bench", copy)
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "cell.json").write_text(dumped({**good, name: value}), encoding="utf-8")
+    [cell] = read_cells(tmp_path / "cells").values()
+    assert cell == {key: kept for key, kept in good.items() if key != name}
+    [line] = capsys.readouterr().err.splitlines()
+    assert "cell.json is not used: its " + name in line
+
+
+COLUMNS = ("paper", *WHERE, "mean", "spread", "spread_kind", "note")
+ROW = dict.fromkeys(COLUMNS, "x") | {"mean": "81.5", "spread": "0.3", "note": ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mean": "abc"}, "mean is 'abc', not a number"),
+        ({"mean": "nan"}, "mean is 'nan', not a number"),
+        ({"mean": "inf"}, "mean is 'inf', not a number"),
+        ({"spread": "±1"}, "spread is '±1', not a number"),
+        ({"note": "target_accuracy=0.5.1"}, "could not convert"),
+        ({"method": "fine"}, "its cell is there already"),
+    ],
+)
+def test_a_bad_row_of_printed_numbers_costs_itself(changes: dict, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{**ROW, "method": "fine"}, {**ROW, "method": "bad", **changes}, {**ROW, "method": "too", "mean": "7"}, {**ROW, "mean": ""}]
+    path = tmp_path / "paper.csv"
+    path.write_text("\n".join([",".join(COLUMNS), *(",".join(row.values()) for row in rows)]) + "\n", encoding="utf-8")
+    assert [(cell.where["method"], cell.mean) for cell in read_published(path).cells] == [("fine", "81.5"), ("too", "7")]
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {path}, line 3, is not used: ") and reason in line
+
+
+def test_a_row_that_ends_early_and_a_file_without_columns_are_no_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "paper.csv"
+    path.write_text("\n".join([",".join(COLUMNS), ",".join(ROW.values()), "x,1"]) + "\n", encoding="utf-8")
+    assert len(read_published(path).cells) == 1 and "line 3, is not used: it has no dataset" in capsys.readouterr().err
+    path.write_bytes(b"\xff\x00\x01,\n1,2\n")
+    assert read_published(path).cells == () and "line 2, is not used: it has no table" in capsys.readouterr().err
+    path.write_bytes(b"")
+    assert read_published(path).cells == ()

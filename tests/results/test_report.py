@@ -1,0 +1,199 @@
+"""The report page: what it holds, and what it does in a real browser opened from the file system."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fgl_bench.errors import UserError
+from fgl_bench.papers.plan import load_paper, papers
+from fgl_bench.report import methods, report
+from fgl_bench.report.report import gather
+from fgl_bench.report.shown import paper_data
+from tests.results.report_pages import TRIPS, data_of, tab_of, two_papers
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+
+
+def test_the_page_is_self_contained_and_holds_every_number():
+    html = two_papers()
+    assert not re.search(r"""(?:src|href)=["']?(?!["']?(?:#|data:))""", html) and "@import" not in html
+    assert html.count("</script>") == 2, "no data ends the script that holds it"
+    data = data_of(html)
+    table = data["papers"][0]["tables"][0]
+    found = table["cells"]["a|cora"]
+    assert found["received"] == {"text": "81.0 ± 12.7", "rank": 81.0, "verdict": "within"} and found["published"] == "80.5 ± 0.3"
+    assert found["command"] == "fgl-bench dataset=cora algorithm=fedavg" and data["runs"][found["run"]]["curve"]["trips"] == TRIPS
+    assert table["rows"][1]["title"] == "Method B </script>" and table["cells"]["d|cora"]["available"] is False
+    assert table["statistics"]["received"]["counts"]["within"] == 3
+    assert "run" not in table["cells"]["c|pubmed"]
+    assert data["papers"][1]["tables"][0]["cells"]["a|cora"]["published"] == ""
+    assert (table["made"], table["planned"]) == (5, 8) and data["papers"][1]["tables"][0]["made"] == 0
+
+
+@pytest.mark.parametrize("name", papers())
+def test_the_page_makes_the_findings_of_the_committed_tables(name):
+    data = paper_data(gather(load_paper(name), RESULTS, RESULTS / "published"))
+    counts = " | ".join(map(str, data["settled"]["counts"].values()))
+    assert f"| {data['title']} | {counts} |" in (RESULTS / "tables/agreement.md").read_text(encoding="utf-8").splitlines()
+
+
+def test_what_does_not_fit_is_left_out_and_said(monkeypatch):
+    whole = data_of(two_papers())
+    assert "less" not in whole and whole["runs"]["a-cora"]["matrices"]
+    monkeypatch.setattr(report, "MOST_BYTES", len(report.packed(data_of(two_papers()))) - 1)
+    assert "to keep this page small" in data_of(two_papers())["less"]
+    monkeypatch.setattr(report, "MOST_BYTES", 0)
+    least = data_of(two_papers())
+    assert not {"matrices", "labels", "curve"} & {name for run in least["runs"].values() for name in run}
+    assert least["runs"]["a-cora"]["numbers"] == whole["runs"]["a-cora"]["numbers"]
+
+
+def test_links_to_runs_are_relative_to_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs = data_of(two_papers(out=tmp_path / "pages/report.html"))["runs"]
+    assert runs["a-cora"]["file"] == "../cells/a.json" and runs["b-cora"]["file"] == "../runs/x y/b" and "file" not in runs["c-cora"]
+    assert str(tmp_path) not in json.dumps(runs)
+
+
+def test_a_leaderboard_that_is_none_is_refused_and_an_empty_one_is_not_shown(tmp_path):
+    board = tmp_path / "leaderboard.csv"
+    board.write_text("method,score\n", encoding="utf-8")
+    assert report.read_board(board) == [] == report.read_board(tmp_path / "nowhere.csv")
+    board.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="leaderboard.csv: cannot be read as csv"):
+        report.read_board(board)
+
+
+def test_every_method_says_what_it_is():
+    for name, method in methods.all_methods().items():
+        assert method["lead"] and method["target"].startswith("fgl_bench.algorithms."), name
+        assert not any(part.startswith("Attributes") or "\n" in part for part in (method["lead"], *method["text"])), name
+    prox = methods.all_methods()["fedprox"]
+    assert "``mu/2 ||theta - w||^2``" in prox["lead"] and prox["keys"][0][:2] == ["mu", "0.01"] and prox["keys"][0][2]
+
+
+def test_every_method_says_whether_it_was_checked_against_other_code():
+    said = {name: method["checked"] for name, method in methods.all_methods().items()}
+    assert "its authors' code (cora +0.05 ± 0.15," in said["fedgta"] and "OpenFGL (cora +0.00 ± 0.57," in said["fedgta"]
+    assert "citeseer -1.65 ± 1.03*" in said["feddc"] and "excludes 0" in said["feddc"] and "excludes" not in said["fedprox"]
+    assert "FED-PUB's code (cora +0.70" in said["fedavg"], "that code's FedAvg"
+    assert "unifilter" not in said["local"] and said["fedssa"] == methods.UNCHECKED
+    rows = [path.read_text(encoding="utf-8").count("\n") - 1 for path in (Path(__file__).parents[2] / "results/cross_check").glob("*.csv")]
+    assert sum(text.count("±") for text in said.values()) == sum(rows) - 4, "all but the checks of a backbone"
+
+
+def test_an_own_method_is_described_from_its_source_without_running_it(tmp_path, monkeypatch):
+    (tmp_path / "never_imported.py").write_text('class Mine:\n    """Mine adds ``a = b``."""\n\nraise SystemExit(3)\n', encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = methods.of_run("mine", {"algorithm": {"_target_": "never_imported.Mine", "share": 0.5, "inner": {"_target_": "x.Y"}}})
+    assert found["lead"] == "Mine adds ``a = b``." and found["keys"] == [["share", "0.5", ""]]
+    assert methods.of_run("gone", {"algorithm": {"_target_": "no_such_module.Mine"}})["lead"] == ""
+
+
+# ---- in a browser
+
+
+@pytest.fixture(params=["wide", "phone"])
+def opened(request, browser, file):
+    """The first table of the first paper, on both kinds of screen."""
+    with tab_of(browser, file, "#p/3", request.param == "phone") as tab:
+        yield tab
+
+
+def rows_of(tab) -> list[str]:
+    return tab.locator("#results tbody th").all_inner_texts()
+
+
+def test_columns_sort_and_say_so(opened):
+    opened.get_by_role("checkbox", name="Also what was not run").check()
+    assert rows_of(opened) == ["Method A", "Method B </script>", "Method C", "Method D"]
+    heading = opened.get_by_role("columnheader", name="cora received")
+    assert heading.get_attribute("aria-sort") == "none"
+    heading.get_by_role("button").click()
+    assert rows_of(opened) == ["Method A", "Method C", "Method B </script>", "Method D"]
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert opened.evaluate("document.activeElement.dataset.key") == "cora\u0000ours", "the keyboard stays where it was"
+    opened.keyboard.press("Enter")
+    assert rows_of(opened) == ["Method B </script>", "Method C", "Method A", "Method D"], "what was not run stays last"
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert "ascending" in opened.locator("#status").inner_text()
+    opened.get_by_role("columnheader", name="method").get_by_role("button").click()
+    assert rows_of(opened)[0] == "Method A" and heading.get_attribute("aria-sort") == "none"
+
+
+def test_choosing_changes_the_table_and_the_address(opened):
+    cells = opened.locator("#results tbody td")
+    assert "81.0 ± 12.7" in cells.first.inner_text()
+    opened.get_by_role("radio", name="trained").check()
+    assert "71.0 ± 12.7" in cells.first.inner_text()
+    assert opened.evaluate("document.activeElement.value") == "trained"
+    opened.get_by_role("combobox", name="Dataset").select_option("pubmed")
+    assert opened.locator("#results thead th[scope=colgroup]").all_inner_texts() == ["pubmed"]
+    opened.get_by_role("combobox", name="Table").select_option("1")
+    assert opened.locator("#heading").inner_text() == "Paper one, table 7"
+    assert opened.title() == "Paper one, table 7: fgl-bench"
+    assert opened.evaluate("location.hash") == "#p/7//trained"
+    opened.reload()
+    assert opened.locator("#heading").inner_text() == "Paper one, table 7"
+    opened.get_by_role("checkbox", name="Also what was not run").check()
+    opened.get_by_role("combobox", name="Paper").select_option("1")
+    assert opened.locator("#heading").inner_text() == "Paper two, table 3"
+    assert opened.locator("#results tbody td button").first.inner_text().startswith("not run")
+
+
+def test_curves_are_drawn_with_bands_and_can_be_left_out(opened):
+    drawn = opened.locator("#curves path.curve")
+    assert drawn.count() == 2 and opened.locator("#curves path.band").count() == 2
+    # the highest point of A is its last; svg's y grows downwards
+    points = [tuple(map(float, pair)) for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", drawn.first.get_attribute("d"))]
+    assert len(points) == len(TRIPS) and points == sorted(points) and min(y for _, y in points) == points[-1][1]
+    assert "Method A ends at 80.0" in opened.locator("#curves svg[role=img]").get_attribute("aria-label")
+    opened.get_by_role("checkbox", name="Method A").uncheck()
+    assert drawn.count() == 1
+    opened.get_by_role("combobox", name="Table").select_option("2")
+    assert opened.locator("#curves path.curve").count() >= 1
+
+
+def test_a_number_opens_its_run_and_the_keyboard_closes_it(opened):
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    number = opened.get_by_role("button", name="Method A, cora")
+    number.focus()
+    opened.keyboard.press("Enter")
+    dialog = opened.get_by_role("dialog")
+    assert dialog.get_by_role("heading", name="Method A, cora").is_visible()
+    text = dialog.inner_text()
+    for said in ("fgl-bench dataset=cora algorithm=fedavg", "within both intervals", "80.5 ± 0.3", "2026-01-02", "worst 50.0"):
+        assert said in text
+    assert dialog.locator("canvas").count() == 2 and dialog.locator("svg.network").count() == 1
+    assert dialog.locator("path.curve").count() == 2 and dialog.locator("circle title").count() == 5
+    corner = dialog.locator("canvas").first.evaluate("node => [...node.getContext('2d').getImageData(0, 0, 2, 1).data]")
+    assert corner == [253, 231, 37, 255, 68, 1, 84, 255], "similarity one and none"
+    dialog.get_by_role("button", name="Copy").click()
+    dialog.get_by_role("button", name="Copied").wait_for()
+    opened.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert opened.evaluate("document.activeElement.innerText").startswith("81.0"), "back where it was opened"
+
+
+def test_statistics_and_verdicts_are_shown(opened):
+    assert opened.locator("#counts").inner_text() == "Against the printed cells: 3 within, 0 higher, 1 lower."
+    assert opened.locator("#results .verdict.lower").count() == 1
+    assert opened.locator("#statistics tbody tr").first.locator("th, td").all_inner_texts()[:2] == ["cora", "Method A"]
+    ranks = opened.locator("#statistics svg[aria-label^='average ranks']").get_attribute("aria-label")
+    assert "Method A 1.50, Method B </script> 1.50" in ranks
+
+
+def test_nothing_is_wider_than_the_screen_and_everything_has_a_name(opened):
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    nameless = """() => [...document.querySelectorAll('button, select, input, svg[role=img], canvas')].filter(node =>
+        !(node.innerText || node.getAttribute('aria-label') || (node.labels && node.labels.length))).length"""
+    assert opened.evaluate(nameless) == 0
+    assert opened.locator("th:not([scope])").count() == 0 and opened.locator("table:not(:has(caption))").count() == 0
+    opened.keyboard.press("Tab")
+    assert opened.evaluate("document.activeElement.className") == "skip"
+    outline = opened.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "the focus is seen"
