@@ -16,7 +16,7 @@ class Plan:
 
 
 @dataclass(kw_only=True)
-class Signaled(InTurn[Plan, str]):
+class Signaled(InTurn):
     """Gets a signal as it begins its first work."""
 
     number: int
@@ -31,7 +31,7 @@ class Signaled(InTurn[Plan, str]):
     def end(self, work: Plan, started: Started, display) -> int:
         return 0
 
-    def rest(self) -> float:
+    def cost(self, work: Plan) -> float:
         return 0.0
 
     def name(self, work: Plan) -> str:
@@ -49,7 +49,7 @@ def test_a_signal_ends_the_work_and_finds_its_handlers_again(capsys):
 
 
 @dataclass(kw_only=True)
-class Sleeping(InTurn[str, str]):
+class Sleeping(InTurn):
     """Two processes that take some looks; counts how often it is asked what is left."""
 
     pause = 0.01
@@ -57,14 +57,14 @@ class Sleeping(InTurn[str, str]):
 
     def begin(self, display) -> int:
         while self.waiting and len(self.running) < self.jobs:
-            self.running.append((self.waiting.pop(), Started.of([sys.executable, "-c", "import time; time.sleep(0.3)"])))
+            self.running.append((self.waiting.pop(), Started([sys.executable, "-c", "import time; time.sleep(0.3)"])))
         return 0
 
     def end(self, work: str, started: Started, display) -> int:
         started.log.close()
         return 0
 
-    def rest(self) -> float:
+    def cost(self, work: str) -> float:
         self.asked += 1
         return 5.0
 

@@ -9,52 +9,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgl_bench.leaderboard.cell import RUNS
-from fgl_bench.leaderboard.protocol import Column, Entry, Protocol
+from fgl_bench.leaderboard.cell import RUNS, BoardCell
+from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol
 from fgl_bench.leaderboard.record import Record, read_records
-from fgl_bench.results.estimates import SIZES, Costs, Kind, duration, round_cost
+from fgl_bench.results.estimates import Costs, Kind, duration, round_cost
 from fgl_bench.results.progress import Display
 from fgl_bench.runner.started import InTurn, Started
 from fgl_bench.utils.scratch import leftovers
 
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell to make.
-
-    Attributes:
-        cost: seconds that it is likely to take.
-    """
-
-    entry: Entry
-    column: Column
-    cost: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.entry.name} in {self.column.key}"
+Work = tuple[BoardCell, float]  # a cell, and the seconds that it is likely to take
 
 
-@dataclass(frozen=True)
-class Sizes:
-    sizes: Mapping[str, tuple[int, int]]
-
-
-def plan(protocol: Protocol, columns: Sequence[Column], entries: Sequence[Entry], folder: Path, rates: Mapping[Kind, float]) -> list[Cell]:
-    """The cells that are not complete, the cheap ones first: by measured rates, those of other data sets scaled by size."""
-    records = {(record.entry, record.column.key): record for record in read_records(folder)}
-    costs = Costs(Sizes(SIZES), (), {**rates, **measured(list(records.values()), protocol)})
-    cells = []
+def plan(
+    protocol: Protocol, columns: Sequence[BoardColumn], entries: Sequence[Entry], folder: Path, rates: Mapping[Kind, float]
+) -> list[Work]:
+    """The cells that are not complete, the cheap ones first: by measured rates, those of other datasets scaled by size."""
+    records = {(record.entry, record.column): record for record in read_records(folder)}
+    costs = Costs(protocol, (), {**rates, **measured(list(records.values()), protocol)})
+    work = []
     for column in columns:
         for entry in entries:
-            record = records.get((entry.name, column.key))
-            if record is not None and record.protocol == protocol.digest(entry) and record.complete:
-                continue
-            cells.append(Cell(entry, column, cost(protocol, entry, column, costs)))
-    return sorted(cells, key=lambda cell: cell.cost)
+            record = records.get((entry.name, column))
+            if record is None or record.protocol != protocol.digest(entry) or not record.complete:
+                work.append((BoardCell(protocol, entry, column, folder), cost(protocol, entry, column, costs)))
+    return sorted(work, key=lambda pair: pair[1])
 
 
-def cost(protocol: Protocol, entry: Entry, column: Column, costs: Costs) -> float:
+def cost(protocol: Protocol, entry: Entry, column: BoardColumn, costs: Costs) -> float:
     """Seconds of all trials and two winners."""
     trials = protocol.trials_of(entry, column)
     rounds = sum(round_cost(values.get("local_epochs", 1)) for values in trials) * protocol.setting["rounds"]
@@ -75,7 +56,7 @@ def measured(records: Sequence[Record], protocol: Protocol) -> dict[Kind, float]
 
 
 @dataclass(kw_only=True)
-class Queue(InTurn[Cell, str]):
+class Cells(InTurn):
     """The cells to make.
 
     Attributes:
@@ -97,11 +78,11 @@ class Queue(InTurn[Cell, str]):
                 shutil.rmtree(path, ignore_errors=True)
         super().make()
 
-    def name(self, work: Cell) -> str:
-        return work.name
+    def name(self, work: Work) -> str:
+        return work[0].name
 
-    def rest(self) -> float:
-        return sum(cell.cost for cell in [*self.waiting, *(cell for cell, _ in self.running)])
+    def cost(self, work: Work) -> float:
+        return work[1]
 
     def begin(self, display: Display) -> int:
         while self.waiting and len(self.running) < self.jobs:
@@ -109,20 +90,20 @@ class Queue(InTurn[Cell, str]):
                 display.say(f"left out, no time: {len(self.waiting)} cell(s)")
                 self.waiting.clear()
                 break
-            cell = self.waiting.pop(0)
-            display.say(f"start: {cell.name} ({duration(cell.cost or None)})")
+            cell, seconds = self.waiting.pop(0)
+            display.say(f"start: {cell.name} ({duration(seconds or None)})")
             line = [sys.executable, "-m", "fgl_bench.leaderboard", str(self.protocol), cell.entry.name]
             line += [cell.column.dataset, cell.column.split, str(self.folder), str(self.until), *self.where]
-            self.running.append((cell, Started.of(line, own_session=True)))
+            self.running.append(((cell, seconds), Started(line)))
         return 0
 
-    def end(self, work: Cell, started: Started, display: Display) -> int:
-        """Tell what became of a cell."""
-        seconds, told = started.seconds, started.told()
-        if started.process.returncode == 0:
-            display.say(f"done: {work.name} in {seconds:.0f} s", *(f"    {line}" for line in told if "made anew" in line))
-            return 0
-        self.failures.append(f"{work.name}: {told[-1] if told else f'exit status {started.process.returncode}'}")
-        how = f"after {seconds:.0f} s (exit {started.process.returncode})"
-        display.say(f"failed: {work.name} {how}", *(f"    {line}" for line in told))
+    def end(self, work: Work, started: Started, display: Display) -> int:
+        """Print how the process of a cell has ended."""
+        name, lines = work[0].name, started.last_lines()
+        if started.returncode == 0:
+            display.say(f"done: {name} in {started.seconds:.0f} s", *(f"    {line}" for line in lines if "made anew" in line))
+        else:
+            self.failures.append(f"{name}: {lines[-1] if lines else f'exit status {started.returncode}'}")
+            how = f"after {started.seconds:.0f} s (exit {started.returncode})"
+            display.say(f"failed: {name} {how}", *(f"    {line}" for line in lines))
         return 0

@@ -31,7 +31,7 @@ class Failure:
 
 
 @dataclass(kw_only=True)
-class Runs(InTurn[tuple[Work, Cell], Failure]):
+class Runs(InTurn):
     """The runs to make, each with the paper that wants it.
 
     Attributes:
@@ -51,8 +51,8 @@ class Runs(InTurn[tuple[Work, Cell], Failure]):
     def name(self, work: tuple[Work, Cell]) -> str:
         return work[1].name
 
-    def rest(self) -> float:
-        return sum(work.cost(cell) or 0 for work, cell in [*self.waiting, *(pair for pair, _ in self.running)])
+    def cost(self, work: tuple[Work, Cell]) -> float | None:
+        return work[0].cost(work[1])
 
     def begin(self, display: Display) -> int:
         left_out = 0
@@ -64,7 +64,7 @@ class Runs(InTurn[tuple[Work, Cell], Failure]):
             display.say(f"start: {work.name(cell)} ({duration(work.cost(cell))})")
             line = [sys.executable, "-m", "fgl_bench.cli.main", *cell.overrides, "progress=false"]
             line += [f"{key}={quoted(value)}" for key, value in self.where.items() if value is not None]
-            self.running.append(((work, cell), Started.of(line)))
+            self.running.append(((work, cell), Started(line)))
         return left_out
 
     def startable(self) -> Iterator[tuple[Work, Cell]]:
@@ -80,18 +80,18 @@ class Runs(InTurn[tuple[Work, Cell], Failure]):
 
     def end(self, work: tuple[Work, Cell], started: Started, display: Display) -> int:
         """Keep the result of a run that has ended, or note that there is none."""
-        (paper, cell), seconds, told = work, started.seconds, started.told()
+        (paper, cell), seconds, told = work, started.seconds, started.last_lines()
         cell, dropped = self.looked_for(paper, cell, display)
-        if started.process.returncode == 0 and is_complete(paper.folder(cell)):
+        if started.returncode == 0 and is_complete(paper.folder(cell)):
             self.keep(paper)
             test = paper.stored[cell.digest]["test"]
             shown = ", ".join(f"{model} {percent(scores['mean'])}" for model, scores in test.items())
             display.say(f"done: {paper.name(cell)} in {seconds:.0f} s: {shown}")
             paper.write(cell.digest)
             return dropped
-        told = told or [f"exit status {started.process.returncode}"]
+        told = told or [f"exit status {started.returncode}"]
         self.failures.append(Failure(paper.name(cell), told[-1], cell.command))
-        how = f"after {seconds:.0f} s (exit {started.process.returncode})"
+        how = f"after {seconds:.0f} s (exit {started.returncode})"
         display.say(f"failed: {paper.name(cell)} {how}", *(f"    {line}" for line in told))
         return dropped
 
