@@ -76,11 +76,6 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def runs(options: argparse.Namespace) -> bool:
-    """Whether the options start runs, rather than print something."""
-    return not (options.help or options.hydra_help or options.cfg or options.info or options.shell_completion)
-
-
 def check_overrides(options: argparse.Namespace) -> None:
     """Refuse arguments that Hydra would misunderstand.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from fgl_bench.leaderboard.record import Record, read_records
 from fgl_bench.results.estimates import Costs, Kind, duration, round_cost
 from fgl_bench.results.progress import Display
 from fgl_bench.runner.started import InTurn, Started
-from fgl_bench.utils.scratch import leftovers
+from fgl_bench.utils.scratch import remove_leftovers
 
 Work = tuple[BoardCell, float]  # a cell, and the seconds that it is likely to take
 
@@ -73,9 +72,7 @@ class Cells(InTurn):
 
     def make(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with leftovers(RUNS, self.folder) as gone:  # of processes that were killed
-            for path in gone:
-                shutil.rmtree(path, ignore_errors=True)
+        remove_leftovers(RUNS, self.folder)
         super().make()
 
     def name(self, work: Work) -> str:
