@@ -48,7 +48,9 @@ def main() -> None:
                 for found in (find(alike, cell.digest, cell.config), draws_of(many, cell.config)):
                     if found is not None:
                         found.setdefault("places", []).append([cell.table, cell.row.key, cell.column.key, list(cell.overrides)])
-                        found["config"] = filled(found["config"], whole(parts, cell.overrides))
+            for cell in (*cells.values(), *many):  # after all have been found: a cell with the younger keys covers no other plan
+                if "places" in cell:
+                    cell["config"] = filled(cell["config"], whole(parts, cell["places"][0][3]))
             for cell in cells.values() if name == "first_question" else ():
                 cell["config"] = filled(cell["config"], whole(parts, shlex.split(cell["command"])[1:]))
             for kind, stored in (("cells", cells), ("draws", draws)):

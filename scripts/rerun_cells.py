@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 
 def main() -> int:
     options = parser().parse_args()
-    cells = [cell for folder in sorted((ROOT / "results" / "cells").iterdir()) for cell in read_cells(folder).values()]
+    cells = [cell for folder in sorted((ROOT / "results" / "cells").iterdir()) for cell in read_cells(folder)]
     drawn = named(cells, options.hash) if options.hash else draw(cells, options)
     worst = Difference(0.0, 0.0)
     for cell in drawn:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fgl_bench.papers.published import WHERE, read_published
-from fgl_bench.results.cells import compact, dumped, read_cells
+from fgl_bench.results.cells import compact
 from fgl_bench.results.store import Untrusted, config_hash, is_complete, read_summary
 from tests.hostile.worker import answer
 
@@ -176,47 +176,8 @@ def test_results_of_before_lack_what_is_new_and_count(copy: Path, tmp_path: Path
     new = [lines[0].split(",").index(name) for name in ("train_loss", "diverged_received", "diverged_trained")]
     kept = [",".join(value for i, value in enumerate(line.split(",")) if i not in new) for line in lines]
     (copy / "history.csv").write_text("\n".join(kept) + "\n", encoding="utf-8")
-    summary = read_summary(copy)
-    (tmp_path / "cells").mkdir()
-    (tmp_path / "cells" / "old.json").write_text(dumped(compact(summary, "fgl-bench", copy)), encoding="utf-8")
-    [cell] = read_cells(tmp_path / "cells").values()
+    cell = compact(read_summary(copy), "fgl-bench", copy)
     assert "diverged" not in cell and cell["curve"]["trips"] == [0, 3, 6]
-
-
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_cell_costs_itself_and_one_line(kind: str, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    change, _ = DAMAGE[kind]
-    good = compact(read_summary(copy), "fgl-bench", copy)
-    folder = tmp_path / "cells"
-    folder.mkdir()
-    (folder / "good.json").write_text(dumped(good), encoding="utf-8")
-    (folder / "bad.json").write_text(dumped(good), encoding="utf-8")
-    changed(folder / "bad.json", change)
-    assert list(read_cells(folder).values()) == [good]
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"warning: {folder / 'bad.json'} is not used: ")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("curve", "abc"), ("curve", {"trips": [0, 1], "received": [0.1], "trained": [0.1, 0.2]}), ("curve", {"trips": [0]}),
-        ("curve", {"trips": [], "received": [], "trained": []}), ("curve", {"trips": [0], "received": [None], "trained": [1]}),
-        ("matrices", 3), ("matrices", {"mixing": {"3": {"clients": 2, "max": 1.0, "data": "AA=="}}}),
-        ("matrices", {"mixing": {"3": {"clients": 1, "max": 1.0, "data": "***"}}}), ("label_counts", [[1, "a"]]),
-        ("records", [{"val": ["x"]}]),
-    ],
-)  # fmt: skip
-def test_a_damaged_picture_costs_the_picture(
-    name: str, value: object, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good = compact(read_summary(copy), "fgl-bench", copy)
-    (tmp_path / "cells").mkdir()
-    (tmp_path / "cells" / "cell.json").write_text(dumped({**good, name: value}), encoding="utf-8")
-    [cell] = read_cells(tmp_path / "cells").values()
-    assert cell == {key: kept for key, kept in good.items() if key != name}
-    [line] = capsys.readouterr().err.splitlines()
-    assert "cell.json is not used: its " + name in line
 
 
 COLUMNS = ("paper", *WHERE, "mean", "spread", "spread_kind", "note")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from omegaconf import OmegaConf
+from tests.results.located import located
 
 from fgl_bench.config.compose import Composer
 from fgl_bench.evaluation.summary import MODELS
@@ -29,7 +30,6 @@ from fgl_bench.results.plots import curves
 from fgl_bench.results.plots.curves import Panel
 from fgl_bench.runner.run import federations_of
 from tests.results import summaries
-from tests.results.located import located
 
 TABLES = {table.key: table for table in PAPER.tables}
 

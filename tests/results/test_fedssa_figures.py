@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from omegaconf import OmegaConf
+from tests.results.located import located
 
 from fgl_bench.config.choices import choices
 from fgl_bench.config.compose import Composer
@@ -22,7 +23,6 @@ from fgl_bench.papers.plans.fedssa import CHOSEN, PAPER, SWEPT
 from fgl_bench.results.cells import covers
 from fgl_bench.runner.run import federations_of
 from tests.results import summaries
-from tests.results.located import located
 
 TABLES = {table.key: table for table in PAPER.tables}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from fgl_bench.leaderboard.cell import RUNS
 from fgl_bench.leaderboard.protocol import Column, Entry, Protocol
 from fgl_bench.leaderboard.record import Record, read_records
-from fgl_bench.results.estimates import SIZES, Costs, Kind, duration, round_cost
+from fgl_bench.results.estimates import Costs, Kind, duration, round_cost
 from fgl_bench.results.progress import Display
 from fgl_bench.runner.started import InTurn, Started
 from fgl_bench.utils.scratch import leftovers
@@ -35,15 +35,10 @@ class Cell:
         return f"{self.entry.name} in {self.column.key}"
 
 
-@dataclass(frozen=True)
-class Sizes:
-    sizes: Mapping[str, tuple[int, int]]
-
-
 def plan(protocol: Protocol, columns: Sequence[Column], entries: Sequence[Entry], folder: Path, rates: Mapping[Kind, float]) -> list[Cell]:
     """The cells that are not complete, the cheap ones first: by measured rates, those of other data sets scaled by size."""
     records = {(record.entry, record.column.key): record for record in read_records(folder)}
-    costs = Costs(Sizes(SIZES), (), {**rates, **measured(list(records.values()), protocol)})
+    costs = Costs((), {**rates, **measured(list(records.values()), protocol)})
     cells = []
     for column in columns:
         for entry in entries:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -18,9 +19,8 @@ import yaml
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.analysis import Score, judged, of_accuracy, scorer
-from fgl_bench.papers.draws import Draws, Range, draws_of, single_draw
-from fgl_bench.papers.grids import Planned, Stored, look_up
-from fgl_bench.papers.plan import Column, Paper, Row, Table
+from fgl_bench.papers.draws import Range, single_draw
+from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, look_up
 from fgl_bench.papers.published import Printed, Published
 
 NEAR = 1.5  # points
@@ -155,11 +155,10 @@ def _known(name: str, what: str, given: Iterable[Any], allowed: Iterable[str]) -
 def settle(
     paper: Paper,
     table: Table,
-    planned: Planned,
     stored: Stored,
     published: Printed,
     settlements: Sequence[Settlement],
-    draws: Draws = (),
+    draws: Stored = MappingProxyType({}),
 ) -> list[Settled]:
     """The finding on every printed cell of a table that a row of ours stands for.
 
@@ -168,9 +167,7 @@ def settle(
     explains it, or the score of the last round, or one whose interval overlaps, or the draws of the masks.
 
     Args:
-        planned: cells by (row key, column key).
-        stored: results by configuration hash.
-        draws: see :func:`~fgl_bench.papers.draws.read_draws`.
+        draws: runs over many draws of the masks.
     """
     scored = scorer(table.measure)
     if scored is None:
@@ -188,7 +185,7 @@ def settle(
             models = [named_model, *(model for model in MODELS if model != named_model)]
             scores: dict[tuple[Row, str], Score] = {}
             for row in rows:
-                if (cell := stored.get(planned[row.key, column.key].digest)) is None:
+                if (cell := stored.get((table.key, row.key, column.key))) is None:
                     continue
                 for model in models:
                     if (score := scored(cell, model, target.get(column.dataset))) is not None:
@@ -197,12 +194,11 @@ def settle(
             assert their is not None
             near = 0.0 if table.measure == "trips" else NEAR
             close = [place for place, score in scores.items() if agrees(score, their, paper, near)]
-            last = _last_round(table, column, rows, models[0], planned, stored, their, paper)
+            last = _last_round(table, column, rows, models[0], stored, their, paper)
             # An interval that overlaps explains only where nothing is near, not in the last round either.
             near_ones = [place for place in close if place == (rows[0], models[0]) or distance(scores[place], their) <= near]
             close = near_ones if near_ones or (last and last[1]) else close
-            config = planned[rows[0].key, column.key].config  # empty where a plan leaves a cell out
-            drawn = draws_of(draws, config) if draws and config else None
+            drawn = draws.get((table.key, rows[0].key, column.key))
             score = scored(drawn, models[0], target.get(column.dataset)) if drawn else None
             spread = None if score is None or table.measure == "trips" else single_draw(score.per_seed)
             found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named, last[0] if last else "", spread))
@@ -210,12 +206,12 @@ def settle(
 
 
 def _last_round(
-    table: Table, column: Column, rows: Sequence[Row], model: str, planned: Planned, stored: Stored, their: Published, paper: Paper
+    table: Table, column: Column, rows: Sequence[Row], model: str, stored: Stored, their: Published, paper: Paper
 ) -> tuple[str, bool] | None:
     """Title, model and score of a row that agrees in its last round, the first that is near or else the first; whether it is near."""
     found = []
     for row in rows if table.measure == "accuracy" else ():
-        cell = stored.get(planned[row.key, column.key].digest)
+        cell = stored.get((table.key, row.key, column.key))
         last = cell["test"][model].get("last") if cell else None
         score = of_accuracy({"test": {model: last}}, model, None) if last and "per_seed" in last else None
         if score is not None and agrees(score, their, paper, NEAR):

@@ -118,9 +118,7 @@ def _columns(datasets: tuple[str, ...], settings: tuple[tuple[str, int], ...], b
 
 def _figure(key: str, title: str, datasets: tuple[str, ...], rows: tuple[Row, ...]) -> Table:
     """Runs of METIS splits of 10 clients that fill no table."""
-    return Table(
-        f"figure{key}", f"fedssa/figure{key}", f"{title}, METIS splits of 10 clients", "curves", _columns(datasets, DISJOINT[1:2]), rows
-    )
+    return Table(f"figure{key}", "fedssa/table1", f"{title}, METIS splits of 10 clients", "curves", _columns(datasets, DISJOINT[1:2]), rows)
 
 
 def _table(key: str, title: str, columns: tuple[Column, ...], rows: tuple[Row, ...], measure: str = "accuracy") -> Table:
