@@ -24,7 +24,9 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from fgl_bench.config.choices import config_folder, content
+from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
+from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.papers import scorings
@@ -41,6 +43,7 @@ from fgl_bench.papers.settlements import read_settlements
 from fgl_bench.papers.work import Work, preset
 from fgl_bench.results.cells import read_cells
 from fgl_bench.results.estimates import MEASURED, Costs, duration, rates_of, read_rates, write_rates
+from fgl_bench.results.store import identity
 from fgl_bench.utils.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--set", dest="extra", nargs="+", default=[], metavar="KEY=VALUE", help="further keys of every run")
     result.add_argument("--again", action="store_true", help="also make the runs that are complete; each takes its predecessor's place")
     result.add_argument("--list", action="store_true", help="show the plan, run by run, and stop")
+    result.add_argument("--check", action="store_true", help="compose every stored cell's overrides and compare with its configuration")
     result.add_argument("--tables-only", action="store_true", help="run nothing; write the tables from what is there")
     return result
 
@@ -139,7 +143,7 @@ class Reproduction:
             read_published(results / "published" / f"{paper.name}.csv"),
             self.results,
             extra,
-            read_settlements(results / "settlements" / f"{paper.name}.yaml", paper),
+            read_settlements(results / "settlements" / f"{paper.name}.yaml"),
             fill(plan(tables), read_cells(results / "draws" / paper.name)),
             choices,
             self.costs,
@@ -169,6 +173,8 @@ class Reproduction:
         """Exit status: 0, 1 if a run failed, 130 after Ctrl-C."""
         for work in self.works:
             work.read()
+        if self.options.check:
+            return check(self.works)
         todo = self.todo()
         self.show(todo)
         if self.options.list:
@@ -244,6 +250,21 @@ class Reproduction:
                 needs = f", needs dataset={cell.dataset}" if cell.dataset in self.absent else ""
                 print(f"  {work.name(cell)}: {duration(work.cost(cell))}{needs}\n    {cell.command}")
         sys.stdout.flush()
+
+
+def check(works: list[Work]) -> int:
+    """Print the stored cells whose overrides compose to another configuration now; exit status 1 if there are any."""
+    composer, changed = Composer(), 0
+    made = {cell.overrides: (work, cell) for work in works for cell in work.cells if cell.key in work.stored}
+    for work, cell in made.values():
+        cfg = composer(cell.overrides)
+        now = identity(OmegaConf.to_container(cfg, resolve=True), *resolve_budget(cfg))
+        stored = {key: value for key, value in work.stored[cell.key]["config"].items() if key != "data"}  # sums of raw files
+        if now != stored:
+            changed += 1
+            print(f"{work.name(cell)}: {', '.join(key for key in {**now, **stored} if now.get(key) != stored.get(key))}", flush=True)
+    print(f"{len(made)} runs composed, {changed} differ from what is stored")
+    return int(changed > 0)
 
 
 if __name__ == "__main__":

@@ -282,8 +282,10 @@ def test_the_guide_from_a_number_to_its_run():
             start, _, end = shown_line.partition(",...")
             assert line.startswith(start) and line.endswith(end)
     [line] = [words for words in guide_lines("from_number_to_run.md") if words[-1] == "threads=1"]
-    cell = json.loads((ROOT / re.search(r"results/cells/\S+/[\w-]+\.json", text)[0]).read_text(encoding="utf-8"))
-    assert shlex.split(cell["command"])[1:] == line[:-1] and f"--hash {cell['config_hash']}\n" in text
+    digest = re.search(r"--hash (\w+)\n", text)[1]
+    [cell] = [cell for cell in read_cells(ROOT / "results/cells/fedsa_gcl") if cell["config_hash"] == digest]
+    assert f'cells.loc["{digest}"]' in text and f"fedprox/{digest}" in text
+    assert shlex.split(cell["command"])[1:] == line[:-1]
     assert f"git checkout {cell['code']['commit']}\n" in text and all(
         f"{100 * cell['test'][model]['mean']:.2f} ±" in text for model in cell["test"]
     )

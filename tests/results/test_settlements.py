@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.errors import UserError
+from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.analysis import scorer
 from fgl_bench.papers.choices import FILE, read_choices
 from fgl_bench.papers.findings import agreeing, apart, counts, coverage, markdown
 from fgl_bench.papers.plan import Basis, Paper, Row, Table, columns, load_paper, look_up, papers, plan
 from fgl_bench.papers.published import Printed, read_published
-from fgl_bench.papers.settlements import Difference, Settlement, alternatives, read_settlements, settle
+from fgl_bench.papers.settlements import TYPED, Difference, Settlement, alternatives, read_settlements, settle
 from fgl_bench.papers.work import Work
 from tests.results.test_analysis import cell, printed
 
@@ -164,35 +164,11 @@ def test_what_was_run_is_counted_against_the_printed_cells_whose_data_set_is_her
     assert (one, none, both) == ("| Paper | 4 | 3 | 2 | 67 |", "| Other | 0 | 0 | 0 |  |", "| all | 4 | 3 | 2 | 67 |")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("- {printed: a, row: b, model: received}", "unknown row b; allowed: a, a_e3"),
-        ("- {printed: a, row: a, model: both}", "unknown model both; allowed: received, trained"),
-        ("- {printed: a, row: a, model: received, tables: [4]}", "unknown table 4; allowed: 3"),
-        ("- {printed: a, model: received, because: no}", "unknown key because"),
-        ("- {printed: a, row: a}", "it has no model"),
-        ("- {printed: a, row: a, model: received}\n- {printed: a, row: a, model: trained}", "table 3: it is settled twice"),
-        ("- {printed: a, row: a, model: received, differs: [{finding: odd, reason: x}]}", "unknown finding odd"),
-        ("- {printed: a, row: a, model: received, differs: [{finding: contradiction}]}", "contradiction: it has no reason"),
-        ("- {printed: a, row: a, model: received, differs: [{tables: [4], finding: contradiction, reason: x}]}", "unknown table 4"),
-        ("a: b", "expected a list of rows"),
-        ("- [", "settlements.yaml: "),
-    ],
-)
-def test_a_damaged_file_is_answered_in_one_line(tmp_path: Path, text: str, said: str):
-    path = tmp_path / "settlements.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(UserError) as raised:
-        read_settlements(path, PAPER)
-    assert said in str(raised.value) and "\n" not in str(raised.value)
-
-
 @pytest.mark.parametrize("name", papers())
 def test_every_printed_row_of_ours_is_settled(name: str):
     root = Path(__file__).parents[2] / "results"
     paper, published = load_paper(name), read_published(root / "published" / f"{name}.csv")
-    found = read_settlements(root / "settlements" / f"{name}.yaml", paper)
+    found = read_settlements(root / "settlements" / f"{name}.yaml")
     for table in paper.tables:
         rows = [row for row in table.rows if any(look_up(published, table, row, column) for column in table.columns)]
         for method in {row.published for row in rows} if scorer(table.measure) else ():
@@ -200,11 +176,26 @@ def test_every_printed_row_of_ours_is_settled(name: str):
 
 
 @pytest.mark.parametrize("name", papers())
+def test_settlements_name_what_there_is_and_no_row_twice(name: str):
+    tables = {table.key: table for table in load_paper(name).tables if scorer(table.measure)}
+    seen = set()
+    for each in read_settlements(Path(__file__).parents[2] / "results/settlements" / f"{name}.yaml"):
+        assert {*each.tables, *(key for different in each.differs for key in different.tables)} <= set(tables)
+        assert each.model in MODELS and all(different.finding in TYPED and different.reason for different in each.differs)
+        for key in each.tables or tables:
+            rows = {row.key: str(row.where) for row in tables[key].rows if row.published == each.printed}
+            assert not each.row or each.row in rows or not (rows or each.tables), (each.printed, key)
+            for where in {rows[each.row]} if each.row in rows else set(rows.values()):
+                assert (key, each.printed, where) not in seen
+                seen.add((key, each.printed, where))
+
+
+@pytest.mark.parametrize("name", papers())
 def test_what_is_named_is_what_the_rule_chose_or_says_what_else_decides(name: str):
     folder = Path(__file__).parents[2] / "results" / "settlements"
     of_paper = [each for each in read_choices(folder / FILE) if each["paper"] == name]
     chosen = {(each["printed"], each["row"], each["model"]) for each in of_paper if each["chosen"] == "1"}
-    for each in read_settlements(folder / f"{name}.yaml", load_paper(name)):
+    for each in read_settlements(folder / f"{name}.yaml"):
         assert each.why or (each.printed, each.row, each.model) in chosen, each
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from fgl_bench.errors import UserError
 from fgl_bench.papers.published import Printed, Published
 from fgl_bench.utils.patience import say_once
 
+PLANS = Path(__file__).parent / "plans"
 Key = tuple[str, str, str]
 """A cell of a table: the table's key, the row's and the column's."""
 Stored = Mapping[Key, Mapping[str, Any]]
@@ -28,7 +31,7 @@ class Row:
         overrides: further keys, which make a variant of it.
         published: the method's name in the paper's csv; None if the paper has no such row.
         where: what else tells its printed cells from others, by the csv's columns (``backbone``, ``variant``, ...).
-        by_column: keys besides that depend on the setting, such as what its authors chose for a dataset.
+        settings: overrides besides that depend on the column: the first entry counts whose other keys are the column's.
         experiment: the preset, where it is not the table's: the run is one of another table.
     """
 
@@ -38,7 +41,7 @@ class Row:
     overrides: tuple[str, ...] = ()
     published: str | None = None
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
-    by_column: Callable[[Column], tuple[str, ...]] = field(default=lambda _: (), compare=False, repr=False)
+    settings: Sequence[Mapping[str, Any]] = field(default=(), compare=False, repr=False)
     experiment: str = ""
 
 
@@ -172,18 +175,45 @@ class Cell:
 
 def papers() -> list[str]:
     """Names of the papers whose tables can be reproduced."""
-    return sorted(path.stem for path in (Path(__file__).parent / "plans").glob("[!_]*.py"))
+    return sorted(path.stem for path in PLANS.glob("*.yaml"))
 
 
+@cache
 def load_paper(name: str) -> Paper:
-    """The paper called ``name``.
+    """The paper called ``name``, from ``plans/<name>.yaml``.
 
     Raises:
         UserError: there is none.
     """
     if name not in papers():
         raise UserError(f"PAPER={name}: no tables of that paper here; allowed: {', '.join(papers())}")
-    return importlib.import_module(f"fgl_bench.papers.plans.{name}").PAPER  # type: ignore[no-any-return]
+    content = yaml.load((PLANS / f"{name}.yaml").read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    settings = content.get("settings", {})
+    rows = {
+        key: Row(**frozen({"key": key, **entry, **({"settings": settings[entry["settings"]]} if "settings" in entry else {})}))
+        for key, entry in content["rows"].items()
+    }
+    tables = tuple(table_of(key, entry, rows) for key, entry in content["tables"].items())
+    basis = Basis(**frozen(content["basis"])) if "basis" in content else None
+    return Paper(name, content["title"], tables, tuple(content["first"]), tuple(content.get("late", ())), basis)
+
+
+def table_of(key: str, entry: Mapping[str, Any], rows: Mapping[str, Row]) -> Table:
+    """A table from its entry in the file, where columns of one setting stand together and rows are named."""
+    found = [Column(dataset, **frozen(keys)) for keys in entry["columns"] for dataset in keys.pop("datasets")]
+    return Table(key, **frozen({**entry, "columns": found, "rows": [rows[name] for name in entry["rows"]]}))
+
+
+def frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry with tuples for lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+
+
+def overrides_of(row: Row, column: Column) -> tuple[str, ...]:
+    """The row's settings for a column."""
+    about = {"dataset": column.dataset, **column.where}
+    fitting = (entry for entry in row.settings if all(about.get(key) == value for key, value in entry.items() if key != "overrides"))
+    return tuple(next(fitting, {"overrides": ()})["overrides"])
 
 
 def plan(tables: Iterable[Table], extra: Sequence[str] = ()) -> list[Cell]:
@@ -195,7 +225,7 @@ def plan(tables: Iterable[Table], extra: Sequence[str] = ()) -> list[Cell]:
             column,
             (
                 *(f"experiment={row.experiment or table.experiment}", f"dataset={column.dataset}", f"algorithm={row.algorithm}"),
-                *(*row.overrides, *column.overrides, *row.by_column(column), *extra),
+                *(*row.overrides, *column.overrides, *overrides_of(row, column), *extra),
             ),
         )
         for table in tables

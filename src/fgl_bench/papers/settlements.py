@@ -7,7 +7,7 @@ a difference is typed only where no run of ours is near the printed number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 
 import yaml
 
-from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.analysis import Score, judged, of_accuracy, scorer
 from fgl_bench.papers.draws import Range, single_draw
@@ -28,8 +27,6 @@ AGREES, OTHER_MODEL, SETTING, NOT_RUN, OPEN = "agrees", "other model", "another 
 LAST, DRAW = "last round", "another draw"
 TYPED = {"contradiction": "printed numbers contradict each other", "not reproducible": "not reproducible"}
 SETTLED = (AGREES, OTHER_MODEL, SETTING, LAST, DRAW, *TYPED)
-KEYS = {"printed", "tables", "row", "model", "why", "differs"}
-DIFFERS_KEYS = {"columns", "tables", "finding", "reason"}
 
 
 @dataclass(frozen=True)
@@ -92,64 +89,18 @@ class Settled:
     dataset: str = ""
 
 
-def read_settlements(path: Path, paper: Paper) -> tuple[Settlement, ...]:
-    """The settlements of a paper; none where there is no such file.
-
-    Raises:
-        UserError: a key, table, row, model or finding does not exist, or a row is settled twice.
-    """
-    if not path.is_file():
-        return ()
-    try:
-        entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UserError(f"{path}: expected a list of rows")
-    found = tuple(_settlement(path, entry) for entry in entries)
-    _check(path, paper, found)
-    return found
+def read_settlements(path: Path) -> tuple[Settlement, ...]:
+    """The settlements of a paper, as written; none where there is no such file."""
+    entries = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return tuple(
+        Settlement(**{**in_tuples(entry), "differs": tuple(Difference(**in_tuples(each)) for each in entry.get("differs", ()))})
+        for entry in entries
+    )
 
 
-def _settlement(path: Path, entry: Mapping[str, Any]) -> Settlement:
-    name = f"{path}: {entry.get('printed')}"
-    _known(name, "key", entry, KEYS)
-    if missing := {"printed", "model"} - set(entry):
-        raise UserError(f"{name}: it has no {min(missing)}")
-    differs = []
-    for each in entry.get("differs", ()):
-        _known(name, "key", each, DIFFERS_KEYS)
-        _known(name, "finding", [each.get("finding")], TYPED)
-        if not each.get("reason"):
-            raise UserError(f"{name}: {each['finding']}: it has no reason")
-        columns, of = (tuple(map(str, each.get(key, ()))) for key in ("columns", "tables"))
-        differs.append(Difference(each["finding"], " ".join(each["reason"].split()), columns, of))
-    tables, why = tuple(map(str, entry.get("tables", ()))), " ".join(str(entry.get("why", "")).split())
-    return Settlement(entry["printed"], entry["model"], entry.get("row", ""), tables, tuple(differs), why)
-
-
-def _check(path: Path, paper: Paper, found: Sequence[Settlement]) -> None:
-    tables = {table.key: table for table in paper.tables if scorer(table.measure)}
-    seen: set[tuple[str, str, str]] = set()
-    for each in found:
-        name = f"{path}: {each.printed}"
-        for given in (each.tables, *(different.tables for different in each.differs)):
-            _known(name, "table", given, tables)
-        _known(name, "model", [each.model], MODELS)
-        for key in each.tables or tables:
-            rows = {row.key: str(row.where) for row in tables[key].rows if row.published == each.printed}
-            if each.row and (rows or each.tables):
-                _known(f"{name}: table {key}", "row", [each.row], rows)
-            for where in {rows[each.row]} if each.row in rows else set(rows.values()):
-                if (key, each.printed, where) in seen:
-                    raise UserError(f"{name}: table {key}: it is settled twice")
-                seen.add((key, each.printed, where))
-
-
-def _known(name: str, what: str, given: Iterable[Any], allowed: Iterable[str]) -> None:
-    for value in given:
-        if value not in allowed:
-            raise UserError(f"{name}: unknown {what} {value}; allowed: {', '.join(sorted(allowed)) or 'none'}")
+def in_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry with lists as tuples of texts, and texts in one line."""
+    return {key: tuple(map(str, value)) if isinstance(value, list) else " ".join(str(value).split()) for key, value in entry.items()}
 
 
 def settle(

@@ -44,7 +44,7 @@ def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] 
     for cell in cells:
         if cell.key not in stored and (run := made.get(cell.overrides)) is not None:
             stored[cell.key] = compact(run.summary, cell.command, run.folder)
-    settled = read_settlements(beside / "settlements" / f"{paper.name}.yaml", paper)
+    settled = read_settlements(beside / "settlements" / f"{paper.name}.yaml")
     draws = fill(cells, read_cells(beside / "draws" / paper.name))
     return Source(
         replace(paper, tables=tables), cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws
