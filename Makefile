@@ -79,7 +79,7 @@ leaderboard: $(READY) ## make what the leaderboard lacks, the cheap cells first 
 	  $(if $(JOBS),--jobs $(JOBS)) $(if $(HOURS),--hours $(HOURS)) $(if $(DEVICE),--device $(DEVICE)) $(ARGS)
 
 figures: $(DEV) ## draw the papers' figures from the runs and cells into results/figures
-	for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/papers/plans/[!_]*.py))),$(PAPER)); do \
+	for paper in $(if $(filter all,$(PAPER)),$(notdir $(basename $(wildcard src/fgl_bench/papers/plans/*.yaml))),$(PAPER)); do \
 	  $(PY) scripts/make_figures.py --paper $$paper $(ARGS) || exit 1; done
 
 report: $(READY) ## write results/report.html: the papers' tables and your runs on one page that needs no server

@@ -32,8 +32,7 @@ def main() -> None:
         if work.paper.basis is None:
             continue
         work.read()
-        planned = {table.key: work.planned(table) for table in work.tables}
-        found = candidates(work.paper.basis, work.tables, planned, work.stored, work.published)
+        found = candidates(work.paper.basis, work.tables, work.stored, work.published)
         made[work.paper.name] = choose(found)
     text = table_of(made)
     print(text, end="")

@@ -21,11 +21,11 @@ from pathlib import Path
 import reproduce_tables
 
 from fgl_bench.errors import UserError
-from fgl_bench.papers.draws import PER_SEED, draws_of
+from fgl_bench.papers.draws import PER_SEED
 from fgl_bench.papers.plan import Cell
 from fgl_bench.papers.settlements import OPEN, TYPED
 from fgl_bench.papers.work import Work
-from fgl_bench.results.cells import compact, write_cell
+from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import duration
 from fgl_bench.results.store import read_summary
 from fgl_bench.utils.allocator import environment
@@ -75,10 +75,11 @@ def lacking(work: Work) -> list[Cell]:
         if table.measure == "trips":
             continue
         unexplained = {(each.row, each.column) for each in work.settled()[table.key] if each.finding in (OPEN, *TYPED)}
-        for cell in work.planned(table).values():
-            fixed = (cell.row.title, cell.column.key) in unexplained and "masks" not in cell.config["split"]["per_seed"]
-            if fixed and draws_of(work.draws, cell.config) is None:
-                found[cell.digest] = cell
+        for cell in work.cells:
+            stored = work.stored.get(cell.key)
+            here = stored is not None and cell.table == table.key and (cell.row.title, cell.column.key) in unexplained
+            if here and "masks" not in stored["config"]["split"]["per_seed"] and cell.key not in work.draws:
+                found[cell.overrides] = cell
     return list(found.values())
 
 
@@ -92,7 +93,10 @@ def drawn(work: Work, cell: Cell, draws: int) -> bool:
     if summary is None:
         print(last_line(done), file=sys.stderr)
         return False
-    write_cell(work.results / "draws" / work.paper.name, compact(summary, " ".join(["fgl-bench", *cell.overrides, *more[:2]])))
+    store = work.results / "draws" / work.paper.name
+    places = [(*each.key, each.overrides) for each in work.cells if each.overrides == cell.overrides]
+    new = compact(summary, " ".join(["fgl-bench", *cell.overrides, *more[:2]]), places=places)
+    write_cells(store, [*read_cells(store), new])
     return True
 
 

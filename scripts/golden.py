@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 
 import fgl_bench
+from fgl_bench.results.cells import read_cells
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
@@ -230,8 +231,7 @@ def freeze(made: dict[str, str]) -> None:
 def cells() -> pd.DataFrame:
     """The cheapest cells, one a method and data set in turn, 60 in all."""
     found = []
-    for path in sorted((ROOT / "results/cells").rglob("*.json")):
-        cell = json.loads(path.read_text(encoding="utf-8"))
+    for cell in (cell for folder in sorted((ROOT / "results/cells").iterdir()) for cell in read_cells(folder)):
         about = {key: cell[key] for key in ("algorithm", "dataset", "device", "command")}
         about |= {"seconds": cell["seconds"]["total"], "seeds": str(cell["seeds"]).replace(" ", "")}
         found.append(about | {model: " ".join(map(str, scores["per_seed"])) for model, scores in cell["test"].items()})

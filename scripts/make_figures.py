@@ -14,11 +14,10 @@ from itertools import chain
 from pathlib import Path
 
 from fgl_bench.errors import UserError
-from fgl_bench.papers.figures.base import Sources, draw, drawings
+from fgl_bench.papers.figures.base import Sources, draw, drawings, statistics
 from fgl_bench.papers.figures.figures import save
 from fgl_bench.papers.plan import load_paper, papers
 from fgl_bench.papers.published import read_published
-from fgl_bench.results.plots import diagrams
 from fgl_bench.runner.run import federations_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +30,7 @@ def main() -> None:
         datasets = tuple(options.datasets or dict.fromkeys(name for table in paper.tables for name in table.datasets))
         sources = Sources(paper, datasets, options.results, options.data_dir, federations_of, tuple(options.extra))
         own = draw(sources) if paper.name in drawings() else ()
-        for name, figure in chain(own, diagrams.draw(paper, options.results, read_published(options.published / f"{paper.name}.csv"))):
+        for name, figure in chain(own, statistics(paper, options.results, read_published(options.published / f"{paper.name}.csv"))):
             paths = save(figure, options.results / "figures" / options.paper / name)
             print("written:", ", ".join(str(path) for path in paths), flush=True)
     except UserError as error:

@@ -26,8 +26,8 @@ sys.path[:0] = [str(ROOT / "scripts")]
 import reproduce_tables  # noqa: E402
 
 from fgl_bench.papers.plan import Cell  # noqa: E402
-from fgl_bench.results.estimates import MEASURED, Kind, duration, kind_of, read_rates, round_cost, table_of  # noqa: E402
-from fgl_bench.utils.files import write_whole  # noqa: E402
+from fgl_bench.papers.work import given  # noqa: E402
+from fgl_bench.results.estimates import MEASURED, Kind, duration, read_rates, round_cost, write_rates  # noqa: E402
 from fgl_bench.utils.processes import last_line  # noqa: E402
 
 ROUNDS, WARM_UP = 3, 1
@@ -48,13 +48,10 @@ def main() -> None:
     plan = reproduce_tables.Reproduction(reproduce_tables.parser().parse_args([]))
     for work in plan.works:
         work.read()
-    for work in plan.works:
-        for other in plan.works:
-            work.learn(other.stored)
     hours: dict[Kind, float] = {}
     cells: dict[Kind, Cell] = {}
     for work, cell in plan.todo():
-        kind = kind_of(cell)
+        kind = Kind(cell.row.algorithm, str(given(cell).get("model", "gcn")), cell.dataset)
         if cell.dataset in plan.absent or (options.methods and kind.algorithm not in options.methods):
             continue
         if cost := work.cost(cell):
@@ -70,8 +67,8 @@ def main() -> None:
         found = measured(cells[kind])
         if found is None:
             continue
-        write_whole(path, table_of(read_rates(path) | {kind: found}))
-        print(f"{', '.join(kind[:3])}: {found:.3g} s, {duration(3600 * hours[kind])} by what was stored", flush=True)
+        write_rates(path, read_rates(path) | {kind: found})
+        print(f"{', '.join(kind)}: {found:.3g} s, {duration(3600 * hours[kind])} by what was stored", flush=True)
 
 
 def measured(cell: Cell) -> float | None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fgl_bench
-from fgl_bench.results.cells import compact, write_cell
+from fgl_bench.results.cells import compact, write_cells
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
@@ -60,12 +60,12 @@ def keep(runs: Path) -> None:
     found = [path.parent for path in sorted(runs.rglob("summary.json"))]
     if not found:
         raise SystemExit(f"quote_commands: there is no run below {runs}")
-    for path in CELLS.glob("*.json"):
-        path.unlink()
+    cells = []
     for folder in found:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         seeds = f"'seeds={str(summary['seeds']).replace(' ', '')}'"
-        write_cell(CELLS, compact(summary, " ".join(["fgl-bench", *(f"{key}={summary[key]}" for key in KEYS), seeds])))
+        cells.append(compact(summary, " ".join(["fgl-bench", *(f"{key}={summary[key]}" for key in KEYS), seeds])))
+    write_cells(CELLS, cells)
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ downloads it where it can be; if that fails its others are left out.
 from __future__ import annotations
 
 import argparse
-import gc
 import math
 import os
 import sys
@@ -24,27 +23,27 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from fgl_bench.config.choices import config_folder
+from fgl_bench.config.choices import config_folder, content
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
-from fgl_bench.config.kept import Kept, default_folder
-from fgl_bench.config.parts import Parts
+from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.papers import scorings
 from fgl_bench.papers.analysis import OVERVIEW
 from fgl_bench.papers.choices import FILE, read_choices
-from fgl_bench.papers.draws import read_draws
 from fgl_bench.papers.findings import OVERVIEW as FINDINGS
 from fgl_bench.papers.findings import agreeing, apart, coverage
 from fgl_bench.papers.findings import overview_line as findings_line
 from fgl_bench.papers.outlook import outlook
-from fgl_bench.papers.plan import Cell, Paper, Table, available, in_order, load_paper, papers, plan
+from fgl_bench.papers.plan import Cell, Paper, Table, fill, in_order, load_paper, papers, plan
 from fgl_bench.papers.published import read_published
 from fgl_bench.papers.queue import Runs
 from fgl_bench.papers.settlements import read_settlements
-from fgl_bench.papers.work import Work
-from fgl_bench.results.estimates import MEASURED, duration, read_rates, write_rates
+from fgl_bench.papers.work import Work, preset
+from fgl_bench.results.cells import read_cells
+from fgl_bench.results.estimates import MEASURED, Costs, duration, rates_of, read_rates, write_rates
+from fgl_bench.results.store import identity
 from fgl_bench.utils.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--set", dest="extra", nargs="+", default=[], metavar="KEY=VALUE", help="further keys of every run")
     result.add_argument("--again", action="store_true", help="also make the runs that are complete; each takes its predecessor's place")
     result.add_argument("--list", action="store_true", help="show the plan, run by run, and stop")
+    result.add_argument("--check", action="store_true", help="compose every stored cell's overrides and compare with its configuration")
     result.add_argument("--tables-only", action="store_true", help="run nothing; write the tables from what is there")
     return result
 
@@ -111,7 +111,6 @@ class Reproduction:
     def __init__(self, options: argparse.Namespace):
         self.options = options
         self.results: Path = options.results.resolve()
-        self.rates, self.measured = (read_rates(ROOT / "results" / name) for name in ("rates.csv", MEASURED))
         self.extra = [f"seeds=[{','.join(options.seeds)}]"] if options.seeds else []
         self.extra += options.extra
         self.keys = [key.removeprefix("table") for key in flat(options.tables)]
@@ -122,15 +121,10 @@ class Reproduction:
         rows = dict.fromkeys(row.key for paper in chosen for table in paper.tables for row in table.rows)
         self._check("METHODS", flat(options.methods), list(rows))
         self._check("DATASETS", flat(options.datasets), sorted(path.stem for path in (config_folder() / "dataset").glob("*.yaml")))
-        gc.disable()  # what planning makes stays: looking through it again and again takes a fifth of the time
-        with Composer() as composer:
-            parts = Parts(composer, Kept(default_folder()))
-            print(f"planning {', '.join(paper.name for paper in chosen)}", file=sys.stderr, flush=True)
-            self.works = [work for paper in chosen if (work := self._work(paper, parts)).tables]
-            datasets = dict.fromkeys(name for work in self.works for table in work.tables for name in table.datasets)
-            self.datasets = {name: OmegaConf.create(parts([f"dataset={name}"]).plain["dataset"]) for name in datasets}
-            parts.kept.write()
-        gc.enable()
+        self.costs = Costs((), *(read_rates(ROOT / "results" / name) for name in ("rates.csv", MEASURED)))
+        self.works = [work for paper in chosen if (work := self._work(paper)).tables]
+        datasets = dict.fromkeys(name for work in self.works for table in work.tables for name in table.datasets)
+        self.datasets = {name: build(OmegaConf.create(content("dataset", name))) for name in datasets if name != "custom"}
         self.absent = self._absent()
 
     def _check(self, variable: str, given: list[str], allowed: list[str]) -> None:
@@ -138,19 +132,27 @@ class Reproduction:
             if name not in allowed:
                 raise UserError(f"{variable}={name}: unknown; allowed: {', '.join(allowed)}")
 
-    def _work(self, paper: Paper, parts: Parts) -> Work:
-        datasets = flat(self.options.datasets)
+    def _work(self, paper: Paper) -> Work:
+        datasets, results = flat(self.options.datasets), ROOT / "results"
         tables = [self._with(paper, table, datasets) for table in paper.tables if not self.keys or table.key in self.keys]
-        published = read_published(ROOT / "results" / "published" / f"{paper.name}.csv")
-        cells = plan(paper, tables, self.extra, self.options.data_dir, parts)
-        usual = {str(parts([f"experiment={name}"]).plain["seeds"]) for name in {table.experiment for table in tables}}
-        asked = {str(list(map(int, self.options.seeds)))}
-        changed = [text for text in self.extra if not (text.startswith("seeds=") and usual == asked)]
-        settlements = read_settlements(ROOT / "results" / "settlements" / f"{paper.name}.yaml", paper)
-        draws = read_draws(ROOT / "results" / "draws" / paper.name)
-        choices = [each for each in read_choices(ROOT / "results" / "settlements" / FILE) if each["paper"] == paper.name]
-        told = {"rates": self.rates, "measured": self.measured, "settlements": settlements, "draws": draws, "choices": choices}
-        return Work(paper, tables, cells, published, changed, self.results, **told)
+        extra = [text for text in self.extra if not (text.startswith("seeds=") and self._usual(tables))]
+        choices = [each for each in read_choices(results / "settlements" / FILE) if each["paper"] == paper.name]
+        return Work(
+            paper,
+            tables,
+            read_published(results / "published" / f"{paper.name}.csv"),
+            self.results,
+            extra,
+            read_settlements(results / "settlements" / f"{paper.name}.yaml"),
+            fill(plan(tables), read_cells(results / "draws" / paper.name)),
+            choices,
+            self.costs,
+        )
+
+    def _usual(self, tables: list[Table]) -> bool:
+        """Return True if the seeds that were asked for are those of the tables' presets."""
+        usual = {str(preset(table.experiment, "")["seeds"]) for table in tables}
+        return usual == {str(list(map(int, self.options.seeds)))}
 
     def _with(self, paper: Paper, table: Table, datasets: list[str]) -> Table:
         """``table`` with a column more for a dataset that no table of the paper has, where this paper was asked for by name."""
@@ -162,8 +164,8 @@ class Reproduction:
     def _absent(self) -> dict[str, Path]:
         """The datasets without raw files here, and the first file that is missing."""
         root, missing = data_root(self.options.data_dir), {}
-        for name, node in self.datasets.items():
-            if name != "custom" and (files := build(node).absent(root)):
+        for name, dataset in self.datasets.items():
+            if files := dataset.absent(root):
                 missing[name] = files[0]
         return missing
 
@@ -171,9 +173,8 @@ class Reproduction:
         """Exit status: 0, 1 if a run failed, 130 after Ctrl-C."""
         for work in self.works:
             work.read()
-        for work in self.works:
-            for other in self.works:
-                work.learn(other.stored)
+        if self.options.check:
+            return check(self.works)
         todo = self.todo()
         self.show(todo)
         if self.options.list:
@@ -195,7 +196,7 @@ class Reproduction:
             write_whole(path, "\n".join(lines) + "\n")
             print(f"written: {path.relative_to(self.results)}")
             write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
-            write_rates(self.results / "rates.csv", [cell for work in self.works for cell in work.stored.values()])
+            write_rates(self.results / "rates.csv", self.costs.earlier | rates_of(self.costs.known))
         for failure in runs.failures:
             print(f"failed: {failure.name}: {failure.reason}\n    {failure.command}", file=sys.stderr)
         return runs.status
@@ -204,18 +205,12 @@ class Reproduction:
         given = {key: getattr(self.options, key) for key in ("data_dir", "device", "threads")}
         where = {"results_dir": str(self.results / "runs"), "overwrite": True if self.options.again else None, **given}
         end = time.monotonic() + 3600 * (self.options.hours or 1e6)
-        return Runs(waiting=todo, jobs=self.options.jobs, until=end, where=where, absent=self.absent, look=self._absent, keep=self.keep)
-
-    def keep(self, work: Work) -> None:
-        """Collect what was run for a paper; the estimates of all papers follow it."""
-        new = work.collect()
-        for other in self.works:
-            other.learn(new)
+        return Runs(waiting=todo, jobs=self.options.jobs, until=end, where=where, absent=self.absent, look=self._absent)
 
     def wanted(self, cell: Cell) -> bool:
         """Whether the cell is among the datasets, methods and numbers of clients that were asked for."""
         datasets, methods, clients = (flat(getattr(self.options, name)) for name in ("datasets", "methods", "clients"))
-        fits = not clients or str(cell.config.get("num_clients")) in clients
+        fits = not clients or cell.column.where.get("num_clients", "20") in clients
         return (not datasets or cell.dataset in datasets) and (not methods or cell.row.key in methods) and fits
 
     def todo(self) -> list[tuple[Work, Cell]]:
@@ -224,33 +219,29 @@ class Reproduction:
             (work, cell)
             for work in self.works
             for cell in in_order(work.paper, [each for each in work.cells if self.wanted(each)])
-            if self.options.again or cell.digest not in work.stored
+            if self.options.again or cell.key not in work.stored
         ]
         if self.options.cheapest:
             printed = {work.paper.name: work.printed() for work in self.works}
-            found.sort(key=lambda pair: (pair[1].digest not in printed[pair[0].paper.name], pair[0].cost(pair[1]) or math.inf))
+            found.sort(key=lambda pair: (pair[1].overrides not in printed[pair[0].paper.name], pair[0].cost(pair[1]) or math.inf))
         later = {work.paper.name: work.alternatives() for work in self.works}
-        return sorted(found, key=lambda pair: (pair[1].dataset in self.absent, pair[1].digest in later[pair[0].paper.name]))
+        return sorted(found, key=lambda pair: (pair[1].dataset in self.absent, pair[1].overrides in later[pair[0].paper.name]))
 
     def show(self, todo: list[tuple[Work, Cell]]) -> None:
         """Print the plan: what is done, what is to be run and how long it takes, what needs a dataset that is absent."""
         for work in self.works:
             cells = [cell for cell in work.cells if self.wanted(cell)]
-            rows = {cell.row.key: cell.row for cell in cells}
-            missing = [row for row in rows.values() if not available(row.algorithm)]
             mine = [cell for other, cell in todo if other is work]
             here = [cell for cell in mine if cell.dataset not in self.absent]
             costs = [work.cost(cell) for cell in here]
             unknown = f", {costs.count(None)} of them of unknown cost" if None in costs else ""
             total = duration(sum(c or 0 for c in costs) or None) if here else "nothing to do"
-            done = len({cell.digest for cell in cells if cell.digest in work.stored})
+            done = len({work.stored[cell.key]["config_hash"] for cell in cells if cell.key in work.stored})
             print(f"{work.paper.name}: {done} run(s) complete, {len(here)} to make{unknown}: {total}")
             later = work.alternatives()
-            if beside := [cost or 0 for cell, cost in zip(here, costs, strict=True) if cell.digest in later]:
+            if beside := [cost or 0 for cell, cost in zip(here, costs, strict=True) if cell.overrides in later]:
                 about = duration(sum(beside) or None)
                 print(f"  {len(beside)} of them, for rows that no print is compared with, come after the others: {about}")
-            for row in missing:
-                print(f"  not available: {row.key} (no algorithm={row.algorithm})")
             for name in dict.fromkeys(cell.dataset for cell in mine if cell.dataset in self.absent):
                 count = sum(cell.dataset == name for cell in mine)
                 print(f"  {count} more need dataset={name}, which is absent ({self.absent[name]}) and downloaded where it can be")
@@ -259,6 +250,21 @@ class Reproduction:
                 needs = f", needs dataset={cell.dataset}" if cell.dataset in self.absent else ""
                 print(f"  {work.name(cell)}: {duration(work.cost(cell))}{needs}\n    {cell.command}")
         sys.stdout.flush()
+
+
+def check(works: list[Work]) -> int:
+    """Print the stored cells whose overrides compose to another configuration now; exit status 1 if there are any."""
+    composer, changed = Composer(), 0
+    made = {cell.overrides: (work, cell) for work in works for cell in work.cells if cell.key in work.stored}
+    for work, cell in made.values():
+        cfg = composer(cell.overrides)
+        now = identity(OmegaConf.to_container(cfg, resolve=True), *resolve_budget(cfg))
+        stored = {key: value for key, value in work.stored[cell.key]["config"].items() if key != "data"}  # sums of raw files
+        if now != stored:
+            changed += 1
+            print(f"{work.name(cell)}: {', '.join(key for key in {**now, **stored} if now.get(key) != stored.get(key))}", flush=True)
+    print(f"{len(made)} runs composed, {changed} differ from what is stored")
+    return int(changed > 0)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Run stored cells again, drawn at random or named, and compare their scores: whether the committed results are what the code gives.
 
     python scripts/rerun_cells.py --count 30 --seconds 300
-    python scripts/rerun_cells.py --hash 62a33db15d6e
+    python scripts/rerun_cells.py --hash cd4a23c67307
 
 A cell's command is run as it stands in the cell, into a folder of its own; raw files come from ``FGL_BENCH_DATA``. The test scores of both
 models are compared seed by seed, and their means over the seeds. Another processor rounds differently (docs/reproducibility.md): say
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 
 def main() -> int:
     options = parser().parse_args()
-    cells = [cell for folder in sorted((ROOT / "results" / "cells").iterdir()) for cell in read_cells(folder).values()]
+    cells = [cell for folder in sorted((ROOT / "results" / "cells").iterdir()) for cell in read_cells(folder)]
     drawn = named(cells, options.hash) if options.hash else draw(cells, options)
     worst = Difference(0.0, 0.0)
     for cell in drawn:

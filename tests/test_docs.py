@@ -24,7 +24,8 @@ from fgl_bench.cli.tune import read_space
 from fgl_bench.config.choices import GROUPS, file_of
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
-from fgl_bench.results.cells import covers
+from fgl_bench.config.identity import canonical_names
+from fgl_bench.results.cells import read_cells
 from fgl_bench.results.plots.drawn import OPTIONS
 from fgl_bench.results.plots.own import KINDS
 from fgl_bench.results.question import KEYS, question, read_words
@@ -139,7 +140,7 @@ def test_the_quoted_runs_are_those_of_the_question(compose):
     """A reader who gives the command of README.md gets this table, but for the processor's rounding."""
     [line] = [text for where, text in COMMANDS_SHOWN if where == "README.md" and " -m " in text]
     asked = dict(text.split("=") for text in shlex.split(line)[2:])
-    cells = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "results/cells/first_question").glob("*.json")]
+    cells = read_cells(ROOT / "results/cells/first_question")
     found = {(cell["algorithm"], cell["dataset"], cell["split"]) for cell in cells}
     each = [asked[key].split(",") for key in ("algorithm", "dataset", "split")]
     assert found == {(a, b, c) for a in each[0] for b in each[1] for c in each[2]} and len(found) == len(cells)
@@ -148,7 +149,7 @@ def test_the_quoted_runs_are_those_of_the_question(compose):
         assert (cell["num_clients"], cell["seeds"]) == (int(asked["num_clients"]), json.loads(asked["seeds"]))
         assert (cfg.num_clients, cfg.seeds) == (cell["num_clients"], cell["seeds"]) and cell["client_trips"]["total"] == 2000
         for group in ("algorithm", "model", "scenario"):
-            assert covers(OmegaConf.to_container(cfg[group], resolve=True), cell["config"][group], group)
+            assert canonical_names(OmegaConf.to_container(cfg[group], resolve=True)) == cell["config"][group]
 
 
 @pytest.mark.timeout(600)
@@ -281,8 +282,10 @@ def test_the_guide_from_a_number_to_its_run():
             start, _, end = shown_line.partition(",...")
             assert line.startswith(start) and line.endswith(end)
     [line] = [words for words in guide_lines("from_number_to_run.md") if words[-1] == "threads=1"]
-    cell = json.loads((ROOT / re.search(r"results/cells/\S+/[\w-]+\.json", text)[0]).read_text(encoding="utf-8"))
-    assert shlex.split(cell["command"])[1:] == line[:-1] and f"--hash {cell['config_hash']}\n" in text
+    digest = re.search(r"--hash (\w+)\n", text)[1]
+    [cell] = [cell for cell in read_cells(ROOT / "results/cells/fedsa_gcl") if cell["config_hash"] == digest]
+    assert f'cells.loc["{digest}"]' in text and f"fedprox/{digest}" in text
+    assert shlex.split(cell["command"])[1:] == line[:-1]
     assert f"git checkout {cell['code']['commit']}\n" in text and all(
         f"{100 * cell['test'][model]['mean']:.2f} ±" in text for model in cell["test"]
     )

@@ -1,8 +1,9 @@
-"""Keys that came after results had been stored leave these results theirs."""
+"""What a run is identified by."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench import UserError, run, table
 from fgl_bench.config.compose import composed
-from fgl_bench.config.identity import BEFORE, CORRECTED, without_younger_keys
+from fgl_bench.config.identity import CORRECTED
+from fgl_bench.results.migrate import migrate
+from fgl_bench.results.runs import read_runs
 from fgl_bench.results.store import config_hash, identity
 
 
@@ -25,12 +28,26 @@ def digest(*overrides):
     return config_hash(identity(resolved(cfg), 5, 100))
 
 
-@pytest.mark.parametrize("split", ["metis", "louvain", "iid", "dirichlet", "natural"])
-def test_a_younger_key_with_its_former_value_is_no_part_of_the_identity(split):
-    cfg = resolved(composed(["dataset=csbm", f"split={split}", "rounds=5"]))
-    before = {group: {k: v for k, v in cfg[group].items() if k not in BEFORE.get(group, {})} for group in ("dataset", "split")}
-    assert before != {group: cfg[group] for group in before}
-    assert config_hash(identity({**cfg, **before}, 5, 100)) == config_hash(identity(cfg, 5, 100))
+def test_a_run_of_version_1_0_is_a_run_of_this_version_once_it_is_migrated(tmp_path):
+    """The stored folder of version 1.0 lacks younger keys in its identities; its table stays what it was."""
+    folder = tmp_path / "runs"
+    shutil.copytree(Path(__file__).parent / "golden/runs", folder)
+    before, runs = str(table(folder, sweep=1)), {run.folder.name: run.summary for run in read_runs(folder)}
+    assert {summary["schema_version"] for summary in runs.values()} == {1}
+    renamed = migrate(folder)
+    after = {run.folder.name: run.summary for run in read_runs(folder)}
+    assert set(renamed) == set(runs) and set(renamed.values()) == set(after) and not set(runs) & set(after)
+    for old, new in renamed.items():
+        assert runs[old]["test"] == after[new]["test"] and config_hash(after[new]["config"]) == new
+    assert str(table(folder, sweep=1)) == before and migrate(folder) == {}
+    summary = next(each for each in after.values() if each["algorithm"] == "fedprox")
+    config = summary["config"]
+    keys = {f"dataset__{key}": config["dataset"][key] for key in ("num_nodes", "num_edges", "num_features", "words_per_node")}
+    again = run(
+        "fedprox", "csbm", split="metis", algorithm__mu=config["algorithm"]["mu"], num_clients=4, rounds=6, local_epochs=3,
+        seeds=summary["seeds"], dtype="float64", results_dir=folder, **keys,
+    )  # fmt: skip
+    assert again.summary == summary, "it is complete already"
 
 
 @pytest.mark.parametrize(
@@ -51,14 +68,9 @@ def test_a_younger_key_with_its_former_value_is_no_part_of_the_identity(split):
         "algorithm=fediih model=disengcn algorithm.inference_activation=none",
     ],
 )
-def test_any_other_value_is(override):
+def test_any_other_value_is_another_run(override):
     *base, last = override.split()
     assert digest(*base, last) != digest(*base)
-
-
-def test_a_value_of_another_type_is_another_value():
-    assert without_younger_keys("split", {"stratify": 1, "masks": "client"}) == {"stratify": 1}
-    assert without_younger_keys("model", {"seed": None}) == {"seed": None}
 
 
 def test_what_the_table_shows_is_no_part_of_the_identity():
@@ -110,12 +122,3 @@ def test_targets_are_no_part_of_the_identity_and_any_is_answered_later(tmp_path,
         curve = later.curve()
         by_hand = {seed: curve[(curve.seed == seed) & (curve.val_received >= target)].trip.min() for seed in (0, 1)}
         assert shown.per_seed == by_hand
-
-
-def test_stored_results_of_a_server_are_those_without_scores_of_trained_models():
-    def of(**split):
-        cfg = resolved(composed(["dataset=csbm", "split=iid_server", "rounds=5"]))
-        return config_hash(identity({**cfg, "split": {k: v for k, v in {**cfg["split"], **split}.items() if v is not None}}, 5, 100))
-
-    assert of(score_trained="never") == of(score_trained=None)
-    assert len({of(score_trained=when) for when in ("every", "final", "never")}) == 3 and of() == of(score_trained="final")

@@ -11,7 +11,6 @@ from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.config.compose import composed
-from fgl_bench.config.identity import BEFORE
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.sgc import SGC
@@ -122,10 +121,10 @@ def test_forgetting_the_velocity_makes_a_first_step_of_every_trip():
     torch.testing.assert_close(reset.trips[0][2][1], none.trips[0][2][1])  # one step a trip, at rest before it
 
 
-def test_the_default_is_adam_and_no_part_of_an_identity():
+def test_the_default_is_adam():
     spec = resolve(composed(["dataset=csbm", "algorithm=fedavg"]))
-    assert spec.optimizer == DEFAULT and "optimizer" not in spec.identity(None)
-    assert spec.config["optimizer"] == BEFORE["optimizer"]
+    adam = {"_target_": "fgl_bench.optimizers.adam.Adam", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+    assert spec.optimizer == DEFAULT and spec.identity(None)["optimizer"] == adam
     other = resolve(composed(["dataset=csbm", "algorithm=fedavg", "optimizer=sgd", "optimizer.momentum=0.9"]))
     assert other.identity(None)["optimizer"] == {"_target_": "fgl_bench.optimizers.sgd.SGD", "momentum": 0.9, "nesterov": False}
     assert spec.names["optimizer"] == "adam" and other.names["optimizer"] == "sgd"

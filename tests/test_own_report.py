@@ -10,12 +10,12 @@ import pandas
 import pytest
 
 from fgl_bench import load_results, table
-from fgl_bench.papers.placed import FILE, read_rows, with_rows
+from fgl_bench.papers.placement import FILE, read_rows
 from fgl_bench.papers.plan import load_paper
-from fgl_bench.report.report import page, sources
+from fgl_bench.report.report import page, sources, with_rows
 from fgl_bench.report.shown import paper_data
 from fgl_bench.results.again import question_of
-from fgl_bench.results.cells import compact, write_cell
+from fgl_bench.results.cells import compact, write_cells
 from fgl_bench.results.recorded import record
 from fgl_bench.results.runs import complete_runs
 from fgl_bench.results.sections import sections
@@ -220,10 +220,8 @@ def test_a_row_placed_in_one_table_of_a_real_paper_goes_into_a_report_of_own_run
 
 def test_stored_cells_are_loaded_as_runs_are(tmp_path):
     folders = [store(tmp_path / "runs", method) for method in ("fedavg", "local")]
-    for folder in folders:
-        summary = read_summary(folder)
-        assert summary is not None
-        write_cell(tmp_path / "cells/p", compact(summary, "fgl-bench", folder))
+    summaries = [(folder, summary) for folder in folders if (summary := read_summary(folder)) is not None]
+    write_cells(tmp_path / "cells/p", [compact(summary, "fgl-bench", folder) for folder, summary in summaries])
     runs, cells = (load_results(tmp_path / name, keys=["lr"]) for name in ("runs", "cells"))
     assert len(cells) == 8
     compared = [name for name in runs.columns if name != "folder"]

@@ -14,12 +14,12 @@ from fgl_bench import UserError
 from fgl_bench.cli.place import show
 from fgl_bench.config.compose import as_command
 from fgl_bench.papers import placement
-from fgl_bench.papers.placed import read_rows
-from fgl_bench.papers.plan import Paper, Row, Table, columns
+from fgl_bench.papers.placement import read_rows
+from fgl_bench.papers.plan import Paper, Row, Table, columns, plan
 from fgl_bench.papers.published import WHERE
 from fgl_bench.report import report
 from fgl_bench.report.shown import paper_data
-from fgl_bench.results.cells import compact, read_cells, write_cell
+from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.runner.one import run_one
 from tests.results.test_comparison import check_latex
 from tests.warm import ROOT, command
@@ -54,10 +54,12 @@ def toy(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])  # where the command puts the method's folder
     monkeypatch.delitem(sys.modules, "halved_method", raising=False)
     (tmp_path / "halved_method.py").write_text(METHOD, encoding="utf-8")
-    for name in ("local", "fedavg"):
-        line = ["experiment=fedsa_gcl/table3", "dataset=csbm", f"algorithm={name}", *TINY, "progress=false", "device=cpu"]
+    cells = []
+    for planned in plan(PAPER.tables):
+        line = [*planned.overrides, "progress=false", "device=cpu"]
         with as_command(line) as cfg:
-            write_cell(tmp_path / "stored/cells/toy", compact(run_one(cfg).summary, "fgl-bench"))
+            cells.append(compact(run_one(cfg).summary, planned.command, places=[(*planned.key, planned.overrides)]))
+    write_cells(tmp_path / "stored/cells/toy", cells)
     (tmp_path / "stored/published").mkdir(parents=True)
     with (tmp_path / "stored/published/toy.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, (*WHERE, "mean", "spread", "spread_kind", "note"), restval="")
@@ -75,7 +77,7 @@ def test_a_method_gets_its_row_rank_and_tests(toy, capsys):
     assert "> Halved (yours)" in said and "0.1 ± 0.05" in said and "it would be 1 of 2 among the printed means" in said
     [own] = [run for run in (toy / "results/runs").rglob("halved/*/summary.json")]
     summary = json.loads(own.read_text(encoding="utf-8"))
-    cells = {cell["algorithm"]: cell for cell in read_cells(toy / "stored/cells/toy").values()}
+    cells = {cell["algorithm"]: cell for cell in read_cells(toy / "stored/cells/toy")}
     assert summary["partition_hash"] == cells["fedavg"]["partition_hash"] and summary["seeds"] == cells["fedavg"]["seeds"]
     placed = placement.placement("toy", "3", [], "Halved (yours)", toy / "stored")
     placed.add(placed.table.columns[0], summary, "fgl-bench")
@@ -101,8 +103,8 @@ def test_the_report_has_the_row_and_takes_the_paper_s_runs_where_their_cells_are
     monkeypatch.setattr(report, "load_paper", lambda name: PAPER)
     monkeypatch.setattr(report, "papers", lambda: ["toy"])
     shutil.copytree(toy / "results/runs", toy / "stored/runs")
-    for path in (toy / "stored/cells/toy").glob("*-fedavg-*"):
-        path.unlink()
+    kept = [cell for cell in read_cells(toy / "stored/cells/toy") if cell["algorithm"] != "fedavg"]
+    write_cells(toy / "stored/cells/toy", kept)
     [source] = report.sources("stored", placed=toy / "placed")  # all three runs belong to the table: none is listed again
     [table] = paper_data(source)["tables"]
     assert [row["title"] for row in table["rows"]] == ["Halved (yours)", "Local", "FedAvg"]

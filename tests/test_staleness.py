@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fgl_bench.config.identity import CORRECTED
-from fgl_bench.papers.plan import Cell, Column, Row
-from fgl_bench.results.cells import find
 from fgl_bench.results.store import config_hash
 from fgl_bench.results.superseded import ago
 from tests.warm import command
@@ -123,25 +120,6 @@ def test_a_key_of_an_own_class_says_how_it_is_added(tmp_path):
     refused = command(tmp_path, "algorithm=fedavg", "algorithm._target_=mine_method.Mine", "algorithm.keep=1", *TINY)
     assert "algorithm.keep: unknown key; a key of your own class is added by +algorithm.keep=" in refused.stderr
     assert "your own class" not in command(tmp_path, "algorithm=fedavg", "algorithm.keep=1", *TINY).stderr
-
-
-def cell(**config) -> Cell:
-    return Cell("1", Row("a", "A", "a"), Column("d"), (), config_hash(config), Path("d/s/a", config_hash(config)), config)
-
-
-def test_a_planned_cell_takes_in_what_was_downloaded():
-    planned = cell(lr=0.1)
-    assert planned.on({}) == planned
-    assert planned.on({"d/raw/x": "1"}) == replace(cell(lr=0.1, data={"d/raw/x": "1"}))
-
-
-def test_without_raw_files_a_stored_cell_is_found_whatever_they_were_and_with_them_only_its_own():
-    stored = cell(lr=0.1, data={"x": "1"})
-    cells = {stored.digest: {"config": stored.config}}
-    assert find(cells, cell(lr=0.1).digest, cell(lr=0.1).config) == cells[stored.digest]
-    assert find(cells, cell(lr=0.2).digest, cell(lr=0.2).config) is None
-    other = cell(lr=0.1, data={"x": "2"})
-    assert find(cells, other.digest, other.config) is None
 
 
 @pytest.mark.parametrize(

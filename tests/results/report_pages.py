@@ -18,7 +18,6 @@ from fgl_bench.report.report import page
 from fgl_bench.report.shown import Source
 from fgl_bench.results.pictures import packed
 from tests.results.test_analysis import PUBLISHED, cell
-from tests.results.test_tables import CONFIG
 
 ROWS = (
     Row("a", "Method A", "fedavg", published="a"), Row("b", "Method B </script>", "fedgta", published="b"),
@@ -50,16 +49,13 @@ def source() -> Source:
         cell("a", "pubmed", [0.50, 0.50], **seconds),
         cell("b", "pubmed", [0.60, 0.60], **seconds),
     ]
-    cells = [
-        Cell(t.key, row, c, (f"dataset={c.dataset}", f"algorithm={row.algorithm}"), f"{row.key}-{c.key}", Path(), CONFIG)
-        for t in TABLES
-        for row in t.rows
-        for c in t.columns
-    ]
+    cells = [Cell(t.key, r, c, (f"dataset={c.dataset}", f"algorithm={r.algorithm}")) for t in TABLES for r in t.rows for c in t.columns]
+    by_name = {each["config_hash"]: each for each in made}
+    in_place = {cell.key: by_name[name] for cell in cells if (name := f"{cell.row.key}-{cell.column.key}") in by_name}
     settled = [Settlement("a", "received"), Settlement("b", "trained", differs=(Difference("contradiction", "it prints two numbers"),))]
     files = {"a-cora": Path("cells/a.json"), "b-cora": Path("runs/x y/b")}
     paper = Paper("p", "Paper one", TABLES, first=())
-    return Source(paper, cells, {each["config_hash"]: each for each in made}, PUBLISHED, settled, files)
+    return Source(paper, cells, in_place, PUBLISHED, settled, files)
 
 
 def two_papers(**more) -> str:

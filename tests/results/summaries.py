@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fgl_bench.evaluation.summary import spread
@@ -33,3 +35,13 @@ def summary(config: Mapping, per_seed: Sequence[float | None] = (0.5,), **change
         "config_hash": config_hash(dict(config)),
         **changes,
     }
+
+
+def write_run_by_hand(folder: Path, about: dict[str, Any], history: str = "seed,trip\n0,0\n") -> Path:
+    """A complete run directory below ``folder``."""
+    place = folder / about["config_hash"]
+    place.mkdir(parents=True)
+    (place / "summary.json").write_text(json.dumps(about), encoding="utf-8")
+    (place / "config.yaml").write_text("", encoding="utf-8")
+    (place / "history.csv").write_text(history, encoding="utf-8")
+    return place

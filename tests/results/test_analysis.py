@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fgl_bench.papers.analysis import analyze, markdown, overview_line, write_statistics
-from fgl_bench.papers.plan import Cell, Paper, Row, Table, columns
+from fgl_bench.papers.plan import Paper, Row, Table, columns
 from fgl_bench.papers.published import Printed, Published
 from fgl_bench.report.shown import statistics_data
 from fgl_bench.results.cells import compact
-from tests.results.test_tables import CONFIG, result
+from tests.results.test_tables import CONFIG, result, stored
 
 ROWS = tuple(Row(name, f"Method {name}", name, published=name if name != "d" else None) for name in "abcd")
 TABLE = Table("3", "p/table3", "accuracy in %", "accuracy", columns(("cora", "pubmed", "photo")), ROWS)
@@ -55,13 +54,8 @@ CELLS = [
 STORED = {each["config_hash"]: each for each in CELLS}
 
 
-def planned(table: Table) -> dict:
-    cells = [Cell(table.key, row, c, (), f"{row.key}-{c.key}", Path(), CONFIG) for row in table.rows for c in table.columns]
-    return {(each.row.key, each.column.key): each for each in cells}
-
-
-def of(table: Table, model: str = "received", stored: dict = STORED):
-    return analyze(PAPER, table, planned(table), stored, PUBLISHED, model)
+def of(table: Table, model: str = "received", cells: dict = STORED):
+    return analyze(PAPER, table, stored(table, cells), PUBLISHED, model)
 
 
 def test_verdicts_compare_intervals_with_the_printed_ones():
@@ -97,27 +91,27 @@ def test_trips_are_compared_as_printed_and_ranked_with_failures_at_the_budget():
 
 def test_fewer_trips_are_better_in_the_order_that_is_printed_too():
     late = Printed([*PUBLISHED.cells, printed("7", "cora", "c", "3000.0", "0.0", target=0.56, reached=5)])
-    stored = {**STORED, "c-cora": cell("c", "cora", [0.70, 0.72], [1990, None])}
-    found = analyze(PAPER, TRIPS, planned(TRIPS), stored, late, "received")
+    cells = {**STORED, "c-cora": cell("c", "cora", [0.70, 0.72], [1990, None])}
+    found = analyze(PAPER, TRIPS, stored(TRIPS, cells), late, "received")
     assert found.columns["cora"].agreement.tau == 1  # b, a, c in both
 
 
 def test_a_second_metric_has_statistics_of_its_own():
     scores = {"f1": {"received": {"mean": 0.3, "ci95": 0.1, "per_seed": [0.2, 0.4]}}}
     table = Table("3", "p/table3", "macro F1", "f1", TABLE.columns, ROWS)
-    found = of(table, stored={"a-cora": {**STORED["a-cora"], "metrics": scores}, "b-cora": STORED["b-cora"]})
+    found = of(table, cells={"a-cora": {**STORED["a-cora"], "metrics": scores}, "b-cora": STORED["b-cora"]})
     assert found.verdicts == {("a", "cora"): "lower"} and found.points["cora"] == {"Method a": (200, pytest.approx(30))}
 
 
 def test_cells_of_other_seeds_are_not_paired():
     other = {**STORED, "b-cora": {**STORED["b-cora"], "seeds": [5, 6]}}
-    assert [each.name for each in of(TABLE, stored=other).columns["cora"].others] == ["Method c"]
+    assert [each.name for each in of(TABLE, cells=other).columns["cora"].others] == ["Method c"]
 
 
 def test_nothing_run_says_so(tmp_path):
-    path = write_statistics(tmp_path, PAPER, TABLE, planned(TABLE), {}, PUBLISHED)
+    path = write_statistics(tmp_path, PAPER, TABLE, {}, PUBLISHED)
     assert path.name == "table3_statistics.md" and path.read_text().count("Too few runs yet.") == 2
-    assert write_statistics(tmp_path, PAPER, Table("8", "p", "s", "seconds", (), ()), {}, {}, PUBLISHED) is None
+    assert write_statistics(tmp_path, PAPER, Table("8", "p", "s", "seconds", (), ()), {}, PUBLISHED) is None
 
 
 def test_the_page_says_it_in_words():

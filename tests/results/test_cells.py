@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.results.cells import compact, covers, dumped, read_cells
+from fgl_bench.errors import UserError
+from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.pictures import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked
 from fgl_bench.results.selection import scored_models
 from fgl_bench.results.shapes import curve_flaw
@@ -99,42 +103,44 @@ def test_pictures_that_cannot_be_read_cost_a_warning(tmp_path, capsys):
     assert "history.csv is not used" in said and "mixing.npz is not used" in said
 
 
-@given(st.recursive(st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=8))
-def test_what_is_written_reads_as_it_was(value):
-    assert json.loads(dumped({"key": value, "text": "[\n1,\n 2]"})) == {"key": value, "text": "[\n1,\n 2]"}
+KEYS = st.sampled_from(["lr", "name", "note"])
+VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 
 
-def test_numbers_stand_in_one_line():
-    assert dumped({"a": [1, 2.5, None], "b": ["x"]}) == '{\n "a": [1, 2.5, null],\n "b": [\n  "x"\n ]\n}\n'
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["lr", "name", "note"]), st.recursive(VALUES, st.lists, max_leaves=8)), min_size=1, max_size=4)
+)
+def test_cells_read_as_they_were_written(configs):
+    cells = [
+        {**CELL, "places": [("2", "a", "cora, 5", ("x=1", "y=[a,b]"))], "config_hash": f"{n}e5", "config": c} for n, c in enumerate(configs)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        write_cells(Path(folder), cells)
+        found = read_cells(Path(folder))
+    assert [(cell["config"], cell["places"]) for cell in found] == [(config or {}, cells[0]["places"]) for config in configs]
+    assert [cell["config_hash"] for cell in found] == [cell["config_hash"] for cell in cells], "a hash is no number"
 
 
-DAMAGE = {
-    "truncated.json": '{"schema_version": 1, "te',
-    "foreign.json": '{"hello": "world"}',
-    "older.json": json.dumps({**CELL, "schema_version": 0}),
-    "edited.json": json.dumps({**CELL, "config": {"lr": 0.5}}),
-}
+def test_pictures_stand_beside_and_come_back(tmp_path):
+    cell = {**compact(CELL, "fgl-bench"), "label_counts": [[1, 2]], "curve": {"trips": [0]}}
+    write_cells(tmp_path, [cell])
+    assert "label_counts" not in (tmp_path / "cells.csv").read_text(encoding="utf-8")
+    assert read_cells(tmp_path) == [cell] and read_cells(tmp_path / "nowhere") == []
+    write_cells(tmp_path, [{**cell, "config_hash": "b" * 12}, cell])
+    first = (tmp_path / "cells.csv").read_bytes(), (tmp_path / "curves.json.gz").read_bytes()
+    write_cells(tmp_path, [cell, {**cell, "config_hash": "b" * 12}])
+    assert first == ((tmp_path / "cells.csv").read_bytes(), (tmp_path / "curves.json.gz").read_bytes()), "whatever their order was"
 
 
-def test_cells_that_are_none_are_reported_passed_over_and_left(tmp_path, capsys):
-    (tmp_path / "good.json").write_text(dumped(CELL))
-    for name, text in DAMAGE.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
-    assert read_cells(tmp_path) == {CELL["config_hash"]: CELL}
-    said = capsys.readouterr().err
-    assert all(f"{name} is not used" in said for name in (*DAMAGE, "binary.json")) and len(said.splitlines()) == 5
-    assert len(list(tmp_path.iterdir())) == 6 and (tmp_path / "truncated.json").read_text() == DAMAGE["truncated.json"]
-
-
-def test_a_run_made_before_a_key_is_found_by_what_was_done_then():
-    stored = {"algorithm": {"batches": 10}, "rounds": 50}
-    for hop, found in (("full", True), ("own", False)):
-        assert covers({"algorithm": {"batches": 10, "first_hop": hop}, "rounds": 50}, stored) is found
-        assert covers({"algorithm": {"batches": 10, "first_hop": hop}, "rounds": 50}, {**stored, "rounds": 20}) is False
-    assert covers({"algorithm": {"batches": 10, "any": 1}, "rounds": 50}, stored)
-    later = {"algorithm": {"batches": 10, "first_hop": "own"}, "rounds": 50}
-    assert covers(later, later) and not covers({**stored, "algorithm": {"batches": 10, "first_hop": "full"}}, later)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("cells.csv", b"\xff\xfe"), ("cells.csv", b"a,b\n1\n"), ("curves.json.gz", b"no gzip"), ("curves.json.gz", gzip.compress(b"{"))],
+)
+def test_a_damaged_file_is_one_line_that_names_it(name, content, tmp_path):
+    write_cells(tmp_path, [compact(CELL, "fgl-bench")])
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=r"^[^\n]*cells\.csv: cannot be read as stored cells[^\n]*$"):
+        read_cells(tmp_path)
 
 
 def test_scores_of_one_client_s_trained_model_are_not_taken_for_all_clients():

@@ -9,7 +9,7 @@ import pytest
 from fgl_bench.papers.choices import Candidate, candidates, choose, chosen_on, common_columns, read_choices, table_of
 from fgl_bench.papers.plan import Basis
 from fgl_bench.papers.published import Printed
-from tests.results.test_analysis import cell, planned, printed
+from tests.results.test_analysis import cell, printed
 from tests.results.test_settlements import TABLE
 
 BASIS = Basis(("3",))
@@ -17,11 +17,11 @@ BASIS = Basis(("3",))
 
 def made(means: dict[str, tuple[float, float]], print_of: dict[str, str], basis: Basis = BASIS, seeds: int = 3) -> list[Candidate]:
     """Candidates of both rows; ``means`` has their received scores by column, trained ones are ten points below (``cell``)."""
-    plan, stored = planned(TABLE), {}
+    stored = {}
     for dataset, both in means.items():
         for row, mean in zip(TABLE.rows, both, strict=True):
-            stored[plan[row.key, dataset].digest] = cell(row.algorithm, dataset, [mean] * seeds)
-    return candidates(basis, [TABLE], {"3": plan}, stored, Printed(printed("3", name, "a", mean, "") for name, mean in print_of.items()))
+            stored["3", row.key, dataset] = cell(row.algorithm, dataset, [mean] * seeds)
+    return candidates(basis, [TABLE], stored, Printed(printed("3", name, "a", mean, "") for name, mean in print_of.items()))
 
 
 def chosen(found: list[Candidate]) -> tuple[str, str, float]:
@@ -40,10 +40,10 @@ def test_other_columns_and_later_seeds_have_no_say():
     """Photo would choose the other row; the fourth seed would, too."""
     found = made({"cora": (0.80, 0.70), "photo": (0.70, 0.95)}, {"cora": "80.0", "photo": "95.0"})
     assert chosen(found) == ("a", "received", 0.0) and {column for each in found for column in each.gaps} == {"3, cora"}
-    plan, published = planned(TABLE), Printed([printed("3", "cora", "a", "80.0", "")])
+    published = Printed([printed("3", "cora", "a", "80.0", "")])
     scores = {"a": [0.8, 0.8, 0.8, 0.2, 0.2], "a_e3": [0.75] * 5}
-    early = {plan[row.key, "cora"].digest: cell(row.algorithm, "cora", scores[row.key]) for row in TABLE.rows}
-    assert chosen(candidates(BASIS, [TABLE], {"3": plan}, early, published)) == ("a", "received", 0.0)
+    early = {("3", row.key, "cora"): cell(row.algorithm, "cora", scores[row.key]) for row in TABLE.rows}
+    assert chosen(candidates(BASIS, [TABLE], early, published)) == ("a", "received", 0.0)
 
 
 def test_a_run_without_the_first_three_seeds_is_no_candidate():

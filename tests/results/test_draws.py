@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from fgl_bench.papers.draws import draws_of, single_draw
+from fgl_bench.papers.draws import single_draw
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.settlements import NOT_RUN, settle
-from tests.results.test_analysis import cell, planned, printed
+from fgl_bench.papers.settlements import settle
+from tests.results.test_analysis import cell, printed
 from tests.results.test_settlements import NAMED, PAPER, TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,12 +27,9 @@ def test_a_single_draw_lies_within_the_prediction_interval():
 
 
 def settled(mean: str, received: list[float]):
-    plan = {place: replace(each, config={**each.config, "split": {"per_seed": []}}) for place, each in planned(TABLE).items()}
     published = Printed([printed("3", "cora", "a", mean, "")])
-    stored = {plan["a_e3", "cora"].digest: cell("a", "cora", [0.7, 0.7])}
-    config = {**plan["a_e3", "cora"].config, "seeds": [0, 1, 2, 3], "split": {"per_seed": ["masks"]}}
-    draws = [{**cell("a", "cora", received), "config": config}]
-    (found,) = settle(PAPER, TABLE, plan, stored, published, (NAMED,), draws)
+    key = ("3", "a_e3", "cora")
+    (found,) = settle(PAPER, TABLE, {key: cell("a", "cora", [0.7, 0.7])}, published, (NAMED,), {key: cell("a", "cora", received)})
     return found
 
 
@@ -47,22 +43,6 @@ def test_the_draws_of_the_named_row_and_model_explain_a_cell_that_nothing_else_d
     assert found.finding == "open" and found.shown_by.endswith("; 4 draws of the masks: 72.5, single ones 67.9 to 77.1")
     assert settled("62.6", scores).finding == "open", "the trained models' draws, ten points below, say nothing"
     assert settled("71.0", scores).finding == "agrees"
-
-
-def test_a_cell_that_the_plan_leaves_out_has_no_draws():
-    plan = {place: replace(each, digest="", config={}) for place, each in planned(TABLE).items()}
-    config = {"split": {"per_seed": ["masks"]}, "seeds": [0, 1, 2]}
-    draws = [{**cell("a", "cora", [0.7, 0.7, 0.7]), "config": config}]
-    (found,) = settle(PAPER, TABLE, plan, {}, Printed([printed("3", "cora", "a", "70.0", "")]), (NAMED,), draws)
-    assert found.finding == NOT_RUN
-
-
-def test_draws_are_those_of_the_same_configuration_but_for_seeds_and_what_varies():
-    config = {"lr": 0.1, "seeds": [0], "split": {"per_seed": [], "masks": "client"}}
-    draw = {"config": {"lr": 0.1, "seeds": [0, 1], "split": {"per_seed": ["masks"], "masks": "client"}}}
-    assert draws_of([draw], config) is draw
-    assert draws_of([draw], {**config, "lr": 0.2}) is None
-    assert draws_of([draw], {**config, "split": {"per_seed": [], "masks": "global"}}) is None
 
 
 @cache

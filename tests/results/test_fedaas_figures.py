@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fgl_bench.papers.plans.fedaas import PAPER, SWEPT
 from omegaconf import OmegaConf
+from tests.results.located import located
 
 from fgl_bench.config.compose import Composer
 from fgl_bench.evaluation.summary import MODELS
@@ -19,7 +21,6 @@ from fgl_bench.papers.figures.figures import line
 from fgl_bench.papers.grids import levels
 from fgl_bench.papers.measures import common, cost, spent
 from fgl_bench.papers.plan import Cell, plan
-from fgl_bench.papers.plans.fedaas import PAPER, SWEPT
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.tables import write_table
 from fgl_bench.report.shown import Source, table_data
@@ -29,7 +30,6 @@ from fgl_bench.results.plots import curves
 from fgl_bench.results.plots.curves import Panel
 from fgl_bench.runner.run import federations_of
 from tests.results import summaries
-from tests.results.located import located
 
 TABLES = {table.key: table for table in PAPER.tables}
 

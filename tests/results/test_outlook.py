@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
+from pathlib import Path
 
 from fgl_bench.papers.outlook import outlook
+from fgl_bench.papers.plan import Paper, Row, Table, columns
+from fgl_bench.papers.published import Printed
+from fgl_bench.papers.work import Work
+
+ROWS = (Row("fedavg", "FedAvg", "fedavg"), Row("fediih", "FedIIH", "fediih"))
 
 
-def cell(digest: str, dataset: str, title: str) -> SimpleNamespace:
-    return SimpleNamespace(digest=digest, dataset=dataset, row=SimpleNamespace(title=title))
-
-
-def work(title: str, made: dict[str, float], missing: list[tuple[SimpleNamespace, float]]) -> SimpleNamespace:
-    stored = {digest: {"seconds": {"total": seconds}} for digest, seconds in made.items()}
-    costs = {id(one): seconds for one, seconds in missing}
-    cells = [*(cell(digest, "cora", "FedAvg") for digest in made), *(one for one, _ in missing)]
-    paper, later = SimpleNamespace(title=title), {"d", "e"}
-    return SimpleNamespace(paper=paper, stored=stored, cells=cells, cost=lambda one: costs[id(one)], alternatives=lambda: later)
+def work(title: str, made: dict[tuple[str, str], float], costs: dict[tuple[str, str], float]) -> Work:
+    """A paper of two tables with the same runs; hours made and to make by row and data set."""
+    table = Table("1", "p/table1", "accuracy in %", "accuracy", columns(("cora", "reddit")), ROWS)
+    found = Work(Paper(title, title, (table, replace(table, key="2")), ()), [table, replace(table, key="2")], Printed(()), Path())
+    found.stored = {
+        (key, *place): {"config_hash": str(place), "seconds": {"total": 3600 * hours}} for place, hours in made.items() for key in "12"
+    }
+    found.cost = lambda cell: 3600 * costs.get((cell.row.key, cell.dataset), 0.0)  # type: ignore[method-assign]
+    found.alternatives = lambda: {cell.overrides for cell in found.cells if cell.row.key == "fedavg"}  # type: ignore[method-assign]
+    return found
 
 
 def test_hours_are_added_by_paper_and_by_row_and_absent_data_are_left_out() -> None:
-    dear, cheap, far = cell("c", "cora", "FedIIH"), cell("d", "cora", "FedAvg"), cell("e", "reddit", "FedIIH")
-    one = work("A", {"a": 1800, "b": 3600}, [(dear, 36000), (far, 1e9)])
-    two = work("B", {}, [(cheap, 3600)])
-    two.stored["elsewhere"] = {"seconds": {"total": 1e9}}  # of a table that is not planned any more
-    one.cells.append(cell("c", "cora", "FedIIH, in another table"))
+    one = work("A", {("fedavg", "cora"): 1.5}, {("fediih", "cora"): 10.0, ("fediih", "reddit"): 1e9})
+    two = work("B", {}, {("fedavg", "cora"): 1.0})
     lines = outlook([one, two], {"reddit"})
-    assert lines[2:5] == ["| A | 2 | 1.5 | 1 | 10.0 | 0.0 |", "| B | 0 | 0.0 | 1 | 1.0 | 1.0 |", "| all | 2 | 1.5 | 2 | 11.0 | 1.0 |"]
-    assert lines[-2:] == ["| A | FedIIH | 1 | 10.0 |", "| B | FedAvg | 1 | 1.0 |"]
+    assert lines[2:5] == ["| A | 1 | 1.5 | 1 | 10.0 | 0.0 |", "| B | 0 | 0.0 | 2 | 1.0 | 1.0 |", "| all | 1 | 1.5 | 3 | 11.0 | 1.0 |"]
+    assert lines[-3:] == ["| A | FedIIH | 1 | 10.0 |", "| B | FedAvg | 1 | 1.0 |", "| B | FedIIH | 1 | 0.0 |"]

@@ -1,77 +1,93 @@
-"""The plan of a paper's runs: each once, the same runs as the command line makes, in a telling order, with sensible guesses."""
+"""The plan of a paper's runs: each once, in a telling order, with sensible guesses; stored cells in their places."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from fgl_bench.config.compose import Composer
+from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError
-from fgl_bench.papers import plan as planning
-from fgl_bench.papers.plan import Cell, Column, Paper, Row, Table, columns, in_order, load_paper, papers, plan
-from fgl_bench.papers.plans.fedsa_gcl import PAPER
+from fgl_bench.papers.plan import Cell, Paper, Row, Table, columns, fill, in_order, load_paper, papers, plan, stale
 from fgl_bench.papers.published import read_published
-from fgl_bench.results.cells import find
-from fgl_bench.results.estimates import Costs, Kind, duration, kind_of, read_rates, write_rates
-from tests.results.located import located
+from fgl_bench.papers.work import Work, given, preset
+from fgl_bench.results.cells import read_cells
+from fgl_bench.results.estimates import Costs, Kind, duration, rates_of, read_rates, write_rates
+from fgl_bench.results.store import identity
+from tests.results.summaries import summary, write_run_by_hand
 
 ROOT = Path(__file__).parents[2]
+PAPER = load_paper("fedsa_gcl")
 TABLES = {table.key: table for table in PAPER.tables}
-NARROW = {"local", "fedavg", "fedsa_gcl", "fedsa_gcl_fedgta_lsc"}
 
 
-def narrow(key: str, datasets: tuple[str, ...] = ("cora", "photo")) -> Table:
-    table = TABLES[key]
-    return dataclasses.replace(table, rows=tuple(row for row in table.rows if row.key in NARROW), columns=columns(datasets))
+def resolved(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """What a run of these overrides is identified by, without its data."""
+    cfg = Composer()(overrides)
+    return identity(OmegaConf.to_container(cfg, resolve=True), *resolve_budget(cfg))
 
 
-@pytest.fixture(scope="module")
-def cells() -> list[Cell]:
-    return plan(PAPER, [narrow(key) for key in ("2", "3", "4", "6", "7", "figure4")])
+@pytest.mark.parametrize("name", papers())
+def test_stored_cells_are_what_their_places_overrides_compose_to(name: str) -> None:
+    """Of every table one cell; make audit composes all of them."""
+    cells = read_cells(ROOT / "results/cells" / name)
+    filled = fill(plan(load_paper(name).tables), cells)
+    assert {place[:3] for cell in cells for place in cell["places"]} == set(filled), "a stored cell is planned by other overrides"
+    of_table = {key[0]: key for key in sorted(filled)}
+    commands = {cell.key: cell.overrides for cell in plan(load_paper(name).tables)}
+    for key in of_table.values():
+        assert {**filled[key]["config"], "data": None} == {**resolved(commands[key]), "data": None}, key
 
 
-def by(cells: list[Cell], table: str, row: str, dataset: str) -> Cell:
-    [cell] = [cell for cell in cells if (cell.table, cell.row.key, cell.dataset) == (table, row, dataset)]
-    return cell
+def test_a_cell_fills_the_places_of_its_overrides_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("1", "p/t", "", "accuracy", columns(("cora",)), (Row("a", "A", "fedavg"), Row("b", "B", "fedprox")))
+    first, second = plan([table])
+    cells = [{"places": [(*first.key, first.overrides)]}, {"places": [(*second.key, (*second.overrides, "lr=1"))]}]
+    assert fill([first, second], cells) == {first.key: cells[0]}
+    stale([first, second], cells, tmp_path)
+    [line] = capsys.readouterr().err.splitlines()
+    assert "1 cells" in line and "b" in line
 
 
-def test_a_cells_command_composes_to_its_hash(cells: list[Cell]) -> None:
-    some = [by(cells, *which) for which in (("2", "local", "photo"), ("4", "fedsa_gcl_fedgta_lsc", "cora"), ("7", "fedavg", "cora"))]
-    with Composer() as composed:
-        assert [located(composed(cell.overrides)) for cell in some] == [(cell.digest, cell.folder, cell.config) for cell in some]
+def test_presets_are_the_papers_setting() -> None:
+    by = {(cell.table, cell.row.key, cell.dataset): cell.overrides for cell in plan(PAPER.tables)}
+    composed = Composer()
+    for table, split, every in (("2", "Louvain", None), ("3", "Metis", None), ("7", "Metis", 5)):
+        cfg = composed(by[table, "fedsa_gcl", "cora"])
+        assert cfg.split._target_.endswith(split) and list(cfg.split.per_seed) == []
+        assert (cfg.trips, cfg.num_clients, cfg.local_epochs, cfg.eval_every) == (2000, 20, 1, every)
+        assert cfg.scenario.slow_fraction == 0.3 and list(cfg.scenario.lag) == [2, 5] and not cfg.dataset.largest_component
+    assert composed(by["3", "fedavg", "photo"]).dataset.largest_component
+    assert composed(by["3", "fedavg", "cora"]).scenario.slow_fraction == 0.3
+    for key, kind in (("4", "LabelSparsity"), ("5", "TopologySparsity")):
+        sparsity = composed([f"experiment=fedsa_gcl/table{key}", "dataset=cora", "algorithm=fedgta"]).scenario.sparsity
+        assert sparsity._target_.endswith(kind) and sparsity.rate == 0.1 and sparsity.evaluation == "clean"
 
 
-def test_runs_are_shared_where_the_setting_is_the_same_and_only_there(cells: list[Cell]) -> None:
-    assert by(cells, "7", "fedavg", "cora").digest == by(cells, "3", "fedavg", "cora").digest
-    assert by(cells, "6", "fedavg", "cora").digest == by(cells, "2", "fedavg", "cora").digest
-    assert by(cells, "figure4", "fedsa_gcl", "cora").digest == by(cells, "3", "fedsa_gcl", "cora").digest
-    fedsa = {by(cells, key, row, "cora").digest for key in ("2", "3", "4", "6", "7") for row in ("fedsa_gcl", "fedsa_gcl_fedgta_lsc")}
-    assert len(fedsa) == 10
+def test_a_synchronous_run_of_a_table_of_trips_is_that_of_the_accuracy_table() -> None:
+    by = {cell.key: cell.overrides for cell in plan(PAPER.tables)}
+    assert by["7", "fedavg", "cora"] == by["3", "fedavg", "cora"] and by["6", "fedavg", "cora"] == by["2", "fedavg", "cora"]
+    assert (
+        by["7", "fedsa_gcl", "cora"] != by["3", "fedsa_gcl", "cora"] and by["figure4", "fedsa_gcl", "cora"] == by["3", "fedsa_gcl", "cora"]
+    )
 
 
-def test_presets_are_the_papers_setting(cells: list[Cell]) -> None:
-    with Composer() as composed:
-        for table, split, every in (("2", "Louvain", None), ("3", "Metis", None), ("7", "Metis", 5)):
-            cfg = composed(by(cells, table, "fedsa_gcl", "cora").overrides)
-            assert cfg.split._target_.endswith(split) and list(cfg.split.per_seed) == []
-            assert (cfg.trips, cfg.num_clients, cfg.local_epochs, cfg.eval_every) == (2000, 20, 1, every)
-            assert cfg.scenario.slow_fraction == 0.3 and list(cfg.scenario.lag) == [2, 5] and not cfg.dataset.largest_component
-        assert composed(by(cells, "3", "fedavg", "photo").overrides).dataset.largest_component
-        assert composed(by(cells, "3", "fedavg", "cora").overrides).scenario.slow_fraction == 0.3
-        for key, kind in (("4", "LabelSparsity"), ("5", "TopologySparsity")):
-            sparsity = composed([f"experiment=fedsa_gcl/table{key}", "dataset=cora", "algorithm=fedgta"]).scenario.sparsity
-            assert sparsity._target_.endswith(kind) and sparsity.rate == 0.1 and sparsity.evaluation == "clean"
+@pytest.mark.parametrize("name", papers())
+def test_a_rows_scenario_decides_whether_its_run_is_another_tables(name: str) -> None:
+    """``eval_every`` in trips is for semi-asynchronous methods; a row that is evaluated per round has the other table's preset."""
+    for cell in plan(table for table in load_paper(name).tables if table.measure == "trips"):
+        text = (ROOT / f"conf/algorithm/{cell.row.algorithm}.yaml").read_text(encoding="utf-8")
+        assert bool(cell.row.experiment) is ("semi_async" not in text), cell.name
 
 
 @pytest.mark.parametrize("table", ["6", "7"])
 def test_every_target_that_is_printed_is_measured(table: str) -> None:
     printed = read_published(ROOT / "results/published/fedsa_gcl.csv").targets(table)
     assert set(printed) == set(TABLES[table].datasets)
-    with Composer() as composed:
-        cfg = composed([f"experiment=fedsa_gcl/table{table}"])
-    assert set(printed.values()) <= set(cfg.targets)
+    assert set(printed.values()) <= set(Composer()([f"experiment=fedsa_gcl/table{table}"]).targets)
 
 
 @pytest.mark.parametrize("name", papers())
@@ -92,34 +108,17 @@ def test_every_printed_cell_of_fedsa_gcl_has_a_place() -> None:
     assert {id(printed.find(place)) for place in places if place} - {id(None)} == {id(cell) for cell in printed.cells}
 
 
-def test_columns_of_other_settings_compose_as_the_command_does() -> None:
-    paper = load_paper("dfed_sst")
-    [table] = [table for table in paper.tables if table.key == "2"]
-    wanted = [column for column in table.columns if column.dataset == "cora"]
-    assert [column.key for column in wanted] == ["cora, 10 clients", "cora, 20 clients"]
-    other = Column("cora", "dirichlet", ("split=dirichlet", "split.alpha=0.3", "num_clients=7"))
-    narrowed = dataclasses.replace(table, columns=(*wanted, other), rows=table.rows[:1])
-    cells = plan(paper, [narrowed])
-    with Composer() as composed:
-        assert [located(composed(cell.overrides)) for cell in cells] == [(cell.digest, cell.folder, cell.config) for cell in cells]
-    assert [cell.config["num_clients"] for cell in cells] == [10, 20, 7] and cells[2].config["split"]["alpha"] == 0.3
-    printed = read_published(ROOT / "results/published/dfed_sst.csv")
-    [gossip] = [row for row in table.rows if row.key == "gossip"]
-    assert [printed.find(table.place(gossip, column)).mean for column in wanted] == ["79.97", "74.94"]
-
-
 def test_each_run_is_made_once_telling_methods_and_small_datasets_first() -> None:
     rows = [Row(name, name, name) for name in ("slow", "telling")]
     tables = tuple(Table(key, "", "", "accuracy", columns(("large", "small")), tuple(rows)) for key in ("1", "2"))
     paper = Paper("p", "P", tables, first=("telling",), late=("large",))
     runs = [
-        Cell(table.key, row, Column(dataset), (), f"{'shared' if dataset == 'small' else table.key}-{row.key}-{dataset}", Path())
+        Cell(table.key, row, column, (f"{'shared' if column.dataset == 'small' else table.key}-{row.key}-{column.dataset}",))
         for table in tables
         for row in table.rows
-        for dataset in table.datasets
+        for column in table.columns
     ]
-    absent = Cell("1", Row("new", "new", "new"), Column("small"), (), "", Path())
-    assert [(c.table, c.row.key, c.dataset) for c in in_order(paper, [absent, *runs])] == [
+    assert [(c.table, c.row.key, c.dataset) for c in in_order(paper, runs)] == [
         ("1", "telling", "small"),
         ("1", "slow", "small"),
         ("1", "telling", "large"),
@@ -129,11 +128,18 @@ def test_each_run_is_made_once_telling_methods_and_small_datasets_first() -> Non
     ]
 
 
-def test_a_method_without_a_yaml_is_planned_as_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "available", lambda name: name != "fedavg")
-    cells = plan(PAPER, [narrow("3", ("cora",))])
-    assert {cell.row.key for cell in cells if not cell.digest} == {"fedavg"}
-    assert len(cells) == len(NARROW)
+def test_a_kept_run_takes_the_places_of_the_same_configuration(tmp_path: Path) -> None:
+    table = Table("1", "fedsa_gcl/table3", "", "accuracy", columns(("cora",)), (Row("a", "A", "fedavg"), Row("b", "B", "fedprox")))
+    work = Work(Paper("p", "P", (table,), ()), [table], read_published(ROOT / "results/published/fedsa_gcl.csv"), tmp_path)
+    first, second = work.cells
+    runs = {}
+    for name, finished in (("old", "2026-01-01"), ("new", "2026-02-01")):
+        runs[name] = write_run_by_hand(tmp_path / name, {**summary({"lr": 0.1}), "finished": finished})
+    assert not work.keep(tmp_path / "nothing", first.overrides)
+    assert work.keep(runs["old"], first.overrides) and work.missing() == [second]
+    assert work.keep(runs["new"], second.overrides) and not work.missing()
+    [cell] = read_cells(work.store)
+    assert cell["finished"] == "2026-02-01" and {place[1] for place in cell["places"]} == {"a", "b"}
 
 
 def known(algorithm: str, dataset: str, seconds: float, seeds: int = 5, clients: int = 20) -> dict:
@@ -142,72 +148,57 @@ def known(algorithm: str, dataset: str, seconds: float, seeds: int = 5, clients:
     return {"algorithm": algorithm, "dataset": dataset, "seconds": {"total": seconds}, "client_trips": trips, **counts}
 
 
-def seconds(costs: Costs, algorithm: str, dataset: str, seeds: int = 5, rounds: float = 100, settings: str = "") -> float | None:
-    return costs.seconds(Kind(algorithm, "gcn", dataset, settings), seeds, rounds)
+def seconds(costs: Costs, algorithm: str, dataset: str, seeds: int = 5, rounds: float = 100) -> float | None:
+    return costs.seconds(Kind(algorithm, "gcn", dataset), seeds, rounds)
 
 
-def test_costs_are_scaled_by_seeds_rounds_method_and_dataset() -> None:
-    paper = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (20, 40), "c": (30, 50)})
-    costs = Costs(paper, [known("x", "a", 100), known("x", "b", 400), known("y", "a", 10)])
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fgl_bench.results.estimates.SIZES", {"a": (10, 10), "b": (20, 40), "c": (30, 50)})
+
+
+def test_costs_are_scaled_by_seeds_rounds_method_and_dataset(sizes: None) -> None:
+    costs = Costs([known("x", "a", 100), known("x", "b", 400), known("y", "a", 10)])
     assert seconds(costs, "x", "a") == pytest.approx(100)
     assert seconds(costs, "x", "a", 1, 50) == pytest.approx(10)
     assert seconds(costs, "y", "b") == pytest.approx(40)  # as x: four times a
     assert seconds(costs, "y", "c") == pytest.approx(40)  # by size: four times a
     assert 10 < seconds(costs, "z", "a") < 100  # never run: an average method
-    assert seconds(Costs(paper, []), "x", "a") is None
-    one, many = (seconds(Costs(paper, [known("x", "a", 100, clients=clients)]), "x", "a") for clients in (1, 50))
+    assert seconds(Costs([]), "x", "a") is None
+    one, many = (seconds(Costs([known("x", "a", 100, clients=clients)]), "x", "a") for clients in (1, 50))
     assert one == many == pytest.approx(100)  # the graph is the same
     three = {**known("x", "a", 300), "config": {"local_epochs": 3}}
-    assert seconds(Costs(paper, [three]), "x", "a") == pytest.approx(180)  # one epoch and two of scores, of three and two
-
-
-def test_a_cost_is_that_of_runs_with_the_same_settings_where_there_are_some() -> None:
-    paper = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (20, 20)})
-    rates = {Kind("x", "gcn", "a", "shallow"): 1.0, Kind("x", "gcn", "a", "deep"): 4.0, Kind("x", "gcn", "b", "deep"): 20.0}
-    costs = Costs(paper, (), rates)
-    assert seconds(costs, "x", "a", 1, 1, "deep") == 4
-    assert seconds(costs, "x", "a", 1, 1, "wide") == pytest.approx(2)  # of both
-    assert seconds(costs, "x", "b", 1, 1, "shallow") == pytest.approx(20)  # the same data counts more than the same settings
+    assert seconds(Costs([three]), "x", "a") == pytest.approx(180)  # one epoch and two of scores, of three and two
 
 
 def test_costs_are_those_of_runs_on_cpus_where_there_are_some() -> None:
-    paper = dataclasses.replace(PAPER, sizes={"a": (10, 10)})
     on_gpu, on_cpu = {**known("x", "a", 5), "device": "NVIDIA H100"}, {**known("y", "a", 100), "device": "CPU x86_64, 1 thread(s)"}
-    assert seconds(Costs(paper, [on_gpu]), "x", "a") == pytest.approx(5)
-    assert seconds(Costs(paper, [on_gpu, on_cpu]), "x", "a") == pytest.approx(100)  # as y
+    assert seconds(Costs([on_gpu]), "x", "a") == pytest.approx(5)
+    assert seconds(Costs([on_gpu, on_cpu]), "x", "a") == pytest.approx(100)  # as y
 
 
-def test_settings_are_what_makes_a_round_dear() -> None:
-    cell = next(cell for cell in plan(PAPER, [narrow("3", ("cora",))]) if cell.row.key == "fedavg")
-
-    def changed(group: str = "", **keys: object) -> str:
-        config = {**cell.config, group: {**cell.config[group], **keys}} if group else {**cell.config, **keys}
-        return kind_of(dataclasses.replace(cell, config=config)).settings
-
-    same = changed()
-    assert same == changed("model", dropout=0.25) == changed(lr=0.5) == changed(num_clients=3)
-    others = changed("model", dropout=0.0), changed("model", hidden=7), changed(batch_nodes=10), changed(num_clients=1)
-    assert len({same, *others}) == 5
-
-
-def test_rates_outlive_their_cells(tmp_path: Path) -> None:
-    path = tmp_path / "rates.csv"
+def test_rates_outlive_their_cells_and_measured_ones_come_first(tmp_path: Path, sizes: None) -> None:
+    path, kind = tmp_path / "rates.csv", Kind("x", "gcn", "a")
     assert read_rates(path) == {}
-    write_rates(path, [known("x", "a", 100), known("x", "a", 300), known("y", "a", 10)])
-    write_rates(path, [known("y", "a", 20)])
+    write_rates(path, rates_of([known("x", "a", 100), known("x", "a", 300), known("y", "a", 20)]))
     rates = read_rates(path)
-    assert rates == {Kind("x", "gcn", "a"): pytest.approx(0.4), Kind("y", "gcn", "a"): pytest.approx(0.04)}
-    paper = dataclasses.replace(PAPER, sizes={"a": (10, 10)})
-    assert seconds(Costs(paper, [], rates), "x", "a") == pytest.approx(200)
-    assert seconds(Costs(paper, [known("x", "a", 50)], rates), "x", "a") == pytest.approx(50)  # a stored cell knows better
-
-
-def test_rates_measured_on_an_idle_machine_come_first() -> None:
-    paper, kind = dataclasses.replace(PAPER, sizes={"a": (10, 10), "b": (10, 10)}), Kind("x", "gcn", "a")
-    stored = [known("x", "a", 300), known("x", "b", 600)]
-    costs = Costs(paper, stored, {kind: 2.0}, {kind: 0.1})
+    assert rates == {kind: pytest.approx(0.4), Kind("y", "gcn", "a"): pytest.approx(0.04)}
+    assert seconds(Costs([], rates), "x", "a") == pytest.approx(200)
+    assert seconds(Costs([known("x", "a", 50)], rates), "x", "a") == pytest.approx(50)  # a stored cell knows better
+    costs = Costs([known("x", "a", 300), known("x", "b", 600)], {kind: 2.0}, {kind: 0.1})
     assert seconds(costs, "x", "a") == pytest.approx(50)
     assert seconds(costs, "x", "b") == pytest.approx(600)  # of what was not measured, the stored runs are all there is
+
+
+@pytest.mark.parametrize("name", papers())
+def test_the_work_of_a_planned_run_is_read_from_its_preset(name: str) -> None:
+    tables = {table.experiment: table for table in load_paper(name).tables}.values()
+    for cell in (plan([table])[-1] for table in tables):
+        setting, whole = {**preset(cell.overrides[0].partition("=")[2], cell.dataset), **given(cell)}, resolved(cell.overrides)
+        rounds = setting["rounds"] or setting["trips"] / setting["num_clients"]
+        participation = setting["participation"]
+        assert (list(setting["seeds"]), setting["local_epochs"]) == (whole["seeds"], whole["local_epochs"])
+        assert rounds == pytest.approx(whole["trips"] / whole["num_clients"] / participation), cell.command
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(None, "cost unknown"), (0.2, "about 1 s"), (200, "about 3 min"), (9000, "about 2.5 h")])
@@ -218,14 +209,3 @@ def test_durations_are_for_people(seconds: float | None, text: str) -> None:
 def test_an_unknown_paper_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match="nope.*fedsa_gcl"):
         load_paper("nope")
-
-
-def test_a_result_outlives_keys_that_are_added_later_and_nothing_else():
-    stored = {"trips": 40, "algorithm": {"mu": 0.1}, "split": {"per_seed": []}}
-    cells = {"old": {"config_hash": "old", "config": stored}}
-    grown = {**stored, "algorithm": {"mu": 0.1, "new": None}, "newer": 1}
-    assert find(cells, "other", grown) is cells["old"]
-    assert find(cells, "old", {}) is cells["old"]
-    for changed in ({**grown, "trips": 41}, {**grown, "algorithm": {"new": None}}, {**grown, "split": {"per_seed": ["masks"]}}):
-        assert find(cells, "other", changed) is None
-    assert find({"bare": {"config_hash": "bare"}}, "other", grown) is None, "without a configuration nothing can be said"

@@ -10,7 +10,7 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.scorings import SCORINGS, compared, rescored
 from fgl_bench.papers.work import Work
-from tests.results.test_analysis import cell, planned, printed
+from tests.results.test_analysis import cell, printed
 from tests.results.test_settlements import NAMED, PAPER, TABLE
 
 
@@ -30,14 +30,13 @@ def result(dataset: str, mean: float, last: float | None = None, **others: float
 
 
 def test_every_score_is_compared_with_the_print_and_a_run_without_it_is_left_out(tmp_path: Path) -> None:
-    plan = planned(TABLE)
     runs = {
         "cora": result("cora", 0.80, last=0.70, federation_macro=0.80, client_weighted=0.90, client_macro=0.60),
         "pubmed": result("pubmed", 0.80, last=0.80, federation_macro=0.70),
     }
-    stored = {plan["a_e3", dataset].digest: run for dataset, run in runs.items()}
+    stored = {("3", "a_e3", dataset): run for dataset, run in runs.items()}
     published = Printed([printed("3", name, "a", "80.0", "") for name in (*runs, "photo")])
-    work = Work(PAPER, [TABLE], list(plan.values()), published, [], tmp_path, stored, settlements=(NAMED,))
+    work = Work(PAPER, [TABLE], published, tmp_path, settlements=(NAMED,), stored=stored)
     assert compared([work])[-1] == "| Paper | 2 of 2 (100 %) | 1 of 2 (50 %) | 0 of 1 (0 %) | 0 of 1 (0 %) | 1 of 2 (50 %) |"
 
 

@@ -20,8 +20,7 @@ from fgl_bench.cli.check.subject import load_method
 from fgl_bench.config.compose import as_command
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.placed import write_row
-from fgl_bench.papers.placement import Placement, alike, diagrams, leaderboard, placement, spoken, stored_results, write
+from fgl_bench.papers.placement import Placement, alike, diagrams, leaderboard, placement, spoken, stored_results, write, write_row
 from fgl_bench.results.console import line_width
 from fgl_bench.results.question import short
 from fgl_bench.results.store import PRESENTATION
@@ -57,8 +56,7 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     method = load_method(names[0])
     datasets = [name.strip() for name in asked["datasets"].split(",") if name.strip()]
     results = home("results", asked["results"]) if asked["results"] else stored_results(asked["paper"])
-    raw = next((text.partition("=")[2] for text in overrides if text.startswith("data_dir=")), None)
-    placed = placement(asked["paper"], asked["table"], datasets, f"{method.__name__} (yours)", results, raw)
+    placed = placement(asked["paper"], asked["table"], datasets, f"{method.__name__} (yours)", results)
     for number, column in enumerate(placed.table.columns, 1):
         print(f"run {number} of {len(placed.table.columns)}: {method.__name__} on {column.key}", file=sys.stderr, flush=True)
         line = [*placed.overrides(column), *overrides]

@@ -6,6 +6,9 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from fgl_bench.errors import UserError
 
@@ -64,6 +67,14 @@ def file_of(name: str, folders: Sequence[Path] = ()) -> tuple[str, str, Path]:
         near = [text for text in known if text.startswith(f"{group}/")] if group in GROUPS else []
         raise UserError(f"{name}: there is no such choice{suggest(name, near)}" if near else f"{name}: no such choice; see fgl-bench ls")
     return groups[0], name, path_of(groups[0], name, folders)
+
+
+def content(group: str, choice: str) -> dict[str, Any]:
+    """The top-level keys of a choice of the package, and of the choices that it is made from."""
+    own = yaml.safe_load((config_folder() / group / f"{choice}.yaml").read_text(encoding="utf-8")) or {}
+    parents = [entry for entry in own.pop("defaults", ()) if isinstance(entry, str) and entry != "_self_"]
+    inherited = (content(group, parent.removeprefix(f"/{group}/")) for parent in parents)
+    return {key: value for keys in (*inherited, own) for key, value in keys.items()}
 
 
 def own_file(group: str, name: str) -> str:

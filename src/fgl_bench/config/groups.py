@@ -12,6 +12,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
+from fgl_bench.config.choices import config_folder
 from fgl_bench.config.identity import canonical
 from fgl_bench.config.schema import alternatives, class_choices, class_fields, make_schema
 from fgl_bench.config.wording import wrong_type
@@ -71,6 +72,8 @@ def class_label(node: DictConfig, group: str) -> str:
         return cls.lower()
     if leaf in ("sparsity", "tracker"):  # several classes in one module: NoSparsity, LabelSparsity, Wandb
         return re.sub("^no$", "none", cls.lower().removesuffix(leaf))
+    if (config_folder() / group / f"{cls.lower()}.yaml").is_file():  # FedAAS1 is in the module of FedAAS
+        return cls.lower()
     return module.rpartition(".")[2].rstrip("_")  # global_
 
 

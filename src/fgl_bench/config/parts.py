@@ -24,7 +24,6 @@ from omegaconf.errors import OmegaConfBaseException
 from fgl_bench.config.choices import GROUPS, config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import label
-from fgl_bench.config.kept import Kept
 from fgl_bench.config.schema import paper_of
 from fgl_bench.errors import UserError
 
@@ -78,9 +77,8 @@ Key = tuple[str | None, ...]  # what a part depends on besides values: its group
 class Parts:
     """Composes what its ``composer`` would, every part once; files are read once."""
 
-    def __init__(self, composer: Composer, kept: Kept | None = None):
-        """``kept`` holds what earlier processes have composed, and takes what this one composes; not with groups of a user's own."""
-        self.composer, self.kept = composer, Kept(None) if kept is None or composer.folders else kept
+    def __init__(self, composer: Composer):
+        self.composer = composer
         composer.remember_files()
         self.composed: dict[Key, DictConfig] = {}
         self.changed: dict[tuple[Key, tuple[str, ...]], tuple[Any, str]] = {}
@@ -88,11 +86,7 @@ class Parts:
 
     def __call__(self, overrides: Sequence[str]) -> Configured:
         """The configuration that ``fgl-bench OVERRIDES`` has."""
-        if (known := self.kept.get(overrides)) is not None:
-            return Configured(*known)
-        made = self._made(overrides)
-        self.kept.add(overrides, made.plain, made.names)
-        return made
+        return self._made(overrides)
 
     def _made(self, overrides: Sequence[str]) -> Configured:
         try:
@@ -111,8 +105,6 @@ class Parts:
         wanted: dict[tuple[Key, ...], dict[str, list[str]]] = {}
         free: dict[str, dict[Key, list[str]]] = {root: {} for root in ROOTS}
         for overrides in many:
-            if self.kept.get(overrides) is not None:
-                continue
             with suppress(Entangled, HydraException):
                 choices, _ = apart(overrides)
                 keys = self._keys(choices)

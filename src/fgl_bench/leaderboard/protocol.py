@@ -15,7 +15,6 @@ from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.config.values import plain, shown
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.space import Space, drawn, space_of
-from fgl_bench.results.estimates import SIZES
 
 FILE = Path(__file__).with_name("protocol.yaml")
 NATURAL = "natural"
@@ -107,11 +106,6 @@ class Protocol:
         check_known("methods", [name for name in methods if name not in full.values()], short)
         columns = [column for column in self.columns if not datasets or column.dataset in datasets]
         return columns, [entry for entry in self.entries if not methods or {entry.algorithm, full[entry]} & set(methods)]
-
-    @property
-    def sizes(self) -> Mapping[str, tuple[int, int]]:
-        """Nodes and undirected edges by dataset, for :class:`~fgl_bench.results.estimates.Costs`."""
-        return SIZES
 
 
 def check_known(key: str, given: Sequence[str], known: Collection[str]) -> None:

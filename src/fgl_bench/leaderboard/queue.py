@@ -24,7 +24,7 @@ def plan(
 ) -> list[Work]:
     """The cells that are not complete, the cheap ones first: by measured rates, those of other datasets scaled by size."""
     records = {(record.entry, record.column): record for record in read_records(folder)}
-    costs = Costs(protocol, (), {**rates, **measured(list(records.values()), protocol)})
+    costs = Costs((), {**rates, **measured(list(records.values()), protocol)})
     work = []
     for column in columns:
         for entry in entries:

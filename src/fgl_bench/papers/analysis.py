@@ -9,8 +9,7 @@ from pathlib import Path
 from statistics import mean
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.grids import Planned, Stored, look_up, named
-from fgl_bench.papers.plan import Column, Paper, Row, Table
+from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed, Published
 from fgl_bench.results import statistics
 from fgl_bench.results.selection import scored_models
@@ -102,20 +101,15 @@ def scorer(measure: str) -> Scorer | None:
     return SCORES[measure] if measure in SCORES else partial(of_metric, measure)
 
 
-def analyze(paper: Paper, table: Table, planned: Planned, stored: Stored, published: Printed, model: str) -> Statistics:
-    """The statistics of one kind of model (``received``, ``trained``); empty for a measure without.
-
-    Args:
-        planned: cells by (row key, column key).
-        stored: results by configuration hash.
-    """
+def analyze(paper: Paper, table: Table, stored: Stored, published: Printed, model: str) -> Statistics:
+    """The statistics of one kind of model (``received``, ``trained``); empty for a measure without."""
     scored = scorer(table.measure)
     if scored is None:
         return Statistics(model)
     targets, scores, cells = published.targets(table.key), {}, {}
     for row in table.rows:
         for column in table.columns:
-            cell = stored.get(planned[row.key, column.key].digest)
+            cell = stored.get((table.key, row.key, column.key))
             if cell and (score := scored(cell, model, targets.get(column.dataset))) is not None:
                 scores[row.key, column.key], cells[row.key, column.key] = score, cell
     verdicts: dict[tuple[str, str], Verdict] = {}
@@ -144,7 +138,7 @@ def analyze(paper: Paper, table: Table, planned: Planned, stored: Stored, publis
         verdicts,
         points,
         shared(whole, cells, model),
-        tuple(name for name, cell in named(table, planned, stored) if None in cell["test"][model]["per_seed"]),
+        tuple(name for name, cell in in_table(table, stored) if None in cell["test"][model]["per_seed"]),
     )
 
 
@@ -265,12 +259,12 @@ def fairness_of(found: Mapping[str, Mapping[str, float]]) -> list[str]:
     return [*head, *(f"| {title} | {' | '.join(shown)} |" for title, shown in cells)]
 
 
-def write_statistics(folder: Path, paper: Paper, table: Table, planned: Planned, stored: Stored, published: Printed) -> Path | None:
+def write_statistics(folder: Path, paper: Paper, table: Table, stored: Stored, published: Printed) -> Path | None:
     """Write ``<folder>/table<key>_statistics.md``; None for a table whose measure has none."""
     if scorer(table.measure) is None:
         return None
-    models = scored_models(MODELS, (cell for _, cell in named(table, planned, stored)))
-    found = [analyze(paper, table, planned, stored, published, model) for model in models]
+    models = scored_models(MODELS, (cell for _, cell in in_table(table, stored)))
+    found = [analyze(paper, table, stored, published, model) for model in models]
     path = folder / f"table{table.key}_statistics.md"
     write_whole(path, markdown(paper, table, found))
     return path

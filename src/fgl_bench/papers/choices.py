@@ -18,8 +18,7 @@ from statistics import fmean
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.analysis import scorer
-from fgl_bench.papers.grids import Planned, Stored, look_up
-from fgl_bench.papers.plan import Basis, Row, Table
+from fgl_bench.papers.plan import Basis, Row, Stored, Table, look_up
 from fgl_bench.papers.published import Printed
 
 SEEDS = 3
@@ -66,15 +65,8 @@ class Choice:
         return self.candidate.gap(self.columns)
 
 
-def candidates(
-    basis: Basis, tables: Sequence[Table], planned: Mapping[str, Planned], stored: Stored, published: Printed
-) -> list[Candidate]:
-    """Those that any column of the basis has a run of.
-
-    Args:
-        planned: cells by table key, then by (row key, column key).
-        stored: results by configuration hash.
-    """
+def candidates(basis: Basis, tables: Sequence[Table], stored: Stored, published: Printed) -> list[Candidate]:
+    """Those that any column of the basis has a run of."""
     gaps: dict[tuple[Row, str], dict[str, float]] = {}
     shared: dict[Row, object] = {}
     for table in tables:
@@ -82,11 +74,10 @@ def candidates(
             continue
         for column in (each for each in table.columns if each.dataset in basis.datasets):
             for row in table.rows:
-                their, cell = look_up(published, table, row, column), planned[table.key][row.key, column.key]
-                ours = stored.get(cell.digest)
+                their, ours = look_up(published, table, row, column), stored.get((table.key, row.key, column.key))
                 if their is None or ours is None or list(ours["seeds"][:SEEDS]) != list(range(SEEDS)):
                     continue
-                shared[row] = cell.config[basis.shared] if basis.shared else None
+                shared[row] = ours["config"][basis.shared] if basis.shared else None
                 for model in MODELS:
                     score = scored(ours, model, None)
                     if score is not None:

@@ -7,17 +7,13 @@ with masks drawn anew in every seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scipy.special import stdtrit  # Student's quantile; scipy.stats, which calls it, takes half a second to import
 
-from fgl_bench.results.cells import ANYTHING, covers, read_cells
-
 PER_SEED = "split.per_seed=[masks]"
-Draws = Sequence[Mapping[str, Any]]
 
 
 class Range(NamedTuple):
@@ -27,22 +23,6 @@ class Range(NamedTuple):
     low: float
     high: float
     draws: int
-
-
-def read_draws(folder: Path) -> list[dict[str, Any]]:
-    """The stored runs."""
-    return list(read_cells(folder).values())
-
-
-def draws_of(draws: Draws, config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The run over many draws that differs from this planned configuration in seeds and in what varies with them only."""
-    wanted = _fixed(config if "data" in config else {**config, "data": ANYTHING})
-    return next((cell for cell in draws if covers(wanted, _fixed(cell["config"]))), None)
-
-
-def _fixed(config: Mapping[str, Any]) -> dict[str, Any]:
-    split = {key: value for key, value in config["split"].items() if key != "per_seed"}
-    return {**{key: value for key, value in config.items() if key != "seeds"}, "split": split}
 
 
 def single_draw(scores: Sequence[float]) -> Range | None:

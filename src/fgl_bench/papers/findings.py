@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from fgl_bench.papers.choices import chosen_on
-from fgl_bench.papers.draws import Draws
-from fgl_bench.papers.grids import Planned, Stored, look_up
-from fgl_bench.papers.plan import Paper, Table
+from fgl_bench.papers.plan import Paper, Stored, Table, look_up
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import AGREES, NOT_RUN, OPEN, SETTLED, Settled, Settlement, settle
 
@@ -36,11 +35,10 @@ OVERVIEW = (
 def settle_all(
     paper: Paper,
     tables: Sequence[Table],
-    planned: Callable[[Table], Planned],
     stored: Stored,
     published: Printed,
     settlements: Sequence[Settlement],
-    draws: Draws = (),
+    draws: Stored = MappingProxyType({}),
 ) -> dict[str, list[Settled]]:
     """:func:`~fgl_bench.papers.settlements.settle` for the tables of a paper, by key.
 
@@ -48,7 +46,7 @@ def settle_all(
     """
     found, left = {}, published
     for table in tables:
-        found[table.key] = settle(paper, table, planned(table), stored, left, settlements, draws)
+        found[table.key] = settle(paper, table, stored, left, settlements, draws)
         if found[table.key]:
             shown = {id(look_up(published, table, row, column)) for row in table.rows for column in table.columns}
             left = Printed(cell for cell in left.cells if id(cell) not in shown)

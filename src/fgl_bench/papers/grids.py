@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fgl_bench.papers.measures import MEASURES, Entry, common
-from fgl_bench.papers.plan import Cell, Column, Row, Table
+from fgl_bench.papers.plan import Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed, Published
 from fgl_bench.results.divergence import MARK, diverged_seeds, scored_seeds
 from fgl_bench.results.selection import scored_models
 
 MEAN = "mean"
-Planned = Mapping[tuple[str, str], Cell]  # by (row key, column key)
-Stored = Mapping[str, Mapping]  # results by configuration hash
 
 
 @dataclass(frozen=True)
@@ -59,38 +57,36 @@ def sent(cell: Mapping) -> str:
     return f"{cell['bytes']['upload'] / cell['client_trips']['total'] / 1e6:.3g}"
 
 
-def levels(table: Table, planned: Planned, stored: Stored, published: Printed) -> dict[str, float]:
+def levels(table: Table, stored: Stored, published: Printed) -> dict[str, float]:
     """Validation scores to reach, by column key: the printed targets, or what the rows that are compared have in common."""
     printed, found = published.targets(table.key), {}
     for column in table.columns:
-        cells = (stored.get(planned[key, column.key].digest) for key in table.compared)
+        cells = (stored.get((table.key, key, column.key)) for key in table.compared)
         found[column.key] = common([cell for cell in cells if cell]) if table.compared else printed.get(column.dataset)
     return {key: value for key, value in found.items() if value is not None}
 
 
-def grids(table: Table, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> list[Grid]:
+def grids(table: Table, stored: Stored, published: Printed, targets: Mapping[str, float]) -> list[Grid]:
     """The table's numbers, a grid for each group of columns; the best of ours is marked in every column.
 
     Args:
-        planned: cells by (row key, column key).
-        stored: results by configuration hash.
         targets: validation accuracy by column key, see :func:`levels`.
     """
     groups = dict.fromkeys(column.group for column in table.columns)
-    return [grid(table, group, planned, stored, published, targets) for group in groups]
+    return [grid(table, group, stored, published, targets) for group in groups]
 
 
-def grid(table: Table, group: str, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> Grid:
+def grid(table: Table, group: str, stored: Stored, published: Printed, targets: Mapping[str, float]) -> Grid:
     """One of :func:`grids`."""
     measure, shown = MEASURES[table.measure], [column for column in table.columns if column.group == group]
     with_mean = measure.with_mean and len(shown) > 1
-    ours = scored_models(measure.kinds, (cell for _, cell in named(table, planned, stored)))
+    ours = scored_models(measure.kinds, (cell for _, cell in in_table(table, stored)))
     kinds = (*ours, *["published"] * measure.printed, *["MB"] * table.with_bytes)
     heads = [(column.dataset, kind) for column in shown for kind in kinds]
     heads += [(MEAN, kind) for kind in (*ours, "published")] * with_mean
     rows = []
     for row in table.rows:
-        found = [stored.get(planned[row.key, column.key].digest) for column in shown]
+        found = [stored.get((table.key, row.key, column.key)) for column in shown]
         theirs = [look_up(published, table, row, column) for column in shown]
         entries = []
         for column, cell, their in zip(shown, found, theirs, strict=True):
@@ -106,15 +102,3 @@ def grid(table: Table, group: str, planned: Planned, stored: Stored, published: 
         (title, tuple(replace(e, best=e.rank is not None and e.rank == top[i]) for i, e in enumerate(row))) for title, row in rows
     )
     return Grid(group, tuple(heads), marked)
-
-
-def look_up(published: Printed, table: Table, row: Row, column: Column) -> Published | None:
-    """What the paper prints in this cell."""
-    place = table.place(row, column)
-    return None if place is None else published.find(place)
-
-
-def named(table: Table, planned: Planned, stored: Stored) -> list[tuple[str, Mapping]]:
-    """What is stored of a table's cells, with a name for each."""
-    cells = [(f"{row.title} on {column.key}", planned[row.key, column.key].digest) for row in table.rows for column in table.columns]
-    return [(name, stored[digest]) for name, digest in cells if digest in stored]

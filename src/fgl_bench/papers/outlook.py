@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from fgl_bench.papers.plan import Cell
+from fgl_bench.papers.plan import in_order
 from fgl_bench.papers.work import Work
 
 DEAREST = 10
@@ -20,13 +20,18 @@ def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
     Args:
         absent: datasets that are not at hand, whose runs are left out.
     """
-    here = [(work, cell, work.cost(cell) or 0.0) for work in works for cell in _missing(work) if cell.dataset not in absent]
+    here = [
+        (work, cell, work.cost(cell) or 0.0)
+        for work in works
+        for cell in in_order(work.paper, work.missing())
+        if cell.dataset not in absent
+    ]
     lines = ["| paper | runs made | hours | to make | about, hours | of them alternative rows |", "|---|--:|--:|--:|--:|--:|"]
     totals = [0.0] * 5
     for work in works:
-        made = [work.stored[digest]["seconds"]["total"] for digest in {cell.digest for cell in work.cells} & set(work.stored)]
+        made = [cell["seconds"]["total"] for cell in {cell["config_hash"]: cell for cell in work.stored.values()}.values()]
         mine, later = [(cell, cost) for other, cell, cost in here if other is work], work.alternatives()
-        ahead, beside = sum(cost for _, cost in mine), sum(cost for cell, cost in mine if cell.digest in later)
+        ahead, beside = sum(cost for _, cost in mine), sum(cost for cell, cost in mine if cell.overrides in later)
         numbers = (len(made), sum(made) / 3600, len(mine), ahead / 3600, beside / 3600)
         totals = [total + value for total, value in zip(totals, numbers, strict=True)]
         lines.append(_line(work.paper.title, numbers))
@@ -37,14 +42,6 @@ def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
     for (paper, row), costs in sorted(rows.items(), key=lambda each: -sum(each[1]))[:DEAREST]:
         lines.append(f"| {paper} | {row} | {len(costs)} | {sum(costs) / 3600:.1f} |")
     return lines
-
-
-def _missing(work: Work) -> Collection[Cell]:
-    first: dict[str, Cell] = {}
-    for cell in work.cells:
-        if cell.digest and cell.digest not in work.stored:
-            first.setdefault(cell.digest, cell)
-    return first.values()
 
 
 def _line(name: str, row: Sequence[float]) -> str:

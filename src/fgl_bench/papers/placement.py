@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,18 +12,18 @@ from typing import Any
 from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers import tables
 from fgl_bench.papers.analysis import Score, scorer
-from fgl_bench.papers.grids import grids, look_up
-from fgl_bench.papers.plan import Cell, Column, Paper, Row, Table, load_paper, plan
+from fgl_bench.papers.plan import Column, Key, Paper, Row, Table, fill, load_paper, look_up, plan
 from fgl_bench.papers.published import Printed, read_published
+from fgl_bench.papers.tables import texts, write_texts
 from fgl_bench.results import statistics
-from fgl_bench.results.cells import compact, stored_of
-from fgl_bench.results.estimates import Costs
+from fgl_bench.results.cells import compact, read_cells, warn
 from fgl_bench.results.statistics import Ranks
+from fgl_bench.results.store import Untrusted, checked
 from fgl_bench.utils.files import write_whole
 
 OWN = "yours"
+FILE = "row.json"
 UNSCORED = ("trips", "seconds", "costs", "curves")  # measures that a method is not placed by
 
 
@@ -32,14 +33,13 @@ class Placement:
 
     Attributes:
         title: the user's method.
-        stored: by configuration hash; :meth:`add` puts in the user's runs.
+        stored: :meth:`add` puts in the user's runs.
     """
 
     paper: Paper
     table: Table
     title: str
-    planned: dict[tuple[str, str], Cell]
-    stored: dict[str, dict[str, Any]]
+    stored: dict[Key, Mapping[str, Any]]
     published: Printed
     commands: list[str] = field(default_factory=list)
 
@@ -50,10 +50,7 @@ class Placement:
 
     def add(self, column: Column, summary: Mapping[str, Any], command: str, folder: Path | None = None) -> None:
         """Put in the user's run of a column, which is in ``folder``."""
-        row = self.table.rows[0]
-        digest = str(summary["config_hash"])
-        self.planned[row.key, column.key] = Cell(self.table.key, row, column, (), digest, Path(), summary["config"])
-        self.stored[digest] = compact(summary, command, folder)
+        self.stored[self.table.key, OWN, column.key] = compact(summary, command, folder)
         self.commands.append(command)
 
     def scores(self, column: Column, model: str) -> dict[str, Score]:
@@ -61,17 +58,17 @@ class Placement:
         scored, found = scorer(self.table.measure), {}
         assert scored is not None
         for row in self.table.rows:
-            cell = self.stored.get(self.planned[row.key, column.key].digest)
+            cell = self.stored.get((self.table.key, row.key, column.key))
             if cell is not None and (score := scored(cell, model, None)) is not None:
-                found[row.title] = Score(score.mean, score.half, score.per_seed)
+                found[row.title] = score
         return found
 
     def paired(self, column: Column, model: str) -> dict[str, list[float]]:
         """Scores of the seeds that the user's run and the row's have in common, for rows that have all of the user's."""
-        own = self.stored[self.planned[OWN, column.key].digest]["seeds"]
+        own = self.stored[self.table.key, OWN, column.key]["seeds"]
         found = {}
         for row in self.table.rows:
-            cell = self.stored.get(self.planned[row.key, column.key].digest)
+            cell = self.stored.get((self.table.key, row.key, column.key))
             score = None if cell is None else self.scores(column, model).get(row.title)
             if cell is not None and score is not None and set(own) <= set(cell["seeds"]):
                 by_seed = dict(zip(cell["seeds"], score.per_seed, strict=True))
@@ -89,7 +86,7 @@ class Placement:
         return ranks, f"{len(columns)} columns"
 
 
-def placement(paper_name: str, key: str, datasets: Sequence[str], title: str, results: Path, data_dir: str | None = None) -> Placement:
+def placement(paper_name: str, key: str, datasets: Sequence[str], title: str, results: Path) -> Placement:
     """The setting of a published table and what is stored of it.
 
     Args:
@@ -115,13 +112,10 @@ def placement(paper_name: str, key: str, datasets: Sequence[str], title: str, re
     except OSError as error:
         raise UserError(f"results={results}: published/{paper.name}.csv cannot be read ({error.strerror})") from error
     table = replace(scored[key], columns=columns)
-    cells = plan(paper, [table], data_dir=data_dir)
-    stored = stored_of(cells, results / "cells" / paper.name)
+    stored = fill(plan([table]), read_cells(results / "cells" / paper.name))
     if not stored:
         raise UserError(f"results={results}: no run of table {key} of {paper.name} on {', '.join(datasets or known)} is stored there")
-    planned = {(cell.row.key, cell.column.key): cell for cell in cells}
-    own = Row(OWN, title, OWN)
-    return Placement(paper, replace(table, rows=(own, *table.rows)), title, planned, stored, published)
+    return Placement(paper, replace(table, rows=(Row(OWN, title, OWN), *table.rows)), title, stored, published)
 
 
 def stored_results(paper: str) -> Path:
@@ -177,21 +171,10 @@ def alike(ranks: Ranks, title: str) -> list[str]:
 
 def write(placed: Placement, folder: Path, changed: Sequence[str]) -> list[Path]:
     """Write the table with the user's row as ``table.md``, ``table.csv`` and ``table.tex``."""
-    table, planned, stored = placed.table, placed.planned, placed.stored
-    for column in table.columns:  # rows that the table lacks stay empty
-        planned.setdefault((OWN, column.key), Cell(table.key, table.rows[0], column, (), "", Path()))
-    parts = grids(table, planned, stored, placed.published, {})
-    paragraphs, absent = tables.notes(placed.paper, table, planned, stored, Costs(placed.paper, stored.values()), {}, changed)
-    paragraphs = [*paragraphs[:-1], *(f"Made by: {command}" for command in placed.commands)]
-    title = f"{placed.title} in {placed.paper.title}, table {table.key}: {table.title}"
-    texts = {
-        "md": tables.markdown(title, parts, paragraphs, absent),
-        "csv": tables.tidy(table, planned, stored, placed.published, {}),
-        "tex": tables.latex(title, parts, paragraphs, absent, f"tab:{placed.paper.name}-{table.key}-placed"),
-    }
-    for ending, text in texts.items():
-        write_whole(folder / f"table.{ending}", text)
-    return [folder / f"table.{ending}" for ending in texts]
+    paper, table = placed.paper, placed.table
+    title, label = f"{placed.title} in {paper.title}, table {table.key}: {table.title}", f"tab:{paper.name}-{table.key}-placed"
+    made = texts(paper, table, placed.stored, placed.published, changed, title, label, placed.commands)
+    return write_texts(made, folder / "table")
 
 
 def diagrams(placed: Placement, folder: Path) -> list[Path]:
@@ -211,3 +194,46 @@ def diagrams(placed: Placement, folder: Path) -> list[Path]:
             with styled():
                 written += save_all(ranks_figure([(ranks, title)], 7.0), folder / f"ranks_{model}")
     return written
+
+
+@dataclass(frozen=True)
+class PlacedRow:
+    """A user's method in a published table.
+
+    Attributes:
+        changed: overrides by which its runs differ from the table's setting.
+        cells: by column key.
+    """
+
+    paper: str
+    table: str
+    title: str
+    changed: Sequence[str]
+    cells: Mapping[str, dict[str, Any]]
+
+
+def write_row(placed: Placement, folder: Path, changed: Sequence[str]) -> Path:
+    """Write ``<folder>/row.json``."""
+    keys = {column.key: (placed.table.key, OWN, column.key) for column in placed.table.columns}
+    cells = {name: placed.stored[key] for name, key in keys.items() if key in placed.stored}
+    row = {"paper": placed.paper.name, "table": placed.table.key, "title": placed.title, "changed": list(changed), "cells": cells}
+    write_whole(folder / FILE, json.dumps(row, indent=1, allow_nan=False) + "\n")
+    return folder / FILE
+
+
+def read_rows(folder: Path) -> list[PlacedRow]:
+    """The rows in the folders of ``folder``; what is damaged or of another version is left out, with a warning on stderr."""
+    found = []
+    for path in sorted(folder.glob(f"**/{FILE}")):
+        try:
+            row = json.loads(path.read_text(encoding="utf-8"))
+            cells = {str(key): checked(json.dumps(cell)) for key, cell in row["cells"].items()}
+            absent = next((name for cell in cells.values() for name in ("algorithm", "command", "config") if name not in cell), None)
+            if absent is not None:
+                raise Untrusted(f"{absent} is missing in a cell")
+            found.append(PlacedRow(str(row["paper"]), str(row["table"]), str(row["title"]), [str(each) for each in row["changed"]], cells))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            warn(path, f"{type(error).__name__}: {error}")
+        except Untrusted as reason:
+            warn(path, str(reason))
+    return found

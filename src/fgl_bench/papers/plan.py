@@ -1,23 +1,24 @@
-"""From a paper's tables to the runs that fill them: which there are, in what order, and about how long each takes."""
+"""The plan of a paper's tables: which runs fill which cells, by which commands, in what order."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from omegaconf import OmegaConf
+import yaml
 
-from fgl_bench.config.choices import config_folder
-from fgl_bench.config.compose import Composer
-from fgl_bench.config.groups import build
-from fgl_bench.config.parts import Configured, Parts
-from fgl_bench.config.settings import resolve_budget
-from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
-from fgl_bench.results.estimates import SIZES
-from fgl_bench.results.store import config_hash, identity, run_folder
+from fgl_bench.papers.published import Printed, Published
+from fgl_bench.utils.patience import say_once
+
+PLANS = Path(__file__).parent / "plans"
+Key = tuple[str, str, str]
+"""A cell of a table: the table's key, the row's and the column's."""
+Stored = Mapping[Key, Mapping[str, Any]]
+"""Stored results by the cell that they fill."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Row:
         overrides: further keys, which make a variant of it.
         published: the method's name in the paper's csv; None if the paper has no such row.
         where: what else tells its printed cells from others, by the csv's columns (``backbone``, ``variant``, ...).
-        by_column: keys besides that depend on the setting, such as what its authors chose for a dataset.
+        settings: overrides besides that depend on the column: the first entry counts whose other keys are the column's.
+        experiment: the preset, where it is not the table's: the run is one of another table.
     """
 
     key: str
@@ -39,7 +41,8 @@ class Row:
     overrides: tuple[str, ...] = ()
     published: str | None = None
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
-    by_column: Callable[[Column], tuple[str, ...]] = field(default=lambda _: (), compare=False, repr=False)
+    settings: Sequence[Mapping[str, Any]] = field(default=(), compare=False, repr=False)
+    experiment: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,6 @@ class Paper:
     Attributes:
         tables: in the order in which their runs are made.
         first: keys of the most telling rows, which are run first.
-        sizes: nodes and edges by dataset.
         late: datasets that are run after all others.
         basis: what its rows are chosen on; None where nothing is chosen.
     """
@@ -136,40 +138,30 @@ class Paper:
     title: str
     tables: tuple[Table, ...]
     first: tuple[str, ...]
-    sizes: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SIZES)
     late: tuple[str, ...] = ()
     basis: Basis | None = None
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run that a table needs.
+    """A cell of a table as planned.
 
     Attributes:
-        overrides: of the command, presentation keys left out.
-        digest: configuration hash; empty when the method is not available or not wanted.
-        folder: the run directory below the folder of runs.
-        config: what the hash is of, see ``store.identity``; empty where there is none.
+        overrides: of the command that makes its run, without presentation keys.
     """
 
     table: str
     row: Row
     column: Column
     overrides: tuple[str, ...]
-    digest: str
-    folder: Path
-    config: Mapping = field(default_factory=dict, compare=False)
+
+    @property
+    def key(self) -> Key:
+        return self.table, self.row.key, self.column.key
 
     @property
     def dataset(self) -> str:
         return self.column.dataset
-
-    def on(self, content: Mapping[str, str]) -> Cell:
-        """The cell with these sums of raw files as part of what it is, see ``store.identity``."""
-        if not content or not self.digest:
-            return self
-        what = {**self.config, "data": dict(content)}
-        return replace(self, digest=config_hash(what), folder=self.folder.with_name(config_hash(what)), config=what)
 
     @property
     def name(self) -> str:
@@ -177,113 +169,106 @@ class Cell:
 
     @property
     def command(self) -> str:
-        """What a person types to make this run alone."""
+        """The command that makes this run alone."""
         return " ".join(("fgl-bench", *self.overrides))
 
 
 def papers() -> list[str]:
-    """The papers whose tables can be reproduced."""
-    return sorted(path.stem for path in (Path(__file__).parent / "plans").glob("[!_]*.py"))
+    """Names of the papers whose tables can be reproduced."""
+    return sorted(path.stem for path in PLANS.glob("*.yaml"))
 
 
+@cache
 def load_paper(name: str) -> Paper:
-    """The paper called ``name``.
+    """The paper called ``name``, from ``plans/<name>.yaml``.
 
     Raises:
         UserError: there is none.
     """
     if name not in papers():
         raise UserError(f"PAPER={name}: no tables of that paper here; allowed: {', '.join(papers())}")
-    return importlib.import_module(f"fgl_bench.papers.plans.{name}").PAPER
+    content = yaml.load((PLANS / f"{name}.yaml").read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    settings = content.get("settings", {})
+    rows = {
+        key: Row(**frozen({"key": key, **entry, **({"settings": settings[entry["settings"]]} if "settings" in entry else {})}))
+        for key, entry in content["rows"].items()
+    }
+    tables = tuple(table_of(key, entry, rows) for key, entry in content["tables"].items())
+    basis = Basis(**frozen(content["basis"])) if "basis" in content else None
+    return Paper(name, content["title"], tables, tuple(content["first"]), tuple(content.get("late", ())), basis)
 
 
-def available(algorithm: str) -> bool:
-    """Whether the group ``algorithm`` has this choice."""
-    return (config_folder() / "algorithm" / f"{algorithm}.yaml").is_file()
+def table_of(key: str, entry: Mapping[str, Any], rows: Mapping[str, Row]) -> Table:
+    """A table from its entry in the file, where columns of one setting stand together and rows are named."""
+    found = [Column(dataset, **frozen(keys)) for keys in entry["columns"] for dataset in keys.pop("datasets")]
+    return Table(key, **frozen({**entry, "columns": found, "rows": [rows[name] for name in entry["rows"]]}))
 
 
-def plan(
-    paper: Paper,
-    tables: Sequence[Table],
-    extra: Sequence[str] = (),
-    data_dir: str | None = None,
-    parts: Parts | None = None,
-    wanted: Collection[tuple[str, str]] | None = None,
-) -> list[Cell]:
-    """Every cell of the tables, table by table, row by row.
+def frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry with tuples for lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
-    A synchronous method of a table of trips is evaluated once a round whatever ``eval_every`` says, so its run is the one of the
-    accuracy table with the same setting.
 
-    Args:
-        extra: overrides of every cell, such as ``seeds=[0]``.
-        data_dir: folder of raw files; None takes the configuration's.
-        parts: composes; what it has composed for other papers is not composed again.
-        wanted: data sets and methods; cells of others are not composed and have no digest. None for all.
-    """
-    if parts is None:
-        with Composer() as composer:
-            return plan(paper, tables, extra, data_dir, Parts(composer), wanted)
-    places = [(table, row, column) for table in tables for row in table.rows for column in table.columns]
-    commands = [
-        (
-            *(f"experiment={table.experiment}", f"dataset={column.dataset}", f"algorithm={row.algorithm}"),
-            *(*row.overrides, *column.overrides, *row.by_column(column)),
-            *extra,
+def overrides_of(row: Row, column: Column) -> tuple[str, ...]:
+    """The row's settings for a column."""
+    about = {"dataset": column.dataset, **column.where}
+    fitting = (entry for entry in row.settings if all(about.get(key) == value for key, value in entry.items() if key != "overrides"))
+    return tuple(next(fitting, {"overrides": ()})["overrides"])
+
+
+def plan(tables: Iterable[Table], extra: Sequence[str] = ()) -> list[Cell]:
+    """Every cell of the tables, table by table, row by row; ``extra`` are overrides of every cell, such as ``seeds=[0]``."""
+    return [
+        Cell(
+            table.key,
+            row,
+            column,
+            (
+                *(f"experiment={row.experiment or table.experiment}", f"dataset={column.dataset}", f"algorithm={row.algorithm}"),
+                *(*row.overrides, *column.overrides, *overrides_of(row, column), *extra),
+            ),
         )
-        for table, row, column in places
+        for table in tables
+        for row in table.rows
+        for column in table.columns
     ]
-    there = {name for _, row, _ in places if available(name := row.algorithm)}
-    asked = [
-        row.algorithm in there and (wanted is None or (column.dataset, row.algorithm) in wanted or table.measure == "trips")
-        for table, row, column in places
-    ]
-    parts.expect(overrides for overrides, wish in zip(commands, asked, strict=True) if wish)
-    datasets = dict.fromkeys(column.dataset for (_, _, column), wish in zip(places, asked, strict=True) if wish)
-    content = {name: raw_sums(name, extra, data_dir, parts) for name in datasets}
-    cells = []
-    for (table, row, column), overrides, wish in zip(places, commands, asked, strict=True):
-        if not wish:
-            cells.append(Cell(table.key, row, column, overrides, "", Path()))
-            continue
-        cfg = parts(overrides)
-        if table.measure == "trips" and cfg.names["scenario"] == "sync":
-            overrides += ("eval_every=null",)
-            cfg = parts(overrides)
-        cells.append(Cell(table.key, row, column, overrides, *placed(cfg, content[column.dataset])))
-    return cells
 
 
-def raw_sums(dataset: str, extra: Sequence[str], data_dir: str | None, parts: Parts) -> dict[str, str] | None:
-    """Sums of the dataset's raw files that the package does not know; None where one is absent."""
-    of_data = [text for text in extra if text.startswith("dataset.")]
-    cfg = parts((f"dataset={dataset}", *of_data))
-    where = cfg.plain if data_dir is None else {**cfg.plain, "data_dir": data_dir}
-    return fingerprint(build(OmegaConf.create(where["dataset"])), where["data_dir"], where["cache_dir"])
+def fill(planned: Iterable[Cell], cells: Iterable[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
+    """The stored cells in their places, as far as they were made by the planned overrides."""
+    wanted = {(*cell.key, cell.overrides) for cell in planned}
+    return {place[:3]: cell for cell in cells for place in cell["places"] if place in wanted}
 
 
-def placed(cfg: Configured, content: Mapping[str, str] | None = None) -> tuple[str, Path, dict]:
-    """The configuration's hash, its run directory below the folder of runs, and what the hash is of.
+def stale(planned: Sequence[Cell], cells: Sequence[Mapping[str, Any]], where: Path) -> None:
+    """Warn on stderr of planned places whose stored cells were all made by other overrides."""
+    filled, keys = fill(planned, cells), {cell.key for cell in planned}
+    other = {place[:3] for cell in cells for place in cell["places"] if place[:3] in keys} - set(filled)
+    if other:
+        say_once(f"warning: {where}: {len(other)} cells were made by other overrides than are planned, such as {', '.join(min(other))}")
 
-    Args:
-        content: sums of raw files that the package does not know.
-    """
-    what = identity(cfg.plain, *resolve_budget(cfg.settings), content)
-    digest = config_hash(what)
-    dataset, split, scenario, algorithm = (cfg.names[group] for group in ("dataset", "split", "scenario", "algorithm"))
-    return digest, run_folder(Path(), dataset, split, cfg.settings.num_clients, scenario, algorithm, digest), what
+
+def look_up(published: Printed, table: Table, row: Row, column: Column) -> Published | None:
+    """The paper's number in this cell; None if it prints none."""
+    place = table.place(row, column)
+    return None if place is None else published.find(place)
+
+
+def in_table(table: Table, stored: Stored) -> list[tuple[str, Mapping[str, Any]]]:
+    """The stored cells of a table, with a name for each."""
+    keys = [(f"{row.title} on {column.key}", (table.key, row.key, column.key)) for row in table.rows for column in table.columns]
+    return [(name, stored[key]) for name, key in keys if key in stored]
 
 
 def in_order(paper: Paper, cells: Sequence[Cell]) -> list[Cell]:
     """The runs to make, each once: small datasets before ``late`` ones, then the most telling methods first, then by table."""
     rank = {key: position for position, key in enumerate(paper.first)}
     tables = [table.key for table in paper.tables]
-    unique: dict[str, Cell] = {}
+    unique: dict[tuple[str, ...], Cell] = {}
     for cell in cells:
-        if cell.digest:
-            unique.setdefault(cell.digest, cell)
+        unique.setdefault(cell.overrides, cell)
 
-    def key(cell: Cell) -> tuple:
+    def key(cell: Cell) -> tuple[bool, int, int, int]:
         late = paper.late.index(cell.dataset) + 1 if cell.dataset in paper.late else 0
         return bool(late), rank.get(cell.row.key, len(rank)), tables.index(cell.table), late
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fgl_bench.results.cells import warn
+from fgl_bench.errors import UserError
 
 # Columns of the csv that say which cell a number is.
 WHERE = ("table", "dataset", "split", "num_clients", "scenario", "backbone", "method", "variant", "metric")
@@ -67,50 +67,26 @@ class Printed:
 
 
 def read_published(path: Path) -> Printed:
-    """The cells of a tidy csv; blank ones are left out, and with a warning those that are damaged or printed twice.
+    """The cells of a tidy csv; blank ones are left out.
 
     Raises:
         OSError: there is no such file.
+        UserError: a row is damaged, or printed twice.
     """
     cells: dict[tuple[str, ...], Published] = {}
-    with path.open(encoding="utf-8", newline="", errors="replace") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         lines = csv.DictReader(file)
         for row in lines:
+            place = {name: row[name] for name in WHERE}
+            if not row["mean"]:
+                continue
             try:
-                cell = published(row)
-                if cell is None:
-                    continue
-                place = tuple(cell.where.values())
-                if place in cells:
-                    raise ValueError("its cell is there already")
-                cells[place] = cell
+                numbers = [float(row[name]) for name in ("mean", "spread") if row[name]]
+                found = re.search(r"target_accuracy=([\d.]+)", row["note"]), re.search(r"runs_that_reached_target=(\d+)", row["note"])
+                target, reached = (match and convert(match[1]) for match, convert in zip(found, (float, int), strict=True))
             except ValueError as error:
-                warn(f"{path}, line {lines.line_num},", str(error))
+                raise UserError(f"{path}, line {lines.line_num}: {error}") from error
+            if not all(map(math.isfinite, numbers)) or tuple(place.values()) in cells:
+                raise UserError(f"{path}, line {lines.line_num}: a number is not finite, or the cell is there already")
+            cells[tuple(place.values())] = Published(row["mean"], row["spread"], target, reached, place, row["spread_kind"])
     return Printed(cells.values())
-
-
-def published(row: Mapping[str, str | None]) -> Published | None:
-    """The cell of one row; None for a blank one.
-
-    Raises:
-        ValueError: a column is missing, or holds no number where there must be one.
-    """
-    texts = {name: text for name, text in row.items() if text is not None}
-    absent = [name for name in (*WHERE, "mean", "spread", "spread_kind", "note") if name not in texts]
-    if absent:
-        raise ValueError(f"it has no {absent[0]}")
-    if not texts["mean"]:
-        return None
-    for name in ("mean", "spread"):
-        if texts[name] and not _is_number(texts[name]):
-            raise ValueError(f"{name} is {texts[name]!r}, not a number")
-    target, reached = (re.search(rf"{name}=([\d.]+)", texts["note"]) for name in ("target_accuracy", "runs_that_reached_target"))
-    numbers = (float(target[1]) if target else None, int(reached[1]) if reached else None)
-    return Published(texts["mean"], texts["spread"], *numbers, {key: texts[key] for key in WHERE}, texts["spread_kind"])
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False

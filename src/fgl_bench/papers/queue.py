@@ -6,19 +6,17 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from fgl_bench.config.groups import build
-from fgl_bench.data.sums import fingerprint
 from fgl_bench.papers.plan import Cell
 from fgl_bench.papers.work import Work
 from fgl_bench.results.estimates import duration
 from fgl_bench.results.progress import Display
-from fgl_bench.results.store import is_complete
 from fgl_bench.runner.started import InTurn, Started
 from fgl_bench.utils.processes import quoted
+
+DONE = ("written: ", "complete already")  # lines of a run that name its folder
 
 
 @dataclass(frozen=True)
@@ -39,14 +37,12 @@ class Runs(InTurn):
         where: presentation keys of every run; None is left out.
         absent: datasets without raw files; a run on one may download it.
         look: finds those datasets anew.
-        keep: stores the complete runs of a paper.
     """
 
     until: float
     where: Mapping[str, Any]
     absent: Collection[str]
     look: Callable[[], Collection[str]]
-    keep: Callable[[Work], None]
 
     def name(self, work: tuple[Work, Cell]) -> str:
         return work[1].name
@@ -81,13 +77,13 @@ class Runs(InTurn):
     def end(self, work: tuple[Work, Cell], started: Started, display: Display) -> int:
         """Keep the result of a run that has ended, or note that there is none."""
         (paper, cell), seconds, told = work, started.seconds, started.last_lines()
-        cell, dropped = self.looked_for(paper, cell, display)
-        if started.returncode == 0 and is_complete(paper.folder(cell)):
-            self.keep(paper)
-            test = paper.stored[cell.digest]["test"]
+        dropped = self.left_out(cell.dataset, display) if cell.dataset in self.absent else 0
+        folder = next((Path(line.partition(": ")[2]) for line in reversed(told) if line.startswith(DONE)), None)
+        if started.returncode == 0 and folder is not None and paper.keep(folder, cell.overrides):
+            test = paper.stored[cell.key]["test"]
             shown = ", ".join(f"{model} {percent(scores['mean'])}" for model, scores in test.items())
             display.say(f"done: {paper.name(cell)} in {seconds:.0f} s: {shown}")
-            paper.write(cell.digest)
+            paper.write(cell.overrides)
             return dropped
         told = told or [f"exit status {started.returncode}"]
         self.failures.append(Failure(paper.name(cell), told[-1], cell.command))
@@ -95,24 +91,15 @@ class Runs(InTurn):
         display.say(f"failed: {paper.name(cell)} {how}", *(f"    {line}" for line in told))
         return dropped
 
-    def looked_for(self, paper: Work, cell: Cell, display: Display) -> tuple[Cell, int]:
-        """After a run on an absent dataset: the cell of what was downloaded, or how many other runs on it are left out."""
-        dataset = cell.dataset
-        if dataset not in self.absent:
-            return cell, 0
+    def left_out(self, dataset: str, display: Display) -> int:
+        """After a run on an absent dataset: leave the others on it out if it is still absent; returns their number."""
         self.absent = self.look()
-        if dataset not in self.absent:
-            content = fingerprint(build(OmegaConf.create(cell.config["dataset"])), self.where.get("data_dir"), None) or {}
-            for work in {id(work): work for work, _ in [(paper, cell), *self.waiting]}.values():
-                work.downloaded(dataset, content)
-            self.waiting = [(work, other.on(content) if other.dataset == dataset else other) for work, other in self.waiting]
-            return cell.on(content), 0
-        lost = [pair for pair in self.waiting if pair[1].dataset == dataset]
+        lost = [pair for pair in self.waiting if pair[1].dataset == dataset and dataset in self.absent]
         for pair in lost:
             self.waiting.remove(pair)
         if lost:
             display.say(f"left out: {len(lost)} more run(s) that need dataset={dataset}")
-        return cell, len(lost)
+        return len(lost)
 
 
 def percent(score: float | None) -> str:

@@ -55,7 +55,7 @@ def compared(works: Sequence[Work]) -> list[str]:
 def _agreeing(work: Work, scoring: Callable[[Any], Any]) -> str:
     stored = {key: found for key, result in work.stored.items() if (found := rescored(result, scoring)) is not None}
     tables = [table for table in work.tables if table.measure != "trips"]
-    found = settle_all(work.paper, tables, work.planned, stored, work.published, work.settlements)
+    found = settle_all(work.paper, tables, stored, work.published, work.settlements)
     cells = [each for of_table in found.values() for each in of_table if each.finding != NOT_RUN]
     near = sum(each.finding == AGREES for each in cells)
     return f"{near} of {len(cells)} ({percent(near, len(cells))} %)" if cells else ""

@@ -7,20 +7,19 @@ a difference is typed only where no run of ours is near the printed number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
 
-from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.analysis import Score, judged, of_accuracy, scorer
-from fgl_bench.papers.draws import Draws, Range, draws_of, single_draw
-from fgl_bench.papers.grids import Planned, Stored, look_up
-from fgl_bench.papers.plan import Column, Paper, Row, Table
+from fgl_bench.papers.draws import Range, single_draw
+from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, look_up
 from fgl_bench.papers.published import Printed, Published
 
 NEAR = 1.5  # points
@@ -28,8 +27,6 @@ AGREES, OTHER_MODEL, SETTING, NOT_RUN, OPEN = "agrees", "other model", "another 
 LAST, DRAW = "last round", "another draw"
 TYPED = {"contradiction": "printed numbers contradict each other", "not reproducible": "not reproducible"}
 SETTLED = (AGREES, OTHER_MODEL, SETTING, LAST, DRAW, *TYPED)
-KEYS = {"printed", "tables", "row", "model", "why", "differs"}
-DIFFERS_KEYS = {"columns", "tables", "finding", "reason"}
 
 
 @dataclass(frozen=True)
@@ -92,74 +89,27 @@ class Settled:
     dataset: str = ""
 
 
-def read_settlements(path: Path, paper: Paper) -> tuple[Settlement, ...]:
-    """The settlements of a paper; none where there is no such file.
-
-    Raises:
-        UserError: a key, table, row, model or finding does not exist, or a row is settled twice.
-    """
-    if not path.is_file():
-        return ()
-    try:
-        entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UserError(f"{path}: expected a list of rows")
-    found = tuple(_settlement(path, entry) for entry in entries)
-    _check(path, paper, found)
-    return found
+def read_settlements(path: Path) -> tuple[Settlement, ...]:
+    """The settlements of a paper, as written; none where there is no such file."""
+    entries = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return tuple(
+        Settlement(**{**in_tuples(entry), "differs": tuple(Difference(**in_tuples(each)) for each in entry.get("differs", ()))})
+        for entry in entries
+    )
 
 
-def _settlement(path: Path, entry: Mapping[str, Any]) -> Settlement:
-    name = f"{path}: {entry.get('printed')}"
-    _known(name, "key", entry, KEYS)
-    if missing := {"printed", "model"} - set(entry):
-        raise UserError(f"{name}: it has no {min(missing)}")
-    differs = []
-    for each in entry.get("differs", ()):
-        _known(name, "key", each, DIFFERS_KEYS)
-        _known(name, "finding", [each.get("finding")], TYPED)
-        if not each.get("reason"):
-            raise UserError(f"{name}: {each['finding']}: it has no reason")
-        columns, of = (tuple(map(str, each.get(key, ()))) for key in ("columns", "tables"))
-        differs.append(Difference(each["finding"], " ".join(each["reason"].split()), columns, of))
-    tables, why = tuple(map(str, entry.get("tables", ()))), " ".join(str(entry.get("why", "")).split())
-    return Settlement(entry["printed"], entry["model"], entry.get("row", ""), tables, tuple(differs), why)
-
-
-def _check(path: Path, paper: Paper, found: Sequence[Settlement]) -> None:
-    tables = {table.key: table for table in paper.tables if scorer(table.measure)}
-    seen: set[tuple[str, str, str]] = set()
-    for each in found:
-        name = f"{path}: {each.printed}"
-        for given in (each.tables, *(different.tables for different in each.differs)):
-            _known(name, "table", given, tables)
-        _known(name, "model", [each.model], MODELS)
-        for key in each.tables or tables:
-            rows = {row.key: str(row.where) for row in tables[key].rows if row.published == each.printed}
-            if each.row and (rows or each.tables):
-                _known(f"{name}: table {key}", "row", [each.row], rows)
-            for where in {rows[each.row]} if each.row in rows else set(rows.values()):
-                if (key, each.printed, where) in seen:
-                    raise UserError(f"{name}: table {key}: it is settled twice")
-                seen.add((key, each.printed, where))
-
-
-def _known(name: str, what: str, given: Iterable[Any], allowed: Iterable[str]) -> None:
-    for value in given:
-        if value not in allowed:
-            raise UserError(f"{name}: unknown {what} {value}; allowed: {', '.join(sorted(allowed)) or 'none'}")
+def in_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry with lists as tuples of texts, and texts in one line."""
+    return {key: tuple(map(str, value)) if isinstance(value, list) else " ".join(str(value).split()) for key, value in entry.items()}
 
 
 def settle(
     paper: Paper,
     table: Table,
-    planned: Planned,
     stored: Stored,
     published: Printed,
     settlements: Sequence[Settlement],
-    draws: Draws = (),
+    draws: Stored = MappingProxyType({}),
 ) -> list[Settled]:
     """The finding on every printed cell of a table that a row of ours stands for.
 
@@ -168,9 +118,7 @@ def settle(
     explains it, or the score of the last round, or one whose interval overlaps, or the draws of the masks.
 
     Args:
-        planned: cells by (row key, column key).
-        stored: results by configuration hash.
-        draws: see :func:`~fgl_bench.papers.draws.read_draws`.
+        draws: runs over many draws of the masks.
     """
     scored = scorer(table.measure)
     if scored is None:
@@ -188,7 +136,7 @@ def settle(
             models = [named_model, *(model for model in MODELS if model != named_model)]
             scores: dict[tuple[Row, str], Score] = {}
             for row in rows:
-                if (cell := stored.get(planned[row.key, column.key].digest)) is None:
+                if (cell := stored.get((table.key, row.key, column.key))) is None:
                     continue
                 for model in models:
                     if (score := scored(cell, model, target.get(column.dataset))) is not None:
@@ -197,12 +145,11 @@ def settle(
             assert their is not None
             near = 0.0 if table.measure == "trips" else NEAR
             close = [place for place, score in scores.items() if agrees(score, their, paper, near)]
-            last = _last_round(table, column, rows, models[0], planned, stored, their, paper)
+            last = _last_round(table, column, rows, models[0], stored, their, paper)
             # An interval that overlaps explains only where nothing is near, not in the last round either.
             near_ones = [place for place in close if place == (rows[0], models[0]) or distance(scores[place], their) <= near]
             close = near_ones if near_ones or (last and last[1]) else close
-            config = planned[rows[0].key, column.key].config  # empty where a plan leaves a cell out
-            drawn = draws_of(draws, config) if draws and config else None
+            drawn = draws.get((table.key, rows[0].key, column.key))
             score = scored(drawn, models[0], target.get(column.dataset)) if drawn else None
             spread = None if score is None or table.measure == "trips" else single_draw(score.per_seed)
             found.append(_settled(table, column, their, (rows[0], models[0]), scores, close, named, last[0] if last else "", spread))
@@ -210,12 +157,12 @@ def settle(
 
 
 def _last_round(
-    table: Table, column: Column, rows: Sequence[Row], model: str, planned: Planned, stored: Stored, their: Published, paper: Paper
+    table: Table, column: Column, rows: Sequence[Row], model: str, stored: Stored, their: Published, paper: Paper
 ) -> tuple[str, bool] | None:
     """Title, model and score of a row that agrees in its last round, the first that is near or else the first; whether it is near."""
     found = []
     for row in rows if table.measure == "accuracy" else ():
-        cell = stored.get(planned[row.key, column.key].digest)
+        cell = stored.get((table.key, row.key, column.key))
         last = cell["test"][model].get("last") if cell else None
         score = of_accuracy({"test": {model: last}}, model, None) if last and "per_seed" in last else None
         if score is not None and agrees(score, their, paper, NEAR):

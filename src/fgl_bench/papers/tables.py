@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.grids import Grid, Planned, Stored, grids, levels, look_up, named
+from fgl_bench.papers.grids import Grid, grids, levels
 from fgl_bench.papers.measures import MEASURES, reading
-from fgl_bench.papers.plan import Cell, Paper, Table
+from fgl_bench.papers.plan import Paper, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed
 from fgl_bench.results.divergence import diverged_seeds, footnote
-from fgl_bench.results.estimates import Costs, duration
 from fgl_bench.results.latex import escape
 from fgl_bench.results.selection import scored_models
 from fgl_bench.utils.files import write_whole
@@ -45,34 +44,23 @@ def provenance(cells: Sequence[Mapping]) -> list[str]:
     ]
 
 
-def missing(table: Table, planned: Planned, stored: Stored, costs: Costs) -> list[str]:
-    """The cells that were not run, a line for every row that has some, with their estimated cost."""
-    lines = []
-    for row in table.rows:
-        cells = [planned[row.key, column.key] for column in table.columns]
-        absent = [cell for cell in cells if cell.digest not in stored]
-        if not absent:
-            continue
-        if not absent[0].digest:
-            lines.append(f"{row.title}: not available (no algorithm={row.algorithm})")
-            continue
-        lines.append(f"{row.title}: {'; '.join(f'{cell.column.key} ({duration(costs.of(cell))})' for cell in absent)}")
-    return lines
+def missing(table: Table, stored: Stored) -> list[str]:
+    """The cells that were not run, a line for every row that has some."""
+    absent = {row.title: [column.key for column in table.columns if (table.key, row.key, column.key) not in stored] for row in table.rows}
+    return [f"{title}: {'; '.join(keys)}" for title, keys in absent.items() if keys]
 
 
 def notes(
-    paper: Paper,
-    table: Table,
-    planned: Planned,
-    stored: Stored,
-    costs: Costs,
-    targets: Mapping[str, float],
-    changed: Sequence[str],
-) -> tuple[list[str], list[str]]:
-    """The paragraphs below the table, and the lines that name what was not run."""
-    used = [stored[cell.digest] for cell in planned.values() if cell.digest in stored]
-    paragraphs = [reading(table.measure), *[SENT] * table.with_bytes]
-    paragraphs += footnote(named(table, planned, stored))
+    paper: Paper, table: Table, stored: Stored, targets: Mapping[str, float], changed: Sequence[str] = (), made_by: Sequence[str] = ()
+) -> list[str]:
+    """The paragraphs below the table.
+
+    Args:
+        made_by: commands; by default the one that makes the table.
+    """
+    cells = in_table(table, stored)
+    used = [cell for _, cell in cells]
+    paragraphs = [reading(table.measure), *[SENT] * table.with_bytes, *footnote(cells)]
     if "trained" not in scored_models(MODELS, used):
         paragraphs.append("The server scored its own model only: there are no scores of trained models.")
     if table.measure == "trips":
@@ -82,9 +70,8 @@ def notes(
         paragraphs.append(f"Levels, of {', '.join(titles)}: {'; '.join(f'{name} {level:.4f}' for name, level in targets.items())}.")
     if changed:
         paragraphs.append(f"Not the paper's setting: {' '.join(changed)}.")
-    paragraphs += provenance(used)
-    paragraphs.append(f"Made by: make reproduce-tables PAPER={paper.name} TABLE={table.key}")
-    return paragraphs, missing(table, planned, stored, costs)
+    commands = made_by or [f"make reproduce-tables PAPER={paper.name} TABLE={table.key}"]
+    return [*paragraphs, *provenance(used), *(f"Made by: {command}" for command in commands)]
 
 
 # ---- formats
@@ -102,12 +89,7 @@ def markdown(title: str, parts: Sequence[Grid], paragraphs: Sequence[str], absen
     for paragraph in paragraphs:
         lines += ["", paragraph]
     if absent:
-        lines += [
-            "",
-            "Not run (left empty above), with the cost estimated from the runs that were made:",
-            "",
-            *(f"- {line}" for line in absent),
-        ]
+        lines += ["", "Not run (left empty above):", "", *(f"- {line}" for line in absent)]
     return "\n".join(lines) + "\n"
 
 
@@ -139,7 +121,7 @@ TIDY = (
 )  # fmt: skip
 
 
-def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, targets: Mapping[str, float]) -> str:
+def tidy(table: Table, stored: Stored, published: Printed, targets: Mapping[str, float]) -> str:
     """One line per row, column and model (or kind of cost), unrounded, the published ones as printed; no ours where not run.
 
     Accuracies are fractions; ``diverged`` is the number of seeds that have.
@@ -148,15 +130,15 @@ def tidy(table: Table, planned: Planned, stored: Stored, published: Printed, tar
     writer = csv.DictWriter(out, TIDY, lineterminator="\n")
     writer.writeheader()
     measure = MEASURES[table.measure]
-    kinds = scored_models(measure.kinds if measure.values else MODELS, (cell for _, cell in named(table, planned, stored)))
+    kinds = scored_models(measure.kinds if measure.values else MODELS, (cell for _, cell in in_table(table, stored)))
+    clients = {key[2]: cell["num_clients"] for key, cell in stored.items() if key[0] == table.key}
     for row in table.rows:
         for column in table.columns:
-            run = planned[row.key, column.key]
-            cell, their = stored.get(run.digest), look_up(published, table, row, column)
+            cell, their = stored.get((table.key, row.key, column.key)), look_up(published, table, row, column)
             for model in kinds:
                 line: dict[str, Any] = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key}
                 line |= {"title": row.title, "model": model, "target": targets.get(column.key)}
-                line["num_clients"] = run.config.get("num_clients")
+                line["num_clients"] = cell["num_clients"] if cell else clients.get(column.key, column.where.get("num_clients"))
                 if their is not None:
                     line |= {"published_mean": their.mean, "published_spread": their.spread, "published_reached": their.reached}
                 if cell is not None:
@@ -186,32 +168,38 @@ def values(table: Table, cell: Mapping, model: str, target: float | None) -> dic
     }
 
 
-def write_table(
-    folder: Path,
+def texts(
     paper: Paper,
     table: Table,
-    cells: Sequence[Cell],
     stored: Stored,
     published: Printed,
     changed: Sequence[str] = (),
-) -> list[Path]:
-    """Write ``<folder>/table<key>.{md,csv,tex}``.
+    title: str = "",
+    label: str = "",
+    made_by: Sequence[str] = (),
+    name_missing: bool = True,
+) -> dict[str, str]:
+    """The table as the content of files, by their ending.
 
     Args:
-        cells: the plan; cells of other tables are ignored.
         changed: overrides by which the runs differ from the paper's setting.
+        title, label: in the place of the paper's and the table's own.
+        made_by: see :func:`notes`.
+        name_missing: list the cells that were not run.
     """
-    planned = {(cell.row.key, cell.column.key): cell for cell in cells if cell.table == table.key}
-    targets = levels(table, planned, stored, published)
-    parts = grids(table, planned, stored, published, targets)
-    paragraphs, absent = notes(paper, table, planned, stored, Costs(paper, stored.values()), targets, changed)
-    title = f"{paper.title}, table {table.key}: {table.title}"
-    texts = {
+    targets = levels(table, stored, published)
+    parts = grids(table, stored, published, targets)
+    paragraphs, absent = notes(paper, table, stored, targets, changed, made_by), missing(table, stored) if name_missing else []
+    title = title or f"{paper.title}, table {table.key}: {table.title}"
+    return {
         "md": markdown(title, parts, paragraphs, absent),
-        "csv": tidy(table, planned, stored, published, targets),
-        "tex": latex(title, parts, paragraphs, absent, f"tab:{paper.name}-{table.key}"),
+        "csv": tidy(table, stored, published, targets),
+        "tex": latex(title, parts, paragraphs, absent, label or f"tab:{paper.name}-{table.key}"),
     }
-    paths = [folder / f"table{table.key}.{ending}" for ending in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_whole(path, text)
-    return paths
+
+
+def write_texts(made: Mapping[str, str], stem: Path) -> list[Path]:
+    """Write the :func:`texts` beside each other."""
+    for ending, text in made.items():
+        write_whole(stem.with_name(f"{stem.name}.{ending}"), text)
+    return [stem.with_name(f"{stem.name}.{ending}") for ending in made]

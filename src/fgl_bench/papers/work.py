@@ -4,138 +4,148 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from fgl_bench.config.choices import config_folder, content
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.analysis import analyze, overview_line, write_statistics
-from fgl_bench.papers.draws import Draws
 from fgl_bench.papers.findings import markdown, settle_all
-from fgl_bench.papers.grids import look_up, named
-from fgl_bench.papers.plan import Cell, Paper, Table
+from fgl_bench.papers.plan import Cell, Key, Paper, Table, fill, in_table, look_up, plan, stale
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import Settled, Settlement, alternatives
-from fgl_bench.papers.tables import write_table
-from fgl_bench.results.cells import compact, stored_of, write_cell
-from fgl_bench.results.estimates import Costs, Kind
+from fgl_bench.papers.tables import texts, write_texts
+from fgl_bench.results.cells import compact, read_cells, write_cells
+from fgl_bench.results.estimates import Costs, Kind, round_cost
+from fgl_bench.results.runs import complete_runs
 from fgl_bench.results.selection import scored_models
-from fgl_bench.results.store import is_complete, read_summary
+from fgl_bench.results.store import read_summary
 from fgl_bench.utils.files import write_whole
 
 
 @dataclass
 class Work:
-    """One paper: its chosen tables, the cells they need, and stored results by configuration hash.
+    """One paper: its chosen tables, the cells they need, and the stored results.
 
     Attributes:
-        changed: overrides by which the runs differ from the paper's setting.
+        extra: overrides of every run, by which they differ from the paper's setting.
         results: holds runs/, cells/ and tables/.
-        known: stored results of all papers, for estimates.
-        rates, measured: seconds of earlier runs, and of short ones, for estimates too.
         settlements: what the paper's printed rows are compared with.
         draws: runs over many draws of the masks.
         choices: of rows and models for the paper's printed rows, see ``choices.read_choices``.
+        cells: the plan.
+        known: stored cells of the paper, whatever they fill.
+        stored: those that fill a planned cell.
+        costs: estimates of how long a run takes, shared by all papers.
     """
 
     paper: Paper
     tables: list[Table]
-    cells: list[Cell]
     published: Printed
-    changed: list[str]
     results: Path
-    stored: dict[str, dict] = field(default_factory=dict)
-    known: dict[str, dict] = field(default_factory=dict)
-    rates: Mapping[Kind, float] = field(default_factory=dict)
-    measured: Mapping[Kind, float] = field(default_factory=dict)
-    costs: Costs | None = None
+    extra: Sequence[str] = ()
     settlements: Sequence[Settlement] = ()
-    draws: Draws = ()
+    draws: Mapping[Key, Mapping[str, Any]] = field(default_factory=dict)
     choices: Sequence[Mapping[str, str]] = ()
+    costs: Costs = field(default_factory=lambda: Costs(()))
+    cells: list[Cell] = field(init=False)
+    known: list[dict[str, Any]] = field(default_factory=list)
+    stored: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cells = plan(self.tables, self.extra)
 
     @property
     def store(self) -> Path:
         return self.results / "cells" / self.paper.name
 
-    def folder(self, cell: Cell) -> Path:
-        """The cell's run directory."""
-        return self.results / "runs" / cell.folder
-
-    def downloaded(self, dataset: str, content: Mapping[str, str]) -> None:
-        """Raw files that were absent when the runs were planned are there, and their sums are part of what the dataset's runs are."""
-        self.cells = [cell.on(content) if cell.dataset == dataset else cell for cell in self.cells]
-
     def name(self, cell: Cell) -> str:
         return f"{self.paper.name}: {cell.name}"
 
+    def missing(self) -> list[Cell]:
+        """Cells that nothing stored fills."""
+        return [cell for cell in self.cells if cell.key not in self.stored]
+
     def cost(self, cell: Cell) -> float | None:
         """Seconds that a run will take, from what is stored of all papers; None where nothing was run."""
-        self.costs = self.costs or Costs(self.paper, self.known.values(), self.rates, self.measured)
-        return self.costs.of(cell)
+        setting = {**preset(cell.overrides[0].partition("=")[2], cell.dataset), **given(cell)}
+        rounds = setting["rounds"] or setting["trips"] / setting["num_clients"]
+        kind = Kind(cell.row.algorithm, str(setting.get("model", "gcn")), cell.dataset)
+        return self.costs.seconds(kind, len(setting["seeds"]), rounds * round_cost(setting["local_epochs"]))
 
-    def alternatives(self) -> set[str]:
-        """Hashes of the runs that fill nothing but alternative rows, in columns that no row is chosen on, or repeated prints.
+    def alternatives(self) -> set[tuple[str, ...]]:
+        """Overrides of the runs that fill nothing but alternative rows, in columns that no row is chosen on, or repeated prints.
 
         A table repeats a print that an earlier one shows in another setting.
         """
         rows, basis = {table.key: alternatives(table, self.settlements) for table in self.tables}, self.paper.basis
         tables, first = {table.key: table for table in self.tables}, dict[int, str]()
-        beside, needed = set[str](), set[str]()
+        beside, needed = set[tuple[str, ...]](), set[tuple[str, ...]]()
         for cell in self.cells:
             chosen_on = basis is not None and cell.table in basis.tables and cell.dataset in basis.datasets
             their = look_up(self.published, tables[cell.table], cell.row, cell.column)
             repeated = their is not None and first.setdefault(id(their), cell.table) != cell.table
-            (beside if repeated or (cell.row.key in rows[cell.table] and not chosen_on) else needed).add(cell.digest)
+            (beside if repeated or (cell.row.key in rows[cell.table] and not chosen_on) else needed).add(cell.overrides)
         return beside - needed
 
-    def printed(self) -> set[str]:
-        """Hashes of the runs that fill a cell for which the paper has a number."""
-        rows = {table.key: table for table in self.tables}
-        return {cell.digest for cell in self.cells if look_up(self.published, rows[cell.table], cell.row, cell.column) is not None}
-
-    def learn(self, stored: Mapping[str, dict]) -> None:
-        """Use these results for estimates too, whichever paper they belong to."""
-        self.known.update(stored)
-        self.costs = None
+    def printed(self) -> set[tuple[str, ...]]:
+        """Overrides of the runs that fill a cell for which the paper has a number."""
+        tables = {table.key: table for table in self.tables}
+        return {cell.overrides for cell in self.cells if look_up(self.published, tables[cell.table], cell.row, cell.column) is not None}
 
     def read(self) -> None:
-        """Look the cells up in the store, then collect what it lacks."""
-        self.stored |= stored_of(self.cells, self.store)
-        self.collect()
+        """Read the store, then take in complete runs that it lacks."""
+        self.known = read_cells(self.store)
+        self.stored = fill(self.cells, self.known)
+        if not self.extra:
+            stale(self.cells, self.known, self.store)
+        self.costs.learn(self.known)
+        lacking = {cell.overrides for cell in self.missing()}
+        runs = complete_runs(self.results / "runs") if lacking and (self.results / "runs").is_dir() else []
+        for run in runs:
+            if tuple(run.summary.get("overrides", ())) in lacking:
+                self.keep(run.folder, tuple(run.summary["overrides"]))
 
-    def collect(self) -> dict[str, dict]:
-        """Take complete run directories, whoever made them, into the store where it lacks them or has an earlier run; returns these."""
-        new = {}
-        for cell in self.cells:
-            folder = self.folder(cell)
-            if not cell.digest or not is_complete(folder) or (summary := read_summary(folder)) is None:
-                continue
-            stored = self.stored.get(cell.digest)
-            if stored is None or stored["finished"] < summary["finished"]:
-                new[cell.digest] = self.stored[cell.digest] = compact(summary, cell.command, folder)
-                write_cell(self.store, new[cell.digest])
-        return new
+    def keep(self, folder: Path, overrides: tuple[str, ...]) -> bool:
+        """Take a complete run into the store; return False if there is none in ``folder``.
 
-    def planned(self, table: Table) -> dict[tuple[str, str], Cell]:
-        """The table's cells by (row key, column key)."""
-        return {(cell.row.key, cell.column.key): cell for cell in self.cells if cell.table == table.key}
+        It fills the planned cells of its overrides, and those of a stored run of the same configuration, whose place it takes.
+        """
+        summary = read_summary(folder)
+        if summary is None:
+            return False
+        places = [(*cell.key, cell.overrides) for cell in self.cells if cell.overrides == overrides]
+        same = [cell for cell in self.known if cell["config"] == summary["config"]]
+        places += [place for cell in same for place in cell["places"] if place not in places]
+        new = compact(summary, " ".join(("fgl-bench", *overrides)), folder, places)
+        others = [{**cell, "places": [place for place in cell["places"] if place not in places]} for cell in self.known if cell not in same]
+        self.known = [*(cell for cell in others if cell["places"]), new]
+        self.stored = fill(self.cells, self.known)
+        self.costs.learn([new])
+        write_cells(self.store, self.known)
+        return True
 
-    def write(self, digest: str | None = None) -> list[Path]:
-        """Write the chosen tables from what is stored, or those only that show the run ``digest``."""
+    def write(self, overrides: tuple[str, ...] | None = None) -> list[Path]:
+        """Write the chosen tables from what is stored, or those only that show the run of these overrides."""
         folder, paths = self.results / "tables" / self.paper.name, []
+        shown = {cell.table for cell in self.cells if overrides in (None, cell.overrides)}
         for table in self.tables:
-            planned = self.planned(table)
-            if table.measure == "curves" or (digest and digest not in {cell.digest for cell in planned.values()}):
+            if table.measure == "curves" or table.key not in shown:
                 continue
-            paths += write_table(folder, self.paper, table, self.cells, self.stored, self.published, self.changed)
-            path = write_statistics(folder, self.paper, table, planned, self.stored, self.published)
+            paths += write_texts(texts(self.paper, table, self.stored, self.published, self.extra), folder / f"table{table.key}")
+            path = write_statistics(folder, self.paper, table, self.stored, self.published)
             paths += [path] if path else []
-        if len(self.tables) == len(self.paper.tables) and not self.changed:
+        if len(self.tables) == len(self.paper.tables) and not self.extra:
             paths.append(folder / "settlement.md")
             write_whole(paths[-1], markdown(self.paper, self.settled(), self.settlements, self.choices))
         return paths
 
     def settled(self) -> dict[str, list[Settled]]:
         """The findings on the printed cells, by table."""
-        return settle_all(self.paper, self.tables, self.planned, self.stored, self.published, self.settlements, self.draws)
+        return settle_all(self.paper, self.tables, self.stored, self.published, self.settlements, self.draws)
 
     def overview(self) -> list[str]:
         """How far the tables agree with the paper, a line each."""
@@ -143,10 +153,25 @@ class Work:
         for table in sorted(self.tables, key=lambda each: (len(each.key), each.key)):
             if table.measure == "curves":
                 continue
-            planned = self.planned(table)
-            models = scored_models(MODELS, (cell for _, cell in named(table, planned, self.stored)))
-            by_model = [analyze(self.paper, table, planned, self.stored, self.published, model) for model in models]
-            digests = {cell.digest or str(cell.overrides) for cell in planned.values()}
-            run = f"{len(digests & set(self.stored))} of {len(digests)}"
-            lines.append(overview_line(self.paper.title, table.key, run, by_model))
+            models = scored_models(MODELS, (cell for _, cell in in_table(table, self.stored)))
+            by_model = [analyze(self.paper, table, self.stored, self.published, model) for model in models]
+            wanted = {cell.overrides: cell.key in self.stored for cell in self.cells if cell.table == table.key}
+            lines.append(overview_line(self.paper.title, table.key, f"{sum(wanted.values())} of {len(wanted)}", by_model))
         return lines
+
+
+@cache
+def preset(name: str, dataset: str) -> dict[str, Any]:
+    """The single keys of an experiment, and of its paper's settings of a data set; of rounds and trips the one that they set."""
+    usual, own = yaml.safe_load((config_folder() / "config.yaml").read_text(encoding="utf-8")), content("experiment", name)
+    of_dataset = f"{name.partition('/')[0]}/{dataset}"
+    if (config_folder() / "by_dataset" / f"{of_dataset}.yaml").is_file():
+        own |= content("by_dataset", of_dataset)
+    budget = {"rounds": None, "trips": None} if {"rounds", "trips"} & own.keys() else {}
+    return {**usual, **budget, **own}
+
+
+def given(cell: Cell) -> dict[str, Any]:
+    """The overrides of a cell by key; of rounds and trips the one that they set."""
+    found = {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in cell.overrides)}
+    return ({"rounds": None, "trips": None} if {"rounds", "trips"} & found.keys() else {}) | found

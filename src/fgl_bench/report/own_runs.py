@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from fgl_bench.config.parts import REFUSALS, Parts
-from fgl_bench.papers.plan import Cell, Column, Paper, Row, Table
-from fgl_bench.results.cells import cell_path, compact
-from fgl_bench.results.commands import DEFAULT_FOLDER, Compose, command, command_of, composing
+from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Stored, Table
+from fgl_bench.results.cells import NAME as CELLS
+from fgl_bench.results.cells import compact
 from fgl_bench.results.compared import label
 from fgl_bench.results.formats import csv, markdown
 from fgl_bench.results.frame import Result
@@ -28,7 +29,7 @@ class OwnRuns:
     """A folder's runs as a paper's tables.
 
     Attributes:
-        stored: results by configuration hash.
+        stored: results by the cell that they fill.
         files: the folder of each run, or the file of a stored cell.
         downloads: the texts of every table by its key and the ending of a file.
         readings: how to read each table.
@@ -36,16 +37,17 @@ class OwnRuns:
 
     paper: Paper
     cells: Sequence[Cell]
-    stored: Mapping[str, Mapping]
+    stored: Stored
     files: Mapping[str, Path]
     downloads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     readings: Mapping[str, str] = field(default_factory=dict)
 
 
-def own_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> OwnRuns:
+def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
     """Tables of the runs, which are in ``folder``."""
-    compose = composing(parts)
-    made, cells, tables = {}, [], []
+    stored: dict[Key, Mapping[str, Any]] = {}
+    files: dict[str, Path] = {}
+    cells, tables = [], []
     downloads, readings = {}, {}
     for number, chosen in enumerate(sections(runs), 1):
         table = table_of(str(number), chosen)
@@ -57,12 +59,21 @@ def own_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> OwnRuns:
         }
         readings[table.key] = reading(shown)
         tables.append(table)
-        cells += list(places(table, chosen, compose))
-        made.update({run.summary["config_hash"]: run for run in chosen.runs.values()})
-    commands = {cell.digest: cell.command for cell in cells}
-    stored = {digest: stored_of(run, commands[digest]) for digest, run in made.items()}
-    files = {digest: cell_path(run.folder, run.summary) if is_cell(run) else run.folder for digest, run in made.items()}
+        for row, first in zip(table.rows, chosen.rows, strict=True):
+            for column, second in zip(table.columns, chosen.columns, strict=True):
+                run = chosen.runs.get((first, second))
+                cells.append(Cell(table.key, row, column, () if run is None else overrides_of(run)))
+                if run is not None:
+                    stored[cells[-1].key] = stored_of(run, cells[-1].command)
+                    files[run.summary["config_hash"]] = run.folder / CELLS if is_cell(run) else run.folder
     return OwnRuns(Paper(NAME, "Your runs", tuple(tables), ()), cells, stored, files, downloads, readings)
+
+
+def overrides_of(run: Result) -> tuple[str, ...]:
+    """The overrides of the command that made a run; none of a run of version 1.0, which does not say."""
+    if is_cell(run):
+        return tuple(shlex.split(run.summary["command"])[1:])
+    return tuple(run.summary.get("overrides", ()))
 
 
 def stored_of(run: Result, line: str) -> Mapping:
@@ -102,33 +113,8 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def places(table: Table, chosen: Chosen, compose: Compose) -> Iterator[Cell]:
-    """A cell for every row and column, with the command that makes its run."""
-    root = root_of(next(iter(chosen.runs.values())))
-    for row, first in zip(table.rows, chosen.rows, strict=True):
-        for column, second in zip(table.columns, chosen.columns, strict=True):
-            run = chosen.runs.get((first, second))
-            try:
-                said = command(chosen, root, (first, second), compose) if run is None else said_of(run, compose)
-            except REFUSALS:  # of a version with other keys
-                said = ""
-            words = tuple(said.removeprefix("fgl-bench ").split(" ")) if said else ()
-            digest, config = (run.summary["config_hash"], run.summary["config"]) if run else ("", {})
-            yield Cell(table.key, row, column, words, digest, Path(), config)
-
-
-def said_of(run: Result, compose: Compose) -> str:
-    """The command of a run; a cell knows its own."""
-    return str(run.summary["command"]) if is_cell(run) else command_of(run, root_of(run), compose)
-
-
 def is_cell(run: Result) -> bool:
     return "command" in run.summary
-
-
-def root_of(run: Result) -> Path:
-    """The ``results_dir`` of a run."""
-    return DEFAULT_FOLDER if is_cell(run) else run.results_dir
 
 
 def reading(shown: ResultTable) -> str:

@@ -11,24 +11,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fgl_bench.config.compose import Composer
-from fgl_bench.config.kept import Kept, default_folder
-from fgl_bench.config.parts import Parts
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.protocol import read_protocol
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import board_rows
 from fgl_bench.papers import analysis, findings
-from fgl_bench.papers.draws import read_draws
-from fgl_bench.papers.placed import PlacedRow, read_rows, with_rows
-from fgl_bench.papers.placement import stored_results
-from fgl_bench.papers.plan import Paper, load_paper, papers, plan
+from fgl_bench.papers.placement import OWN, PlacedRow, read_rows, stored_results
+from fgl_bench.papers.plan import Cell, Paper, Row, fill, load_paper, papers, plan
 from fgl_bench.papers.published import Printed, read_published
 from fgl_bench.papers.settlements import read_settlements
 from fgl_bench.report.methods import all_methods, of_run
 from fgl_bench.report.own_runs import own_runs
 from fgl_bench.report.shown import Source, paper_data, run_data
-from fgl_bench.results.cells import cell_path, compact, read_cells, stored_of
+from fgl_bench.results.cells import NAME, compact, read_cells
 from fgl_bench.results.frame import Result
 from fgl_bench.results.recorded import in_scope
 from fgl_bench.results.runs import complete_runs, folder_of, stored_cells
@@ -39,28 +34,21 @@ MOST_SEEDS = 100
 MOST_BYTES = 5_500_000  # of the data; the page around it is small
 
 
-def gather(
-    paper: Paper, results: Path, published: Path, parts: Parts | None = None, runs: Sequence[Result] = (), keys: set[str] | None = None
-) -> Source:
-    """The plan of a paper's tables, the cells in ``results/cells/<paper>`` or ``runs``, and the printed numbers in ``published``.
-
-    What cannot be there, since nothing has its data set and method, is not composed, which would take longer than all else.
-    """
-    folder = results / "cells" / paper.name
-    made = {run.summary["config_hash"]: run for run in runs}
-    there = [*read_cells(folder).values(), *(run.summary for run in runs)]
-    wanted = {(str(cell["dataset"]), str(cell["algorithm"]).partition("+")[0]) for cell in there}
+def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] = (), keys: set[str] | None = None) -> Source:
+    """The plan of a paper's tables, the cells in ``results/cells/<paper>`` or ``runs``, and the printed numbers in ``published``."""
+    folder, beside = results / "cells" / paper.name, published.parent
     tables = tuple(table for table in paper.tables if keys is None or table.key in keys)
-    cells = plan(paper, tables, parts=parts, wanted=wanted)
-    stored = stored_of(cells, folder)
-    files = {digest: cell_path(folder, cell) for digest, cell in stored.items()}
+    cells, known = plan(tables), read_cells(folder)
+    stored, files = fill(cells, known), {cell["config_hash"]: folder / NAME for cell in known}
+    made = {tuple(run.summary.get("overrides", ())): run for run in runs}
     for cell in cells:
-        if cell.digest in made and cell.digest not in stored:
-            stored[cell.digest] = compact(made[cell.digest].summary, cell.command, made[cell.digest].folder)
-    settled = read_settlements(published.parent / "settlements" / f"{paper.name}.yaml", paper)
-    draws = read_draws(published.parent / "draws" / paper.name)
-    paper = replace(paper, tables=tables)
-    return Source(paper, cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws)
+        if cell.key not in stored and (run := made.get(cell.overrides)) is not None:
+            stored[cell.key] = compact(run.summary, cell.command, run.folder)
+    settled = read_settlements(beside / "settlements" / f"{paper.name}.yaml")
+    draws = fill(cells, read_cells(beside / "draws" / paper.name))
+    return Source(
+        replace(paper, tables=tables), cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws
+    )
 
 
 def sources(
@@ -88,32 +76,48 @@ def sources(
         stores = stored_results(shown[0]) if shown else where
         published = stores / "published"
     runs = complete_runs(where) or ([] if whole else stored_cells(where))
-    with Composer() as composer:
-        parts = Parts(composer, Kept(default_folder()))
-        found = [of_paper(name, stores, published, parts, rows, runs, whole) for name in shown]
-        known = {digest for source in found for digest in source.stored}
-        own = [run for run in runs if run.summary["config_hash"] not in known]
-        if own:
-            found.insert(0, of_runs(where, in_scope(where, own, sweep), parts))
-        parts.kept.write()
+    found = [of_paper(name, stores, published, rows, runs, whole) for name in shown]
+    known = {digest for source in found for digest in source.runs}
+    own = [run for run in runs if run.summary["config_hash"] not in known]
+    if own:
+        found.insert(0, of_runs(where, in_scope(where, own, sweep)))
     if not (runs or rows or any(source.stored for source in found)):
         raise UserError(f"{where}: there is no complete run in it")
     return found
 
 
-def of_paper(
-    name: str, results: Path, published: Path, parts: Parts, rows: Sequence[PlacedRow], runs: Sequence[Result], whole: bool
-) -> Source:
+def of_paper(name: str, results: Path, published: Path, rows: Sequence[PlacedRow], runs: Sequence[Result], whole: bool) -> Source:
     """A paper with the users' rows; those tables only that have such a row, unless the ``whole`` paper is asked for."""
     keys = None if whole else {row.table for row in rows if row.paper == name}
-    found = with_rows(gather(load_paper(name), results, published, parts, runs if whole else (), keys), rows)
+    found = with_rows(gather(load_paper(name), results, published, runs if whole else (), keys), rows)
     folders = {run.summary["config_hash"]: run.folder for run in runs}
-    return replace(found, files={**found.files, **{digest: folders[digest] for digest in found.stored if digest in folders}})
+    return replace(found, files={**found.files, **{digest: folders[digest] for digest in found.runs if digest in folders}})
 
 
-def of_runs(folder: Path, runs: Sequence[Result], parts: Parts) -> Source:
+def with_rows(source: Source, rows: Sequence[PlacedRow]) -> Source:
+    """A paper's tables with the users' rows on top of them."""
+    paper, cells, stored = source.paper, list(source.cells), dict(source.stored)
+    tables = []
+    for table in paper.tables:
+        here = [row for row in rows if (row.paper, row.table) == (paper.name, table.key)]
+        for number, row in enumerate(here, 1):
+            columns = [column for column in table.columns if column.key in row.cells]
+            if not columns:
+                continue
+            title = f"{row.title}, {' '.join(row.changed)}" if row.changed else row.title
+            added = Row(f"{OWN}{number}", title, str(row.cells[columns[0].key]["algorithm"]))
+            table = replace(table, rows=(added, *table.rows))
+            for column in columns:
+                cell = row.cells[column.key]
+                stored[table.key, added.key, column.key] = cell
+                cells.append(Cell(table.key, added, column, tuple(str(cell["command"]).removeprefix("fgl-bench ").split(" "))))
+        tables.append(table)
+    return replace(source, paper=replace(paper, tables=tuple(tables)), cells=cells, stored=stored)
+
+
+def of_runs(folder: Path, runs: Sequence[Result]) -> Source:
     """A folder's runs as if a paper had them."""
-    own = own_runs(folder, runs, parts)
+    own = own_runs(folder, runs)
     return Source(own.paper, own.cells, own.stored, Printed([]), (), own.files, own.downloads, own.readings, own=True)
 
 
@@ -125,7 +129,7 @@ def page(found: Iterable[Source], out: Path | None = None, leaderboard: Path | N
         leaderboard: a csv; None, or where there is no such file, for no leaderboard.
     """
     found = list(found)
-    stored = {digest: cell for source in found for digest, cell in source.stored.items()}
+    stored = {digest: cell for source in found for digest, cell in source.runs.items()}
     files = {digest: path for source in found for digest, path in source.files.items()}
     runs = {digest: run_data(cell) for digest, cell in stored.items()}
     if out is not None:
@@ -190,12 +194,12 @@ def plain(text: str) -> str:
 
 def made(found: Sequence[Source]) -> str:
     """How many runs there are, and of which days."""
-    cells = {digest: cell for source in found for digest, cell in source.stored.items()}
+    cells = {digest: cell for source in found for digest, cell in source.runs.items()}
     if not cells:
         return "Nothing has been run yet."
     dates = sorted(str(cell["finished"])[:10] for cell in cells.values())
     days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    own = len({digest for source in found if source.own for digest in source.stored})
+    own = len({digest for source in found if source.own for digest in source.runs})
     parts = [f"{len(cells) - own} of the papers' tables"] * (own < len(cells)) + [f"{own} of your own"] * (0 < own)
     return f"Runs: {' and '.join(parts)}, finished {days}. Made by fgl-bench report."
 

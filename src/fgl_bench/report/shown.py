@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers import analysis, tables
-from fgl_bench.papers.draws import Draws
+from fgl_bench.papers import analysis
 from fgl_bench.papers.findings import HEADS, counts, settle_all
-from fgl_bench.papers.grids import Planned, grids, levels, look_up, named, printed
+from fgl_bench.papers.grids import levels, printed
 from fgl_bench.papers.measures import MEASURES, Measure, reading
 from fgl_bench.papers.placement import OWN
-from fgl_bench.papers.plan import Cell, Column, Paper, Row, Table, available
+from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import NOT_RUN, Settlement
+from fgl_bench.papers.tables import texts
 from fgl_bench.results.console import amount
 from fgl_bench.results.divergence import footnote, shares
-from fgl_bench.results.estimates import Costs
 from fgl_bench.results.frame import value_of
 from fgl_bench.results.selection import scored_models
 
@@ -31,7 +31,7 @@ class Source:
 
     Attributes:
         cells: the plan of all its tables.
-        stored: results by the hash of the planned configuration.
+        stored: results by the cell that they fill.
         settlements: what the printed rows are compared with.
         files: by hash, the run's folder or the file of its cell.
         downloads: texts of tables by key and ending, where they are made elsewhere.
@@ -42,18 +42,24 @@ class Source:
 
     paper: Paper
     cells: Sequence[Cell]
-    stored: Mapping[str, Mapping]
+    stored: Stored
     published: Printed
     settlements: Sequence[Settlement] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
     downloads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     readings: Mapping[str, str] = field(default_factory=dict)
     own: bool = False
-    draws: Draws = ()
+    draws: Stored = field(default_factory=dict)
 
-    def planned(self, table: Table) -> dict[tuple[str, str], Cell]:
-        """A table's cells by (row key, column key)."""
-        return {(cell.row.key, cell.column.key): cell for cell in self.cells if cell.table == table.key}
+    @cached_property
+    def commands(self) -> Mapping[Key, str]:
+        """The command of every planned cell."""
+        return {cell.key: cell.command if cell.overrides else "" for cell in self.cells}
+
+    @property
+    def runs(self) -> dict[str, Mapping[str, Any]]:
+        """Stored results by hash."""
+        return {cell["config_hash"]: cell for cell in self.stored.values()}
 
 
 def paper_data(source: Source) -> dict:
@@ -68,8 +74,7 @@ def paper_data(source: Source) -> dict:
 
 def settled_data(source: Source) -> dict:
     """How often each finding was made on the printed cells, and the findings one by one; nothing where no printed cell was run."""
-    what = (source.stored, source.published, source.settlements, source.draws)
-    tables = settle_all(source.paper, source.paper.tables, source.planned, *what)
+    tables = settle_all(source.paper, source.paper.tables, source.stored, source.published, source.settlements, source.draws)
     found = [each for cells in tables.values() for each in cells]
     number = counts(found)
     run = [each for each in found if each.finding != NOT_RUN]
@@ -88,15 +93,13 @@ def measure_of(table: Table) -> Measure:
 
 def table_data(source: Source, table: Table) -> dict:
     """A table: its rows and columns, an entry for each cell, statistics for each kind of model."""
-    planned = source.planned(table)
-    measure = measure_of(table)
-    targets = levels(table, planned, source.stored, source.published)
-    kinds = scored_models(measure.kinds, (cell for _, cell in named(table, planned, source.stored)))
-    theirs = [cell for cell in planned.values() if not cell.row.key.startswith(OWN)]
-    made = [cell for cell in theirs if cell.digest in source.stored]
-    found = {
-        model: analysis.analyze(source.paper, table, planned, source.stored, source.published, model) for model in MODELS if model in kinds
-    }
+    measure, stored = measure_of(table), source.stored
+    targets = levels(table, stored, source.published)
+    kinds = scored_models(measure.kinds, (cell for _, cell in in_table(table, stored)))
+    theirs = [cell for cell in source.cells if cell.table == table.key and not cell.row.key.startswith(OWN)]
+    made = {stored[cell.key]["config_hash"] for cell in theirs if cell.key in stored}
+    models = [model for model in MODELS if model in kinds]
+    found = {model: analysis.analyze(source.paper, table, stored, source.published, model) for model in models}
     place = f"table {table.key}" if table.key[0].isdigit() else table.key
     said = source.readings.get(table.key) or reading(table.measure).replace("*", "")
     return {
@@ -105,48 +108,38 @@ def table_data(source: Source, table: Table) -> dict:
         "title": table.title,
         "heading": f"{source.paper.title}, {place}",
         "measure": table.measure,
-        "reading": " ".join([said, *footnote(named(table, planned, source.stored))]),
+        "reading": " ".join([said, *footnote(in_table(table, stored))]),
         "kinds": list(kinds),
-        "made": len({cell.digest for cell in made}),
-        "planned": len({cell.digest or str(cell.overrides) for cell in theirs}),
+        "made": len(made),
+        "planned": len(made) + len({cell.overrides for cell in theirs if cell.key not in stored}),
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
-        "rows": [{"key": row.key, "title": row.title, "algorithm": named_method(source, table, row, planned)} for row in table.rows],
+        "rows": [{"key": row.key, "title": row.title, "algorithm": named_method(source, table, row)} for row in table.rows],
         "cells": {
-            f"{row.key}|{column.key}": cell_data(source, table, row, column, planned[row.key, column.key], found, targets.get(column.key))
+            f"{row.key}|{column.key}": cell_data(source, table, row, column, found, targets.get(column.key))
             for row in table.rows
             for column in table.columns
         },
         "statistics": {model: statistics_data(part) for model, part in found.items()} if made else {},
-        "downloads": source.downloads.get(table.key) or (texts(source, table, planned) if made else {}),
+        "downloads": source.downloads.get(table.key) or (downloads(source, table) if made else {}),
     }
 
 
-def named_method(source: Source, table: Table, row: Row, planned: Planned) -> str:
+def named_method(source: Source, table: Table, row: Row) -> str:
     """The method of a row, as its runs name it (``fedsage_plus+fedgta``)."""
-    cells = (source.stored.get(planned[row.key, column.key].digest) for column in table.columns)
+    cells = (source.stored.get((table.key, row.key, column.key)) for column in table.columns)
     return next((str(cell["algorithm"]) for cell in cells if cell), row.algorithm)
 
 
-def texts(source: Source, table: Table, planned: Planned) -> dict[str, str]:
+def downloads(source: Source, table: Table) -> dict[str, str]:
     """The rows and columns of a paper's table that have a run, as files."""
-    there = {place for place, cell in planned.items() if cell.digest in source.stored}
+    there = {key for key in source.stored if key[0] == table.key}
     table = replace(
         table,
         measure="accuracy" if table.measure == "curves" else table.measure,
-        rows=tuple(row for row in table.rows if any(row.key == key for key, _ in there)),
-        columns=tuple(column for column in table.columns if any(column.key == key for _, key in there)),
+        rows=tuple(row for row in table.rows if any(row.key == key for _, key, _ in there)),
+        columns=tuple(column for column in table.columns if any(column.key == key for *_, key in there)),
     )
-    planned = {(row.key, column.key): planned[row.key, column.key] for row in table.rows for column in table.columns}
-    what = (planned, source.stored, source.published)
-    targets = levels(table, *what)
-    paragraphs, _ = tables.notes(source.paper, table, planned, source.stored, Costs(source.paper, ()), targets, ())
-    parts = grids(table, *what, targets)
-    title = f"{source.paper.title}, table {table.key}: {table.title}"
-    return {
-        "csv": tables.tidy(table, *what, targets),
-        "md": tables.markdown(title, parts, paragraphs, ()),
-        "tex": tables.latex(title, parts, paragraphs, (), f"tab:{source.paper.name}-{table.key}"),
-    }
+    return texts(source.paper, table, source.stored, source.published, name_missing=False)
 
 
 def cell_data(
@@ -154,15 +147,15 @@ def cell_data(
     table: Table,
     row: Row,
     column: Column,
-    planned: Cell,
     found: Mapping[str, analysis.Statistics],
     target: float | None,
 ) -> dict:
     """What stands in one place of a table: our entries, the printed one, verdicts, and which run it is."""
-    their, cell = look_up(source.published, table, row, column), source.stored.get(planned.digest)
+    key = (table.key, row.key, column.key)
+    their, cell = look_up(source.published, table, row, column), source.stored.get(key)
     entry = {
-        "command": planned.command if planned.overrides else "",
-        "available": source.own or row.key.startswith(OWN) or available(row.algorithm),
+        "command": source.commands.get(key, ""),
+        "available": True,
         "published": printed(their),
         "published_value": None if their is None else float(their.mean),
     }
@@ -173,7 +166,7 @@ def cell_data(
         ours = measure.shown(cell, kind, target)
         verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None
         entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdict}
-    return {**entry, "run": planned.digest}
+    return {**entry, "run": cell["config_hash"]}
 
 
 def percent(value: float | None) -> str:

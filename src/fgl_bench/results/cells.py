@@ -1,47 +1,52 @@
-"""The compact results from which tables are made: one small file per run, in git, unlike the runs themselves."""
+"""Stored cells: the compact results from which tables are made, in git, unlike the runs themselves.
+
+``cells.csv`` has a row per run. Its columns are the paths of ``summary.json`` joined by slashes (``test/received/mean``); texts stand as
+they are, everything else as json. ``places`` says which cells of the paper's tables the run fills: table, row, column and the overrides
+of the command. What pictures need (curves, matrices, label counts) lies beside it in ``curves.json.gz``, by hash.
+"""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import json
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from fgl_bench.config.identity import before
-from fgl_bench.errors import printable
-from fgl_bench.papers.plan import Cell
-from fgl_bench.results.frame import value_of
+from fgl_bench.errors import UserError, printable
 from fgl_bench.results.pictures import curve, matrices, records
-from fgl_bench.results.shapes import PICTURES
 from fgl_bench.results.statistics import fairness
-from fgl_bench.results.store import Untrusted, checked
-from fgl_bench.utils.files import write_whole
+from fgl_bench.utils.files import write_bytes, write_whole
 
-DROPPED = ("per_client",)
+NAME, BESIDE = "cells.csv", "curves.json.gz"
+PICTURES = ("curve", "records", "matrices", "label_counts", "partition_hash")
+WHOLE = ("places", "code", "data", "diverged")  # mappings and lists that are one column
+Place = tuple[str, str, str, tuple[str, ...]]
+"""Table, key of the row, key of the column, overrides of the command."""
+ABSENT = object()
 _said: set[str] = set()  # warnings of this process
-ANYTHING = object()
 
 
-def compact(summary: Mapping, command: str, run: Path | None = None) -> dict:
-    """``summary.json`` with fairness statistics instead of the clients' scores, and the command of the run.
+def compact(summary: Mapping, command: str, run: Path | None = None, places: Sequence[Place] = ()) -> dict[str, Any]:
+    """``summary.json`` with fairness statistics instead of the clients' scores, the command of the run and its places.
 
     Args:
-        run: the run's directory, for its curves, costs and matrices (``plots/pictures.py``).
+        run: the run's directory, for its curves, costs and matrices (:mod:`fgl_bench.results.pictures`).
     """
-    test = {
-        model: {
-            **{key: value for key, value in scores.items() if key not in DROPPED},
-            **({"fairness": fairness(scores["per_client"])} if "per_client" in scores else {}),
-        }
-        for model, scores in summary["test"].items()
-    }
-    return {**summary, "test": test, **(pictures(run) if run else {}), "command": command}
+    test = {}
+    for model, scores in summary["test"].items():
+        test[model] = {key: value for key, value in scores.items() if key != "per_client"}
+        if "per_client" in scores:
+            test[model]["fairness"] = fairness(scores["per_client"])
+    return {"places": list(places), **summary, "test": test, **(pictures(run) if run else {}), "command": command}
 
 
-def pictures(run: Path) -> dict:
+def pictures(run: Path) -> dict[str, Any]:
     """The thinned curve, cost records and matrices of a run; without the parts that cannot be read, which affects pictures but no score."""
-    found: dict = {}
+    found: dict[str, Any] = {}
     for name, read, file in (("curve", curve, "history.csv"), ("records", records, "history.csv"), ("matrices", matrices, "mixing.npz")):
         try:
             found[name] = read(run / file) if (run / file).is_file() else None
@@ -58,83 +63,80 @@ def warn(path: Path | str, reason: str) -> None:
         print(line, file=sys.stderr)
 
 
-def cell_path(folder: Path, cell: Mapping) -> Path:
-    """``<folder>/<dataset>-<split>-<sparsity>-<algorithm>-<hash>.json``."""
-    names = ("dataset", "split", "sparsity", "algorithm", "config_hash")
-    return folder / ("-".join(str(cell[name]) for name in names) + ".json")
+def write_cells(folder: Path, cells: Iterable[Mapping[str, Any]]) -> None:
+    """Write ``cells.csv`` and ``curves.json.gz`` in ``folder``, in an order that depends on their content only."""
+    ordered = sorted(cells, key=lambda cell: [str(cell[name]) for name in ("dataset", "split", "sparsity", "algorithm", "config_hash")])
+    beside = {cell["config_hash"]: {name: cell[name] for name in PICTURES if name in cell} for cell in ordered}
+    rows = [dict(flat({key: value for key, value in cell.items() if key not in PICTURES})) for cell in ordered]
+    heads = list(dict.fromkeys(head for row in rows for head in row))
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(heads)
+    lines.writerows(zip(*([*written([row.get(head, ABSENT) for row in rows])] for head in heads), strict=True))
+    write_bytes(folder / BESIDE, gzip.compress(dumped(beside).encode(), mtime=0))
+    write_whole(folder / NAME, out.getvalue())
 
 
-def write_cell(folder: Path, cell: Mapping) -> Path:
-    """Write one cell atomically."""
-    path = cell_path(folder, cell)
-    write_whole(path, dumped(cell))
-    return path
+def written(column: Sequence[Any]) -> Iterator[str]:
+    """A column as text; texts stand for themselves where they cannot be mistaken for json."""
+    given = [value for value in column if value is not ABSENT]
+    plain = all(isinstance(value, str) and value for value in given) and read(given) == given
+    yield from ("" if value is ABSENT else value if plain else dumped(value) for value in column)
 
 
-def dumped(cell: Mapping) -> str:
-    """Json with a line for every key, and one for every list of numbers."""
-    text = json.dumps(cell, indent=1, allow_nan=False)
-    flat = re.sub(r"\[\n[-+.\deE,\snul]*\]", lambda found: re.sub(r"\s+", " ", found[0]).replace("[ ", "[").replace(" ]", "]"), text)
-    return flat + "\n"
+def dumped(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def read_cells(folder: Path, problem: Callable[[Path, str], None] = warn) -> dict[str, dict]:
-    """All cells in ``folder`` by configuration hash; what is none of this version is passed over, and ``problem`` told why.
+def flat(cell: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Column and value of every leaf; an empty mapping is one."""
+    for key, value in cell.items():
+        if isinstance(value, Mapping) and value and key not in WHOLE:
+            yield from flat(value, f"{above}{key}/")
+        else:
+            yield above + key, value
 
-    A damaged curve, record or matrix is left out of its cell; the scores are still used.
+
+def read_cells(folder: Path) -> list[dict[str, Any]]:
+    """The cells in ``folder``; none if it has none.
+
+    Raises:
+        UserError: a file cannot be read.
     """
-    cells = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            cell = checked(path.read_text(encoding="utf-8"))
-            cells[cell["config_hash"]] = cell
-            for name, picture_flaw in PICTURES.items():
-                wrong = picture_flaw(cell[name]) if cell.get(name) is not None else None
-                if wrong is not None:
-                    problem(path, f"its {name} only: {wrong}")
-                    del cell[name]
-        except (OSError, UnicodeDecodeError) as error:
-            problem(path, str(error))
-        except Untrusted as reason:
-            problem(path, str(reason))
+    path = folder / NAME
+    if not path.is_file():
+        return []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            heads, *rows = csv.reader(file)
+        columns = [column_of(texts) for _, texts in zip(heads, zip(*rows, strict=True), strict=True)]
+        beside = json.loads(gzip.decompress((folder / BESIDE).read_bytes())) if (folder / BESIDE).is_file() else {}
+    except (OSError, ValueError, EOFError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as stored cells ({' '.join(str(error).split())[:100]})") from error
+    paths = [head.split("/") for head in heads]
+    cells = []
+    for row in zip(*columns, strict=True):
+        cell: dict[str, Any] = {}
+        for (*above, last), value in zip(paths, row, strict=True):
+            if value is not ABSENT:
+                inner = cell
+                for key in above:
+                    inner = inner.setdefault(key, {})
+                inner[last] = value
+        cell["places"] = [(*names, tuple(overrides)) for *names, overrides in cell["places"]]
+        cells.append(cell | beside.get(cell["config_hash"], {}))
     return cells
 
 
-def covers(planned: object, stored: object, group: str = "") -> bool:
-    """Whether a stored configuration is the planned one, but for keys that did not exist when it was run.
-
-    The default of a key that is added later must keep the old behavior, so that stored results stay valid; or the key is in
-    ``config.identity.BEFORE`` with the value that does.
-    """
-    if planned is ANYTHING:
-        return True
-    if isinstance(planned, Mapping) and isinstance(stored, Mapping):
-        if any(planned.get(key, value) != value for key, value in before(group, planned).items() if key not in stored):
-            return False
-        return all(key in planned and covers(planned[key], value, key) for key, value in stored.items())
-    return planned == stored
+def column_of(texts: Sequence[str]) -> list[Any]:
+    """The values of a column of the file; an empty field is absent."""
+    found = iter(read([text for text in texts if text]))
+    return [next(found) if text else ABSENT for text in texts]
 
 
-def find(cells: Mapping[str, dict], digest: str, config: Mapping) -> dict | None:
-    """The stored cell of this configuration: by its hash, else one that :func:`covers` it."""
-    if digest in cells:
-        return cells[digest]
-    # If raw files are absent, the plan does not know their sums; it accepts the stored ones.
-    wanted = config if "data" in config else {**config, "data": ANYTHING}
-    same = (cell for cell in cells.values() if cell.get("config") and covers(wanted, cell["config"]))
-    return next(same, None)
-
-
-def stored_of(planned: Iterable[Cell], folder: Path) -> dict[str, dict]:
-    """What ``folder`` holds of the planned cells, by the hash of their planned configuration."""
-    alike: dict[str, dict[str, dict]] = {}
-    for digest, cell in read_cells(folder).items():
-        alike.setdefault(setting(cell.get("config")), {})[digest] = cell
-    wanted = {cell.digest: cell.config for cell in planned if cell.digest}
-    found = {digest: find(alike.get(setting(config), {}), digest, config) for digest, config in wanted.items()}
-    return {digest: cell for digest, cell in found.items() if cell is not None}
-
-
-def setting(config: object) -> str:
-    """What every configuration has, and what is the same in one that it :func:`covers`, so that few are compared."""
-    return str([value_of(config, key) for key in ("dataset._target_", "dataset.name", "algorithm._target_", "num_clients")])
+def read(given: Sequence[str]) -> list[Any]:
+    """The values of a column: its texts, unless all of them are json."""
+    try:
+        return json.loads(f"[{','.join(given)}]")  # type: ignore[no-any-return]
+    except ValueError:
+        return list(given)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError, printable
-from fgl_bench.results.cells import read_cells
+from fgl_bench.results.cells import NAME, read_cells
 from fgl_bench.results.frame import OF_RUN, Result, value_of
 from fgl_bench.results.question import ANY, Question, is_number, matches, said, short
 from fgl_bench.results.store import Untrusted, read_summary
@@ -89,9 +89,8 @@ def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
 
 def stored_cells(where: Path) -> list[Result]:
     """The cells below a folder; folders of runs hold none."""
-    folders = sorted({path.parent for path in where.rglob("*.json") if path.name != "summary.json"})
-    cells = {digest: Result(each, cell) for each in folders for digest, cell in read_cells(each).items()}
-    return [cell for cell in cells.values() if isinstance(cell.summary.get("config"), dict)]
+    cells = [Result(path.parent, cell) for path in sorted(where.rglob(NAME)) for cell in read_cells(path.parent)]
+    return list({cell.summary["config_hash"]: cell for cell in cells}.values())
 
 
 def folder_of(text: str | Path) -> Path:
@@ -115,6 +114,8 @@ def complete_runs(where: Path) -> list[Result]:
             continue
         if summary is not None and isinstance(summary.get("config"), dict):
             found.append(Result(path.parent, summary))
+    if len({run.summary["schema_version"] for run in found}) > 1:
+        print(f"note: some of these runs are of version 1.0; to compare them: python -m fgl_bench.results.migrate {where}", file=sys.stderr)
     return found
 
 

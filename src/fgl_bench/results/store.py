@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgl_bench.config.identity import canonical_names, corrections, without_younger_keys
+from fgl_bench.config.identity import canonical_names, corrections
 from fgl_bench.errors import UserError
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.results.selection import score_trained
@@ -29,7 +29,8 @@ from fgl_bench.utils.sources import code_sums
 if TYPE_CHECKING:
     from fgl_bench.evaluation.history import History
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE = (1, SCHEMA_VERSION)  # runs of version 1.0 can be compared with each other; results/migrate.py makes them runs of this version
 # Keys about where and how a run is made: runs that differ only in these are the same run.
 PRESENTATION = (
     "device", "threads", "memory_budget_gb", "seeds_per_chunk", "out_of_core", "shard", "data_dir", "results_dir", "cache_dir",
@@ -52,7 +53,7 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
         data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
     """
     known = masked_config({key: value for key, value in config.items() if key not in PRESENTATION})  # it is stored in clear
-    named = {key: without_younger_keys(key, canonical_names(value)) for key, value in known.items()}
+    named = {key: canonical_names(value) for key, value in known.items()}
     named |= {key: value for key, value in AFTERWARDS.items() if key in named}
     chosen = {key: value for key, value in named.items() if value != {}}
     content = {"code": code_sums(chosen) | corrections(chosen), "data": dict(data or {})}
@@ -88,7 +89,7 @@ def checked(text: str, name: str | None = None) -> dict:
         raise Untrusted(f"not readable as json ({error})") from error
     if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get("test"), dict):
         raise Untrusted("no summary of a run")
-    if found["schema_version"] != SCHEMA_VERSION:
+    if found["schema_version"] not in READABLE:
         raise Untrusted(f"schema_version {found['schema_version']!r}, this version writes {SCHEMA_VERSION}")
     digest = found.get("config_hash")
     if isinstance(found.get("config"), dict) and config_hash(found["config"]) != digest:

@@ -17,14 +17,18 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench.config.compose import Composer
 from fgl_bench.data.graph import Federation
 from fgl_bench.errors import UserError
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.papers import analysis
 from fgl_bench.papers.figures.figures import Curve
-from fgl_bench.papers.plan import Cell, Paper, plan
-from fgl_bench.results.cells import find, read_cells, warn
+from fgl_bench.papers.plan import Cell, Key, Paper, fill, plan
+from fgl_bench.papers.published import Printed
+from fgl_bench.results.cells import read_cells, warn
 from fgl_bench.results.pictures import curve, matrices, unpacked
+from fgl_bench.results.plots.diagrams import bytes_against_score, critical_difference
+from fgl_bench.results.runs import complete_runs
 from fgl_bench.results.shapes import curve_flaw
-from fgl_bench.results.store import is_complete, read_summary
 
-Place = tuple[str, str, str]  # table, row, column
+Place = Key
 T = TypeVar("T")
 
 
@@ -48,35 +52,33 @@ class Sources:
     extra: tuple[str, ...] = ()
 
     @cached_property
-    def _planned(self) -> dict[str, list[Cell]]:
-        return {}
+    def planned(self) -> list[Cell]:
+        """The cells of all tables."""
+        return plan(self.paper.tables, self.extra)
 
-    def planned(self, keys: Sequence[str]) -> list[Cell]:
-        """The cells of these tables."""
-        for table in self.paper.tables:
-            if table.key in keys and table.key not in self._planned:
-                self._planned[table.key] = [cell for cell in plan(self.paper, [table], self.extra) if cell.digest]
-        return [cell for key in dict.fromkeys(keys) for cell in self._planned.get(key, ())]
+    @cached_property
+    def stored(self) -> dict[Key, Mapping[str, Any]]:
+        """The stored results that fill them."""
+        return fill(self.planned, read_cells(self.results / "cells" / self.paper.name))
 
-    def runs(self, *keys: str) -> dict[Place, Path]:
-        """The complete run directories of these tables by (table, row, column)."""
-        found = {(c.table, c.row.key, c.column.key): self.run_of(c) for c in self.planned(keys)}
-        return {key: folder for key, folder in found.items() if folder is not None}
+    @cached_property
+    def _runs(self) -> dict[Key, Path]:
+        """The run directories that are still there."""
+        folder = self.results / "runs"
+        made = complete_runs(folder) if folder.is_dir() else []
+        by_hash = {run.summary["config_hash"]: run.folder for run in made}
+        by_overrides = {tuple(run.summary.get("overrides", ())): run.folder for run in made}
+        hashes = {key: cell["config_hash"] for key, cell in self.stored.items()}
+        found = {cell.key: by_hash.get(hashes.get(cell.key, ""), by_overrides.get(cell.overrides)) for cell in self.planned}
+        return {key: path for key, path in found.items() if path is not None}
 
-    def run_of(self, cell: Cell) -> Path | None:
-        """Where the cell was run: in its own folder, or beside it by a configuration that only lacks keys added since."""
-        folder = self.results / "runs" / cell.folder
-        if is_complete(folder):
-            return folder
-        beside = ((other.name, read_summary(other)) for other in sorted(folder.parent.glob("*")) if is_complete(other))
-        stored = find({name: summary for name, summary in beside if summary is not None}, cell.digest, cell.config)
-        return None if stored is None else folder.parent / stored["config_hash"]
+    def runs(self, *tables: str) -> dict[Key, Path]:
+        """The complete run directories of these tables."""
+        return {key: folder for key, folder in self._runs.items() if key[0] in tables}
 
-    def cells(self, *keys: str) -> dict[Place, dict]:
-        """The stored results of these tables by (table, row, column)."""
-        stored = read_cells(self.results / "cells" / self.paper.name)
-        found = {(c.table, c.row.key, c.column.key): find(stored, c.digest, c.config) for c in self.planned(keys)}
-        return {key: cell for key, cell in found.items() if cell is not None}
+    def cells(self, *tables: str) -> dict[Key, Any]:
+        """The stored results of these tables."""
+        return {key: cell for key, cell in self.stored.items() if key[0] in tables}
 
     def curves(self, *keys: str) -> dict[Place, Curve]:
         """``pictures.curve`` of all that is stored of these tables; empty for what kept none."""
@@ -88,13 +90,10 @@ class Sources:
         found = self._kept("matrices", lambda run: matrices(run / "mixing.npz") if (run / "mixing.npz").is_file() else {}, keys)
         return {place: unpacked_all(kept, kind) for place, kept in found.items()}
 
-    def _kept(self, name: str, of_run: Callable[[Path], object], keys: Sequence[str]) -> dict[Place, object]:
-        cells, found = self.cells(*keys), {}
-        for cell in self.planned(keys):
-            place, run = (cell.table, cell.row.key, cell.column.key), self.run_of(cell)
-            if run is not None or place in cells:
-                found[place] = cells[place].get(name) if run is None else self._readable(name, of_run, run)
-        return found
+    def _kept(self, name: str, of_run: Callable[[Path], object], tables: Sequence[str]) -> dict[Key, object]:
+        runs, cells = self.runs(*tables), self.cells(*tables)
+        here = [cell.key for cell in self.planned if cell.key in runs or cell.key in cells]
+        return {key: self._readable(name, of_run, runs[key]) if key in runs else cells[key].get(name) for key in here}
 
     @staticmethod
     def _readable(name: str, of_run: Callable[[Path], object], run: Path) -> object:
@@ -170,3 +169,19 @@ def drawings() -> list[str]:
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     """Names and figures of the paper, those that there is something to show in."""
     return importlib.import_module(f"fgl_bench.papers.figures.{sources.paper.name}").draw(sources)
+
+
+def statistics(paper: Paper, results: Path, published: Printed) -> Iterator[tuple[str, Figure]]:
+    """Names and figures of every table that enough cells of ``results/cells`` are there for, received and trained models apart."""
+    tables = [table for table in paper.tables if analysis.scorer(table.measure) is not None]
+    stored = fill(plan(tables), read_cells(results / "cells" / paper.name))
+    for table in tables:
+        trips = table.measure == "trips"
+        unit = "client trips to the target" if trips else "score in %"
+        for model in MODELS:
+            part = analysis.analyze(paper, table, stored, published, model)
+            title = f"{paper.title}, table {table.key}, {model} models"
+            if part.ranks is not None:
+                yield f"table{table.key}_ranks_{model}", critical_difference(part.ranks, title)
+            if any(len(points) > 1 for points in part.points.values()):
+                yield f"table{table.key}_bytes_{model}", bytes_against_score(part.points, title, unit, trips)

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers import analysis
-from fgl_bench.papers.plan import Paper, plan
-from fgl_bench.papers.published import Printed
-from fgl_bench.results.cells import stored_of
 from fgl_bench.results.plots.drawn import WIDTHS
 from fgl_bench.results.plots.look import COLORS, MARKS, STYLE, plt, styled
 from fgl_bench.results.plots.ranks import ranks_figure
@@ -81,21 +75,3 @@ def scale_of_bytes(axis: Axes, moved: Sequence[float]) -> None:
     axis.set_xticks(shown, [f"{value:g}" for value in shown])
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlim(low / room if len(positive) == len(moved) else -low / 4, room * high)
-
-
-def draw(paper: Paper, results: Path, published: Printed) -> Iterator[tuple[str, Figure]]:
-    """Names and figures of every table that enough cells of ``results/cells`` are there for, received and trained models apart."""
-    tables = [table for table in paper.tables if analysis.scorer(table.measure) is not None]
-    cells = plan(paper, tables)
-    stored = stored_of(cells, results / "cells" / paper.name)
-    for table in tables:
-        planned = {(cell.row.key, cell.column.key): cell for cell in cells if cell.table == table.key}
-        trips = table.measure == "trips"
-        unit = "client trips to the target" if trips else "score in %"
-        for model in MODELS:
-            part = analysis.analyze(paper, table, planned, stored, published, model)
-            title = f"{paper.title}, table {table.key}, {model} models"
-            if part.ranks is not None:
-                yield f"table{table.key}_ranks_{model}", critical_difference(part.ranks, title)
-            if any(len(points) > 1 for points in part.points.values()):
-                yield f"table{table.key}_bytes_{model}", bytes_against_score(part.points, title, unit, trips)

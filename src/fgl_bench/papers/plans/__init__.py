@@ -1,1 +1,0 @@
-"""What each paper's tables consist of: one module per paper, with a ``PAPER``."""
