@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
+from fgl_bench.leaderboard.cell import RUNS
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.queue import Cells, plan
 from fgl_bench.leaderboard.record import current, read_records
@@ -23,6 +24,7 @@ from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import MODELS, VIEWS, text
 from fgl_bench.results.console import line_width
 from fgl_bench.results.estimates import duration, read_rates
+from fgl_bench.utils.scratch import remove_leftovers
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -74,12 +76,13 @@ def make(options: argparse.Namespace) -> int:
     where += [f"data_dir={shown(options.data_dir)}"] if options.data_dir else []
     until = time.time() + 3600 * (options.hours or 1e6)
     cells = Cells(waiting=work, jobs=options.jobs, protocol=options.protocol.resolve(), folder=folder, until=until, where=where)
+    remove_leftovers(RUNS, folder)  # of processes that were killed
     cells.make()
     board = whole_board(folder, protocol)
     print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.said(), line_width())}")
     print("make numbers writes docs/leaderboard.md", flush=True)
-    for failure in cells.failures:
-        print(f"failed: {failure}", file=sys.stderr)
+    for (cell, _), reason in cells.failures:
+        print(f"failed: {cell.name}: {reason}", file=sys.stderr)
     return cells.status
 
 

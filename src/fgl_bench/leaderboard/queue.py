@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgl_bench.leaderboard.cell import RUNS, BoardCell
+from fgl_bench.leaderboard.cell import BoardCell
 from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol
 from fgl_bench.leaderboard.record import Record, read_records
-from fgl_bench.results.estimates import Costs, Kind, duration, round_cost
+from fgl_bench.results.estimates import Costs, Kind, round_cost
 from fgl_bench.results.progress import Display
-from fgl_bench.runner.started import InTurn, Started
-from fgl_bench.utils.scratch import remove_leftovers
+from fgl_bench.runner.started import InTurn
 
 Work = tuple[BoardCell, float]  # a cell, and the seconds that it is likely to take
 
@@ -61,46 +59,25 @@ class Cells(InTurn):
     Attributes:
         protocol: its file.
         folder: of the leaderboard's cells.
-        until: start no run that would end later, by ``time.time``.
         where: keys of every run that change no number.
     """
 
+    ends_in_time = True
+
     protocol: Path
     folder: Path
-    until: float
     where: Sequence[str]
-
-    def make(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(RUNS, self.folder)
-        super().make()
 
     def name(self, work: Work) -> str:
         return work[0].name
 
-    def cost(self, work: Work) -> float:
-        return work[1]
+    def cost(self, work: Work) -> float | None:
+        return work[1] or None
 
-    def begin(self, display: Display) -> int:
-        while self.waiting and len(self.running) < self.jobs:
-            if time.time() >= self.until:
-                display.say(f"left out, no time: {len(self.waiting)} cell(s)")
-                self.waiting.clear()
-                break
-            cell, seconds = self.waiting.pop(0)
-            display.say(f"start: {cell.name} ({duration(seconds or None)})")
-            line = [sys.executable, "-m", "fgl_bench.leaderboard", str(self.protocol), cell.entry.name]
-            line += [cell.column.dataset, cell.column.split, str(self.folder), str(self.until), *self.where]
-            self.running.append(((cell, seconds), Started(line)))
-        return 0
+    def line(self, work: Work) -> list[str]:
+        cell, _ = work
+        where = [cell.entry.name, cell.column.dataset, cell.column.split, str(self.folder), str(self.until), *self.where]
+        return [sys.executable, "-m", "fgl_bench.leaderboard", str(self.protocol), *where]
 
-    def end(self, work: Work, started: Started, display: Display) -> int:
-        """Print how the process of a cell has ended."""
-        name, lines = work[0].name, started.last_lines()
-        if started.returncode == 0:
-            display.say(f"done: {name} in {started.seconds:.0f} s", *(f"    {line}" for line in lines if "made anew" in line))
-        else:
-            self.failures.append(f"{name}: {lines[-1] if lines else f'exit status {started.returncode}'}")
-            how = f"after {started.seconds:.0f} s (exit {started.returncode})"
-            display.say(f"failed: {name} {how}", *(f"    {line}" for line in lines))
-        return 0
+    def ended(self, work: Work, status: int, lines: list[str], display: Display) -> str | None:
+        return None if status else "".join(f"\n    {line}" for line in lines if "made anew" in line)
