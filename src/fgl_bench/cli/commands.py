@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from fgl_bench.config.choices import GROUPS, choices, file_of, path_of, suggest
 from fgl_bench.errors import UserError
+from fgl_bench.utils.files import home
 
 USAGE = """\
 Commands (instead of KEY=VALUE)
@@ -86,9 +86,7 @@ def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if len(arguments) != 2:
         raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
     group, choice, path = file_of(arguments[0], folders)
-    target = Path(os.path.expanduser(arguments[1]))
-    if arguments[1].startswith("~") and target.parts[0].startswith("~"):
-        raise UserError(f"{target}: there is no such home directory; name another folder")
+    target = home("FOLDER", arguments[1])
     if target.suffix != ".yaml":
         *parts, last = choice.split("/")
         target = target.joinpath(group, *parts, f"my_{last}.yaml")

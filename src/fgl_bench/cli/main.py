@@ -240,9 +240,9 @@ def run_command(name: str, arguments: list[str], folders: list[Path]) -> None:
         raise UserError(where) from error
 
 
-def complain(error: BaseException, about: str = "", plainly: bool = False) -> None:
+def complain(error: BaseException, plainly: bool = False) -> None:
     """Print :func:`complaint` on stderr."""
-    workers.say(complaint(error, about, plainly), error)
+    workers.say(complaint(error, plainly=plainly), error)
 
 
 def complaint(error: BaseException, about: str = "", plainly: bool = False) -> str:
