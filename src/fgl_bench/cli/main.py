@@ -171,7 +171,8 @@ def composed_runs() -> int:
     def job(cfg: DictConfig) -> str | None:
         raise_again()
         command = HydraConfig.get()
-        number, several, sweep = command.job.get("num"), command.mode is RunMode.MULTIRUN, begun_here()
+        several, sweep = command.mode is RunMode.MULTIRUN, begun_here()
+        number = command.job.num if several else 0
         if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
             cfg.progress = False
             os.environ[JOB] = str(number)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.absent import CLOSE, Disturbed, Undisturbed
@@ -122,7 +122,7 @@ def resumed(small: Small) -> None:
 
 def unlabeled(small: Small) -> None:
     """Test labels are never read, validation labels only where the method says so."""
-    kinds = [(("train", "val"), "test nodes", "")]
+    kinds: list[tuple[Sequence[str], str, str]] = [(("train", "val"), "test nodes", "")]
     if not small.method.uses_validation:
         kinds.append((("train",), "validation nodes", "; a method that may read them says uses_validation = True"))
     for masks, words, hint in kinds:
@@ -134,7 +134,8 @@ def absent(small: Small) -> None:
     """The state of an absent client affects no other client."""
     if not issubclass(check_node(small.cfg.scenario), Sync):
         raise Untried("the scenario has no server that averages absent clients")
-    cfg = OmegaConf.merge(small.cfg, PARTIAL)
+    cfg = small.cfg.copy()
+    cfg.merge_with(PARTIAL)
     Undisturbed.rounds.clear()
     try:
         for scenario in (Undisturbed, Disturbed):
@@ -203,8 +204,9 @@ def relabeled(federation: Federation, known: Sequence[str]) -> Federation:
 
     clients = tuple(map(other, federation.clients))
     observed = clients if federation.observed is federation.clients else tuple(map(other, federation.observed))
-    served = {"server": other(federation.server)} if isinstance(federation, Served) else {}
-    return replace(federation, clients=clients, observed=observed, **served)
+    if isinstance(federation, Served):
+        federation = replace(federation, server=other(federation.server))
+    return replace(federation, clients=clients, observed=observed)
 
 
 PROMISES: Cases = {
