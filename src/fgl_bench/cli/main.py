@@ -151,6 +151,8 @@ def execute(arguments: list[str]) -> int:
     check_overrides(options)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are raised here, instead of being printed by Hydra
     register_all(ConfigStore.instance())
+    if not (options.multirun or any("hydra" in text for text in options.overrides)):
+        return composed_runs()
     where = Path(tempfile.gettempdir())
     remove_leftovers(SWEEP, where)
     with scratch(SWEEP, where) as folder:

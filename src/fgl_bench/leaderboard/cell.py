@@ -71,11 +71,10 @@ class BoardCell:
             return new
         try:
             record = read_record(path)
+            if record.protocol != new.protocol:
+                raise ValueError(f"it is of protocol {record.protocol}, this is {new.protocol}")
         except (OSError, ValueError) as error:
             self.say(f"{path}: made anew: {error}")
-            return new
-        if record.protocol != new.protocol:
-            self.say(f"{path}: made anew: it is of protocol {record.protocol}, this is {new.protocol}")
             return new
         return record
 
