@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from fgl_bench.utils.masking import masked, without_secrets
 from fgl_bench.utils.scratch import leftovers, scratch
 from tests.hostile.bed import T
 from tests.reporting.test_store import HASH, write
-from tests.warm import CONTEXT, command, environment
+from tests.warm import CONTEXT, ROOT, command, environment
 
 RUN = (*T.split(), "progress=false")
 PLUGIN = "from pathlib import Path\nPath('ran').touch()\n"
@@ -252,6 +253,25 @@ def test_six_runs_that_start_together_on_a_new_folder_do_not_refuse_each_other(t
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 6 and refusals.empty()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("closed", ["conf", "conf/hydra", "conf/dataset", "conf/config.yaml"])
+def test_a_user_who_may_not_read_the_configuration_is_told_which_part(closed: str, tmp_path: Path) -> None:
+    """Root may read all, but not without two of its capabilities."""
+    without = [f"--{kind}=-dac_override,-dac_read_search" for kind in ("bounding-set", "inh-caps")] if os.getuid() == 0 else []
+    start = [shutil.which("setpriv") or "false", *without] if without else []
+    if subprocess.run([*start, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs another user, or util-linux's setpriv")
+    for folder in ("src", "conf"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    mode = (tmp_path / closed).stat().st_mode
+    (tmp_path / closed).chmod(0)
+    variables = environment(tmp_path, PYTHONPATH=str(tmp_path / "src"))
+    line = [*start, sys.executable, "-m", "fgl_bench.cli.main", *RUN]
+    done = subprocess.run(line, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    (tmp_path / closed).chmod(mode)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and f"{tmp_path / closed}: " in done.stderr
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize("path", ["x/" * 2000, "y" * 300, "z" * 200 + "/" + "z" * 200 + "/" * 3 + "/".join(["w" * 200] * 17)])
