@@ -76,6 +76,18 @@ def test_what_follows_from_another_key_is_not_a_second_one(tmp_path):
     assert found.question.cols == ("dataset", "split", "rounds")
 
 
+def test_classes_of_one_name_in_two_files_are_two_rows(tmp_path):
+    targets = ("fgl_bench.algorithms.fedavg.FedAvg", "a.FedAvg", "lab.b.FedAvg")
+    for number, target in enumerate(targets):
+        store(tmp_path, "fedavg", config={"algorithm": {"_target_": target}}, per_seed=(0.1 * number, 0.5))
+    rows = dict(zip(("fedavg", "a.py:fedavg", "lab/b.py:fedavg"), targets, strict=True))
+    found = {run.summary["algorithm"]: run for run in complete_runs(tmp_path)}
+    assert {name: run.summary["config"]["algorithm"]["_target_"] for name, run in found.items()} == rows
+    assert {run.results_dir for run in found.values()} == {tmp_path}
+    assert all(text.count(name) >= 2 for text in [str(table(tmp_path))] for name in rows) and shapes(tmp_path) == [(3, 1, 3)]
+    assert "lab/b.py:fedavg" in str(table(tmp_path, where={"algorithm": ["lab/b.py:fedavg"]}))
+
+
 # ---- the command
 
 
