@@ -17,7 +17,7 @@ from fgl_bench.reporting.comparison.runs import complete_runs
 from fgl_bench.reporting.comparison.sections import sections
 from fgl_bench.reporting.placed import FILE, read_rows, with_rows
 from fgl_bench.reporting.plan import load_paper
-from fgl_bench.reporting.report import page, sources
+from fgl_bench.reporting.report import sources
 from fgl_bench.reporting.shown import paper_data
 from fgl_bench.reporting.store import read_summary
 from tests.reporting.report_pages import data_of, source
@@ -195,18 +195,6 @@ def test_a_placed_row_stands_on_top_of_its_table_and_is_none_of_the_paper_s_cell
 def test_a_damaged_row_is_left_out_and_said(tmp_path, changes, capsys):
     path = row(tmp_path, **changes)
     assert read_rows(tmp_path / "placed") == [] and f"warning: {path} is not used" in capsys.readouterr().err
-
-
-def test_runs_are_reported_from_folders_of_any_layout(tmp_path, monkeypatch):
-    kept = [store(tmp_path / "made/of/old", method) for method in ("fedavg", "local")]
-    flat = tmp_path / "flat"
-    flat.mkdir()
-    [folder, _] = [path.rename(flat / path.name) for path in kept]
-    for where, shown in ((tmp_path, "flat"), (flat, "."), (folder, "."), (flat, folder.name), (tmp_path / "made", "../flat")):
-        monkeypatch.chdir(where)
-        made = page(sources(shown), where / "report.html")
-        assert len(data_of(made)["runs"]) == len(list(Path(shown).rglob("summary.json")))
-        assert str(table(shown)).startswith("test accuracy in %")
 
 
 def test_a_run_knows_its_results_dir(tmp_path, monkeypatch):

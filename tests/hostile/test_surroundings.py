@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import shutil
@@ -232,27 +231,6 @@ def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.name == "config.yaml" for path in files)
     assert "s3cr3t" not in result.stdout + result.stderr + "".join(path.read_text(encoding="utf-8", errors="ignore") for path in files)
-
-
-def trials(folder: Path, barrier: Any, refused: Any) -> None:
-    for number in range(100):
-        barrier.wait()
-        try:
-            config.check_writable(str(folder / str(number)), Path("csbm", "metis-3", "sync"))
-        except UserError as error:
-            refused.put(str(error))
-
-
-def test_six_runs_that_start_together_on_a_new_folder_do_not_refuse_each_other(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    barrier, refusals = context.Barrier(6), context.SimpleQueue()
-    processes = [context.Process(target=trials, args=(tmp_path, barrier, refusals)) for _ in range(6)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 6 and refusals.empty()
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("closed", ["conf", "conf/hydra", "conf/dataset", "conf/config.yaml"])
