@@ -38,7 +38,7 @@ from fgl_bench.cli.arguments import (
 )
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
-from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
+from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines
 from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
@@ -133,6 +133,7 @@ def streams() -> Iterator[None]:
 
 def told(arguments: list[str]) -> int:
     """Execute the arguments; returns the exit status."""
+    check_readable()
     words, folders = config_dirs(arguments)
     if {"--help", "-h"} & set(arguments):
         print(usage(words[0]) if words and words[0] in COMMANDS else help_text(arguments))
