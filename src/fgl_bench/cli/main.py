@@ -37,7 +37,7 @@ from fgl_bench.cli.arguments import (
 )
 from fgl_bench.cli.commands import CHOOSING, COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
-from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
+from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines
 from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
@@ -132,6 +132,7 @@ def streams() -> Iterator[None]:
 
 def execute(arguments: list[str]) -> int:
     """Print the help, run a command, or let Hydra read the arguments; returns the exit status."""
+    check_readable()
     words, folders = config_dirs(arguments)
     command = words[0] if words and words[0] in COMMANDS else ""
     if {"--help", "-h"} & set(arguments):

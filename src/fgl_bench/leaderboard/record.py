@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol
-from fgl_bench.results.cells import dumped, warn
+from fgl_bench.results.cells import warn
 from fgl_bench.results.shapes import COUNT, NUMBER, PLAIN, SCORE, TEXT, Each, flaw
 from fgl_bench.utils.files import write_whole
 
 VERSION = 1
+NUMBERS = re.compile(r"\[(\n[-+.\deE,\snul]*)\]")  # a list of them in json
 TRIAL = {"number": COUNT, "values": Each(PLAIN), "validation": Each(SCORE), "seconds": NUMBER, "problem?": PLAIN}
 WINNER = {
     "trial": COUNT, "scores": [SCORE], "fairness": Each(SCORE), "bytes": {"upload": NUMBER, "download": NUMBER}, "trips": COUNT,
@@ -120,9 +122,10 @@ def path_of(folder: Path, entry: str, column: BoardColumn) -> Path:
 
 
 def write_record(folder: Path, record: Record) -> Path:
-    """Write a cell atomically."""
+    """Write a cell atomically, with a line for every key and one for every list of numbers."""
     path = path_of(folder, record.entry, record.column)
-    write_whole(path, dumped({"version": VERSION, **asdict(record)}))
+    text = json.dumps({"version": VERSION, **asdict(record)}, indent=1, allow_nan=False)
+    write_whole(path, NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
     return path
 
 

@@ -43,7 +43,7 @@ class Result:
     def results_dir(self) -> Path:
         """The ``results_dir`` that the run was made with, if it still lies where it was written; else the folder above the run's."""
         names, whole = self.summary, Path(os.path.abspath(self.folder))
-        scenario, algorithm, digest = names["scenario"], names["algorithm"], names["config_hash"]
+        scenario, algorithm, digest = names["scenario"], names["algorithm"].rpartition(":")[2], names["config_hash"]
         inside = run_folder(Path(), names["dataset"], names["split"], names["num_clients"], scenario, algorithm, digest)
         depth = len(inside.parts)
         if whole.parts[-depth:] != inside.parts:
