@@ -64,7 +64,6 @@ def said(done) -> str:
 @pytest.fixture(scope="module")
 def compose():
     with Composer() as composer:
-        composer.remember_files()
         yield composer
 
 

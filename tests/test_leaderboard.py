@@ -90,7 +90,6 @@ def test_the_protocol_has_what_was_announced():
 @pytest.fixture(scope="module")
 def compose():
     with Composer() as composer:
-        composer.remember_files()
         yield composer
 
 

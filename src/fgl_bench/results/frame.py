@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,13 @@ class Result:
 
     def __str__(self) -> str:
         return table(self.summary)
+
+    @property
+    def overrides(self) -> tuple[str, ...] | None:
+        """What the command line was given that made the run; None of a run of version 1.0, which does not say."""
+        if "command" in self.summary:
+            return tuple(shlex.split(self.summary["command"])[1:])
+        return None if "overrides" not in self.summary else tuple(self.summary["overrides"])
 
     @property
     def results_dir(self) -> Path:
