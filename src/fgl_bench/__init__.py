@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fgl_bench.errors import UserError as UserError
     from fgl_bench.models.base import Backbone as Backbone
     from fgl_bench.results.frame import Result as Result
+    from fgl_bench.results.frame import load_results as load_results
     from fgl_bench.results.plots.plot import plot as plot
-    from fgl_bench.results.runs import load_results as load_results
     from fgl_bench.results.saved_models import load_models as load_models
     from fgl_bench.results.table import ResultTable as ResultTable
     from fgl_bench.results.table import table as table

@@ -7,15 +7,13 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tabulate import tabulate
-
 from fgl_bench.leaderboard import findings
 from fgl_bench.leaderboard.board import LOCAL, Board
 from fgl_bench.leaderboard.findings import Fit, titles
 from fgl_bench.leaderboard.protocol import BoardColumn
+from fgl_bench.results import render
 
 MODELS = ("received", "trained")
-GAP = 2  # spaces between columns of text
 NONE = "nothing to show yet"
 
 
@@ -208,26 +206,15 @@ def text(parts: Sequence[Part], said: str, width: int) -> str:
     """For a terminal."""
     found = [said]
     for part in parts:
-        body = "\n\n".join(tabulate(rows, head, disable_numparse=True) for head, rows in narrow(part, width)) if part.rows else NONE
-        found.append("\n".join([part.title, *("\n".join(line.rstrip() for line in body.splitlines()).splitlines()), *part.notes]))
+        body = render.plain(part.head, part.rows, width) if part.rows else NONE
+        found.append("\n".join([part.title, body, *render.wrapped([" ".join(part.notes)], width)]))
     return "\n\n".join(found) + "\n"
-
-
-def narrow(part: Part, width: int) -> list[tuple[list[str], list[list[str]]]]:
-    """The table in as many as are needed for the width, each with the first column."""
-    sizes = [max(len(row[i]) for row in [part.head, *part.rows]) + GAP for i in range(len(part.head))]
-    chosen: list[list[int]] = [[]]
-    for i in range(1, len(part.head)):
-        if chosen[-1] and sizes[0] + sum(sizes[j] for j in chosen[-1]) + sizes[i] - GAP > width:
-            chosen.append([])
-        chosen[-1].append(i)
-    return [([part.head[i] for i in (0, *some)], [[row[i] for i in (0, *some)] for row in part.rows]) for some in chosen]
 
 
 def markdown(parts: Sequence[Part], said: str) -> str:
     found = [said]
     for part in parts:
-        body = tabulate(part.rows, part.head, tablefmt="pipe", disable_numparse=True) if part.rows else NONE.capitalize() + "."
+        body = render.markdown(part.head, part.rows) if part.rows else NONE.capitalize() + "."
         found += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([" ".join(part.notes)] if part.notes else [])]
     return "\n\n".join(found) + "\n"
 

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from fgl_bench.evaluation.summary import MODELS, spread
 from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed, Published
+from fgl_bench.results import render
 from fgl_bench.results.divergence import MARK, diverged_seeds, footnote, scored_seeds
-from fgl_bench.results.hardware import marked, on_cpu
-from fgl_bench.results.latex import escape
+from fgl_bench.results.frame import marked, on_cpu
+from fgl_bench.results.render import number
 from fgl_bench.results.selection import score_trained, scored_models
 from fgl_bench.utils.files import write_whole
 
@@ -39,19 +40,14 @@ class Entry(NamedTuple):
     best: bool = False
 
 
-def number(value: float, digits: int, half: float | None) -> str:
-    return f"{value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
-
-
-def percent(scores: Mapping[str, Any]) -> Entry:
+def accuracy(scores: Mapping[str, Any]) -> Entry:
     """Of the seeds that have a score, and how many have where not all do: leaving failures out favors a method that fails."""
     if not scores:
         return Entry()  # a run from before they were stored
     if scores["mean"] is None:
         return Entry("no score", values=scores)
-    text = number(100 * scores["mean"], 1, None if scores["ci95"] is None else 100 * scores["ci95"])
-    count, seeds = scored_seeds(scores), len(scores["per_seed"])
-    return Entry(text, round(100 * scores["mean"], 1), scores) if count == seeds else Entry(f"{text} ({count}/{seeds})", values=scores)
+    text = render.percent(scores["mean"], 1, scores["ci95"], scores["per_seed"])
+    return Entry(text, None if None in scores["per_seed"] else round(100 * scores["mean"], 1), scores)
 
 
 def trips(cell: Cell, model: str, target: float | None) -> Entry:
@@ -95,12 +91,9 @@ def cost(cell: Cell, kind: str, target: float | None) -> Entry:
     found = [next((c / unit for v, c in zip(seed["val"], seed[name], strict=True) if v >= target), None) for seed in cell["records"]]
     reached = [value for value in found if value is not None]
     values: dict[str, Any] = {**spread(reached), "reached": len(reached)}
-    seeds = len(found)
     if not reached:
         return Entry("never", values=values)
-    text = number(values["mean"], 1, values["ci95"])
-    whole = len(reached) == seeds
-    return Entry(text, -round(values["mean"], 1), values) if whole else Entry(f"{text} ({len(reached)}/{seeds})", values=values)
+    return Entry(number(values["mean"], 1, values["ci95"], found), None if None in found else -round(values["mean"], 1), values)
 
 
 def kinds_of(table: Table) -> tuple[str, ...]:
@@ -113,7 +106,7 @@ def entry_of(table: Table, cell: Cell, kind: str, target: float | None) -> Entry
     if kind == "trained" and score_trained(cell) == "never":
         return Entry()
     if table.measure in ("accuracy", "curves"):
-        found = percent(cell["test"][kind])
+        found = accuracy(cell["test"][kind])
     elif table.measure == "trips":
         found = trips(cell, kind, target)
     elif table.measure == "seconds":
@@ -121,7 +114,7 @@ def entry_of(table: Table, cell: Cell, kind: str, target: float | None) -> Entry
     elif table.measure == "costs":
         found = cost(cell, kind, target)
     else:  # another metric that the run reported, at the same point
-        found = percent(cell.get("metrics", {}).get(table.measure, {}).get(kind, {}))
+        found = accuracy(cell.get("metrics", {}).get(table.measure, {}).get(kind, {}))
     return found._replace(text=f"{found.text} {MARK}") if found.text and diverged_seeds(cell) else found
 
 
@@ -328,11 +321,9 @@ def markdown(title: str, parts: Sequence[Part], paragraphs: Sequence[str], absen
     """A heading, the table with the best in bold, a part for each group, and the notes."""
     lines = [f"# {title}"]
     for part in parts:
-        head = ["method", *(f"{dataset} {kind}" for dataset, kind in part.heads)]
-        lines += [*(["", f"## {part.group}"] if part.group else []), "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-        for name, row in part.rows:
-            shown = (f"**{entry.text}**" if entry.best else entry.text for entry in row)
-            lines.append("| " + " | ".join((name, *shown)) + " |")
+        heads = ["method", *(f"{dataset} {kind}" for dataset, kind in part.heads)]
+        rows = [(name, *(render.marked("md", entry.text, entry.best) for entry in row)) for name, row in part.rows]
+        lines += [*(["", f"## {part.group}"] if part.group else []), "", render.markdown(heads, rows)]
     for paragraph in paragraphs:
         lines += ["", paragraph]
     if absent:
@@ -341,22 +332,12 @@ def markdown(title: str, parts: Sequence[Part], paragraphs: Sequence[str], absen
 
 
 def latex(title: str, parts: Sequence[Part], paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
-    """A ``table*`` with booktabs' rules for each group; the notes are comments."""
+    """A float for each group; the notes are comments."""
     lines = [r"% needs \usepackage{booktabs,graphicx}"]
-    for number, part in enumerate(parts):
-        caption, name = (f"{title}, {part.group}", f"{label}-{number + 1}") if part.group else (title, label)
-        widths: dict[str, int] = {}
-        for dataset, _ in part.heads:
-            widths[dataset] = widths.get(dataset, 0) + 1
-        lines += [r"\begin{table*}", r"\centering", rf"\caption{{{escape(caption)}.}}", rf"\label{{{name}}}"]
-        lines += [r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{l{'c' * len(part.heads)}}}", r"\toprule"]
-        lines.append("".join(rf" & \multicolumn{{{width}}}{{c}}{{{escape(dataset)}}}" for dataset, width in widths.items()) + r" \\")
-        lines.append("method" + "".join(f" & {kind}" for _, kind in part.heads) + r" \\")
-        lines.append(r"\midrule")
-        for title_, row in part.rows:
-            shown = (rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text) for entry in row)
-            lines.append(" & ".join((escape(title_), *shown)) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]
+    for number_, part in enumerate(parts, 1):
+        caption, name = (f"{title}, {part.group}.", f"{label}-{number_}") if part.group else (f"{title}.", label)
+        rows = [(row_title, [render.marked("tex", entry.text, entry.best) for entry in row]) for row_title, row in part.rows]
+        lines += render.latex("method", part.heads, rows, caption, name)
     comments = [*paragraphs, *(["Not run:", *absent] if absent else [])]
     return "\n".join([*lines, *(f"% {line}" for line in comments)]) + "\n"
 

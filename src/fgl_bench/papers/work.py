@@ -20,7 +20,7 @@ from fgl_bench.papers.settlements import Settled, Settlement, alternatives
 from fgl_bench.papers.tables import texts, write_texts
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import Costs, Kind, round_cost
-from fgl_bench.results.runs import complete_runs
+from fgl_bench.results.frame import complete_runs
 from fgl_bench.results.selection import scored_models
 from fgl_bench.results.store import read_summary
 from fgl_bench.utils.files import write_whole

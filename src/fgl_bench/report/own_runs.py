@@ -10,11 +10,9 @@ from typing import Any
 from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Stored, Table
 from fgl_bench.results.cells import NAME as CELLS
 from fgl_bench.results.cells import compact
-from fgl_bench.results.compared import label
-from fgl_bench.results.formats import csv, markdown
+from fgl_bench.results.choose import Chosen, Values
+from fgl_bench.results.compare import label
 from fgl_bench.results.frame import Result
-from fgl_bench.results.latex import latex
-from fgl_bench.results.runs import Chosen, Values
 from fgl_bench.results.sections import sections
 from fgl_bench.results.statistics import wide
 from fgl_bench.results.table import ResultTable
@@ -52,9 +50,9 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
         table = table_of(str(number), chosen)
         shown = ResultTable(folder, chosen)
         downloads[table.key] = {
-            "csv": csv(shown),
-            "md": markdown(shown, commands=False),
-            "tex": latex(shown, commands=False),
+            "csv": shown.csv(),
+            "md": shown.markdown(commands=False),
+            "tex": shown.latex(commands=False),
         }
         readings[table.key] = reading(shown)
         tables.append(table)

@@ -24,9 +24,8 @@ from fgl_bench.report.methods import all_methods, of_run
 from fgl_bench.report.own_runs import own_runs
 from fgl_bench.report.shown import Source, paper_data, run_data
 from fgl_bench.results.cells import NAME, compact, read_cells
-from fgl_bench.results.frame import Result
-from fgl_bench.results.recorded import in_scope
-from fgl_bench.results.runs import complete_runs, folder_of, stored_cells
+from fgl_bench.results.frame import Result, complete_runs, folder_of, stored_cells
+from fgl_bench.results.sweeps import in_scope
 
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = ("core.js", "drawings.js", "statistics.js", "tables.js", "views.js", "page.js")

@@ -20,6 +20,7 @@ from fgl_bench.papers.tables import entry_of, kinds_of, levels, printed, reading
 from fgl_bench.results.console import amount
 from fgl_bench.results.divergence import footnote, shares
 from fgl_bench.results.frame import value_of
+from fgl_bench.results.render import percent
 from fgl_bench.results.selection import scored_models
 
 
@@ -158,10 +159,6 @@ def cell_data(
         verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None
         entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdict}
     return {**entry, "run": cell["config_hash"]}
-
-
-def percent(value: float | None) -> str:
-    return "no score" if value is None else f"{100 * value:.1f}"
 
 
 def run_data(cell: Mapping) -> dict:

@@ -10,7 +10,7 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.figures import pictures
 from fgl_bench.papers.figures.sources import Sources, both, compared, convergence, lines, seconds
 from fgl_bench.papers.plan import load_paper
-from fgl_bench.results.hardware import marked
+from fgl_bench.results.frame import marked
 from fgl_bench.results.plots import figures
 
 TEN = "10 clients"

@@ -22,8 +22,8 @@ from fgl_bench.papers import analysis
 from fgl_bench.papers.plan import Cell, Key, Paper, fill, plan
 from fgl_bench.papers.published import Printed
 from fgl_bench.results.cells import read_cells, warn
+from fgl_bench.results.frame import complete_runs
 from fgl_bench.results.plots.figures import Line, Panel, critical_difference, tradeoffs
-from fgl_bench.results.runs import complete_runs
 from fgl_bench.results.shapes import curve_flaw
 from fgl_bench.results.thinned import curve, matrices, unpacked
 

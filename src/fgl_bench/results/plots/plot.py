@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
-from fgl_bench.results.compared import Compared
+from fgl_bench.results.compare import Compared
 from fgl_bench.results.question import short
 from fgl_bench.utils.files import home
 

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fgl_bench.config.choices import suggest
-from fgl_bench.errors import UserError, printable
-from fgl_bench.results.cells import NAME, read_cells
-from fgl_bench.results.frame import OF_RUN, Result, value_of
+from fgl_bench.errors import UserError
+from fgl_bench.results.frame import OF_RUN, Result, on_cpu, value_of
 from fgl_bench.results.question import ANY, Question, is_number, matches, said, short
-from fgl_bench.results.store import Untrusted, read_summary
-from fgl_bench.results.unlike import BEFORE, BUDGET, GROUPS, leaves
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 Values = tuple[str, ...]
+GROUPS = {
+    "algorithm": "algorithm",
+    "dataset": "dataset",
+    "split": "split",
+    "model": "model",
+    "optimizer": "optimizer",
+    "scenario.sparsity": "sparsity",
+    "scenario": "scenario",
+}
+"""Groups of the configuration and the keys of ``summary.json`` that name their choices, the inner group first."""
+BEFORE = {"optimizer": "adam"}
+"""What the choice of a group was before summaries named it."""
+BUDGET = ("rounds", "trips", "num_clients", "participation")
+"""Keys that follow from each other."""
 SOURCES = ("code", "data")  # of a configuration: sums of a user's own files, and corrections
 MOST_VALUES = 4  # of a key that runs differ in
 UNSCORED = ("targets", "mixing_at", "metrics")  # keys that change no score
@@ -50,87 +58,6 @@ class Chosen:
     columns: tuple[Values, ...]
     runs: Mapping[tuple[Values, Values], Result]
     superseded: int = 0
-
-
-def read_runs(folder: str | Path) -> list[Result]:
-    """The complete runs below a folder, or where there is none its stored cells (``results/cells``).
-
-    What is damaged or of another version is left out, with a warning on stderr.
-
-    Raises:
-        UserError: there is no such folder, or nothing in it.
-    """
-    where = folder_of(folder)
-    found = complete_runs(where) or stored_cells(where)
-    if not found:
-        raise UserError(f"{where}: there is no complete run in it")
-    return found
-
-
-def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
-    """Every complete run below ``folder``, or where there is none every stored cell (``results/cells``): :meth:`Result.scores` of all.
-
-    Runs that are damaged or of another version are left out, with a warning on stderr.
-
-    Args:
-        keys: keys of the configuration that become columns, such as ``lr`` or ``algorithm.mu``; missing where a run has no such key.
-
-    Raises:
-        UserError: there is no such folder.
-    """
-    import pandas as pd
-
-    where, tables = folder_of(folder), []
-    for run in complete_runs(where) or stored_cells(where):
-        found = run.scores()
-        tables.append(found.assign(**{key: [value_of(run.summary["config"], key)] * len(found) for key in keys}))
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_RUN, "seed", "evaluated", "score", *keys])
-
-
-def stored_cells(where: Path) -> list[Result]:
-    """The cells below a folder; folders of runs hold none."""
-    cells = [Result(path.parent, cell) for path in sorted(where.rglob(NAME)) for cell in read_cells(path.parent)]
-    return list({cell.summary["config_hash"]: cell for cell in cells}.values())
-
-
-def folder_of(text: str | Path) -> Path:
-    """The folder that a user names; raises UserError where there is none."""
-    where = Path(os.path.expanduser(text))
-    if "\0" in str(text) or not where.is_dir():
-        raise UserError(f"{short(str(text))}: there is no such folder; give the one that results_dir= named (by default results/runs)")
-    return where
-
-
-def complete_runs(where: Path) -> list[Result]:
-    """The complete runs below a folder; what is damaged or of another version is left out, with a warning on stderr."""
-    found = []
-    for path in sorted(where.rglob("summary.json")):
-        if any(part.startswith(".") for part in path.relative_to(where).parts):  # a run under way
-            continue
-        try:
-            summary = read_summary(path.parent)
-        except Untrusted as reason:
-            print(printable(f"warning: {path.parent} is left out: {reason}"), file=sys.stderr)
-            continue
-        if summary is not None and isinstance(summary.get("config"), dict):
-            found.append(Result(path.parent, summary))
-    if len({run.summary["schema_version"] for run in found}) > 1:
-        print(f"note: some of these runs are of version 1.0; to compare them: python -m fgl_bench.results.migrate {where}", file=sys.stderr)
-    return told_apart(found)
-
-
-def told_apart(runs: Sequence[Result]) -> list[Result]:
-    """The runs; methods of one name from several files are called by both, such as ``a.py:mine`` and ``b.py:mine``."""
-    modules = [str(value_of(run.summary["config"], "algorithm._target_")).rpartition(".")[0] for run in runs]
-    of_name: dict[str, set[str]] = {}
-    for run, module in zip(runs, modules, strict=True):
-        of_name.setdefault(run.summary["algorithm"], set()).add(module)
-
-    def called(name: str, module: str) -> str:
-        return name if len(of_name[name]) < 2 or module.startswith("fgl_bench.") else f"{module.replace('.', '/')}.py:{name}"
-
-    changed = zip(runs, modules, strict=True)
-    return [replace(run, summary={**run.summary, "algorithm": called(run.summary["algorithm"], module)}) for run, module in changed]
 
 
 def value(run: Result, key: str) -> Any:
@@ -290,3 +217,40 @@ def follows(runs: Sequence[Result], flat: Sequence[Mapping[str, Any]], varied: s
     if varied & set(BUDGET) and min(len({config.get(key) for config in flat}) for key in ("rounds", "trips")) == 1:
         found |= {"rounds", "trips"}
     return found
+
+
+def differences(runs: Sequence[Result], swept: set[str]) -> list[str]:
+    """What tells the runs of a sweep apart besides the swept keys, such as ``lr=0.1 (fedavg), 0.2 (fedprox)``.
+
+    Devices, versions of packages and the commit come last, since a run of before may be among them.
+
+    Args:
+        swept: keys that the user gave several values, with dots for slashes (``algorithm``, ``scenario.sparsity``, ``model.hidden``).
+    """
+    if "experiment" in swept:
+        return []
+    summaries, names = [run.summary for run in runs], [run.summary["algorithm"] for run in runs]
+    varied = {GROUPS.get(key, key) for key in swept}
+    differing = {key: [value(run, key) for run in runs] for key in ("scenario" not in varied) * ["scenario"] + [*unlike(runs, varied)]}
+    differing["device"] = ["CPU" if on_cpu(summary) else summary["device"] for summary in summaries]
+    for package in dict.fromkeys(name for summary in summaries for name in summary.get("versions", {})):
+        differing[f"version of {package}"] = [summary.get("versions", {}).get(package) for summary in summaries]
+    differing["commit"] = [str((summary.get("code") or {}).get("commit"))[:12] for summary in summaries]
+    return [with_owners(key, values, names) for key, values in differing.items() if any(value != values[0] for value in values)]
+
+
+def with_owners(key: str, values: Sequence[Any], names: Sequence[str]) -> str:
+    """``key=value (algorithms), value (algorithms)``."""
+    owners: dict[str, list[str]] = {}
+    for each, name in zip(values, names, strict=True):
+        owners.setdefault(said(each), []).append(name)
+    return f"{key}=" + ", ".join(f"{text} ({', '.join(dict.fromkeys(runs))})" for text, runs in owners.items())
+
+
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """``(key, value)`` of every leaf, keys joined by dots."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

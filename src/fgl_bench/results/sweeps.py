@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.errors import UserError
+from fgl_bench.results.choose import Chosen, Unlike, choose, value
 from fgl_bench.results.frame import Result
-from fgl_bench.results.question import Question, matches, said, short
-from fgl_bench.results.runs import Chosen, Unlike, choose, value
+from fgl_bench.results.question import Question, canonical, matches, said, short
 
 NAME = "sweeps.jsonl"
 """The file in ``results_dir`` with a line per sweep: when it ended, its command, and its runs' folders."""
@@ -190,3 +190,10 @@ def met(run: Result, key: str, allowed: Sequence[str]) -> bool:
 
 def finished(run: Result) -> Any:
     return run.summary["finished"]
+
+
+def question_of(swept: Sequence[str]) -> Question:
+    """The question of a sweep's table: the method, else the first swept key, in the rows, the others in the columns."""
+    keys = [canonical(key) for key in swept]
+    rows = "algorithm" if "algorithm" in keys else keys[0]
+    return Question((rows,), tuple(key for key in keys if key != rows))
