@@ -36,7 +36,7 @@ __version__ = "1.0.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
     "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
-    "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.runs",
+    "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.frame",
     "run": "runner.api",
     "ResultTable": "results.table", "table": "results.table", "plot": "results.plots.plot",
 }  # fmt: skip

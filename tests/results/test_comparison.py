@@ -312,6 +312,15 @@ def test_without_a_choice_the_newest_sweep_is_shown_with_its_own_keys(runs, caps
         table(runs, sweep=3)
 
 
+def test_trials_of_a_search_stand_apart(runs, capsys):
+    trials = [store(runs, "fedavg", "cora", per_seed=A, config={"lr": lr}) for lr in (0.5, 0.6)]
+    assert record(runs, trials, "fgl-bench tune ...", None, search=True) == 1
+    assert len(table(runs).chosen.runs) == 6 and "2 trials of searches are left out; sweep=1 shows them" in capsys.readouterr().err
+    assert list(table(runs, rows="lr", sweep=1).chosen.rows) == [("0.5",), ("0.6",)]
+    with pytest.raises(UserError, match="lr="):
+        table(runs, sweep="all")
+
+
 def test_runs_made_since_join_the_newest_sweep_if_they_can_be_compared(runs, capsys):
     record(runs, [run.folder for run in read_runs(runs)], "fgl-bench -m ...", question_of(["algorithm", "dataset"]))
     with (runs / NAME).open("a", encoding="utf-8") as file:

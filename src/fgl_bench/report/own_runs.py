@@ -15,7 +15,7 @@ from fgl_bench.results.compare import label
 from fgl_bench.results.frame import Result
 from fgl_bench.results.sections import sections
 from fgl_bench.results.statistics import wide
-from fgl_bench.results.table import ResultTable
+from fgl_bench.results.table import ResultTable, in_folder, overrides_at
 
 NAME = "runs"
 SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices need no name before them
@@ -56,10 +56,13 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
         }
         readings[table.key] = reading(shown)
         tables.append(table)
+        some = next(iter(chosen.runs.values()))
+        place = [] if is_cell(some) else in_folder(some.results_dir)
         for row, first in zip(table.rows, chosen.rows, strict=True):
             for column, second in zip(table.columns, chosen.columns, strict=True):
                 run = chosen.runs.get((first, second))
-                cells.append(Cell(table.key, row, column, () if run is None else run.overrides or ()))
+                words = overrides_at(chosen, (first, second))
+                cells.append(Cell(table.key, row, column, () if words is None else (*words, *place)))
                 if run is not None:
                     stored[cells[-1].key] = stored_of(run, cells[-1].command)
                     files[run.summary["config_hash"]] = run.folder / CELLS if is_cell(run) else run.folder

@@ -7,9 +7,10 @@ import csv
 import gzip
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.protocol import read_protocol
@@ -24,7 +25,9 @@ from fgl_bench.report.methods import all_methods, of_run
 from fgl_bench.report.own_runs import own_runs
 from fgl_bench.report.shown import Source, paper_data, run_data
 from fgl_bench.results.cells import NAME, compact, read_cells
+from fgl_bench.results.choose import check_keys, met_by
 from fgl_bench.results.frame import Result, complete_runs, folder_of, stored_cells
+from fgl_bench.results.question import Question, Words, conditions
 from fgl_bench.results.sweeps import in_scope
 
 PAGE = Path(__file__).parent / "page"
@@ -51,37 +54,46 @@ def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] 
 
 
 def sources(
-    results: str | Path, names: Sequence[str] | None = None, placed: Path | None = None, sweep: str | int | None = None
+    results: str | Path,
+    names: Sequence[str] | None = None,
+    placed: Path | None = None,
+    sweep: str | int | None = None,
+    where: Words | Mapping[str, Any] = (),
 ) -> list[Source]:
     """What a folder of results holds: the papers' cells (``cells/``), and the runs below it that are none of the papers'.
 
     Args:
         names: of papers; None for all.
         placed: holds the rows of ``fgl-bench place``.
-        sweep: of which runs are shown; by default the newest and the runs made since, see :func:`comparison.recorded.scope`.
+        sweep: of which runs are shown; by default the newest and the runs made since, see :func:`fgl_bench.results.sweeps.in_scope`.
+        where: the values that the user's runs may have, as of :func:`fgl_bench.table`.
 
     Raises:
         UserError: there is no such folder, or nothing in it.
     """
-    where = folder_of(results)
+    folder = folder_of(results)
     rows = read_rows(placed) if placed is not None and placed.is_dir() else []
-    whole = (where / "cells").is_dir()
+    whole = (folder / "cells").is_dir()
     if whole:
-        stores = where
-        published = where / "published" if (where / "published").is_dir() else stored_results(papers()[0]) / "published"
+        stores = folder
+        published = folder / "published" if (folder / "published").is_dir() else stored_results(papers()[0]) / "published"
         shown = papers() if names is None else list(names)
     else:
         shown = sorted({row.paper for row in rows} & set(papers()) & set(papers() if names is None else names))
-        stores = stored_results(shown[0]) if shown else where
+        stores = stored_results(shown[0]) if shown else folder
         published = stores / "published"
-    runs = complete_runs(where) or ([] if whole else stored_cells(where))
+    runs = complete_runs(folder) or ([] if whole else stored_cells(folder))
     found = [of_paper(name, stores, published, rows, runs, whole) for name in shown]
     known = {digest for source in found for digest in source.runs}
     own = [run for run in runs if run.summary["config_hash"] not in known]
+    asked = conditions(where)
+    if asked:
+        check_keys(own, Question(where=asked))
+        own = met_by(own, asked)
     if own:
-        found.insert(0, of_runs(where, in_scope(where, own, sweep)))
+        found.insert(0, of_runs(folder, in_scope(folder, own, sweep)))
     if not (runs or rows or any(source.stored for source in found)):
-        raise UserError(f"{where}: there is no complete run in it")
+        raise UserError(f"{folder}: there is no complete run in it")
     return found
 
 

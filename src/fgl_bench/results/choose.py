@@ -75,14 +75,7 @@ def choose(runs: Sequence[Result], question: Question) -> Chosen:
         Unlike: runs differ in something that the question does not name.
     """
     check_keys(runs, question)
-    left = list(runs)
-    for key, allowed in question.where.items():
-        kept = [run for run in left if any(matches(value(run, key), text) for text in allowed)]
-        absent = [text for text in allowed if text != ANY and not any(matches(value(run, key), text) for run in left)]
-        if absent:
-            there = sorted({said(value(run, key)) for run in left})
-            raise UserError(f"where={key}={short(absent[0])}: no run has it; there are {short(', '.join(there))}")
-        left = kept
+    left = met_by(runs, question.where)
     current = latest(left)
     placed: dict[tuple[Values, Values], Result] = {}
     for run in current:
@@ -93,6 +86,19 @@ def choose(runs: Sequence[Result], question: Question) -> Chosen:
     refuse_unlike(current, question)
     rows, columns = (in_order(place[side] for place in placed) for side in (0, 1))
     return Chosen(question, rows, columns, placed, len(left) - len(current))
+
+
+def met_by(runs: Sequence[Result], where: Mapping[str, Sequence[str]]) -> list[Result]:
+    """The runs that have the allowed values; raises UserError for a value that no run has."""
+    left = list(runs)
+    for key, allowed in where.items():
+        kept = [run for run in left if any(matches(value(run, key), text) for text in allowed)]
+        absent = [text for text in allowed if text != ANY and not any(matches(value(run, key), text) for run in left)]
+        if absent:
+            there = sorted({said(value(run, key)) for run in left})
+            raise UserError(f"where={key}={short(absent[0])}: no run has it; there are {short(', '.join(there))}")
+        left = kept
+    return left
 
 
 def check_keys(runs: Sequence[Result], question: Question) -> None:

@@ -24,7 +24,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class RecordedSweep:
-    """A sweep that has ended, with those of its runs that exist.
+    """A sweep, or a search of ``fgl-bench tune``, that has ended, with those of its runs that exist.
 
     Attributes:
         number: its line in the file, from 1.
@@ -38,12 +38,18 @@ class RecordedSweep:
     runs: tuple[Result, ...]
     rows: tuple[str, ...]
     cols: tuple[str, ...]
+    search: bool
 
 
-def record(folder: Path, runs: Sequence[Path], command: str, question: Question | None) -> int:
-    """Append a sweep to those of a ``results_dir``, with the folders of its runs and its table's question; returns its number."""
+def record(folder: Path, runs: Sequence[Path], command: str, question: Question | None, search: bool = False) -> int:
+    """Append a sweep to those of a ``results_dir``, with the folders of its runs and its table's question; returns its number.
+
+    Args:
+        search: the runs are trials of a search; tables and reports show them only if asked for.
+    """
     path, inside = folder / NAME, [str(run.relative_to(folder)) for run in runs]
     about: dict[str, Any] = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "command": command, "runs": inside}
+    about |= {"search": True} if search else {}
     line = json.dumps(about | ({} if question is None else {"rows": question.rows, "cols": question.cols}))
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{line}\n")  # one write: sweeps that end together do not mix their lines
@@ -64,8 +70,9 @@ def read_sweeps(folder: Path, runs: Sequence[Result]) -> list[RecordedSweep]:
             entry = json.loads(line)
             own = tuple(by_folder[path.parent / name] for name in entry["runs"] if path.parent / name in by_folder)
             if own:
-                keys = (tuple(map(str, entry.get(name, ()))) for name in ("rows", "cols"))
-                found.append(RecordedSweep(number, str(entry["command"]), str(entry["finished"]), own, *keys))
+                rows, cols = (tuple(map(str, entry.get(name, ()))) for name in ("rows", "cols"))
+                search = bool(entry.get("search"))
+                found.append(RecordedSweep(number, str(entry["command"]), str(entry["finished"]), own, rows, cols, search))
     return found
 
 
@@ -78,9 +85,10 @@ def pick(sweeps: Sequence[RecordedSweep], sweep: str | int | None) -> RecordedSw
     Raises:
         UserError: there is no such sweep.
     """
-    if sweep == ALL or (sweep is None and not sweeps):
+    newest = next((each for each in reversed(sweeps) if not each.search), None)
+    if sweep == ALL or (sweep is None and newest is None):
         return None
-    found = sweeps[-1] if sweep is None else next((each for each in sweeps if str(each.number) == str(sweep)), None)
+    found = newest if sweep is None else next((each for each in sweeps if str(each.number) == str(sweep)), None)
     if found is None:
         numbers = ", ".join(str(each.number) for each in sweeps)
         raise UserError(f"sweep={short(str(sweep))}: must be {ALL}" + (f" or the number of a sweep: {numbers}" if numbers else ""))
@@ -92,6 +100,18 @@ def made_since(sweep: RecordedSweep, runs: Sequence[Result]) -> list[Result]:
     return [run for run in runs if run.summary["finished"] >= sweep.finished and all(run is not own for own in sweep.runs)]
 
 
+def without_trials(runs: Sequence[Result], sweeps: Sequence[RecordedSweep]) -> list[Result]:
+    """The runs without those that were made by searches alone; all of them where searches made all. Say on stderr what is left out."""
+    wanted = {run.folder for each in sweeps if not each.search for run in each.runs}
+    trials = {run.folder: each.number for each in sweeps if each.search for run in each.runs if run.folder not in wanted}
+    left = [run for run in runs if run.folder not in trials]
+    if not left or len(left) == len(runs):
+        return list(runs)
+    numbers = ", ".join(f"sweep={number}" for number in dict.fromkeys(trials.values()))
+    print(f"note: {len(runs) - len(left)} trials of searches are left out; {numbers} shows them", file=sys.stderr)
+    return left
+
+
 def in_scope(folder: Path, runs: Sequence[Result], sweep: str | int | None) -> list[Result]:
     """The runs of the sweep that is asked for, comparable or not; by default of the newest one, and those made since.
 
@@ -100,6 +120,7 @@ def in_scope(folder: Path, runs: Sequence[Result], sweep: str | int | None) -> l
     """
     sweeps = read_sweeps(folder, runs)
     chosen = pick(sweeps, sweep)
+    runs = without_trials(runs, sweeps) if sweep is None else runs
     if chosen is None:
         return list(runs)
     shown = [*chosen.runs, *(made_since(chosen, runs) if sweep is None else ())]
@@ -130,6 +151,7 @@ def choose_in(folder: Path, runs: Sequence[Result], question: Question, sweep: s
     """
     sweeps = read_sweeps(folder, runs)
     chosen = pick(sweeps, sweep)
+    runs = without_trials(runs, sweeps) if sweep is None else runs
     if chosen is None:
         return choose_or_advise(folder, runs, question, sweep)
     if own_keys and chosen.rows:

@@ -207,24 +207,31 @@ def absent(table: Compared, most: int | None = MOST_MISSING) -> list[str]:
 
 def missing_commands(chosen: Chosen, folder: Path, missing: Sequence[tuple[Values, Values]]) -> list[str]:
     """A command for every missing (row, column), as far as the runs of its row and column say what made them."""
-    found = [command(chosen, folder, place) for place in missing]
+    found = [overrides_at(chosen, place) for place in missing]
     unknown = found.count(None)
     said = [f"({unknown} commands are not known: runs of version 1.0 do not say what made them)"] if unknown else []
-    return [line for line in found if line is not None] + said
+    return [shlex.join(["fgl-bench", *words, *in_folder(folder)]) for words in found if words is not None] + said
 
 
-def command(chosen: Chosen, folder: Path, place: tuple[Values, Values]) -> str | None:
-    """What makes the run at ``place``: of the keys of the rows what a run of its row was given, of all others what a run of its column was.
+def in_folder(folder: Path) -> list[str]:
+    """The override for a ``results_dir`` that is not the default."""
+    return [] if folder == DEFAULT_FOLDER else [f"results_dir={folder}"]
 
-    An algorithm brings its scenario along.
+
+def overrides_at(chosen: Chosen, place: tuple[Values, Values]) -> list[str] | None:
+    """The overrides of the run at ``place``: those of the rows' keys as of a run of its row, all others as of a run of its column.
+
+    An algorithm brings its scenario along. None where a run does not say what made it.
     """
+    if place in chosen.runs:
+        own = chosen.runs[place].overrides
+        return None if own is None else [*own]
     beside, above = (first_of(chosen, side, place[side]).overrides for side in (0, 1))
     if beside is None or above is None:
         return None
     of_row = set(chosen.question.rows) | ({"scenario"} if "algorithm" in chosen.question.rows else set())
     of_row |= {*BUDGET} if of_row & {*BUDGET} else set()
-    words = [text for text in beside if is_about(text, of_row)] + [text for text in above if not is_about(text, of_row)]
-    return shlex.join(["fgl-bench", *words, *([] if folder == DEFAULT_FOLDER else [f"results_dir={folder}"])])
+    return [text for text in beside if is_about(text, of_row)] + [text for text in above if not is_about(text, of_row)]
 
 
 def first_of(chosen: Chosen, side: int, values: Values) -> Result:
