@@ -11,19 +11,10 @@ from typing import Any
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.leaderboard.protocol import Column, Entry, Protocol
 from fgl_bench.results.cells import dumped, warn
-from fgl_bench.results.shapes import COUNT, NUMBER, PLAIN, SCORE, TEXT, Each, flaw
+from fgl_bench.results.shapes import flaw
 from fgl_bench.utils.files import write_whole
 
 VERSION = 1
-TRIAL = {"number": COUNT, "values": Each(PLAIN), "validation": Each(SCORE), "seconds": NUMBER, "problem?": PLAIN}
-WINNER = {
-    "trial": COUNT, "scores": [SCORE], "fairness": Each(SCORE), "bytes": {"upload": NUMBER, "download": NUMBER}, "trips": COUNT,
-    "seconds": NUMBER, "config_hash": TEXT, "command": TEXT, "finished": TEXT,
-}  # fmt: skip
-SHAPE = {
-    **dict.fromkeys(("protocol", "entry", "algorithm", "model", "dataset", "split"), TEXT),
-    "planned": COUNT, "trials": [TRIAL], "winners": Each(WINNER), "facts": Each(PLAIN), "properties": Each(NUMBER),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -138,9 +129,8 @@ def read_record(path: Path) -> Record:
         raise ValueError(f"no cell of version {VERSION}")
     if set(content) != {each.name for each in fields(Record)}:
         raise ValueError("keys are missing or unknown")
-    wrong = flaw(content, SHAPE)
-    if wrong is not None or not set(content["winners"]) <= set(MODELS):
-        raise ValueError(wrong or "winners has an unknown model")
+    if (wrong := flaw(content, "record")) is not None:
+        raise ValueError(wrong)
     try:
         content["trials"] = [Trial(**trial) for trial in content["trials"]]
         content["winners"] = {model: Winner(**winner) for model, winner in content["winners"].items()}

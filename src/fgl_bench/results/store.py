@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from fgl_bench.config.identity import canonical_names, corrections
 from fgl_bench.errors import UserError
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.results.selection import score_trained
-from fgl_bench.results.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
+from fgl_bench.results.shapes import flaw, history_flaw, summary_flaw
 from fgl_bench.utils.files import umask
 from fgl_bench.utils.masking import masked_config
 from fgl_bench.utils.scratch import leftovers
@@ -126,10 +127,12 @@ def read_summary(folder: Path) -> dict | None:
     for name in ("config.yaml", "history.csv"):
         if not (folder / name).is_file():
             raise Untrusted(f"no {name} in it")
-    flaws = (flaw(summary, RUN), history_flaw(folder / "history.csv", summary["seeds"]))
-    for wrong in (*flaws, *(archive_flaw(folder / f"{name}.npz") for name in ("mixing", "final_state", "portrait"))):  # portrait: old
+    for wrong in (flaw(summary, "run"), history_flaw(folder / "history.csv", summary["seeds"])):
         if wrong is not None:
             raise Untrusted(wrong)
+    for path in folder.glob("*.npz"):
+        if not zipfile.is_zipfile(path):
+            raise Untrusted(f"{path.name} is no archive of arrays")
     return summary
 
 
