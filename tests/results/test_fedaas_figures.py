@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fgl_bench.papers.plans.fedaas import PAPER, SWEPT
 from omegaconf import OmegaConf
 from tests.results.located import located
 
@@ -20,7 +21,6 @@ from fgl_bench.papers.figures.figures import line
 from fgl_bench.papers.grids import levels
 from fgl_bench.papers.measures import common, cost, spent
 from fgl_bench.papers.plan import Cell, plan
-from fgl_bench.papers.plans.fedaas import PAPER, SWEPT
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.tables import write_table
 from fgl_bench.report.shown import Source, table_data

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fgl_bench.papers.plans._fediih import DISJOINT, OVERLAPPING
+from fgl_bench.papers.plans._unifilter import overrides as unifilter
+from fgl_bench.papers.plans.fedssa import CHOSEN, PAPER, SWEPT
 from omegaconf import OmegaConf
 from tests.results.located import located
 
@@ -17,9 +20,6 @@ from fgl_bench.papers.figures import alignment
 from fgl_bench.papers.figures.base import Sources
 from fgl_bench.papers.figures.fedssa import draw
 from fgl_bench.papers.plan import Cell, plan
-from fgl_bench.papers.plans._fediih import DISJOINT, OVERLAPPING
-from fgl_bench.papers.plans._unifilter import overrides as unifilter
-from fgl_bench.papers.plans.fedssa import CHOSEN, PAPER, SWEPT
 from fgl_bench.results.cells import covers
 from fgl_bench.runner.run import federations_of
 from tests.results import summaries

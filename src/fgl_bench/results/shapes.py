@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 FAULTS = {"minItems": "is empty", "uniqueItems": "has a value twice"}
 MOST = 1e100  # sums, squares and powers of such numbers are still finite
@@ -81,29 +84,25 @@ def lengths(scores: Mapping, place: str = "") -> Iterator[tuple[str, int]]:
 
 def history_flaw(path: Path, seeds: Sequence[int]) -> str | None:
     """Return the first flaw of a ``history.csv``, or None: its columns are numbers; every seed has rows with ascending trips."""
-    import numpy as np
-    import pandas as pd
-
     try:
-        rows = pd.read_csv(path)
-    except (OSError, ValueError) as error:  # pandas' own are ValueErrors
-        return f"{path.name} cannot be read ({error})"
-    absent = next((name for name in ("seed", "trip") if name not in rows), None)
-    if absent is not None or rows.empty:
-        return f"{path.name} has no {'row' if absent is None else f'column {absent}'}"
-    if rows[["seed", "trip"]].isna().to_numpy().any():
-        return f"{path.name}: seed or trip is missing"
-    for name, column in rows.items():
-        if column.dtype.kind not in "iuf":
-            return f"column {name} of {path.name} has a value that is no number"
-        least, most, kind = LIMITS.get(str(name), (-np.inf, np.inf, ""))
-        outside = column[(column < least) | (column > most)]
-        if len(outside):
-            return f"{path.name}: {name} is {outside.iloc[0]}, not {kind}"
-    backwards = rows[rows.groupby("seed").trip.diff() <= 0]
-    if len(backwards):
-        return f"{path.name} repeats trip {backwards.trip.iloc[0]:g} of seed {backwards.seed.iloc[0]:g}, or goes back"
-    others = sorted({*rows.seed} ^ {*seeds})
-    if others:
-        return f"{path.name} has {'no row of' if others[0] in seeds else 'rows of another'} seed {others[0]:g}"
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        columns = zip(header, zip(*rows, strict=True), strict=True)
+        table = {name: np.array([float(text or "nan") for text in column]) for name, column in columns}
+    except (OSError, ValueError, csv.Error) as error:
+        return f"{path.name} cannot be read as a table of numbers ({str(error)[:80]})"
+    for name in ("seed", "trip"):
+        if name not in table or np.isnan(table[name]).any():
+            return f"{path.name} has no column {name}" if name not in table else f"{path.name} has a row without {name}"
+    for name in table.keys() & LIMITS.keys():
+        least, most, kind = LIMITS[name]
+        outside = table[name][(table[name] < least) | (table[name] > most)]
+        if outside.size:
+            return f"{path.name}: {name} is {outside[0]:g}, not {kind}"
+    for seed in {*seeds, *table["seed"]}:
+        trips = table["trip"][table["seed"] == seed]
+        if not trips.size or seed not in seeds:
+            return f"{path.name} has {'rows of another' if trips.size else 'no row of'} seed {seed:g}"
+        if (np.diff(trips) <= 0).any():
+            return f"{path.name} repeats a trip of seed {seed:g}, or goes back"
     return None
