@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,6 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from fgl_bench.cli.tune.journal import lock_of, reading
 from fgl_bench.cli.tune.options import Options
 from fgl_bench.cli.tune.space import chosen, ends, rounded, short, suggested
 from fgl_bench.config.compose import as_command
@@ -25,13 +23,25 @@ from fgl_bench.results.estimates import duration
 from fgl_bench.results.tracking import rows_by_seed
 from fgl_bench.runner.one import check_one, run_one
 from fgl_bench.utils.files import home
-from fgl_bench.utils.scratch import leftovers, scratch
 from fgl_bench.utils.seeding import derive_seed
 from fgl_bench.utils.sources import code_sums
 
 STAGES = 20  # of a run's budget, at whose ends trials are compared
 SPARED = 4  # first stages in which none is pruned
 UNPRUNED = 5  # first trials that are not
+
+
+@contextmanager
+def reading(journal: Path) -> Iterator[None]:
+    """Turn whatever Optuna raises on a damaged journal into one line.
+
+    Raises:
+        UserError: the journal is damaged.
+    """
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError, RecursionError) as error:
+        raise UserError(f"{journal} is damaged; remove the file to search again: complete runs are not repeated") from error
 
 
 class Search:
@@ -70,7 +80,7 @@ class Search:
         with reading(journal):
             self.study = optuna.create_study(
                 study_name=self.path.name,
-                storage=JournalStorage(JournalFileBackend(str(journal), lock_of(journal))),  # type: ignore[arg-type]  # it has the methods
+                storage=JournalStorage(JournalFileBackend(str(journal))),
                 pruner=pruners[options.pruner],
                 direction="maximize",
                 load_if_exists=True,
@@ -95,26 +105,24 @@ class Search:
         """Make trials until the study has enough."""
         print(f"study {self.path}.journal: {self.done()} of {self.options.trials} trials made", flush=True)
         begin, before = time.monotonic(), self.done()
-        with scratch(self.prefix, self.path.parent) as worker:
-            while (done := self.done()) < self.options.trials:
-                spent = time.monotonic() - begin
-                if self.options.seconds is not None and spent >= self.options.seconds:
-                    print(f"stopped after {spent:.0f} s: {done} of {self.options.trials} trials made", flush=True)
-                    return
-                said = self.make(worker.name)
-                left = (time.monotonic() - begin) / (done + 1 - before) * (self.options.trials - done - 1)
-                print(f"{said}{f'; {duration(left)} left' if left else ''}", flush=True)
+        while (done := self.done()) < self.options.trials:
+            spent = time.monotonic() - begin
+            if self.options.seconds is not None and spent >= self.options.seconds:
+                print(f"stopped after {spent:.0f} s: {done} of {self.options.trials} trials made", flush=True)
+                return
+            outcome = self.make(done)
+            left = (time.monotonic() - begin) / (done + 1 - before) * (self.options.trials - done - 1)
+            print(f"{outcome}{f'; {duration(left)} left' if left else ''}", flush=True)
 
-    def make(self, worker: str) -> str:
-        """Make one trial; returns what became of it."""
+    def make(self, done: int) -> str:
+        """Make one trial after ``done`` others; returns its outcome."""
         import optuna
         from optuna.trial import TrialState
 
-        trial = self.abandoned(worker) or self.study.ask()
-        trial.set_user_attr("worker", worker)
         seed = self.options.sampler_seed
-        # By the number of the trial, so that a search that was killed goes on like one that was not.
-        self.study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else derive_seed(seed, "trial", trial.number) % 2**32)
+        # By the number of earlier trials, so that a search that was killed proposes again what it was at.
+        self.study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else derive_seed(seed, "trial", done) % 2**32)
+        trial = self.study.ask()
         params = {key: suggested(trial, key, bounds) for key, bounds in self.space.items()}
         line, named = chosen(params, self.overrides), f"trial {trial.number}"
         said = " ".join(f"{key}={rounded(value)}" for key, value in zip(short(list(params)), params.values(), strict=True))
@@ -161,48 +169,22 @@ class Search:
         import optuna
 
         first, column, budget = cfg.seeds[0], f"val_{self.options.model_of}", resolve_budget(cfg)[1]
-        told, best = set(self.study.get_trials(deepcopy=False)[trial.number].intermediate_values), -math.inf
+        last, best = 0, -math.inf
 
         def point(row: Mapping[str, Any], prunes: bool = True) -> None:
-            nonlocal best
+            nonlocal last, best
             if row["seed"] != first or row.get(column) is None:
                 return
             best = max(best, row[column])
             stage = int(STAGES * row["trip"] / budget)
-            if stage == 0 or stage in told:
+            if stage == last:
                 return
-            told.add(stage)
+            last = stage
             trial.report(best, stage)
             if prunes and stage < STAGES and trial.should_prune():
                 raise optuna.TrialPruned(f"at {100 * stage / STAGES:.0f} % of its trips, seed {first} at validation {100 * best:.2f},")
 
         return point
-
-    def abandoned(self, worker: str) -> Any:
-        """A trial whose process is gone, taken over with what it had drawn; None where there is none."""
-        import optuna
-        from optuna.trial import TrialState
-
-        with self.alive() as alive:
-            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-                owner = trial.user_attrs.get("worker")  # not yet known of one that was only just begun
-                if owner not in {*alive, worker} and (owner or alive <= {worker}):
-                    taken = optuna.trial.Trial(self.study, trial._trial_id)
-                    taken.set_user_attr("worker", worker)
-                    return taken
-        return None
-
-    @contextmanager
-    def alive(self) -> Iterator[set[str]]:
-        """The names of processes that search now; those that are gone are held meanwhile, so that nobody else takes over their trials."""
-        with leftovers(self.prefix, self.path.parent) as gone:
-            yield {path.name for path in self.path.parent.glob(f"{self.prefix}*")} - {path.name for path in gone}
-            for path in gone:
-                shutil.rmtree(path, ignore_errors=True)
-
-    @property
-    def prefix(self) -> str:
-        return f".{self.path.name}-"
 
     def done(self) -> int:
         """Trials that ended with a score, pruned or refused."""
