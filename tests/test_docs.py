@@ -63,9 +63,9 @@ def said(done) -> str:
 
 @pytest.fixture(scope="module")
 def compose():
-    with Composer() as composer:
-        composer.remember_files()
-        yield composer
+    composer = Composer()
+    composer.remember_files()
+    yield composer
 
 
 @pytest.mark.parametrize(("where", "line"), COMMANDS_SHOWN)

@@ -31,8 +31,8 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def composed():
-    with Composer() as composer:
-        yield composer
+    composer = Composer()
+    yield composer
 
 
 @pytest.fixture(scope="module")

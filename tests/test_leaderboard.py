@@ -89,9 +89,9 @@ def test_the_protocol_has_what_was_announced():
 
 @pytest.fixture(scope="module")
 def compose():
-    with Composer() as composer:
-        composer.remember_files()
-        yield composer
+    composer = Composer()
+    composer.remember_files()
+    yield composer
 
 
 @pytest.mark.parametrize("entry", PROTOCOL.entries, ids=lambda entry: entry.name)

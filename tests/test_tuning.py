@@ -105,10 +105,10 @@ def test_numbers_may_have_an_exponent(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"trials": "0"}, "at least 1"),
-        ({"trials": "many"}, "numbers"),
-        ({"model_of": "test"}, "received, trained"),
-        ({"pruner": "x"}, "median, none"),
+        (["trials=0"], "trials=0: must be a number from 1"),
+        (["trials=many"], "trials: 'many' is not an integer"),
+        (["model_of=test"], "received, trained"),
+        (["pruner=x"], "median, none"),
     ],
 )
 def test_keys_of_the_search_are_checked(given, said):

@@ -72,9 +72,9 @@ def test_every_value_of_a_sweep_is_a_run_of_its_own_and_its_command_composes_to_
     tables = [dataclasses.replace(TABLES[key], rows=TABLES[key].rows[-1:]) for key in SWEPT]
     cells = plan(PAPER, tables)
     assert len({cell.digest for cell in cells}) == len(cells) == sum(len(columns) for columns in SWEPT.values())
-    with Composer() as composed:
-        for cell in cells[::5]:
-            assert located(composed(cell.overrides)) == (cell.digest, cell.folder, cell.config), cell.command
+    composed = Composer()
+    for cell in cells[::5]:
+        assert located(composed(cell.overrides)) == (cell.digest, cell.folder, cell.config), cell.command
     [alone] = [cell.config for cell in cells if cell.column.key == "pubmed, clients 1000"]
     assert (alone["num_clients"], alone["split"]["ratios"], alone["split"]["test"]) == (1000, [0.92392, 0.02536, 0.05072], "server")
 

@@ -49,9 +49,9 @@ def found() -> dict[tuple[str, str, str], Cell]:
 
 def test_commands_compose_to_their_hashes(found) -> None:
     some = [cell for cell in found.values() if cell.row.key in ("fed_pub", "fediih")]
-    with Composer() as composed:
-        for cell in some[:: len(some) // 5]:
-            assert located(composed(cell.overrides)) == (cell.digest, cell.folder, cell.config), cell.command
+    composed = Composer()
+    for cell in some[:: len(some) // 5]:
+        assert located(composed(cell.overrides)) == (cell.digest, cell.folder, cell.config), cell.command
 
 
 def test_fed_pub_is_sharper_among_overlapping_clients_and_all_have_its_authors_weight_decay(found) -> None:
@@ -119,8 +119,8 @@ def test_every_dataset_of_the_paper_is_known_of_fediih() -> None:
 def test_what_is_given_for_all_runs_wins_over_a_rows_own() -> None:
     [cell] = plan(PAPER, [narrowed("1", ("fediih",), ("cora",), ("5 clients",))], ("lr=0.5", "model.factors=3", "rounds=4"))
     assert (cell.config["lr"], cell.config["model"]["factors"], cell.config["model"]["width"], cell.config["rounds"]) == (0.5, 3, 128, 4)
-    with Composer() as composed:
-        assert located(composed(cell.overrides))[0] == cell.digest
+    composed = Composer()
+    assert located(composed(cell.overrides))[0] == cell.digest
 
 
 # ---- the runs of figures

@@ -33,9 +33,9 @@ def missing_commands(chosen: Chosen, folder: Path, missing: Sequence[tuple[Value
     """A command for every missing (row, column)."""
     if not missing:
         return []
-    with Composer() as composer:
-        known = composing(Parts(composer))
-        return [command(chosen, folder, place, known) for place in missing]
+    composer = Composer()
+    known = composing(Parts(composer))
+    return [command(chosen, folder, place, known) for place in missing]
 
 
 def composing(parts: Parts) -> Compose:

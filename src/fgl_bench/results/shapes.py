@@ -42,7 +42,7 @@ def flaw(content: object, name: str) -> str | None:
     try:
         validator(name)(content)
     except JsonSchemaValueException as error:
-        place, shape = error.name.removeprefix("data").removeprefix(".") or "it", error.definition
+        place, shape = str(error.name).removeprefix("data").removeprefix(".") or "it", error.definition
         if error.rule == "required":
             absent = next(key for key in shape["required"] if key not in error.value)
             return f"{absent if place == 'it' else f'{place}.{absent}'} is missing"

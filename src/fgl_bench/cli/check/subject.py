@@ -107,13 +107,13 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
     if subject.group != "algorithm":
         chosen.append("algorithm=fedavg")
     given = {text.partition("=")[0] for text in rest}
-    with Composer(folders) as compose:
-        if subject.own is not None:
-            chosen += paired(subject.own, given, scenario=True)
-        elif subject.group == "algorithm":  # overrides may set keys that only the paired choices have
-            target = OmegaConf.select(OmegaConf.load(path_of(subject.group, str(subject.choice), folders)), "_target_")
-            chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
-        cfg = compose([*chosen, *SMALL, *small, *rest])
+    compose = Composer(folders)
+    if subject.own is not None:
+        chosen += paired(subject.own, given, scenario=True)
+    elif subject.group == "algorithm":  # overrides may set keys that only the paired choices have
+        target = OmegaConf.select(OmegaConf.load(path_of(subject.group, str(subject.choice), folders)), "_target_")
+        chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
+    cfg = compose([*chosen, *SMALL, *small, *rest])
     if subject.own is not None:
         OmegaConf.set_struct(cfg, False)
         cfg[subject.group] = own_node(subject.own, mine, subject.group)

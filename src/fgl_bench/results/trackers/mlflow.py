@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fgl_bench.results.trackers.base import Log, SeedRun, Tracker, flat
+from fgl_bench.results.trackers.base import Log, SeedRun, Tracker
+from fgl_bench.results.unlike import leaves
 
 FILE = "sqlite:///"
 MOST_PARAMETERS = 100  # in one request
@@ -46,7 +47,7 @@ class MLflow(Tracker):
             client.set_terminated(killed.info.run_id, "KILLED")
         tags = {"mlflow.runName": seed.name, "group": seed.group, "seed": str(seed.seed), "key": seed.key}
         run = client.create_run(number, tags=tags).info.run_id
-        parameters = [Param(key, value[:500]) for key, value in flat({**seed.config, "seed": seed.seed})]
+        parameters = [Param(key, str(value)[:500]) for key, value in leaves({**seed.config, "seed": seed.seed})]
         for start in range(0, len(parameters), MOST_PARAMETERS):
             client.log_batch(run, params=parameters[start : start + MOST_PARAMETERS])
         return MLflowLog(client, run)
