@@ -29,6 +29,7 @@ from fgl_bench.utils.sources import code_sums
 STAGES = 20  # of a run's budget, at whose ends trials are compared
 SPARED = 4  # first stages in which none is pruned
 UNPRUNED = 5  # first trials that are not
+GRACE = 5  # seconds after which the journal's lock is taken from a process that was killed
 
 
 @contextmanager
@@ -59,7 +60,7 @@ class Search:
         try:
             import optuna
             from optuna.storages import JournalStorage
-            from optuna.storages.journal import JournalFileBackend
+            from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
         except ImportError as error:
             raise UserError("tune needs Optuna: pip install 'fgl-bench[tune]'") from error
 
@@ -80,7 +81,7 @@ class Search:
         with reading(journal):
             self.study = optuna.create_study(
                 study_name=self.path.name,
-                storage=JournalStorage(JournalFileBackend(str(journal))),
+                storage=JournalStorage(JournalFileBackend(str(journal), JournalFileOpenLock(str(journal), GRACE))),
                 pruner=pruners[options.pruner],
                 direction="maximize",
                 load_if_exists=True,
