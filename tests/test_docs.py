@@ -63,9 +63,7 @@ def said(done) -> str:
 
 @pytest.fixture(scope="module")
 def compose():
-    composer = Composer()
-    composer.remember_files()
-    yield composer
+    return Composer()
 
 
 @pytest.mark.parametrize(("where", "line"), COMMANDS_SHOWN)

@@ -89,9 +89,7 @@ def test_the_protocol_has_what_was_announced():
 
 @pytest.fixture(scope="module")
 def compose():
-    composer = Composer()
-    composer.remember_files()
-    yield composer
+    return Composer()
 
 
 @pytest.mark.parametrize("entry", PROTOCOL.entries, ids=lambda entry: entry.name)

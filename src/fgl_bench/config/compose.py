@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,13 +9,9 @@ from pathlib import Path
 
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.utils import create_config_search_path
-from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
-from hydra.core.object_type import ObjectType
 from hydra.core.utils import setup_globals
-from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
@@ -63,32 +58,6 @@ class Composer:
                 return self.loader.load_configuration("config", [*self.always, *overrides], RunMode.RUN, from_shell=False)
             finally:
                 version.VersionBase.instance().version_base = base
-
-    def remember_files(self) -> None:
-        """Read every file once, for many compositions: Hydra reads them anew in each."""
-        self.loader.repository = Remembering(self.loader.get_search_path())
-
-
-class Remembering(ConfigRepository):
-    """Hydra's files, each read once. Hydra copies the repository for every composition; the copies share what was read."""
-
-    def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
-        super().initialize_sources(config_search_path)
-        self.read: dict[str, ConfigResult | None] = {}
-        self.found: dict[tuple[str, ObjectType | None], ConfigSource | None] = {}
-
-    def __deepcopy__(self, memo: object) -> Remembering:
-        return copy.copy(self)
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        if config_path not in self.read:
-            self.read[config_path] = super().load_config(config_path)
-        return copy.deepcopy(self.read[config_path])  # which Hydra changes while it composes
-
-    def _find_object_source(self, config_path: str, object_type: ObjectType | None) -> ConfigSource | None:
-        if (config_path, object_type) not in self.found:
-            self.found[config_path, object_type] = super()._find_object_source(config_path, object_type)
-        return self.found[config_path, object_type]
 
 
 @contextmanager

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from omegaconf import OmegaConf
 
 from fgl_bench.config.choices import choices
 from fgl_bench.config.compose import Composer
-from fgl_bench.config.parts import Parts
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
@@ -33,18 +34,17 @@ def missing_commands(chosen: Chosen, folder: Path, missing: Sequence[tuple[Value
     """A command for every missing (row, column)."""
     if not missing:
         return []
-    composer = Composer()
-    known = composing(Parts(composer))
+    known = composing(Composer())
     return [command(chosen, folder, place, known) for place in missing]
 
 
-def composing(parts: Parts) -> Compose:
+def composing(composer: Composer) -> Compose:
     """The values by key of what arguments compose, with the budget worked out; the same arguments are composed once."""
 
     @cache
     def composed(given: tuple[str, ...]) -> dict[str, Any]:
-        cfg = parts(given)
-        return dict(leaves(identity(cfg.plain, *resolve_budget(cfg.settings))))
+        cfg = composer(given)
+        return dict(leaves(identity(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)), *resolve_budget(cfg))))
 
     return composed
 

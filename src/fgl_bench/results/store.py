@@ -127,9 +127,9 @@ def read_summary(folder: Path) -> dict | None:
     for wrong in (flaw(summary, "run"), history_flaw(folder / "history.csv", summary["seeds"])):
         if wrong is not None:
             raise Untrusted(wrong)
-    for path in folder.glob("*.npz"):
-        if not zipfile.is_zipfile(path):
-            raise Untrusted(f"{path.name} is no archive of arrays")
+    damaged = [path.name for path in folder.glob("*.npz") if not zipfile.is_zipfile(path)]
+    if damaged:
+        raise Untrusted(f"{damaged[0]} is no archive of arrays")
     return summary
 
 
