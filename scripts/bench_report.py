@@ -126,9 +126,9 @@ def markdown(results: dict) -> str:
 def draw(folder: Path, growth: dict) -> None:
     """``growth.png``: time above, memory below, a column per axis."""
     import matplotlib.pyplot as plt
-
     from fgl_bench.papers.figures.figures import save
-    from fgl_bench.results.plots.look import COLORS, STYLE
+
+    from fgl_bench.results.plots.style import COLORS, STYLE
 
     axes_names = list(next(iter(growth.values())))
     scales: dict[str, tuple[str, Callable[[dict], float]]] = {

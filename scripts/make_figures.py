@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 
 from fgl_bench.errors import UserError
-from fgl_bench.papers.figures.base import Sources, draw, drawings, statistics
-from fgl_bench.papers.figures.figures import save
+from fgl_bench.papers.figures.sources import Sources, draw, statistics
 from fgl_bench.papers.plan import load_paper, papers
 from fgl_bench.papers.published import read_published
+from fgl_bench.results.plots.style import save_all
 from fgl_bench.runner.run import federations_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,9 +29,10 @@ def main() -> None:
         paper = load_paper(options.paper)
         datasets = tuple(options.datasets or dict.fromkeys(name for table in paper.tables for name in table.datasets))
         sources = Sources(paper, datasets, options.results, options.data_dir, federations_of, tuple(options.extra))
-        own = draw(sources) if paper.name in drawings() else ()
-        for name, figure in chain(own, statistics(paper, options.results, read_published(options.published / f"{paper.name}.csv"))):
-            paths = save(figure, options.results / "figures" / options.paper / name)
+        for name, figure in chain(
+            draw(sources), statistics(paper, options.results, read_published(options.published / f"{paper.name}.csv"))
+        ):
+            paths = save_all(figure, options.results / "figures" / options.paper / name, dpi=130)
             print("written:", ", ".join(str(path) for path in paths), flush=True)
     except UserError as error:
         sys.exit(f"make_figures: {error}")

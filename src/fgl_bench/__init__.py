@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fgl_bench.errors import UserError as UserError
     from fgl_bench.models.base import Backbone as Backbone
     from fgl_bench.results.frame import Result as Result
-    from fgl_bench.results.plots.drawn import plot as plot
+    from fgl_bench.results.plots.plot import plot as plot
     from fgl_bench.results.runs import load_results as load_results
     from fgl_bench.results.saved_models import load_models as load_models
     from fgl_bench.results.table import ResultTable as ResultTable
@@ -38,7 +38,7 @@ PUBLIC = {
     "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
     "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.runs",
     "run": "runner.api",
-    "ResultTable": "results.table", "table": "results.table", "plot": "results.plots.drawn",
+    "ResultTable": "results.table", "table": "results.table", "plot": "results.plots.plot",
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",

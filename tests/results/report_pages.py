@@ -16,7 +16,7 @@ from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import Difference, Settlement
 from fgl_bench.report.report import page
 from fgl_bench.report.shown import Source
-from fgl_bench.results.pictures import packed
+from fgl_bench.results.thinned import packed
 from tests.results.test_analysis import PUBLISHED, cell
 
 ROWS = (

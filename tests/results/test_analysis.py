@@ -125,13 +125,13 @@ def test_the_page_says_it_in_words():
 
 
 def test_figures_are_drawn():
-    from fgl_bench.results.plots.diagrams import bytes_against_score, critical_difference
+    from fgl_bench.results.plots.figures import critical_difference, tradeoffs
 
     found = of(TABLE)
     figure = critical_difference(found.ranks, "Paper, table 3")
     said = " ".join(text.get_text() for text in figure.axes[0].texts)
     assert all(f"Method {name}" in said for name in "abc") and "critical difference" in said
-    figure = bytes_against_score(found.points, "Paper, table 3", "accuracy in %")
+    figure = tradeoffs(found.points, "Paper, table 3", "accuracy in %")
     assert [axis.get_title() for axis in figure.axes if axis.get_visible()] == ["cora", "pubmed"], "photo has one method"
     [front] = figure.axes[0].get_lines()
     assert front.get_xydata().tolist() == [[1e-7, pytest.approx(61)], [2e-7, pytest.approx(81)]]
@@ -139,10 +139,10 @@ def test_figures_are_drawn():
 
 @pytest.mark.parametrize("moved", [(7e9, 9e9, 8e9), (0.0, 3.2e6), (0.0, 1e3, 1e9, 1e12), (0.0, 0.0), (2e9, 2e9)])
 def test_no_marker_is_cut_and_none_squeezed(moved):
-    from fgl_bench.results.plots.diagrams import bytes_against_score
+    from fgl_bench.results.plots.figures import tradeoffs
 
     points = {f"Method {i}": (each, 50.0 + i) for i, each in enumerate(moved)}
-    [axis] = bytes_against_score({"cora": points, "pubmed": {"Method 0": (1e9, 50.0)}}, "title", "score in %").axes
+    [axis] = tradeoffs({"cora": points, "pubmed": {"Method 0": (1e9, 50.0)}}, "title", "score in %").axes
     drawn = np.array([each.get_offsets()[0] for each in axis.collections])
     places = axis.transAxes.inverted().transform(axis.transData.transform(drawn))[:, 0]
     assert ((0.03 < places) & (places < 0.97)).all(), "with room for the marker"
@@ -151,15 +151,15 @@ def test_no_marker_is_cut_and_none_squeezed(moved):
 
 
 def test_trips_are_drawn_as_they_are():
-    from fgl_bench.results.plots.diagrams import bytes_against_score
+    from fgl_bench.results.plots.figures import tradeoffs
 
     points = {"A": (1e9, -40.0), "B": (2e9, -20.0)}
-    [axis] = bytes_against_score({"cora": points}, "title", "client trips to the target", lower=True).axes
+    [axis] = tradeoffs({"cora": points}, "title", "client trips to the target", lower=True).axes
     assert [each.get_offsets()[0][1] for each in axis.collections] == [40, 20] and list(axis.get_lines()[0].get_ydata()) == [40, 20]
 
 
 def test_color_and_marker_name_one_method():
-    from fgl_bench.results.plots.look import COLORS, MARKS
+    from fgl_bench.results.plots.style import COLORS, MARKS
 
     assert len({(COLORS[i % len(COLORS)], MARKS[i % len(MARKS)]) for i in range(88)}) == 88
 

@@ -7,22 +7,18 @@ import io
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fgl_bench.papers.analysis import analyze, markdown
-from fgl_bench.papers.figures.alignment import sensitivity
-from fgl_bench.papers.figures.figures import bars
-from fgl_bench.papers.measures import MEASURES, percent
+from fgl_bench.papers.tables import entry_of, percent
 from fgl_bench.report.report import page
 from fgl_bench.report.shown import run_data, statistics_data
 from fgl_bench.results.console import show, table
-from fgl_bench.results.pictures import curve, records
-from fgl_bench.results.plots.curves import swept
+from fgl_bench.results.thinned import curve, records
 from fgl_bench.results.tracking import seed_table
 from tests.results.report_pages import data_of, source
 from tests.results.summaries import summary
-from tests.results.test_tables import ACCURACY, PAPER, PUBLISHED, planned, result, written
+from tests.results.test_tables import ACCURACY, PAPER, PUBLISHED, TRIPS, result, stored, written
 
 LOST = {"clients": 3, "round": 12, "trip": 240}
 BOTH = {"received": {"0": LOST}, "trained": {"0": {**LOST, "round": 11}}}
@@ -66,30 +62,30 @@ def test_a_mean_of_fewer_seeds_says_so_and_does_not_compete() -> None:
     nothing = percent({"mean": None, "ci95": None, "per_seed": [None, None]})
     assert nothing.text == "no score" and nothing.rank is None
     cell = diverged("b", "cora", [0.9, 0.9], [0.8, 0.8])
-    assert MEASURES["accuracy"].shown(cell, "received", None).text == "90.0 ± 0.0 †", "marked, though every seed has a score"
-    assert MEASURES["accuracy"].shown(cell, "received", None).rank == 90.0
-    assert MEASURES["trips"].shown(cell, "received", 0.56).text.endswith(" †")
+    assert entry_of(ACCURACY, cell, "received", None).text == "90.0 ± 0.0 †", "marked, though every seed has a score"
+    assert entry_of(ACCURACY, cell, "received", None).rank == 90.0
+    assert entry_of(TRIPS, cell, "received", 0.56).text.endswith(" †")
 
 
-def test_tables_mark_what_has_diverged_and_say_which(tmp_path: Path) -> None:
-    texts = written(tmp_path, ACCURACY, STORED)
-    lines = texts[".md"].splitlines()
+def test_tables_mark_what_has_diverged_and_say_which() -> None:
+    texts = written(ACCURACY, STORED)
+    lines = texts["md"].splitlines()
     assert "| Method A | **61.0 ± 12.7** | 71.0 ± 12.7 | 81.7 ± 0.3 | **50.0 ± 0.0** |" in lines[4]
     [second] = [line for line in lines if line.startswith("| Method B_2")]
     assert "| 90.0 (1/2) † | **81.0 ± 12.7 †** |  | no score † | **60.0 ± 0.0 †** |" in second
     assert second.endswith("|  | **70.5 †** |  |"), "no mean with a hole, a marked one without"
     [note] = [line for line in lines if line.startswith("† diverged")]
     assert "Method B_2 on cora (1 of 2 seeds), Method B_2 on pubmed (1 of 2 seeds)" in note and "Method A" not in note
-    assert r"90.0 (1/2) $\dagger$" in texts[".tex"] and r"no score $\dagger$" in texts[".tex"]
-    rows = {(row["dataset"], row["row"], row["model"]): row for row in csv.DictReader(io.StringIO(texts[".csv"]))}
+    assert r"90.0 (1/2) $\dagger$" in texts["tex"] and r"no score $\dagger$" in texts["tex"]
+    rows = {(row["dataset"], row["row"], row["model"]): row for row in csv.DictReader(io.StringIO(texts["csv"]))}
     assert rows["pubmed", "b", "received"]["mean"] == "" and rows["pubmed", "b", "received"]["diverged"] == "1"
     assert rows["cora", "a", "received"]["diverged"] == "", "a result of before does not know"
-    assert "†" not in "".join(written(tmp_path, ACCURACY, {k: v for k, v in STORED.items() if k.startswith("a")}).values())
+    assert "†" not in "".join(written(ACCURACY, {k: v for k, v in STORED.items() if k.startswith("a")}).values())
 
 
 def test_statistics_leave_out_what_lacks_a_seed_and_name_it() -> None:
-    cells = {(cell.row.key, cell.column.key): cell for cell in planned(ACCURACY)}
-    received, trained = (analyze(PAPER, ACCURACY, cells, STORED, PUBLISHED, model) for model in ("received", "trained"))
+    cells = stored(ACCURACY, STORED)
+    received, trained = (analyze(PAPER, ACCURACY, cells, PUBLISHED, model) for model in ("received", "trained"))
     assert received.unscored == ("Method B_2 on cora", "Method B_2 on pubmed") and received.columns == {}
     assert trained.unscored == () and trained.columns["cora"].best == "Method B_2"
     text = markdown(PAPER, ACCURACY, [received, trained])
@@ -99,7 +95,7 @@ def test_statistics_leave_out_what_lacks_a_seed_and_name_it() -> None:
 
 def test_the_report_marks_cells_and_tells_the_rounds() -> None:
     made = source()
-    lost = made.stored["b-cora"]
+    lost = made.stored["3", "b", "cora"]
     lost["diverged"] = BOTH
     lost["test"]["received"] |= {"per_seed": [0.6, None], "mean": 0.6, "ci95": None}
     data = data_of(page([made]))
@@ -109,15 +105,6 @@ def test_the_report_marks_cells_and_tells_the_rounds() -> None:
     facts = dict(run_data(lost)["facts"])
     assert facts["received by seed"] == "60.0, no score"
     assert facts["not finite"] == "diverged: 1 of 2 seeds (seed 0: 3 of 20 clients, first in round 11)"
-
-
-def test_figures_leave_a_gap_where_there_is_no_score() -> None:
-    tests = {row: STORED[f"{row}-pubmed"]["test"] for row in "ab"}
-    [axis] = bars({"pubmed": tests}, "title").axes
-    assert axis.get_xlim()[0] == 0, "a bar that is cut shows no proportion"
-    _, mean, _ = swept([(0, tests["a"]["received"]), (1, tests["b"]["received"])])
-    assert mean[0] == 50 and np.isnan(mean[1]), "no score is not a score of 0"
-    assert sensitivity({"mu": [("1", tests["a"]), ("2", tests["b"])]}, {"mu": "1"}, "score", "title").axes
 
 
 def test_curves_and_records_pass_over_undefined_points(tmp_path: Path) -> None:

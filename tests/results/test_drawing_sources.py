@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_bench.papers.figures.base import Sources, is_curve, lines
+from fgl_bench.papers.figures.sources import Sources, is_curve, lines
 from fgl_bench.papers.plan import columns, load_paper
 from fgl_bench.results.cells import compact, write_cells
-from fgl_bench.results.pictures import packed
+from fgl_bench.results.thinned import packed
 from fgl_bench.runner.run import federations_of
 from tests.results.summaries import summary, write_run_by_hand
 

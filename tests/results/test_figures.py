@@ -1,4 +1,4 @@
-"""What figures are made of: bands, similarity matrices, label counts."""
+"""Figures from plain numbers: lines, bars, trade-offs, ranks, pictures of matrices and of federations."""
 
 from __future__ import annotations
 
@@ -9,58 +9,83 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fgl_bench.papers.figures import figures
+from fgl_bench.data.graph import ClientGraph, Federation
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.papers.figures import pictures
+from fgl_bench.papers.figures.sources import both, convergence, line, swept
+from fgl_bench.results.plots import figures
+from fgl_bench.results.plots.figures import Panel
 from fgl_bench.results.plots.ranks import ranks_figure
+from fgl_bench.results.plots.style import plt, save_all
 from fgl_bench.results.statistics import Ranks
 
 CURVE = {"trips": [0, 20], "received": [0.5, 0.55], "received_half": [0.1, 0.0], "trained": [0.6, 0.8]}
+SCORES = {"received": {"mean": 0.5, "ci95": 0.01}, "trained": {"mean": None, "ci95": None}}
 
 
-def test_label_counts_are_nodes_by_class_and_client() -> None:
-    clients = [SimpleNamespace(labels=np.array([0, 0, 2])), SimpleNamespace(labels=np.array([1]))]
-    assert figures.label_counts(SimpleNamespace(clients=clients, num_classes=4)).tolist() == [[2, 0], [0, 1], [1, 0], [0, 0]]
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+# ---- numbers from what is stored
 
 
 def test_a_line_is_in_the_units_that_are_asked_for() -> None:
-    x, mean, half = figures.line(CURVE, "trips", "received", (0.5, 100))
+    x, mean, half = line(CURVE, "trips", "received", (0.5, 100))
     assert x.tolist() == [0, 10] and mean == pytest.approx([50, 55]) and half.tolist() == [10, 0]
-    assert figures.line(CURVE, "trips", "trained")[2].tolist() == [0, 0], "one seed has no interval"
-    assert figures.line(CURVE, "trips", "received_loss") is None and figures.line(CURVE, "bytes", "received") is None
+    assert line(CURVE, "trips", "trained")[2].tolist() == [0, 0], "one seed has no interval"
+    assert line(CURVE, "trips", "received_loss") is None and line(CURVE, "bytes", "received") is None
 
 
-def test_lines_show_means_in_percent_and_panels_without_lines_are_left_out(tmp_path: Path) -> None:
-    figure = figures.curves({"cora": {"A": CURVE}, "pubmed": {}}, "title")
-    received, trained = figure.axes
-    assert received.get_lines()[0].get_ydata() == pytest.approx([50.0, 55.0])
-    assert trained.get_lines()[0].get_ydata() == pytest.approx([60.0, 80.0])
-    png, svg, pdf = figures.save(figure, tmp_path / "out" / "curves")
-    assert png.read_bytes()[:4] == b"\x89PNG" and svg.read_text(encoding="utf-8").startswith("<?xml") and pdf.read_bytes()[:5] == b"%PDF-"
-    assert sorted(path.name for path in png.parent.iterdir()) == ["curves.pdf", "curves.png", "curves.svg"]
+def test_convergence_has_a_panel_for_each_model_that_was_scored_along_the_run() -> None:
+    first, second = convergence({"cora": {"A": CURVE}})
+    assert (first.title, second.title) == ("cora, received model", "cora, trained model")
+    assert first.lines["A"][1] == pytest.approx([50, 55]) and second.lines["A"][1] == pytest.approx([60, 80])
+    assert len(convergence({"cora": {"A": {name: CURVE[name] for name in ("trips", "received")}}})) == 1
 
 
-def test_heatmaps_leave_gaps_grey(tmp_path: Path) -> None:
-    matrix = np.array([[1.0, np.nan], [np.nan, np.nan]])
-    figure = figures.heatmaps({"SFM": {100: matrix}}, (100, 300), "title")
-    [picture] = [image for axis in figure.axes[:2] for image in axis.get_images()]
-    assert np.ma.getmaskarray(np.ma.masked_invalid(picture.get_array())).tolist() == [[False, True], [True, True]]
-    assert figures.save(figure, tmp_path / "maps")[0].is_file()
+def test_no_score_is_not_a_score_of_0() -> None:
+    assert both({"A": SCORES})["A"][0] == (50, 1) and np.isnan(both({"A": SCORES})["A"][1][0])
+    places, mean, half = swept([(0, SCORES["received"]), (2, SCORES["trained"])])
+    assert places.tolist() == [0, 2] and mean[0] == 50 and np.isnan(mean[1]) and half.tolist() == [1, 0]
 
 
-def test_the_same_curves_give_the_same_files(tmp_path: Path) -> None:
-    first, second = (figures.save(figures.curves({"cora": {"A": CURVE}}, "t"), tmp_path / name) for name in ("a", "b"))
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+# ---- figures
 
 
-def test_bars_show_both_models_in_percent() -> None:
-    test = {"received": {"mean": 0.5, "ci95": 0.01}, "trained": {"mean": 0.75, "ci95": None}}
-    figure = figures.bars({"cora": {"full": test}, "pubmed": {}}, "title")
-    [axis] = figure.axes
-    assert sorted(bar.get_width() for bar in axis.patches) == [50.0, 75.0]
+def test_a_panel_has_lines_and_levels_and_a_name_one_color() -> None:
+    points = np.arange(3.0), np.array([0.0, 10.0, 20.0]), np.zeros(3)
+    figure = figures.lines([Panel("", "x", "y", {"A": points, "B": points}), Panel("", "x", "y", {"B": points}, levels={"C": 30.0})], "t")
+    first, second = figure.axes
+    assert [line.get_label() for line in first.get_lines()] == ["A", "B"] and [*second.get_lines()[1].get_ydata()] == [30, 30]
+    assert first.get_lines()[1].get_color() == second.get_lines()[0].get_color() != first.get_lines()[0].get_color()
+    assert first.get_ylim()[0] > 0 and second.get_ylim()[1] > 30, "the start is left out of sight, a level is not"
 
 
-def test_simple_bars_leave_a_gap_where_a_line_has_no_number() -> None:
-    first, second = figures.simple_bars({"cora": {"a": 1.0, "b": 2.0}, "pubmed": {"b": 3.0}}, "seconds", "title").axes
-    assert [bar.get_width() for bar in first.patches] == [1.0, 2.0] and [bar.get_width() for bar in second.patches] == [0.0, 3.0]
+def test_a_panel_of_a_setting_names_its_values() -> None:
+    [axis] = figures.lines([Panel("", "mu", "score", {"A": swept([(0, SCORES["received"])])}, ("0.1", "1*"))], "t").axes
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["0.1", "1*"] and axis.get_ylim()[0] >= 0
+
+
+def test_bars_stand_below_each_other_or_one_after_the_other() -> None:
+    values = {"cora": {"A": [(1.0, 0.0), (2.0, 0.5)], "B": [(3.0, 0.0), (0.0, 0.0)]}, "absent": {}}
+    [axis] = figures.bars(values, MODELS, "score", "t").axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axis.patches] == [(0, 1), (0, 3), (0, 2), (0, 0)]
+    assert len({round(bar.get_y(), 6) for bar in axis.patches}) == 4 and axis.get_xlim()[0] == 0, "a bar that is cut shows no proportion"
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["B", "A"]
+    [axis] = figures.bars(values, ("models", "rows"), "GB", "t", stacked=True).axes
+    assert [(bar.get_x(), bar.get_width()) for bar in axis.patches] == [(0, 1), (0, 3), (1, 2), (3, 0)]
+    first, second = figures.bars({"cora": {"a": [(1.0, 0.0)], "b": [(2.0, 0.0)]}, "pubmed": {"b": [(3.0, 0.0)]}}, [""], "s", "t").axes
+    assert [bar.get_width() for bar in first.patches] == [1, 2] and [bar.get_width() for bar in second.patches] == [3]
+
+
+def test_the_same_figure_gives_the_same_files(tmp_path: Path) -> None:
+    paths = [save_all(figures.lines(convergence({"cora": {"A": CURVE}}), "t"), tmp_path / name / "curves") for name in ("a", "b")]
+    assert [path.read_bytes() for path in paths[0]] == [path.read_bytes() for path in paths[1]]
+    heads = {path.suffix: path.read_bytes()[:5] for path in paths[0]}
+    assert heads == {".png": b"\x89PNG\r", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 
 
 @pytest.mark.parametrize("methods", [2, 9, 24, 60])
@@ -72,3 +97,95 @@ def test_the_numbers_of_a_line_of_ranks_do_not_overlap(methods):
     numbers = sorted(text.get_window_extent().extents.tolist() for text in axis.texts if text.get_text().isdigit())
     assert len(numbers) >= 2
     assert all(one[2] < other[0] for one, other in pairwise(numbers))
+
+
+# ---- pictures
+
+
+def test_heatmaps_leave_gaps_grey() -> None:
+    matrix = np.array([[1.0, np.nan], [np.nan, np.nan]])
+    figure = pictures.heatmaps({"SFM": {100: matrix}}, (100, 300), "title")
+    [picture] = [image for axis in figure.axes[:2] for image in axis.get_images()]
+    assert np.ma.getmaskarray(np.ma.masked_invalid(picture.get_array())).tolist() == [[False, True], [True, True]]
+
+
+def test_points_are_the_classes_that_a_client_has() -> None:
+    means = np.arange(12.0).reshape(1, 2, 3, 2)
+    state = {"class_means": means, "class_counts": np.array([[[1, 0, 2], [0, 0, 5]]])}
+    points, label, client = pictures.class_points(state)
+    assert (points.tolist(), label.tolist(), client.tolist()) == ([[0, 1], [4, 5], [10, 11]], [0, 2, 2], [0, 0, 1])
+
+
+def test_closeness_compares_distances_within_and_between_classes() -> None:
+    points = np.array([[0.0], [1.0], [10.0]])  # within: 1; between: 10 and 9
+    assert pictures.closeness(points, np.array([0, 0, 1])) == pytest.approx(1 / 9.5)
+    assert np.isnan(pictures.closeness(points, np.array([0, 1, 2]))) and np.isnan(pictures.closeness(points, np.zeros(3)))
+
+
+def test_the_plane_keeps_far_groups_apart_and_is_the_same_every_time() -> None:
+    points = np.concatenate([np.random.default_rng(0).normal(center, 0.1, (12, 5)) for center in (0, 8)])
+    plane = pictures.planar(points)
+    assert np.array_equal(plane, pictures.planar(points))
+    assert pictures.closeness(plane, np.repeat([0, 1], 12)) < 0.5
+    assert np.isfinite(pictures.planar(np.ones((5, 3)))).all()
+
+
+def test_a_client_is_drawn_beside_the_target_of_its_cluster() -> None:
+    own = np.array([[[0.0, 1.0], [0.0, 3.0], [5.0, 5.0]]])
+    targets = np.array([[[0.0, 2.0], [0.0, 2.0], [5.0, 5.0]]])
+    with_, without = pictures.filters({"with": {"coefficients": own, "targets": targets}, "without": {"coefficients": own}}, "t").axes
+    assert with_.get_title().endswith(" 2.7191") and without.get_title().endswith(" 2.7191")
+    assert sorted(line.get_ydata().tolist() for line in with_.get_lines()) == [[0, 1], [0, 2], [0, 3], [5, 5], [5, 5]]
+    assert without.get_lines()[-1].get_ydata() == pytest.approx([5 / 3, 3.0])
+
+
+def test_a_final_state_is_found_under_its_old_name_too(tmp_path: Path) -> None:
+    assert pictures.read_final_state(tmp_path) == {}
+    np.savez(tmp_path / "portrait.npz", coefficients=np.zeros(2))
+    assert pictures.read_final_state(tmp_path)["coefficients"].tolist() == [0, 0]
+    np.savez(tmp_path / "final_state.npz", coefficients=np.ones(2))
+    assert pictures.read_final_state(tmp_path)["coefficients"].tolist() == [1, 1]
+
+
+# ---- federations
+
+
+def client(edges: list[tuple[int, int]], labels: list[int]) -> ClientGraph:
+    both_ways = sorted(edges + [(j, i) for i, j in edges])
+    n, empty = len(labels), np.zeros(len(labels), dtype=bool)
+    matrix = np.array(both_ways, dtype=np.int64).reshape(-1, 2).T
+    return ClientGraph(np.arange(n), np.ones((n, 1), np.float32), matrix, np.array(labels), empty, empty, empty)
+
+
+PATH = client([(0, 1), (1, 2)], [0, 0, 1, 2])  # node 3 stands alone
+
+
+def test_label_counts_are_nodes_by_class_and_client() -> None:
+    clients = [SimpleNamespace(labels=np.array([0, 0, 2])), SimpleNamespace(labels=np.array([1]))]
+    assert pictures.label_counts(SimpleNamespace(clients=clients, num_classes=4)).tolist() == [[2, 0], [0, 1], [1, 0], [0, 0]]
+
+
+def test_homophily_is_by_class_and_undefined_without_edges() -> None:
+    # class 0: neighbors of 0 and 1 are 1, 0, 2: two of three alike; class 1: node 2's only neighbor is of class 0
+    assert pictures.homophily(PATH, 3) == pytest.approx([2 / 3, 0.0, np.nan], nan_ok=True)
+    assert pictures.homophily(client([(0, 1)], [0, -1]), 1) == pytest.approx([np.nan], nan_ok=True)
+
+
+def test_paths_are_between_connected_nodes_and_the_largest_component_counts_nodes() -> None:
+    # 0-1, 1-2 of length 1, 0-2 of length 2, each in both directions
+    assert pictures.distances(PATH) == pytest.approx((4 / 3, 3 / 4))
+    assert pictures.distances(client([], [0, 1])) == pytest.approx((np.nan, 1 / 2), nan_ok=True)
+
+
+def test_an_arrow_for_everyone_that_is_heard() -> None:
+    mixing = np.array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.3, 0.5]])
+    [axis] = pictures.graphs({"round 1": mixing}, "title").axes
+    assert len(axis.patches) == 3
+    sizes = axis.collections[0].get_sizes()
+    assert sizes[2] > sizes[0] > sizes[1]
+
+
+def test_heterogeneity_shows_every_class_of_every_client() -> None:
+    federation = Federation("d", 0, 3, 1, (PATH, PATH), (PATH, PATH), np.empty((2, 0), np.int64), "")
+    figure = pictures.heterogeneity(federation, "title")
+    assert figure.axes[0].get_images()[0].get_array().tolist() == [[2, 2], [1, 1], [1, 1]]

@@ -83,7 +83,7 @@ def of_datasets(board: Board, text: str) -> Board:
 def save(board: Board, models: Sequence[str], folder: Path) -> None:
     """Write the figures that there are enough cells for."""
     from fgl_bench.leaderboard.figures import draw
-    from fgl_bench.results.plots.look import save_all
+    from fgl_bench.results.plots.style import save_all
 
     try:
         paths = [path for name, figure in draw(board, models) for path in save_all(figure, folder / name)]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from fgl_bench.leaderboard import findings
 from fgl_bench.leaderboard.board import Board
 from fgl_bench.leaderboard.views import by_split, over
-from fgl_bench.results.plots.diagrams import bytes_against_score, critical_difference
+from fgl_bench.results.plots.figures import critical_difference, tradeoffs
 
 
 def draw(board: Board, models: Sequence[str]) -> Iterator[tuple[str, Figure]]:
@@ -24,4 +24,4 @@ def draw(board: Board, models: Sequence[str]) -> Iterator[tuple[str, Figure]]:
             for split, those in by_split(columns).items():
                 found = findings.costs_in(board, model, rows, those)
                 panels[f"{split}, {over(those)}"] = {name: (1e6 * cost.megabytes, cost.score) for name, cost in found.items()}
-            yield f"bytes_{model}", bytes_against_score(panels, f"Leaderboard, {model} models: means by split", "score in %")
+            yield f"bytes_{model}", tradeoffs(panels, f"Leaderboard, {model} models: means by split", "score in %")

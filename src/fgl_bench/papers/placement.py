@@ -183,8 +183,8 @@ def diagrams(placed: Placement, folder: Path) -> list[Path]:
     Raises:
         ImportError: matplotlib is not installed.
     """
-    from fgl_bench.results.plots.look import save_all, styled
     from fgl_bench.results.plots.ranks import ranks_figure
+    from fgl_bench.results.plots.style import save_all, styled
 
     written = []
     for model in MODELS:

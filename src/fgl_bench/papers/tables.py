@@ -1,26 +1,273 @@
-"""A paper's tables as Markdown, LaTeX and tidy csv, with their notes."""
+"""A paper's tables: its numbers beside ours as Markdown, LaTeX and tidy csv, with their notes."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.grids import Grid, grids, levels
-from fgl_bench.papers.measures import MEASURES, reading
-from fgl_bench.papers.plan import Paper, Stored, Table, in_table, look_up
-from fgl_bench.papers.published import Printed
-from fgl_bench.results.divergence import diverged_seeds, footnote
+from fgl_bench.evaluation.summary import MODELS, spread
+from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, in_table, look_up
+from fgl_bench.papers.published import Printed, Published
+from fgl_bench.results.divergence import MARK, diverged_seeds, footnote, scored_seeds
+from fgl_bench.results.hardware import marked, on_cpu
 from fgl_bench.results.latex import escape
-from fgl_bench.results.selection import scored_models
+from fgl_bench.results.selection import score_trained, scored_models
 from fgl_bench.utils.files import write_whole
+
+MEAN, PUBLISHED, SENT = "mean", "published", "MB"
+Cell = Mapping[str, Any]
+
+# ---- numbers
+
+
+class Entry(NamedTuple):
+    """One number of a table.
+
+    Attributes:
+        text: as shown; empty where there is none.
+        rank: larger is better; equal ranks are equal as shown. None does not compete.
+        values: unrounded, by the names of the tidy csv.
+        best: whether no other entry of its column has a larger rank.
+    """
+
+    text: str = ""
+    rank: float | None = None
+    values: Mapping[str, Any] = {}
+    best: bool = False
+
+
+def number(value: float, digits: int, half: float | None) -> str:
+    return f"{value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
+
+
+def percent(scores: Mapping[str, Any]) -> Entry:
+    """Of the seeds that have a score, and how many have where not all do: leaving failures out favors a method that fails."""
+    if not scores:
+        return Entry()  # a run from before they were stored
+    if scores["mean"] is None:
+        return Entry("no score", values=scores)
+    text = number(100 * scores["mean"], 1, None if scores["ci95"] is None else 100 * scores["ci95"])
+    count, seeds = scored_seeds(scores), len(scores["per_seed"])
+    return Entry(text, round(100 * scores["mean"], 1), scores) if count == seeds else Entry(f"{text} ({count}/{seeds})", values=scores)
+
+
+def trips(cell: Cell, model: str, target: float | None) -> Entry:
+    """Trips to the target: mean of the seeds that got there ± interval, how many did, mean with the others at the whole budget.
+
+    The last decides which entry is best, since leaving failures out favors a method that fails.
+    """
+    counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model) if target is not None else None
+    if counts is None:
+        return Entry()
+    mean, censored = number(counts["mean"], 0, counts["ci95"]) if counts["reached"] else "never", round(counts["censored_mean"])
+    text = f"{mean} ({counts['reached']}/{len(cell['seeds'])}; {censored})"
+    return Entry(text, -censored if counts["reached"] else None, counts)
+
+
+def seconds(cell: Cell) -> Entry:
+    """Seconds of training and evaluation per round and seed; those of a GPU say so and do not compete."""
+    if "rounds" not in cell.get("config", {}) or "train" not in cell["seconds"]:
+        return Entry()
+    each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
+    return Entry(marked(f"{each:.3g}", cell), -each if on_cpu(cell) else None, {"mean": each})
+
+
+# What has been spent, by heading: its name in a cell's records, and how many of it make one of what is shown.
+COSTS = {
+    "rounds": ("round", 1),
+    "embeddings, MB": ("embedding_bytes", 1e6),
+    "all, MB": ("bytes", 1e6),
+    "seconds": ("communication_seconds", 1),
+}
+
+
+def cost(cell: Cell, kind: str, target: float | None) -> Entry:
+    """What the server's model had cost when its validation score first reached the target.
+
+    Mean of the seeds that got there ± 95 % interval, and how many did where not all; those that fail do not compete.
+    """
+    if target is None or not cell.get("records"):
+        return Entry()
+    name, unit = COSTS[kind]
+    found = [next((c / unit for v, c in zip(seed["val"], seed[name], strict=True) if v >= target), None) for seed in cell["records"]]
+    reached = [value for value in found if value is not None]
+    values: dict[str, Any] = {**spread(reached), "reached": len(reached)}
+    seeds = len(found)
+    if not reached:
+        return Entry("never", values=values)
+    text = number(values["mean"], 1, values["ci95"])
+    whole = len(reached) == seeds
+    return Entry(text, -round(values["mean"], 1), values) if whole else Entry(f"{text} ({len(reached)}/{seeds})", values=values)
+
+
+def kinds_of(table: Table) -> tuple[str, ...]:
+    """What the table shows of a run of ours: the models, or what is measured in another way."""
+    return {"seconds": ("ours",), "costs": tuple(COSTS)}.get(table.measure, tuple(MODELS))
+
+
+def entry_of(table: Table, cell: Cell, kind: str, target: float | None) -> Entry:
+    """Our entry, marked where a seed of the run has diverged; accuracies for a figure that shows curves."""
+    if kind == "trained" and score_trained(cell) == "never":
+        return Entry()
+    if table.measure in ("accuracy", "curves"):
+        found = percent(cell["test"][kind])
+    elif table.measure == "trips":
+        found = trips(cell, kind, target)
+    elif table.measure == "seconds":
+        found = seconds(cell)
+    elif table.measure == "costs":
+        found = cost(cell, kind, target)
+    else:  # another metric that the run reported, at the same point
+        found = percent(cell.get("metrics", {}).get(table.measure, {}).get(kind, {}))
+    return found._replace(text=f"{found.text} {MARK}") if found.text and diverged_seeds(cell) else found
+
+
+def common(cells: Sequence[Cell]) -> float | None:
+    """The highest validation score that every seed of these cells reaches; None for fewer than two cells."""
+    best = [max(seed["val"], default=0.0) for cell in cells for seed in cell.get("records") or ()]
+    return min(best) if len([cell for cell in cells if cell.get("records")]) > 1 else None
+
+
+def levels(table: Table, stored: Stored, published: Printed) -> dict[str, float]:
+    """Validation scores to reach, by column key: the printed targets, or what the rows that are compared have in common."""
+    printed, found = published.targets(table.key), {}
+    for column in table.columns:
+        cells = (stored.get((table.key, key, column.key)) for key in table.compared)
+        found[column.key] = common([cell for cell in cells if cell]) if table.compared else printed.get(column.dataset)
+    return {key: value for key, value in found.items() if value is not None}
+
+
+# ---- entries of a table
+
+
+def printed(their: Published | None) -> str:
+    if their is None:
+        return ""
+    return their.text if their.reached is None else f"{their.text} ({their.reached}/5)"
+
+
+def mean_entry(row: Sequence[Cell | None], model: str) -> Entry:
+    """Unweighted mean over the datasets of the table, where all were run and have a score; marked where a seed has diverged."""
+    cells = [cell for cell in row if cell is not None and cell["test"][model]["mean"] is not None]
+    if len(cells) < len(row):
+        return Entry()
+    value = sum(100 * cell["test"][model]["mean"] for cell in cells) / len(cells)
+    text = f"{value:.1f} {MARK}" if any(diverged_seeds(cell) for cell in cells) else f"{value:.1f}"
+    whole = all(scored_seeds(cell["test"][model]) == len(cell["seeds"]) for cell in cells)
+    return Entry(text, round(value, 1) if whole else None)
+
+
+def printed_mean(row: Sequence[Published | None]) -> str:
+    """The published cells' unweighted mean: the printed "Overall" is not always the mean of its row."""
+    means = [float(cell.mean) for cell in row if cell is not None]
+    return "" if len(means) < len(row) else f"{sum(means) / len(means):.1f}"
+
+
+def sent(cell: Cell) -> str:
+    """Megabytes that a client uploads in a trip, on average."""
+    return f"{cell['bytes']['upload'] / cell['client_trips']['total'] / 1e6:.3g}"
+
+
+class Part(NamedTuple):
+    """The part of a table that one group of columns makes.
+
+    Attributes:
+        group: its heading; empty where a table has one part only.
+        heads: (dataset, what is shown of it: ``received`` | ``trained`` | ``published`` | ...).
+        rows: title and entries; the best of ours is marked in every column.
+    """
+
+    group: str
+    heads: list[tuple[str, str]]
+    rows: list[tuple[str, list[Entry]]]
+
+
+def parts(table: Table, stored: Stored, published: Printed, targets: Mapping[str, float]) -> Iterator[Part]:
+    """The table's numbers by group of columns.
+
+    Args:
+        targets: validation accuracy by column key, see :func:`levels`.
+    """
+    ours = scored_models(kinds_of(table), (cell for _, cell in in_table(table, stored)))
+    kinds = (*ours, *[PUBLISHED] * (table.measure != "costs"), *[SENT] * table.with_bytes)
+    for group in dict.fromkeys(column.group for column in table.columns):
+        shown = [column for column in table.columns if column.group == group]
+        with_mean = table.measure == "accuracy" and len(shown) > 1
+        heads = [(column.dataset, kind) for column in shown for kind in kinds]
+        heads += [(MEAN, kind) for kind in (*ours, PUBLISHED)] * with_mean
+        rows = [(row.title, entries(table, row, shown, kinds, with_mean, stored, published, targets)) for row in table.rows]
+        top = [max((rank for _, row in rows if (rank := row[i].rank) is not None), default=None) for i in range(len(heads))]
+        best = [(name, [e._replace(best=e.rank is not None and e.rank == t) for e, t in zip(row, top, strict=True)]) for name, row in rows]
+        yield Part(group, heads, best)
+
+
+def entries(
+    table: Table,
+    row: Row,
+    columns: Sequence[Column],
+    kinds: Sequence[str],
+    with_mean: bool,
+    stored: Stored,
+    published: Printed,
+    targets: Mapping[str, float],
+) -> list[Entry]:
+    """A row of a part."""
+    cells = [stored.get((table.key, row.key, column.key)) for column in columns]
+    theirs = [look_up(published, table, row, column) for column in columns]
+    found = []
+    for column, cell, their in zip(columns, cells, theirs, strict=True):
+        for kind in kinds:
+            if kind == PUBLISHED:
+                found.append(Entry(printed(their)))
+            elif cell is None:
+                found.append(Entry())
+            else:
+                found.append(Entry(sent(cell)) if kind == SENT else entry_of(table, cell, kind, targets.get(column.key)))
+    if with_mean:
+        found += [mean_entry(cells, kind) for kind in kinds if kind not in (PUBLISHED, SENT)] + [Entry(printed_mean(theirs))]
+    return found
+
 
 # ---- notes below a table
 
-SENT = "*MB* is what a client uploads (without a server: sends to its neighbours) in a trip, in megabytes, on average."
+WHICH = (
+    "*received* is the model that a client gets from the server, *trained* what it makes of it in its local epoch; *published* is the "
+    "paper's number, which does not say which of the two it is."
+)
+READING = {
+    "seconds": (
+        "Ours: seconds per round and seed, training and both evaluations, as measured while the table was made; several runs may have "
+        "shared the machine. (GPU): on one; not compared with those of CPUs."
+    ),
+    "accuracy": (
+        "Ours: test accuracy at the evaluation point with the best validation accuracy of the whole federation (earliest of equals), "
+        "clients weighted by test nodes, mean over seeds ± half-width of the 95 % t-interval. "
+        f"{WHICH} Best of ours in bold, for received and trained models apart. *mean* is the unweighted mean of a row's cells, "
+        "worked out anew for the published ones; the paper's Overall is not the mean of its cells everywhere and is not used."
+    ),
+    "costs": (
+        "What had been spent when the validation accuracy of the server's (*received*) model first reached the level named below: in every "
+        "setting the highest that all seeds of the compared methods reach. *rounds*; bytes of embeddings and ids, sent and received, in "
+        "MB; *all*: models besides; *seconds* on the wire by the bandwidth and latency of the configuration (computing is not "
+        "in them). Mean over seeds ± half-width of the 95 % t-interval; (n/m): only n of m seeds got there, and the mean is theirs."
+    ),
+    "trips": (
+        "Ours: client trips (download, one local epoch, upload) at the first evaluation point whose validation accuracy reaches the "
+        "target: mean of the seeds that reached it ± half-width of the 95 % t-interval (how many did; mean with the others counted "
+        f"as the whole budget). Best in bold by the last. {WHICH} It averages the runs that reached the target; how many did was worked "
+        "out from the paper's totals. The paper labels a synchronous round by the trips before it, we by those after it (20 more)."
+    ),
+}
+MEGABYTES = "*MB* is what a client uploads (without a server: sends to its neighbours) in a trip, in megabytes, on average."
+
+
+def reading(measure: str) -> str:
+    """How to read a table; of another metric than accuracy as of accuracy."""
+    other = READING["accuracy"].replace("Ours: test accuracy at", f"Ours: test {measure.replace('_', ' ')} in % at")
+    return READING.get(measure, other)
 
 
 def listed(values: Sequence[str]) -> str:
@@ -60,7 +307,7 @@ def notes(
     """
     cells = in_table(table, stored)
     used = [cell for _, cell in cells]
-    paragraphs = [reading(table.measure), *[SENT] * table.with_bytes, *footnote(cells)]
+    paragraphs = [reading(table.measure), *[MEGABYTES] * table.with_bytes, *footnote(cells)]
     if "trained" not in scored_models(MODELS, used):
         paragraphs.append("The server scored its own model only: there are no scores of trained models.")
     if table.measure == "trips":
@@ -77,11 +324,11 @@ def notes(
 # ---- formats
 
 
-def markdown(title: str, parts: Sequence[Grid], paragraphs: Sequence[str], absent: Sequence[str]) -> str:
+def markdown(title: str, parts: Sequence[Part], paragraphs: Sequence[str], absent: Sequence[str]) -> str:
     """A heading, the table with the best in bold, a part for each group, and the notes."""
     lines = [f"# {title}"]
     for part in parts:
-        head = ["method", *(f"{dataset} {kind}" for dataset, kind in part.columns)]
+        head = ["method", *(f"{dataset} {kind}" for dataset, kind in part.heads)]
         lines += [*(["", f"## {part.group}"] if part.group else []), "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
         for name, row in part.rows:
             shown = (f"**{entry.text}**" if entry.best else entry.text for entry in row)
@@ -93,18 +340,18 @@ def markdown(title: str, parts: Sequence[Grid], paragraphs: Sequence[str], absen
     return "\n".join(lines) + "\n"
 
 
-def latex(title: str, parts: Sequence[Grid], paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
+def latex(title: str, parts: Sequence[Part], paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
     """A ``table*`` with booktabs' rules for each group; the notes are comments."""
     lines = [r"% needs \usepackage{booktabs,graphicx}"]
     for number, part in enumerate(parts):
         caption, name = (f"{title}, {part.group}", f"{label}-{number + 1}") if part.group else (title, label)
         widths: dict[str, int] = {}
-        for dataset, _ in part.columns:
+        for dataset, _ in part.heads:
             widths[dataset] = widths.get(dataset, 0) + 1
         lines += [r"\begin{table*}", r"\centering", rf"\caption{{{escape(caption)}.}}", rf"\label{{{name}}}"]
-        lines += [r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{l{'c' * len(part.columns)}}}", r"\toprule"]
+        lines += [r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{l{'c' * len(part.heads)}}}", r"\toprule"]
         lines.append("".join(rf" & \multicolumn{{{width}}}{{c}}{{{escape(dataset)}}}" for dataset, width in widths.items()) + r" \\")
-        lines.append("method" + "".join(f" & {kind}" for _, kind in part.columns) + r" \\")
+        lines.append("method" + "".join(f" & {kind}" for _, kind in part.heads) + r" \\")
         lines.append(r"\midrule")
         for title_, row in part.rows:
             shown = (rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text) for entry in row)
@@ -127,32 +374,27 @@ def tidy(table: Table, stored: Stored, published: Printed, targets: Mapping[str,
     Accuracies are fractions; ``diverged`` is the number of seeds that have.
     """
     out = io.StringIO()
-    writer = csv.DictWriter(out, TIDY, lineterminator="\n")
+    writer = csv.DictWriter(out, TIDY, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    measure = MEASURES[table.measure]
-    kinds = scored_models(measure.kinds if measure.values else MODELS, (cell for _, cell in in_table(table, stored)))
+    kinds = scored_models(kinds_of(table), (cell for _, cell in in_table(table, stored)))
     clients = {key[2]: cell["num_clients"] for key, cell in stored.items() if key[0] == table.key}
     for row in table.rows:
         for column in table.columns:
             cell, their = stored.get((table.key, row.key, column.key)), look_up(published, table, row, column)
-            for model in kinds:
-                line: dict[str, Any] = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key}
-                line |= {"title": row.title, "model": model, "target": targets.get(column.key)}
-                line["num_clients"] = cell["num_clients"] if cell else clients.get(column.key, column.where.get("num_clients"))
-                if their is not None:
-                    line |= {"published_mean": their.mean, "published_spread": their.spread, "published_reached": their.reached}
-                if cell is not None:
-                    line |= {key: value for key, value in values(table, cell, model, line["target"]).items() if key in TIDY}
-                writer.writerow(line)
+            about: dict[str, Any] = {"table": table.key, "dataset": column.dataset, "group": column.group, "row": row.key}
+            about |= {"title": row.title, "target": targets.get(column.key)}
+            about["num_clients"] = cell["num_clients"] if cell else clients.get(column.key, column.where.get("num_clients"))
+            if their is not None:
+                about |= {"published_mean": their.mean, "published_spread": their.spread, "published_reached": their.reached}
+            for kind in kinds:
+                ours = {} if cell is None else {**entry_of(table, cell, kind, about["target"]).values, **values(cell)}
+                writer.writerow({**about, **ours, "model": kind})
     return out.getvalue()
 
 
-def values(table: Table, cell: Mapping, model: str, target: float | None) -> dict:
-    """The unrounded values of a stored cell, by column."""
-    of_trips = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model, {}) if target is not None else {}
-    own = MEASURES[table.measure].values
+def values(cell: Cell) -> dict[str, Any]:
+    """What the csv holds of a stored cell besides its scores."""
     return {
-        **(own(cell, model, target) if own else of_trips if table.measure == "trips" else cell["test"][model]),
         "seeds": " ".join(map(str, cell["seeds"])),
         "trips": cell["client_trips"]["total"],
         "busiest_bytes": cell["bytes"].get("busiest"),
@@ -188,13 +430,13 @@ def texts(
         name_missing: list the cells that were not run.
     """
     targets = levels(table, stored, published)
-    parts = grids(table, stored, published, targets)
+    shown = list(parts(table, stored, published, targets))
     paragraphs, absent = notes(paper, table, stored, targets, changed, made_by), missing(table, stored) if name_missing else []
     title = title or f"{paper.title}, table {table.key}: {table.title}"
     return {
-        "md": markdown(title, parts, paragraphs, absent),
+        "md": markdown(title, shown, paragraphs, absent),
         "csv": tidy(table, stored, published, targets),
-        "tex": latex(title, parts, paragraphs, absent, label or f"tab:{paper.name}-{table.key}"),
+        "tex": latex(title, shown, paragraphs, absent, label or f"tab:{paper.name}-{table.key}"),
     }
 
 

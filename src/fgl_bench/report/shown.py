@@ -12,13 +12,11 @@ from typing import Any, cast
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers import analysis
 from fgl_bench.papers.findings import HEADS, counts, settle_all
-from fgl_bench.papers.grids import levels, printed
-from fgl_bench.papers.measures import MEASURES, Measure, reading
 from fgl_bench.papers.placement import OWN
 from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import NOT_RUN, Settlement
-from fgl_bench.papers.tables import texts
+from fgl_bench.papers.tables import entry_of, kinds_of, levels, printed, reading, texts
 from fgl_bench.results.console import amount
 from fgl_bench.results.divergence import footnote, shares
 from fgl_bench.results.frame import value_of
@@ -86,16 +84,11 @@ def settled_data(source: Source) -> dict:
     }
 
 
-def measure_of(table: Table) -> Measure:
-    """What the page shows of a table; the accuracies where a figure shows curves."""
-    return MEASURES["accuracy" if table.measure == "curves" else table.measure]
-
-
 def table_data(source: Source, table: Table) -> dict:
     """A table: its rows and columns, an entry for each cell, statistics for each kind of model."""
-    measure, stored = measure_of(table), source.stored
+    stored = source.stored
     targets = levels(table, stored, source.published)
-    kinds = scored_models(measure.kinds, (cell for _, cell in in_table(table, stored)))
+    kinds = scored_models(kinds_of(table), (cell for _, cell in in_table(table, stored)))
     theirs = [cell for cell in source.cells if cell.table == table.key and not cell.row.key.startswith(OWN)]
     made = {stored[cell.key]["config_hash"] for cell in theirs if cell.key in stored}
     models = [model for model in MODELS if model in kinds]
@@ -155,15 +148,13 @@ def cell_data(
     their, cell = look_up(source.published, table, row, column), source.stored.get(key)
     entry = {
         "command": source.commands.get(key, ""),
-        "available": True,
         "published": printed(their),
         "published_value": None if their is None else float(their.mean),
     }
     if cell is None:
         return entry
-    measure = measure_of(table)
-    for kind in measure.kinds:
-        ours = measure.shown(cell, kind, target)
+    for kind in kinds_of(table):
+        ours = entry_of(table, cell, kind, target)
         verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None
         entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdict}
     return {**entry, "run": cell["config_hash"]}

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.errors import UserError, printable
-from fgl_bench.results.pictures import curve, matrices, records
 from fgl_bench.results.statistics import fairness
+from fgl_bench.results.thinned import curve, matrices, records
 from fgl_bench.utils.files import write_bytes, write_whole
 
 NAME, BESIDE = "cells.csv", "curves.json.gz"
@@ -34,7 +34,7 @@ def compact(summary: Mapping, command: str, run: Path | None = None, places: Seq
     """``summary.json`` with fairness statistics instead of the clients' scores, the command of the run and its places.
 
     Args:
-        run: the run's directory, for its curves, costs and matrices (:mod:`fgl_bench.results.pictures`).
+        run: the run's directory, for its curves, costs and matrices (:mod:`fgl_bench.results.thinned`).
     """
     test = {}
     for model, scores in summary["test"].items():
@@ -137,6 +137,6 @@ def column_of(texts: Sequence[str]) -> list[Any]:
 def read(given: Sequence[str]) -> list[Any]:
     """The values of a column: its texts, unless all of them are json."""
     try:
-        return json.loads(f"[{','.join(given)}]")  # type: ignore[no-any-return]
+        return json.loads(f"[{','.join(given)}]")
     except ValueError:
         return list(given)

@@ -13,9 +13,9 @@ import torch
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
-from fgl_bench.results.pictures import label_counts
 from fgl_bench.results.provenance import code_state, versions
 from fgl_bench.results.store import SCHEMA_VERSION, config_hash
+from fgl_bench.results.thinned import label_counts
 from fgl_bench.runner.spec import RunSpec
 
 

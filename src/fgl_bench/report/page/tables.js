@@ -77,7 +77,7 @@ function draw() {
     for (const column of shown) {
       const cell = cellOf(row, column), entry = cell && cell[kind()];
       const open = make("button", { type: "button", class: entry && entry.text ? null : "absent", onclick: () => details(row, column, cell) },
-        entry && entry.text ? entry.text : cell && cell.available ? "not run" : "none", hiddenText(`, ${row.title}, ${column.key}: open the run`));
+        entry && entry.text ? entry.text : "not run", hiddenText(`, ${row.title}, ${column.key}: open the run`));
       const said = entry && entry.verdict ? make("span", { class: "verdict " + entry.verdict }, SIGNS[entry.verdict], hiddenText(WORDS[entry.verdict])) : null;
       const isBest = entry && entry.rank !== null && entry.rank === best.get(column.key);
       line.push(make("td", { class: isBest ? "best" : null }, open, said));
@@ -105,7 +105,7 @@ function details(row, column, cell) {
   const run = runOf(cell);
   at("run-heading").textContent = `${row.title}, ${column.key}`;
   const parts = cell && cell.command ? [make("h3", {}, "Command"), command(cell.command)] : [];
-  if (!run) parts.push(make("p", {}, cell && cell.available ? "Not run yet." : "This method is not available here."));
+  if (!run) parts.push(make("p", {}, "Not run yet."));
   else {
     const list = make("dl", {});
     for (const [name, text] of [...kinds().filter((each) => cell[each]).map((each) => [each, cell[each].text + (cell[each].verdict ? ` (${WORDS[cell[each].verdict]})` : "")]),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fgl_bench.results.plots.look import LETTER, plt, points
+from fgl_bench.results.plots.style import LETTER, plt, points
 from fgl_bench.results.statistics import Ranks
 
 LINE, GROUP = 0.15, 0.08  # inches of a name and of a bar

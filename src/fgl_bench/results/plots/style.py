@@ -1,4 +1,4 @@
-"""How figures look, and how they are saved: colors, widths, legends beside the data, labels at the ends of lines."""
+"""The style of figures, and how they are saved: colors, widths, legends beside the data, labels at the ends of lines."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ ENDINGS: dict[str, dict[str, Any]] = {
     "svg": {"metadata": {"Date": None}},
     "png": {},
 }  # fmt: skip
+TEXT, COLUMN = 7.0, 3.35  # inches of a text and of a column of a paper
 LETTER = 0.6  # width of a letter on average, in sizes of the font
 
 
@@ -56,7 +57,7 @@ def points(key: str) -> float:
     return float(FontProperties(size=sizes[key]).get_size_in_points())
 
 
-def look(number: int) -> dict[str, Any]:
+def line_style(number: int) -> dict[str, Any]:
     """Color and dashes of the line ``number``, which no other of the first 32 has."""
     return {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[(number // len(COLORS) + number) % len(DASHES)]}
 
@@ -86,7 +87,7 @@ def legend_below(figure: Figure, axes: Iterable[Axes], ncols: int) -> None:
     for axis in axes:
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
-    if handles:
+    if handles and ncols:
         legend = {"handlelength": 2.2, "columnspacing": 1.0, "borderaxespad": 0.2}
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=max(min(ncols, len(handles)), 1), **legend)
 

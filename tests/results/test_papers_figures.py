@@ -1,41 +1,33 @@
-"""FedAAS's figures and its table of costs from runs and cells that are written by hand."""
+"""FedAAS's and FedSSA's figures, and FedAAS's table of costs, from runs and cells that are written by hand."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fgl_bench.papers.plans.fedaas import PAPER, SWEPT
-from omegaconf import OmegaConf
-from tests.results.located import located
 
-from fgl_bench.config.compose import Composer
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.figures.base import Sources
-from fgl_bench.papers.figures.fedaas import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, draw, drawn
-from fgl_bench.papers.figures.figures import line
-from fgl_bench.papers.grids import levels
-from fgl_bench.papers.measures import common, cost, spent
-from fgl_bench.papers.plan import Cell, plan
+from fgl_bench.papers.figures import fedaas, fedssa
+from fgl_bench.papers.figures.fedaas import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, drawn
+from fgl_bench.papers.figures.sources import Sources, line
+from fgl_bench.papers.plan import Cell, Table, load_paper, plan
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.tables import write_table
+from fgl_bench.papers.tables import common, cost, levels, texts
 from fgl_bench.report.shown import Source, table_data
-from fgl_bench.results.cells import compact, write_cell
-from fgl_bench.results.pictures import curve, records
-from fgl_bench.results.plots import curves
-from fgl_bench.results.plots.curves import Panel
+from fgl_bench.results.cells import compact, write_cells
+from fgl_bench.results.plots.style import plt
+from fgl_bench.results.thinned import curve, records
 from fgl_bench.runner.run import federations_of
 from tests.results import summaries
 
-TABLES = {table.key: table for table in PAPER.tables}
+FEDAAS, FEDSSA = load_paper("fedaas"), load_paper("fedssa")
 
 
-def narrowed(key: str, rows: tuple[str, ...], columns: tuple[str, ...]):
-    table = TABLES[key]
+def narrowed(paper, key: str, rows: tuple[str, ...], columns: tuple[str, ...]) -> Table:
+    [table] = [table for table in paper.tables if table.key == key]
     shown = tuple(c for c in table.columns if c.key in columns)
     assert len(shown) == len(columns) and set(rows) <= {row.key for row in table.rows}
     return dataclasses.replace(table, rows=tuple(row for row in table.rows if row.key in rows), columns=shown)
@@ -44,39 +36,7 @@ def narrowed(key: str, rows: tuple[str, ...], columns: tuple[str, ...]):
 @pytest.fixture(autouse=True)
 def closed():
     yield
-    curves.plt.close("all")
-
-
-# ---- which runs
-
-
-def test_figures_share_table_2s_runs_where_the_setting_is_the_same() -> None:
-    same = {
-        "cs, iid": {
-            **dict.fromkeys(("2", "costs", "figure3", "figure4", "figure5", "figure7"), "cs, iid"),
-            "figure10": "cs, drop ratio 0.99",
-        },
-        "computers, iid": {"2": "computers, iid", "figure9": "computers, neighbours 10"},
-        "computers, Dirichlet(0.5)": {"2": "computers, Dirichlet(0.5)", "figure6": "computers, alpha 0.5"},
-        "pubmed, iid": {"2": "pubmed, iid", "figure8": "pubmed, clients 50"},
-    }
-    wanted = {key: tuple(places[key] for places in same.values() if key in places) for key in TABLES}
-    cells = plan(PAPER, [narrowed(key, ("fedaas_batch",), columns) for key, columns in wanted.items() if columns])
-    digests = {(cell.table, cell.column.key): cell.digest for cell in cells}
-    assert len(set(digests.values())) == len(same)
-    for places in same.values():
-        assert len({digests[place] for place in places.items()}) == 1
-
-
-def test_every_value_of_a_sweep_is_a_run_of_its_own_and_its_command_composes_to_it() -> None:
-    tables = [dataclasses.replace(TABLES[key], rows=TABLES[key].rows[-1:]) for key in SWEPT]
-    cells = plan(PAPER, tables)
-    assert len({cell.digest for cell in cells}) == len(cells) == sum(len(columns) for columns in SWEPT.values())
-    composed = Composer()
-    for cell in cells[::5]:
-        assert located(composed(cell.overrides)) == (cell.digest, cell.folder, cell.config), cell.command
-    [alone] = [cell.config for cell in cells if cell.column.key == "pubmed, clients 1000"]
-    assert (alone["num_clients"], alone["split"]["ratios"], alone["split"]["test"]) == (1000, [0.92392, 0.02536, 0.05072], "server")
+    plt.close("all")
 
 
 # ---- numbers behind the pictures
@@ -108,21 +68,6 @@ def test_a_line_is_the_mean_over_seeds_against_what_was_spent(tmp_path: Path) ->
     assert line(kept, "round", "received_macro_f1")[0].tolist() == [0, 1, 2, 3]
 
 
-def test_a_panel_has_lines_and_levels_and_a_name_one_colour() -> None:
-    points = np.arange(3.0), np.array([0.0, 10.0, 20.0]), np.zeros(3)
-    figure = curves.lines([Panel("", "x", "y", {"A": points, "B": points}), Panel("", "x", "y", {"B": points}, levels={"C": 30.0})], "t")
-    first, second = figure.axes
-    assert [line.get_label() for line in first.get_lines()] == ["A", "B"] and [*second.get_lines()[1].get_ydata()] == [30, 30]
-    assert first.get_lines()[1].get_color() == second.get_lines()[0].get_color() != first.get_lines()[0].get_color()
-    assert first.get_ylim()[0] > 0 and second.get_ylim()[1] > 30, "the start is left out of sight, a level is not"
-
-
-def test_bars_are_made_of_their_parts() -> None:
-    [axis] = curves.stacked({"cs": {"A": (1.0, 2.0), "B": (3.0, 0.0)}, "absent": {}}, ("models", "rows"), "GB", "t").axes
-    assert [(bar.get_x(), bar.get_width()) for bar in axis.patches] == [(0, 1), (0, 3), (1, 2), (3, 0)]
-    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["B", "A"]
-
-
 # ---- costs at equal accuracy
 
 
@@ -142,27 +87,26 @@ def test_the_level_is_what_every_seed_of_all_compared_reaches(tmp_path: Path) ->
     good, bad = cell_of(tmp_path / "a", 0.1, 0.5, 0.8), cell_of(tmp_path / "b", 0.1, 0.3, 0.6)
     assert common([good, bad]) == 0.6 and common([bad]) is None and common([good, {}]) is None
     assert cost(bad, "rounds", 0.6).text == "2.0 ± 0.0" and cost(good, "rounds", 0.6).text == "1.5 ± 6.4"
-    assert cost(good, "all, MB", 0.6).rank == 0.0 and spent(good, "all, MB", 0.6)["mean"] == pytest.approx(3e-4)
+    assert cost(good, "all, MB", 0.6).rank == 0.0 and cost(good, "all, MB", 0.6).values["mean"] == pytest.approx(3e-4)
     assert (cost(bad, "seconds", 0.7).text, cost(bad, "seconds", 0.7).rank) == ("1.0 (1/2)", None)
     assert cost(bad, "rounds", 0.9).text == "never" and cost({}, "rounds", 0.5).text == "" and cost(bad, "rounds", None).text == ""
 
 
 def test_the_table_of_costs_compares_at_the_lower_of_the_best_accuracies(tmp_path: Path) -> None:
-    table = narrowed("costs", ("fedlocal", "fedcross", "fedaas"), ("pubmed, iid", "pubmed, Dirichlet(0.5)"))
+    table = narrowed(FEDAAS, "costs", ("fedlocal", "fedcross", "fedaas"), ("pubmed, iid", "pubmed, Dirichlet(0.5)"))
     table = dataclasses.replace(table, compared=("fedcross", "fedaas"))
-    cells = plan(PAPER, [table])
-    planned = {(cell.row.key, cell.column.key): cell for cell in cells}
+    cells = {cell.key[1:]: cell for cell in plan([table])}
     found = {
         "fedcross": ((0.2, 0.5, 0.7), 20_000_000), "fedaas": ((0.2, 0.6, 0.8), 10_000_000), "fedlocal": ((0.2, 0.3, 0.4), 1_000_000),
     }  # fmt: skip
     known = {}
     for name, (scores, size) in found.items():
-        cell = planned[name, "pubmed, iid"]
+        cell = cells[name, "pubmed, iid"]
         run = history(tmp_path / name, scores, size)
-        known[cell.digest] = compact(summary(cell, 0), cell.command, run)
-    assert levels(table, planned, known, Printed(())) == {"pubmed, iid": 0.7}
-    write_table(tmp_path, PAPER, table, cells, known, Printed(()))
-    lines = (tmp_path / "tablecosts.md").read_text(encoding="utf-8").splitlines()
+        known[cell.key] = compact(summary(cell, 0), cell.command, run)
+    assert levels(table, known, Printed(())) == {"pubmed, iid": 0.7}
+    made = texts(FEDAAS, table, known, Printed(()))
+    lines = made["md"].splitlines()
     assert lines[4] == "| method | pubmed rounds | pubmed embeddings, MB | pubmed all, MB | pubmed seconds |"
     assert lines[6:9] == [
         "| FedLocal | never | never | never | never |",
@@ -171,9 +115,9 @@ def test_the_table_of_costs_compares_at_the_lower_of_the_best_accuracies(tmp_pat
         "| FedAAS | **1.5 ± 6.4** | **3.0 ± 12.7** | **30.0 ± 127.1** | **0.8 ± 3.2** |",
     ]
     assert any(line.startswith("Levels, of FedCross, FedAAS: pubmed, iid 0.7000.") for line in lines)
-    shown = table_data(Source(dataclasses.replace(PAPER, tables=(table,)), cells, known, Printed(())), table)
+    shown = table_data(Source(dataclasses.replace(FEDAAS, tables=(table,)), [*cells.values()], known, Printed(())), table)
     assert shown["cells"]["fedcross|pubmed, iid"]["all, MB"]["text"] == "80.0 ± 0.0" and shown["statistics"] == {}
-    csv = (tmp_path / "tablecosts.csv").read_text(encoding="utf-8").splitlines()
+    csv = made["csv"].splitlines()
     assert len(csv) == 1 + 3 * 2 * 4
     assert any(line.startswith('costs,pubmed,iid,50,fedcross,FedCross,"all, MB",80.0,0.0,0.0,2,,0 1,0.7') for line in csv)
 
@@ -182,43 +126,43 @@ def test_the_table_of_costs_compares_at_the_lower_of_the_best_accuracies(tmp_pat
 
 
 def summary(cell: Cell, number: int) -> dict:
-    complete = summaries.summary(cell.config, [0.5, 0.5])
+    complete = summaries.summary({"run": list(cell.overrides)}, [0.5, 0.5])
     test = {model: {**scores, "mean": 0.5 + number / 100, "ci95": 0.01} for model, scores in complete["test"].items()}
-    test["trained"] = summaries.scores([None, None])  # split.score_trained=never
     costs = {"embedding_upload": 1e9, "embedding_download": 2e9, "communication_seconds": 30.0, "computation_seconds": 4.0}
     return {
-        **complete, "config_hash": cell.digest, "test": test,
-        "metrics": {"macro_f1": {model: {"mean": 0.25, "ci95": None, "per_seed": [0.25, 0.25]} for model in MODELS}}, "num_clients": 50,
-        "algorithm": cell.row.algorithm, "dataset": cell.dataset, "split": "iid", "sparsity": "topology",
-        "costs": {name: {"mean": value} for name, value in costs.items()}, "bytes": {"upload": 5e9, "download": 6e9},
-        "client_trips": {"total": 2500, "to_target": {}}, "code": None,
+        **complete, "test": test, "overrides": list(cell.overrides), "num_clients": 50, "algorithm": cell.row.algorithm,
+        "metrics": {"macro_f1": {model: {"mean": 0.25, "ci95": None, "per_seed": [0.25, 0.25]} for model in MODELS}},
+        "costs": {name: {"mean": value} for name, value in costs.items()}, "bytes": {"upload": 5e9, "download": 6e9}, "code": None,
     }  # fmt: skip
 
 
-def stored(folder: Path, cells: list[Cell]) -> None:
-    """A run with a history, and a cell, for each of ``cells``."""
-    (folder / "cells" / "fedaas").mkdir(parents=True)
-    for number, cell in enumerate({cell.digest: cell for cell in cells}.values()):
-        run = history(folder / "runs" / cell.folder)
-        text = json.dumps(summary(cell, number))
-        (run / "summary.json").write_text(text, encoding="utf-8")
-        (folder / "cells" / "fedaas" / f"{cell.digest}.json").write_text(text, encoding="utf-8")
-        (run / "config.yaml").write_text(OmegaConf.to_yaml(cell.config), encoding="utf-8")
+def store(folder: Path, paper: str, cells: list[Cell]) -> None:
+    """A run with a history and a final state, and a stored cell, for each of the runs of ``cells``."""
+    kept = []
+    for number, overrides in enumerate(dict.fromkeys(cell.overrides for cell in cells)):
+        same = [cell for cell in cells if cell.overrides == overrides]
+        about, draws = summary(same[0], number), np.random.default_rng(number)
+        run = summaries.write_run_by_hand(folder / "runs", about)
+        history(run)
+        state = {"class_means": draws.normal(size=(1, 4, 3, 2)), "class_counts": np.ones((1, 4, 3)), "coefficients": np.ones((1, 4, 2))}
+        np.savez(run / "final_state.npz", **state)
+        kept.append(compact(about, same[0].command, run, [(*cell.key, cell.overrides) for cell in same]))
+    write_cells(folder / "cells" / paper, kept)
 
 
-def test_what_is_there_is_drawn_and_no_more(tmp_path: Path, capsys) -> None:
+def test_of_fedaas_what_is_there_is_drawn_and_no_more(tmp_path: Path, capsys) -> None:
     both = ("fedcross", "fedaas")
     tables = (
-        narrowed("2", ("fedlocal", *both), ("cs, iid",)),
-        narrowed("figure7", ("fedaas", "fedaas1", "global"), ("cs, iid",)),
-        narrowed("figure8", both, ("pubmed, clients 500", "pubmed, clients 1000")),
-        narrowed("figure9", ("fedpns", "fedaas"), ("computers, neighbours 20",)),
-        narrowed("figure10", both, ("cs, drop ratio 0.0", "cs, drop ratio 0.9")),
+        narrowed(FEDAAS, "2", ("fedlocal", *both), ("cs, iid",)),
+        narrowed(FEDAAS, "figure7", ("fedaas", "fedaas1", "global"), ("cs, iid",)),
+        narrowed(FEDAAS, "figure8", both, ("pubmed, clients 500", "pubmed, clients 1000")),
+        narrowed(FEDAAS, "figure9", ("fedpns", "fedaas"), ("computers, neighbours 20",)),
+        narrowed(FEDAAS, "figure10", both, ("cs, drop ratio 0.0", "cs, drop ratio 0.9")),
     )
-    paper = dataclasses.replace(PAPER, tables=tables)
+    paper = dataclasses.replace(FEDAAS, tables=tables)
     sources = Sources(paper, ("cs", "computers"), tmp_path, None, federations_of)
-    stored(tmp_path, sources.planned([table.key for table in tables]))
-    made = dict(draw(sources))
+    store(tmp_path, "fedaas", sources.planned)
+    made = dict(fedaas.draw(sources))
     assert set(made) == {
         "figure1_motivation_cs_iid", "figure3_convergence_cs_iid", "figure4_by_cost_cs_iid", "figure5_costs_iid_bytes",
         "figure5_costs_iid_seconds", "figure7a_ablation", "figure7b_costs_bytes", "figure7b_costs_seconds", "figure8_pubmed",
@@ -240,16 +184,15 @@ def test_what_is_there_is_drawn_and_no_more(tmp_path: Path, capsys) -> None:
 
 
 def test_cells_draw_the_same_where_the_runs_are_gone(tmp_path: Path) -> None:
-    table = narrowed("2", ("fedlocal", "fedpns", "fedaas"), ("cs, iid",))
-    sources = Sources(dataclasses.replace(PAPER, tables=(table,)), ("cs",), tmp_path, None, federations_of)
-    cells = sources.planned(["2"])
-    stored(tmp_path, cells)
-    whole = dict(draw(sources))
-    for number, cell in enumerate(cells):
-        write_cell(tmp_path / "cells" / "fedaas", compact(summary(cell, number), cell.command, tmp_path / "runs" / cell.folder))
-        (tmp_path / "cells" / "fedaas" / f"{cell.digest}.json").unlink()
+    table = narrowed(FEDAAS, "2", ("fedlocal", "fedpns", "fedaas"), ("cs, iid",))
+
+    def made() -> dict:
+        return dict(fedaas.draw(Sources(dataclasses.replace(FEDAAS, tables=(table,)), ("cs",), tmp_path, None, federations_of)))
+
+    store(tmp_path, "fedaas", plan([table]))
+    whole = made()
     shutil.rmtree(tmp_path / "runs")
-    again = dict(draw(sources))
+    again = made()
     assert set(again) == set(whole) >= {"figure1_motivation_cs_iid", "figure3_convergence_cs_iid", "figure4_by_cost_cs_iid"}
     for name, figure in whole.items():
         for before, after in zip(figure.axes, again[name].axes, strict=True):
@@ -263,3 +206,26 @@ def test_a_panel_that_a_line_would_be_missing_from_is_left_out() -> None:
     panels = drawn({"FedAAS": full, "FedCross": before}, [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY), (ROUND, LOSS)])
     assert [(panel.x, list(panel.lines)) for panel in panels] == [("GB moved, models and embeddings", ["FedAAS", "FedCross"])]
     assert drawn({}, [(BYTES, ACCURACY)]) == []
+
+
+def test_of_fedssa_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
+    tables = (
+        narrowed(FEDSSA, "1", ("majority", "fedavg", "fedavg_gcn", "fedssa"), ("cora, 10 clients",)),
+        narrowed(FEDSSA, "8", ("fedssa", "fedssa_without_semantic"), ("cora, 10 clients",)),
+        narrowed(FEDSSA, "figure5", ("fedssa", "fedssa_l1_0.01"), ("cora, 10 clients",)),
+        narrowed(FEDSSA, "7", ("fedavg", "fedssa"), ("tolokers, 30 clients",)),
+    )
+    paper = dataclasses.replace(FEDSSA, tables=tables)
+    sources = Sources(paper, ("cora", "tolokers"), tmp_path, None, federations_of)
+    store(tmp_path, "fedssa", [cell for cell in sources.planned if cell.row.key != "fedavg_gcn"])
+    made = dict(fedssa.draw(sources))
+    assert set(made) == {
+        "figure3_ablation_cora", "figure4_convergence_cora", "figure9_convergence_tolokers", "figure5_sensitivity_cora",
+        "figure6_classes_cora",
+    }  # fmt: skip
+    assert [line.get_label() for line in made["figure4_convergence_cora"].axes[0].get_lines()] == ["FedAvg, UniFilter", "FedSSA"]
+    assert made["figure9_convergence_tolokers"].axes[0].get_ylabel() == "test AUC in %"
+    [axis] = made["figure5_sensitivity_cora"].axes
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["0.001*", "0.01"]
+    without, full = made["figure6_classes_cora"].axes
+    assert sum(len(points.get_offsets()) for points in full.collections) == 12

@@ -19,16 +19,15 @@ from fgl_bench.data.graph import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers import analysis
-from fgl_bench.papers.figures.figures import Curve
 from fgl_bench.papers.plan import Cell, Key, Paper, fill, plan
 from fgl_bench.papers.published import Printed
 from fgl_bench.results.cells import read_cells, warn
-from fgl_bench.results.pictures import curve, matrices, unpacked
-from fgl_bench.results.plots.diagrams import bytes_against_score, critical_difference
+from fgl_bench.results.plots.figures import Line, Panel, critical_difference, tradeoffs
 from fgl_bench.results.runs import complete_runs
 from fgl_bench.results.shapes import curve_flaw
+from fgl_bench.results.thinned import curve, matrices, unpacked
 
-Place = Key
+Curve = Mapping[str, Sequence[float]]  # of thinned.curve
 T = TypeVar("T")
 
 
@@ -80,12 +79,12 @@ class Sources:
         """The stored results of these tables."""
         return {key: cell for key, cell in self.stored.items() if key[0] in tables}
 
-    def curves(self, *keys: str) -> dict[Place, Curve]:
-        """``pictures.curve`` of all that is stored of these tables; empty for what kept none."""
+    def curves(self, *keys: str) -> dict[Key, Curve]:
+        """``thinned.curve`` of all that is stored of these tables; empty for what kept none."""
         found = self._kept("curve", lambda run: curve(run / "history.csv", None), keys)
         return {place: kept if is_curve(kept) else {} for place, kept in found.items()}
 
-    def matrices(self, kind: str, *keys: str) -> dict[Place, dict[int, np.ndarray]]:
+    def matrices(self, kind: str, *keys: str) -> dict[Key, dict[int, np.ndarray]]:
         """The first seed's matrices ``[C, C]`` of a kind (``similarity``, ``mixing``) by trip count; empty for what kept none."""
         found = self._kept("matrices", lambda run: matrices(run / "mixing.npz") if (run / "mixing.npz").is_file() else {}, keys)
         return {place: unpacked_all(kept, kind) for place, kept in found.items()}
@@ -120,7 +119,51 @@ class Sources:
             yield dataset, federation
 
 
-def lines(name: str, places: Mapping[str, Place], found: Mapping[Place, T], least: int = 2) -> dict[str, T]:
+def percent(score: float | None) -> float:
+    """In percent; NaN, which is not drawn, where there is no score."""
+    return float("nan") if score is None else 100 * score
+
+
+def interval(score: Mapping[str, Any]) -> tuple[float, float]:
+    """Mean and half-width of the 95 % interval of a stored score, in percent."""
+    return percent(score["mean"]), 100 * (score["ci95"] or 0)
+
+
+def line(curve: Curve, x: str, y: str, units: tuple[float, float] = (1.0, 1.0)) -> Line | None:
+    """The curve's values under ``y`` against ``x``, each times its unit; None if it lacks one of the two."""
+    if x not in curve or y not in curve:
+        return None
+    along, mean, half = (np.array(curve.get(name, np.zeros(len(curve[x]))), dtype=float) for name in (x, y, f"{y}_half"))
+    return along * units[0], mean * units[1], half * units[1]
+
+
+def convergence(curves: Mapping[str, Mapping[str, Curve]], what: str = "test accuracy") -> list[Panel]:
+    """Test scores against client trips, a panel for each model and each of ``curves``, which are lines by name."""
+    found = []
+    for model in MODELS:
+        for title, named in curves.items():
+            drawn = {name: points for name, curve in named.items() if (points := line(curve, "trips", model, (1, 100))) is not None}
+            if drawn:  # trained models may not have been scored along the run
+                found.append(Panel(f"{title}, {model} model", "client trips", f"{what} in %", drawn))
+    return found
+
+
+def swept(points: Sequence[tuple[int, Mapping[str, Any]]]) -> Line:
+    """Stored scores in percent at positions 0, 1, ...: those that were run."""
+    return tuple(np.array(values, dtype=float) for values in zip(*((place, *interval(score)) for place, score in points), strict=True))  # type: ignore[return-value]
+
+
+def both(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """Stored scores by name as bars of received and trained models."""
+    return {name: [interval(test[model]) for model in MODELS] for name, test in tests.items()}
+
+
+def seconds(cell: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Seconds of training per round and seed as a bar."""
+    return [(cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"])), 0.0)]
+
+
+def lines(name: str, places: Mapping[str, Key], found: Mapping[Key, T], least: int = 2) -> dict[str, T]:
     """By line what was kept of the results that are there.
 
     None where one of them kept nothing, with a word on stderr: a figure without some of its methods would look like all there is.
@@ -149,25 +192,20 @@ def compared(name: str, panels: Mapping[str, Mapping[str, T]], least: int = 2) -
 
 
 def is_curve(kept: object) -> TypeGuard[Curve]:
-    """Whether this is what ``pictures.curve`` makes."""
+    """Whether this is what ``thinned.curve`` makes."""
     return curve_flaw(kept) is None
 
 
 def unpacked_all(kept: Any, kind: str) -> dict[int, np.ndarray]:
-    """What ``pictures.matrices`` kept of a kind, by trip count; nothing where it is damaged."""
+    """What ``thinned.matrices`` kept of a kind, by trip count; nothing where it is damaged."""
     try:
         return {int(trips): unpacked(matrix) for trips, matrix in kept[kind].items()}
     except (TypeError, KeyError, ValueError, AttributeError):
         return {}
 
 
-def drawings() -> list[str]:
-    """The papers that have figures."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py") if path.stem != "base")
-
-
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
-    """Names and figures of the paper, those that there is something to show in."""
+    """Names and figures of the paper that there is something to show in."""
     return importlib.import_module(f"fgl_bench.papers.figures.{sources.paper.name}").draw(sources)
 
 
@@ -184,4 +222,4 @@ def statistics(paper: Paper, results: Path, published: Printed) -> Iterator[tupl
             if part.ranks is not None:
                 yield f"table{table.key}_ranks_{model}", critical_difference(part.ranks, title)
             if any(len(points) > 1 for points in part.points.values()):
-                yield f"table{table.key}_bytes_{model}", bytes_against_score(part.points, title, unit, trips)
+                yield f"table{table.key}_bytes_{model}", tradeoffs(part.points, title, unit, trips)

@@ -44,8 +44,8 @@ def plot(
     Raises:
         UserError: an argument is wrong.
     """
-    from fgl_bench.results.plots.look import save_all, styled
-    from fgl_bench.results.plots.own import KINDS
+    from fgl_bench.results.plots.kinds import KINDS
+    from fgl_bench.results.plots.style import save_all, styled
 
     if kind not in KINDS:
         raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")

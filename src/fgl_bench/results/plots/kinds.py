@@ -17,24 +17,23 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.compared import Block, Compared, column_label, label
 from fgl_bench.results.frame import Result
 from fgl_bench.results.hardware import on_cpu
-from fgl_bench.results.pictures import curve
-from fgl_bench.results.plots.look import (
+from fgl_bench.results.plots.figures import draw_tradeoff
+from fgl_bench.results.plots.ranks import ranks_figure
+from fgl_bench.results.plots.style import (
     COLORS,
     LETTER,
-    MARKS,
     RECEIVED,
     TRAINED,
     columns_of_legend,
     label_ends,
     legend_below,
-    look,
+    line_style,
     plt,
     points,
 )
-from fgl_bench.results.plots.ranks import ranks_figure
 from fgl_bench.results.runs import Values
 from fgl_bench.results.scores import heading
-from fgl_bench.results.statistics import pareto
+from fgl_bench.results.thinned import curve
 
 ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB moved a seed", 1e9)}
 COSTS: dict[str, tuple[str, Callable[[Mapping], float]]] = {
@@ -100,7 +99,7 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
                 continue
             along, mean = np.array(line[x]) / scale, 100 * np.array(line[panel.block.model])
             half = 100 * np.array(line.get(f"{panel.block.model}_half", np.zeros(len(mean))))
-            drawn = look(number)
+            drawn = line_style(number)
             axis.plot(along, mean, label=label(row), **drawn)
             low, high = np.maximum(mean - half, 0), np.minimum(mean + half, 100)
             axis.fill_between(along, low, high, color=drawn["color"], alpha=0.13, linewidth=0)
@@ -190,23 +189,15 @@ def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
     shown, rows, (name, cost) = panels(table), table.chosen.rows, COSTS[x]
     figure, axes = grid(len(shown), width, side, 1.75)
     for axis, panel in zip(axes, shown, strict=True):
-        points: dict[str, tuple[float, float]] = {}
-        for number, row in enumerate(rows):
-            score = panel.block.scores.get((row, panel.column))
-            if score is None or score.mean is None:
-                continue
-            points[label(row)] = (cost(table.chosen.runs[row, panel.column].summary), score.better(score.mean))
-            style: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "marker": MARKS[number % len(MARKS)]}
-            bar: dict[str, Any] = {"markersize": 5, "markerfacecolor": "none", "linestyle": "", "elinewidth": 0.7, "capsize": 1.5}
-            axis.errorbar(points[label(row)][0], score.mean, yerr=score.half or 0.0, label=label(row), **style, **bar)
-        front = [(points[each][0], abs(points[each][1])) for each in pareto(points)]
-        axis.plot(*zip(*front, strict=True), color="#999999", linewidth=0.8, drawstyle="steps-post", zorder=1)
+        scores = {row: score for row in rows if (score := panel.block.scores.get((row, panel.column))) and score.mean is not None}
+        points = {
+            label(row): (cost(table.chosen.runs[row, panel.column].summary), score.better(score.mean or 0.0))
+            for row, score in scores.items()
+        }
+        halves = {label(row): score.half or 0.0 for row, score in scores.items()}
+        lower = any(score.lower for score in scores.values())
+        draw_tradeoff(axis, points, {label(row): number for number, row in enumerate(rows)}, halves, lower)
         axis.set(title=panel.title)
-        if min(at for at, _ in points.values()) > 0 and max(at for at, _ in points.values()) > 20 * min(at for at, _ in points.values()):
-            axis.set_xscale("log")
-        else:
-            most = max(at for at, _ in points.values()) or 1.0
-            axis.set_xlim(-0.05 * most if min(at for at, _ in points.values()) == 0 else 0, 1.08 * most)
     name_axes(axes, side, name, unit(table))
     legend_below(figure, axes, columns_of_legend([label(row) for row in rows], width))
     return figure

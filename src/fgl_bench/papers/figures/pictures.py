@@ -1,0 +1,245 @@
+"""Pictures of federations and of methods' states: similarities, labels, class embeddings, filters, who hears whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import scipy.sparse as sp
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from scipy.sparse.csgraph import connected_components, shortest_path
+
+from fgl_bench.data.graph import ClientGraph, Federation
+from fgl_bench.errors import UserError
+from fgl_bench.results.plots.style import COLORS, MARKS, STYLE, plt
+
+
+def heatmaps(
+    rows: Mapping[str, Mapping[int, np.ndarray]], trips: Sequence[int], title: str, what: str = "cosine similarity of clients"
+) -> Figure:
+    """Client similarities (or other numbers from 0 to 1): a row per method, a column per trip count; grey where a client had not reported.
+
+    Args:
+        rows: matrices ``[C, C]`` by trip count and method.
+    """
+    with plt.rc_context(STYLE | {"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
+        shape = (len(rows), len(trips))
+        figure, axes = plt.subplots(*shape, figsize=(2.3 * shape[1] + 1.2, 2.4 * shape[0] + 0.5), squeeze=False, layout="constrained")
+        colors = matplotlib.colormaps["viridis"].with_extremes(bad="#cccccc")
+        picture = None
+        for line, (name, matrices) in zip(axes, rows.items(), strict=True):
+            for axis, at in zip(line, trips, strict=True):
+                axis.set_xticks([])
+                axis.set_yticks([])
+                if at in matrices:
+                    picture = axis.imshow(matrices[at], vmin=0, vmax=1, cmap=colors, interpolation="nearest")
+                axis.set_title(f"trip {at}", fontsize=9)
+            line[0].set_ylabel(name)
+        if picture is not None:
+            figure.colorbar(picture, ax=axes, label=what, shrink=0.8)
+        figure.suptitle(title)
+    return figure
+
+
+def label_counts(federation: Federation) -> np.ndarray:
+    """Labelled nodes by class and client, ``[Y, C]``."""
+    labels = (client.labels for client in federation.clients)
+    return np.stack([np.bincount(each[each >= 0], minlength=federation.num_classes) for each in labels], 1)
+
+
+def label_distributions(counts: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:
+    """Which labels every client holds: a row per dataset, a column per split; a circle's area is the number of nodes.
+
+    Args:
+        counts: ``[Y, C]`` by split and dataset.
+    """
+    splits = list(dict.fromkeys(split for of_dataset in counts.values() for split in of_dataset))
+    with plt.rc_context(STYLE):
+        heights = [0.22 * max(len(m) for m in of_dataset.values()) + 0.9 for of_dataset in counts.values()]
+        figure, axes = plt.subplots(
+            len(counts), len(splits), figsize=(5.0 * len(splits), sum(heights) + 0.3), squeeze=False, layout="constrained",
+            gridspec_kw={"height_ratios": heights},
+        )  # fmt: skip
+        for line, (dataset, of_dataset) in zip(axes, counts.items(), strict=True):
+            for axis, split in zip(line, splits, strict=True):
+                matrix = of_dataset[split]
+                label, client = np.nonzero(matrix)
+                area = matrix[label, client] / max(m.max() for m in of_dataset.values())
+                axis.scatter(client, label, s=110 * area, color=COLORS[6], linewidths=0)
+                axis.set_title(f"{dataset}, {split}", fontsize=9)
+                axis.set_xlim(-1, matrix.shape[1])
+                axis.set_ylim(-0.7, len(matrix) - 0.3)
+                axis.set_yticks(range(len(matrix)))
+                axis.set_xticks(range(matrix.shape[1]))
+                axis.tick_params(labelsize=7)
+            line[0].set_ylabel("class")
+        for axis in axes[-1]:
+            axis.set_xlabel("client")
+        figure.suptitle(title)
+    return figure
+
+
+def read_final_state(run: Path) -> dict[str, np.ndarray]:
+    """The final state of a run's clients, ``[S, C, ...]`` by name; empty if it stored none."""
+    path = next((path for path in (run / "final_state.npz", run / "portrait.npz") if path.is_file()), None)  # the latter: its old name
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def class_points(state: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first seed's class means of clients that have the class: points ``[m, d]``, classes ``[m]``, clients ``[m]``."""
+    client, label = np.nonzero(state["class_counts"][0])
+    return state["class_means"][0][client, label], label, client
+
+
+def closeness(points: np.ndarray, labels: np.ndarray) -> float:
+    """Mean distance of two points of one class over that of two points of different classes; NaN without such pairs."""
+    apart = np.sqrt(np.maximum(((points[:, None] - points[None]) ** 2).sum(-1), 0))
+    same, other = labels[:, None] == labels[None], ~np.eye(len(points), dtype=bool)
+    if not (same & other).any() or same.all():
+        return float("nan")
+    return float(apart[same & other].mean() / apart[~same].mean())
+
+
+def planar(points: np.ndarray) -> np.ndarray:
+    """t-SNE into the plane (van der Maaten & Hinton, JMLR 2008), ``[m, d]`` to ``[m, 2]``, the same at every call.
+
+    Raises:
+        UserError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise UserError("t-SNE needs scikit-learn; install it with: pip install 'fgl-bench[plots]'") from error
+
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    # Points that coincide (clients whose classes are equal) are no direction to begin with.
+    spread = points - points.mean(0)
+    spread = spread / max(float(spread.std()), 1e-12)
+    return TSNE(2, perplexity=perplexity, init="random", random_state=0, method="exact").fit_transform(spread.astype(np.float64))
+
+
+def embeddings(panels: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:
+    """t-SNE of class means, a panel for each run: a point is a class of a client, its color the class, its shape the client."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4.0), squeeze=False, layout="constrained")
+        classes = max(state["class_counts"].shape[2] for state in panels.values())
+        colors = _class_colors(classes)
+        for axis, (name, state) in zip(axes[0], panels.items(), strict=True):
+            points, label, client = class_points(state)
+            plane = planar(points)
+            for i in np.unique(client):
+                own = client == i
+                axis.scatter(*plane[own].T, c=colors[label[own]], marker=MARKS[i % len(MARKS)], s=26, linewidths=0)
+            axis.set_title(f"{name}\nsame class / other classes: {closeness(points, label):.2f}", fontsize=9)
+            axis.set(xticks=[], yticks=[])
+            axis.grid(False)
+        handles = [plt.Line2D([], [], marker="o", linestyle="", color=colors[c], label=f"class {c}") for c in range(classes)]
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(classes, 9), fontsize=7, handletextpad=0.1)
+        figure.suptitle(title)
+    return figure
+
+
+def _class_colors(classes: int) -> np.ndarray:
+    few = np.array([matplotlib.colors.to_rgb(color) for color in COLORS])
+    return few if classes <= len(few) else matplotlib.colormaps["gist_ncar"](np.linspace(0.03, 0.95, classes))[:, :3]
+
+
+def filters(panels: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:
+    """The first seed's filter coefficients by order, a panel for each run: a line is a client, a thick one its target."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.2), squeeze=False, sharey=True, layout="constrained")
+        for axis, (name, state) in zip(axes[0], panels.items(), strict=True):
+            own = state["coefficients"][0]
+            order = np.arange(own.shape[1])
+            # Without targets there are no clusters: the clients' mean stands in the place of one.
+            targets = state["targets"][0] if "targets" in state else np.broadcast_to(own.mean(0), own.shape)
+            different, member = np.unique(targets, axis=0, return_inverse=True)
+            for number, target in enumerate(different):
+                color = COLORS[1 + number % (len(COLORS) - 1)] if "targets" in state else COLORS[0]
+                for line in own[member.ravel() == number]:
+                    axis.plot(order, line, color=color, linewidth=0.8, alpha=0.6)
+                axis.plot(order, target, color=color, linewidth=2.4, linestyle="-" if "targets" in state else "--")
+            away = np.sqrt(((own - own.mean(0)) ** 2).sum(1)).mean()
+            axis.set_title(f"{name}\nmean distance from the clients' mean: {away:.4f}", fontsize=9)
+            axis.set(xlabel="order of the basis", xticks=order[:: max(1, len(order) // 6)])
+        axes[0][0].set_ylabel("coefficient")
+        figure.suptitle(title)
+    return figure
+
+
+def homophily(client: ClientGraph, num_classes: int) -> np.ndarray:
+    """Share of equal labels among the neighbors of a class's nodes, ``[Y]``; NaN where a class has no edge."""
+    source, target = client.edges
+    labeled = (client.labels[source] >= 0) & (client.labels[target] >= 0)
+    source, target = client.labels[source[labeled]], client.labels[target[labeled]]
+    edges = np.bincount(source, minlength=num_classes)
+    same = np.bincount(source[source == target], minlength=num_classes)
+    return np.divide(same, edges, out=np.full(num_classes, np.nan), where=edges > 0)
+
+
+def distances(client: ClientGraph) -> tuple[float, float]:
+    """Mean length of the shortest paths between connected nodes (NaN without any), and the largest component's share of the nodes."""
+    n = client.num_nodes
+    matrix = sp.csr_matrix((np.ones(client.edges.shape[1]), client.edges), shape=(n, n))
+    lengths = shortest_path(matrix, "D", directed=False, unweighted=True)
+    between = lengths[np.isfinite(lengths) & (lengths > 0)]
+    _, component = connected_components(matrix, directed=False)
+    return float(between.mean()) if between.size else float("nan"), float(np.bincount(component).max() / n)
+
+
+def heterogeneity(federation: Federation, title: str) -> Figure:
+    """Nodes and homophily by class and client, path lengths and largest components by client (DFed-SST, figure 2)."""
+    classes, clients = federation.num_classes, federation.clients
+    maps = {
+        "nodes": label_counts(federation),
+        "share of neighbors of the same class": np.stack([homophily(client, classes) for client in clients], 1),
+    }
+    lengths, shares = zip(*map(distances, clients), strict=True)
+    with plt.rc_context(STYLE | {"axes.grid": False}):
+        figure, axes = plt.subplots(1, 3, figsize=(13, 3.2), layout="constrained")
+        for axis, (name, matrix) in zip(axes, maps.items(), strict=False):
+            picture = axis.imshow(matrix, aspect="auto", cmap="viridis", interpolation="nearest")
+            axis.set(xlabel="client", ylabel="class", xticks=range(len(clients)), yticks=range(classes))
+            figure.colorbar(picture, ax=axis, label=name)
+        place = np.arange(len(clients))
+        axes[2].bar(place, lengths, color=COLORS[2], width=0.7)
+        axes[2].set(xlabel="client", ylabel="mean shortest path", xticks=place)
+        other = axes[2].twinx()
+        other.plot(place, shares, color=COLORS[5], marker="o", markersize=4, linewidth=1)
+        other.set(ylim=(0, 1.05), ylabel="largest component's share of nodes")
+        other.spines["right"].set_visible(True)
+        figure.suptitle(title)
+    return figure
+
+
+def graphs(matrices: Mapping[str, np.ndarray], title: str) -> Figure:
+    """Mixing matrices ``[C, C]`` as directed graphs on a circle: an arrow from j to i where i hears j, darker for more weight.
+
+    A node's area grows with the number of clients that it hears.
+    """
+    with plt.rc_context(STYLE | {"axes.grid": False}):
+        figure, axes = plt.subplots(1, len(matrices), figsize=(3.1 * len(matrices), 3.5), squeeze=False, layout="constrained")
+        for axis, (name, matrix) in zip(axes[0], matrices.items(), strict=True):
+            count = len(matrix)
+            turn = np.pi / 2 - 2 * np.pi * np.arange(count) / count
+            spots = np.stack([np.cos(turn), np.sin(turn)], 1)
+            heard = (matrix > 0) & ~np.eye(count, dtype=bool)
+            for i, j in zip(*np.nonzero(heard), strict=True):
+                arrow = FancyArrowPatch(
+                    spots[j], spots[i], arrowstyle="-|>", mutation_scale=7, shrinkA=6, shrinkB=7, linewidth=0.8,
+                    connectionstyle="arc3,rad=0.08", color=COLORS[6], alpha=0.15 + 0.85 * float(matrix[i, j] / matrix.max()),
+                )  # fmt: skip
+                axis.add_patch(arrow)
+            axis.scatter(*spots.T, s=60 + 25 * heard.sum(1), color="white", edgecolor=COLORS[0], zorder=3)
+            for i, (x, y) in enumerate(spots):
+                axis.text(x, y, str(i), ha="center", va="center", fontsize=7, zorder=4)
+            axis.set(title=name, xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal")
+            axis.axis("off")
+        figure.suptitle(title)
+    return figure

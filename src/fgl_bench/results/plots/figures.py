@@ -1,0 +1,176 @@
+"""Figures of several panels from plain numbers: lines with bands, bars, scores against costs, average ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator
+
+from fgl_bench.results.plots.ranks import ranks_figure
+from fgl_bench.results.plots.style import COLORS, MARKS, STYLE, TEXT, legend_below, line_style, plt, styled
+from fgl_bench.results.statistics import Ranks, pareto
+
+Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, mean, half-width of the 95 % interval, each [T]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes:
+        ticks: names of the positions 0, 1, ... of the lines; none for numbers.
+        levels: lines that only their last mean is drawn of, from side to side.
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, Line] = field(default_factory=dict)
+    ticks: Sequence[str] = ()
+    levels: Mapping[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def grid(
+    count: int, wide: int, size: tuple[float, float], title: str, names: int, sharey: bool = False
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure of ``count`` panels of ``size`` inches, ``wide`` in a row; its legend of ``names`` entries stands below them."""
+    shape = -(-count // wide), min(wide, count)
+    columns = 2 if shape[1] < 3 else 3
+    with plt.rc_context(STYLE):
+        whole = max(size[0] * shape[1] + 0.4, 4.6), size[1] * shape[0] + 0.6 + 0.19 * -(-names // columns)
+        figure, axes = plt.subplots(*shape, figsize=whole, squeeze=False, layout="constrained", sharey=sharey)
+        for axis in axes.flat[count:]:
+            axis.set_visible(False)
+        yield figure, list(axes.flat[:count])
+        legend_below(figure, axes.flat[:count], columns if names > 1 else 0)
+        figure.suptitle(title)
+
+
+def lines(panels: Sequence[Panel], title: str, wide: int = 3) -> Figure:
+    """Lines with bands of their 95 % intervals; a line keeps its color in all panels."""
+    names = list(dict.fromkeys(name for panel in panels for name in (*panel.lines, *panel.levels)))
+    with grid(len(panels), wide, (3.4, 2.6), title, len(names)) as (figure, axes):
+        for axis, panel in zip(axes, panels, strict=True):
+            draw_lines(axis, panel, {name: line_style(number) for number, name in enumerate(names)})
+    return figure
+
+
+def draw_lines(axis: Axes, panel: Panel, styles: Mapping[str, Mapping[str, str]]) -> None:
+    for name, (x, mean, half) in panel.lines.items():
+        if panel.ticks:
+            axis.errorbar(x, mean, yerr=half, label=name, marker="o", markersize=3, capsize=2, linewidth=1.2, **styles[name])  # type: ignore[arg-type]
+        else:
+            axis.plot(x, mean, linewidth=1.3, label=name, **styles[name])  # type: ignore[arg-type]
+            axis.fill_between(x, mean - half, mean + half, color=styles[name]["color"], alpha=0.12, linewidth=0)
+    for name, level in panel.levels.items():
+        axis.axhline(level, color=styles[name]["color"], linestyle="--", linewidth=1, label=name)
+    axis.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
+    if panel.ticks:
+        low, high = axis.get_ylim()
+        axis.set_ylim(max(low, 0), min(high, 100))
+        axis.set(xticks=range(len(panel.ticks)), xticklabels=panel.ticks, xlim=(-0.4, len(panel.ticks) - 0.6))
+        return
+    axis.set_xlim(left=0)
+    axis.xaxis.set_major_locator(MaxNLocator(5))
+    # The lines, not the bands and not the start, decide what is seen.
+    seen = np.concatenate([*(mean[1:] for _, mean, _ in panel.lines.values()), list(panel.levels.values())])
+    if seen.size:
+        margin = 0.06 * max(np.ptp(seen), 1e-3)
+        axis.set_ylim(seen.min() - margin, seen.max() + margin)
+
+
+Bars = Mapping[str, Sequence[tuple[float, float]]]  # by name, lengths and half-widths of the 95 % intervals, one for each part
+
+
+def bars(panels: Mapping[str, Bars], parts: Sequence[str], what: str, title: str, stacked: bool = False) -> Figure:
+    """Horizontal bars, a panel for each column: the parts of a name stand below each other, or one after the other (``stacked``)."""
+    panels = {panel: found for panel, found in panels.items() if found}
+    names = list(dict.fromkeys(name for found in panels.values() for name in found))
+    colors = (COLORS[2], COLORS[6]) if len(parts) > 1 and not stacked else (COLORS[6], COLORS[1])
+    thick = 0.76 if stacked else 0.76 / len(parts)
+    with grid(len(panels), len(panels), (3.2, 0.3 * len(names) + 0.6), title, len(parts), sharey=True) as (figure, axes):
+        for axis, (panel, found) in zip(axes, panels.items(), strict=True):
+            place = np.array([len(names) - 1 - names.index(name) for name in found])
+            begin = np.zeros(len(found))
+            for number, part in enumerate(parts):
+                length, half = np.array([values[number] for values in found.values()]).T
+                shift = 0 if stacked else thick * ((len(parts) - 1) / 2 - number)
+                error = {"xerr": half, "error_kw": {"linewidth": 0.8}} if half.any() else {}
+                label = part if len(parts) > 1 else "_"
+                axis.barh(place + shift, length, 0.95 * thick, left=begin, color=colors[number % 2], label=label, **error)
+                begin = begin + length if stacked else begin
+            axis.xaxis.set_major_locator(MaxNLocator(4))
+            axis.set(xlabel=what, yticks=range(len(names)), yticklabels=names[::-1], title=panel, xlim=(0, None))
+    return figure
+
+
+Points = Mapping[str, tuple[float, float]]  # by name, (cost, score); larger scores are better
+
+
+def tradeoffs(panels: Mapping[str, Points], title: str, unit: str, lower: bool = False) -> Figure:
+    """GB moved against scores, a panel for each column with at least two names.
+
+    Args:
+        panels: (bytes per seed, score).
+        lower: the scores are negatives of what is drawn.
+    """
+    panels = {name: points for name, points in panels.items() if len(points) > 1}
+    names = list(dict.fromkeys(name for points in panels.values() for name in points))
+    with grid(len(panels), 4, (2.9, 2.5), title, len(names)) as (figure, axes):
+        for axis, (panel, points) in zip(axes, panels.items(), strict=True):
+            found = {name: (moved / 1e9, score) for name, (moved, score) in points.items()}
+            draw_tradeoff(axis, found, {name: names.index(name) for name in found}, lower=lower)
+            axis.set(title=panel, xlabel="GB moved per seed", ylabel=unit)
+    return figure
+
+
+def draw_tradeoff(
+    axis: Axes, points: Points, numbers: Mapping[str, int], halves: Mapping[str, float] | None = None, lower: bool = False
+) -> None:
+    """Markers of costs and scores, with 95 % intervals; a line joins the Pareto front, and the costs' axis is logarithmic.
+
+    Args:
+        numbers: of a name, which decides its color and marker.
+    """
+    sign = -1 if lower else 1
+    front = [(points[name][0], sign * points[name][1]) for name in pareto(points)]
+    axis.plot(*zip(*front, strict=True), color="#999999", linewidth=0.8, drawstyle="steps-post", zorder=1)
+    for name, (cost, score) in points.items():
+        number, half = numbers[name], (halves or {}).get(name, 0.0)
+        color = COLORS[number % len(COLORS)]
+        axis.scatter(cost, sign * score, s=28, label=name, color=color, marker=MARKS[number % len(MARKS)])
+        if half:
+            axis.errorbar(cost, sign * score, yerr=half, color=color, elinewidth=0.7, capsize=1.5)
+    scale_of_costs(axis, [cost for cost, _ in points.values()])
+
+
+def scale_of_costs(axis: Axes, costs: Sequence[float]) -> None:
+    """A logarithmic axis around the values, with 0 at its left if there is one."""
+    positive = [value for value in costs if value > 0]
+    low, high = min(positive, default=1.0), max(positive, default=1.0)
+    room = max(1.7, (high / low) ** 0.08)  # for a marker at the edge
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    places = [place for power in powers for digit in (1, 2, 5) if low / 1.6 <= (place := digit * 10.0**power) <= 1.6 * high]
+    shown = places[:: -(-len(places) // 4)]  # at most four
+    if len(positive) == len(costs):
+        axis.set_xscale("log")
+    else:
+        axis.set_xscale("symlog", linthresh=low / 2, linscale=max(0.5, math.log10(room)))
+        shown = [0.0, *shown]
+    axis.set_xticks(shown, [f"{value:g}" for value in shown])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlim(low / room if len(positive) == len(costs) else -low / 4, room * high)
+
+
+def critical_difference(ranks: Ranks, title: str) -> Figure:
+    """Methods on a line of ranks, the best on the left; a bar joins those that do not differ significantly."""
+    test = "" if ranks.friedman is None else f", Friedman p = {ranks.friedman:.2g}"
+    with styled():
+        return ranks_figure([(ranks, f"{title}: average ranks over {ranks.columns} columns{test}")], TEXT)
