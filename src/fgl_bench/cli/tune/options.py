@@ -48,4 +48,4 @@ def read_options(given: Sequence[str]) -> Options:
         require(value is None or least <= value <= MOST, key, value, f"a number from {least} to {MOST}")
     for key, allowed in (("model_of", ("received", "trained")), ("pruner", ("median", "none"))):
         require(getattr(options, key) in allowed, key, getattr(options, key), f"one of {', '.join(allowed)}")
-    return options  # type: ignore[no-any-return]
+    return options

@@ -55,14 +55,11 @@ class Tracker:
 
     Attributes:
         extra: of this package, which installs ``packages``.
+        packages: modules that must be installed.
     """
 
     extra: ClassVar[str] = ""
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Modules that must be installed."""
-        return ()
+    packages: ClassVar[tuple[str, ...]] = ()
 
     def start(self, seed: SeedRun) -> Log:
         """Begin the run of one seed, again from the start where an earlier one was killed; raises whatever is wrong."""

@@ -26,7 +26,7 @@ class MLflow(Tracker):
     experiment: str
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def packages(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the address
         return ("mlflow", "sqlalchemy", "alembic") if self.uri.startswith(FILE) else ("mlflow",)
 
     def start(self, seed: SeedRun) -> Log:
