@@ -16,23 +16,17 @@ from pathlib import Path
 
 from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
+from fgl_bench.leaderboard.cell import RUNS
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
-from fgl_bench.leaderboard.queue import Queue, plan
+from fgl_bench.leaderboard.queue import Cells, plan
 from fgl_bench.leaderboard.record import current, read_records
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import MODELS, VIEWS, text
 from fgl_bench.results.console import line_width
 from fgl_bench.results.estimates import duration, read_rates
+from fgl_bench.utils.scratch import remove_leftovers
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def main() -> None:
-    options = parser().parse_args()
-    try:
-        sys.exit(make(options))
-    except UserError as error:
-        sys.exit(f"leaderboard: {error}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,32 +59,35 @@ def memory(jobs: int) -> list[str]:
 
 
 def make(options: argparse.Namespace) -> int:
-    """Exit status: 0, 1 if a cell failed, 130 after Ctrl-C."""
+    """Make the cells; returns the exit status: 0, 1 if a cell failed, 130 after Ctrl-C."""
     protocol, folder = read_protocol(options.protocol), options.results.resolve()
     columns, entries = protocol.narrowed(options.datasets, options.methods)
-    mine, others = current(read_records(folder), protocol)
-    cells = plan(protocol, columns, entries, folder, read_rates(ROOT / "results" / "rates.csv"))
-    done = len(columns) * len(entries) - len(cells)
-    print(f"{done} cell(s) complete, {len(cells)} to make: {duration(sum(cell.cost for cell in cells) or None)}", flush=True)
+    _, others = current(read_records(folder), protocol)
+    work = plan(protocol, columns, entries, folder, read_rates(ROOT / "results" / "rates.csv"))
+    done = len(columns) * len(entries) - len(work)
+    print(f"{done} cell(s) complete, {len(work)} to make: {duration(sum(cost for _, cost in work) or None)}", flush=True)
     for record in others:
         print(f"  of another protocol: {record.entry} in {record.column.key} ({record.protocol})")
     if options.list:
-        for cell in cells:
-            print(f"  {cell.name}: {duration(cell.cost or None)}")
+        for cell, cost in work:
+            print(f"  {cell.name}: {duration(cost or None)}")
         return 0
-    where = [f"device={options.device}", f"threads={max(1, (os.cpu_count() or 1) // options.jobs)}"]
-    where += memory(options.jobs)
+    where = [f"device={options.device}", f"threads={max(1, (os.cpu_count() or 1) // options.jobs)}", *memory(options.jobs)]
     where += [f"data_dir={shown(options.data_dir)}"] if options.data_dir else []
     until = time.time() + 3600 * (options.hours or 1e6)
-    queue = Queue(waiting=cells, jobs=options.jobs, protocol=options.protocol.resolve(), folder=folder, until=until, where=where)
-    queue.make()
+    cells = Cells(waiting=work, jobs=options.jobs, protocol=options.protocol.resolve(), folder=folder, until=until, where=where)
+    remove_leftovers(RUNS, folder)  # of processes that were killed
+    cells.make()
     board = whole_board(folder, protocol)
     print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.said(), line_width())}")
     print("make numbers writes docs/leaderboard.md", flush=True)
-    for failure in queue.failures:
-        print(f"failed: {failure}", file=sys.stderr)
-    return queue.status
+    for (cell, _), reason in cells.failures:
+        print(f"failed: {cell.name}: {reason}", file=sys.stderr)
+    return cells.status
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        sys.exit(make(parser().parse_args()))
+    except UserError as error:
+        sys.exit(f"leaderboard: {error}")

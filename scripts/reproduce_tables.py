@@ -197,14 +197,14 @@ class Reproduction:
             print(f"written: {path.relative_to(self.results)}")
             write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")
             write_rates(self.results / "rates.csv", self.costs.earlier | rates_of(self.costs.known))
-        for failure in runs.failures:
-            print(f"failed: {failure.name}: {failure.reason}\n    {failure.command}", file=sys.stderr)
+        for (work, cell), reason in runs.failures:
+            print(f"failed: {work.name(cell)}: {reason}\n    {cell.command}", file=sys.stderr)
         return runs.status
 
     def runs(self, todo: list[tuple[Work, Cell]]) -> Runs:
         given = {key: getattr(self.options, key) for key in ("data_dir", "device", "threads")}
         where = {"results_dir": str(self.results / "runs"), "overwrite": True if self.options.again else None, **given}
-        end = time.monotonic() + 3600 * (self.options.hours or 1e6)
+        end = time.time() + 3600 * (self.options.hours or 1e6)
         return Runs(waiting=todo, jobs=self.options.jobs, until=end, where=where, absent=self.absent, look=self._absent)
 
     def wanted(self, cell: Cell) -> bool:

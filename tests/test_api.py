@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import doctest
-import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import fgl_bench
 from fgl_bench import UserError, load_results, run
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.config.compose import as_command
 from fgl_bench.config.values import shown
 from fgl_bench.data.datasets.custom import Custom
 from fgl_bench.models.mlp import MLP
-from fgl_bench.runner.one import run_one
 from tests.warm import command
 
 TINY = {"dataset__num_nodes": 120, "dataset__num_edges": 300, "num_clients": 3, "rounds": 2, "seeds": [0, 1]}
@@ -116,12 +111,6 @@ def test_a_folder_without_runs_gives_an_empty_table(here, capsys):
         ({"num_clients": 0}, "num_clients=0 is out of range; allowed: 1 to 10000000"),
         ({"algorithm": "fedssa", "model": "gcn"}, "try: fgl-bench algorithm=fedssa model=unifilter"),
         ({"algorithm": HalfWay(), "algorithm__share": 1}, "algorithm is an object here"),
-        ({"scenario": 5}, "scenario=5: must be the name of a choice"),
-        ({"experiment": 5}, "experiment=5"),
-        ({"algorithm": 5}, "algorithm=5: must be the name of a choice, or an object"),
-        ({"dataset": {}}, "no y; it needs x"),
-        ({"config_dir": "/nope"}, "config_dir=/nope: there is no such folder"),
-        ({"config_dir": 5}, "config_dir=5"),
         ({"algorithm": MLP(hidden=8, layers=2, dropout=0.0)}, "is not a method"),
     ],
 )
@@ -148,65 +137,3 @@ def test_values_are_written_as_the_command_line_reads_them():
         read = OverridesParser.create().parse_override(f"x={shown(value)}").value()
         plain = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
         assert read == plain
-
-
-METHODS = ("fedavg", "fedprox", "local", "fedgta", "d_psgd", "fedavgm", "scaffold", "fedbuff")
-
-
-def scores_of(method, folder):
-    """The run's scores, after checking that it was filed under its own method."""
-    result = run(method, "csbm", results_dir=folder, model__hidden=8, **TINY)
-    assert result.summary["algorithm"] == result.folder.parent.name == method
-    return result.summary["test"]
-
-
-def test_runs_in_eight_threads_are_those_made_alone(here):
-    with ThreadPoolExecutor(len(METHODS)) as pool:
-        together = list(pool.map(scores_of, METHODS, ["together"] * len(METHODS)))
-    assert together == [scores_of(method, "alone") for method in METHODS]
-
-
-def test_another_application_of_hydra_keeps_its_state(here):
-    from hydra import initialize_config_dir, version
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
-
-    (here / "app.yaml").write_text("algorithm: theirs\n", encoding="utf-8")
-    with initialize_config_dir(str(here), job_name="theirs", version_base="1.2"):
-        HydraConfig.instance().cfg = OmegaConf.create({"hydra": {"runtime": {"choices": {"algorithm": "theirs"}}}})
-        before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg, version.getbase()
-        try:
-            scores_of("fedprox", "results")
-            assert (GlobalHydra.instance().hydra, HydraConfig.instance().cfg, version.getbase()) == before
-        finally:
-            HydraConfig.instance().cfg = None
-
-
-def test_torch_is_left_as_it_was_and_its_modes_change_nothing(here):
-    expected, threads = scores_of("fedprox", "plain"), torch.get_num_threads()
-    run("fedprox", "csbm", threads=threads + 1, **TINY)
-    assert torch.get_num_threads() == threads
-    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-        assert scores_of("fedprox", "inside") == expected
-        assert torch.is_inference_mode_enabled() and torch.is_autocast_enabled("cpu")
-    with torch.no_grad():
-        assert scores_of("fedprox", "without gradients") == expected
-
-
-def test_arrays_backslashes_and_quotes_arrive_as_they_are(here):
-    own = here / "it's" / "dataset"
-    own.mkdir(parents=True)
-    (own / "mine.yaml").write_text("defaults: [csbm]\n", encoding="utf-8")
-    ratios = np.array([0.3, 0.3, 0.4])
-    result = run("fedavg", "mine", config_dir=own.parent, results_dir="a\\b", split__ratios=ratios, num_clients=3, rounds=2, seeds=[0])
-    assert result.summary["config"]["split"]["ratios"] == [0.3, 0.3, 0.4] and (here / "a\\b").is_dir()
-    assert len(repr(result)) < 300 and "fedavg" in repr(result)
-
-
-def test_a_run_whose_folder_goes_while_it_trains_says_that_it_is_lost(here, monkeypatch):
-    (here / "gone").mkdir()
-    monkeypatch.chdir(here / "gone")
-    line = ["algorithm=fedavg", "dataset=csbm", "checkpoint_minutes=null", "progress=false", *LINE]
-    with as_command(line) as cfg, pytest.raises(UserError, match="results/runs.* a run of .* is lost"):
-        run_one(cfg, watch=lambda row: shutil.rmtree(here / "gone", ignore_errors=True))

@@ -270,28 +270,3 @@ def test_without_rounds_the_loss_of_the_last_trip_counts(tmp_path: Path) -> None
     lost = summary["diverged"]["train_loss"]["0"]
     assert lost["trip"] > summary["diverged"]["trained"]["0"]["trip"], "a first trip's loss is that of the initial model"
     assert [row["train_loss"] != "" for row in rows] == [0 < int(row["trip"]) < lost["trip"] for row in rows]
-
-
-# ---- scores that are not defined
-
-
-def test_a_seed_without_a_scored_test_node_counts_nowhere(tmp_path: Path) -> None:
-    small = "dataset.num_edges=300 dataset.num_features=16 dataset.words_per_node=6 rounds=2 dataset.metric=auc dataset.num_classes=2"
-    odd = "seeds=[0,1,2] algorithm=fedavg model.hidden=8 split=dirichlet split.alpha=0.001"
-    said, summary, rows = ran(tmp_path, *small.split(), *odd.split())
-    test = summary["test"]["received"]
-    first, second, third = test["per_seed"]
-    assert third is None and test["mean"] == pytest.approx((first + second) / 2) == pytest.approx(0.370, abs=1e-3)
-    assert test["last"]["per_seed"][2] is None and test["selected"]["client"]["macro"]["per_seed"][2] is None
-    assert all(row["test_received"] == "" for row in rows if row["seed"] == "2")
-    assert "no client of seed(s) 2 has a defined test score" in said.stderr and "(2/3)" in said.stdout
-    assert summary["diverged"] is None
-
-
-def test_a_seed_without_a_validation_score_does_not_report_the_untrained_model(tmp_path: Path) -> None:
-    odd = "seeds=[0] algorithm=fedavg num_clients=6 split.ratios=[0.5,0.05,0.45] dataset.metric=auc dataset.num_classes=2"
-    said, summary, _ = ran(tmp_path, *odd.split())
-    for model in ("received", "trained"):
-        test = summary["test"][model]
-        assert test["per_seed"] == test["selected_trips"] == [None] and test["mean"] is None and test["last"]["mean"] > 0
-    assert said.stderr.startswith("warning: no client of seed(s) 0 has a defined validation score") and "split.ratios" in said.stderr

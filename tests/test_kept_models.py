@@ -19,6 +19,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import Outcome, history_rows
 from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
+from fgl_bench.results.saved_models import write_models
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.planning import network
 from fgl_bench.runner.program import simulation
@@ -182,6 +183,11 @@ def test_a_run_is_made_again_where_it_has_not_kept_what_is_asked_for(tmp_path: P
     assert (again.folder / "models.safetensors").stat().st_mtime_ns == stamp, "it has what is asked for"
     with safe_open(again.folder / "models.safetensors", "np") as file:
         assert file.metadata() == {"models": "best by federation"}
+    for name in ("4/0/trained", "a/b/c/d", "x"):
+        write_models(again.folder, {name: np.zeros(1)}, "final")
+        with pytest.raises(UserError, match=rf"models.safetensors: '{name}' is not .*overwrite=true") as refused:
+            fgl_bench.load_models(again.folder)
+        assert "\n" not in str(refused.value)
     (again.folder / "models.safetensors").write_bytes(b"damaged")
     with pytest.raises(UserError, match="cannot be read .*overwrite=true"):
         fgl_bench.load_models(again.folder)

@@ -14,7 +14,7 @@ from fgl_bench.cli.leaderboard import show as show_board
 from fgl_bench.cli.place import show as place
 from fgl_bench.cli.submit import run as submit
 from fgl_bench.errors import UserError
-from fgl_bench.leaderboard.cell import Making
+from fgl_bench.leaderboard.cell import BoardCell
 from fgl_bench.leaderboard.check import chosen
 from fgl_bench.leaderboard.protocol import read_protocol
 from fgl_bench.leaderboard.record import read_records
@@ -38,7 +38,7 @@ def made(tmp_path_factory):
         protocol = read_protocol(written(folder))
         entry = next(entry for entry in protocol.entries if entry.name == "fedavg")
         where = ("device=cpu", "threads=1", "cache_dir=cache")
-        Making(protocol, entry, COLUMN, folder / "stored", where, say=lambda text: None).make()
+        BoardCell(protocol, entry, COLUMN, folder / "stored", where, say=lambda text: None).make()
         place(["halved_method.py", "leaderboard", "space=space.yaml", "results=stored", "out=mine", *QUIET])
         sys.modules.pop("halved_method", None)
     return folder
@@ -127,8 +127,8 @@ def checked(*arguments: str) -> int:
 
 def test_honest_cells_pass_and_a_share_of_the_runs_is_repeated(guest, capsys, monkeypatch):
     seeds = []
-    usual = Making.run
-    monkeypatch.setattr(Making, "run", lambda self, values, chosen, runs: seeds.append(tuple(chosen)) or usual(self, values, chosen, runs))
+    usual = BoardCell.run
+    monkeypatch.setattr(BoardCell, "run", lambda self, values, chosen: seeds.append(tuple(chosen)) or usual(self, values, chosen))
     assert checked("tolerance=0") == 0
     said = capsys.readouterr().out
     assert "agrees: halved in csbm-metis: " in said and "1 cell(s) of halved follow the protocol" in said

@@ -174,19 +174,6 @@ def test_an_interrupted_propagation_goes_on(monkeypatch, tmp_path):
     assert Counted.made == 5, "the three that were finished are kept"
 
 
-def test_what_is_derived_is_computed_again_where_its_file_is_damaged(tmp_path):
-    (given,) = federations(tmp_path, seeds=(0,))
-    Counted.made = 0
-    values = Batch(given.clients, torch.float32, "cpu").derived(Counted()).stacked()
-    first, second = sorted(tmp_path.rglob("counted_*/*.npy"))[:2]
-    content = first.read_bytes()
-    first.write_bytes(bytes([content[-9] ^ 64]).join([content[:-9], content[-8:]]))
-    second.write_bytes(content)
-    (again,) = federations(tmp_path, seeds=(0,))
-    assert torch.equal(Batch(again.clients, torch.float32, "cpu").derived(Counted()).stacked(), values)
-    assert Counted.made == 5 + 2
-
-
 def test_a_part_on_disk_has_the_numbers_of_a_part_in_memory(tmp_path):
     held, kept = (Batch(f[0].clients, torch.float64, "cpu").select([3, 1]) for f in (federations(), federations(tmp_path)))
     weight = torch.randn(2, 8, 3, dtype=torch.float64)

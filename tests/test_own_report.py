@@ -12,7 +12,7 @@ import pytest
 from fgl_bench import load_results, table
 from fgl_bench.papers.placement import FILE, read_rows
 from fgl_bench.papers.plan import load_paper
-from fgl_bench.report.report import page, sources, with_rows
+from fgl_bench.report.report import sources, with_rows
 from fgl_bench.report.shown import paper_data
 from fgl_bench.results.again import question_of
 from fgl_bench.results.cells import compact, write_cells
@@ -74,6 +74,18 @@ def test_what_follows_from_another_key_is_not_a_second_one(tmp_path):
         store(tmp_path, "fedavg", config={"rounds": rounds, "trips": 2 * rounds})
     [found] = sections(complete_runs(tmp_path))
     assert found.question.cols == ("dataset", "split", "rounds")
+
+
+def test_classes_of_one_name_in_two_files_are_two_rows(tmp_path):
+    targets = ("fgl_bench.algorithms.fedavg.FedAvg", "a.FedAvg", "lab.b.FedAvg")
+    for number, target in enumerate(targets):
+        store(tmp_path, "fedavg", config={"algorithm": {"_target_": target}}, per_seed=(0.1 * number, 0.5))
+    rows = dict(zip(("fedavg", "a.py:fedavg", "lab/b.py:fedavg"), targets, strict=True))
+    found = {run.summary["algorithm"]: run for run in complete_runs(tmp_path)}
+    assert {name: run.summary["config"]["algorithm"]["_target_"] for name, run in found.items()} == rows
+    assert {run.results_dir for run in found.values()} == {tmp_path}
+    assert all(text.count(name) >= 2 for text in [str(table(tmp_path))] for name in rows) and shapes(tmp_path) == [(3, 1, 3)]
+    assert "lab/b.py:fedavg" in str(table(tmp_path, where={"algorithm": ["lab/b.py:fedavg"]}))
 
 
 # ---- the command
@@ -183,18 +195,6 @@ def test_a_placed_row_stands_on_top_of_its_table_and_is_none_of_the_paper_s_cell
 def test_a_damaged_row_is_left_out_and_said(tmp_path, changes, capsys):
     path = row(tmp_path, **changes)
     assert read_rows(tmp_path / "placed") == [] and f"warning: {path} is not used" in capsys.readouterr().err
-
-
-def test_runs_are_reported_from_folders_of_any_layout(tmp_path, monkeypatch):
-    kept = [store(tmp_path / "made/of/old", method) for method in ("fedavg", "local")]
-    flat = tmp_path / "flat"
-    flat.mkdir()
-    [folder, _] = [path.rename(flat / path.name) for path in kept]
-    for where, shown in ((tmp_path, "flat"), (flat, "."), (folder, "."), (flat, folder.name), (tmp_path / "made", "../flat")):
-        monkeypatch.chdir(where)
-        made = page(sources(shown), where / "report.html")
-        assert len(data_of(made)["runs"]) == len(list(Path(shown).rglob("summary.json")))
-        assert str(table(shown)).startswith("test accuracy in %")
 
 
 def test_a_run_knows_its_results_dir(tmp_path, monkeypatch):

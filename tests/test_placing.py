@@ -12,6 +12,7 @@ from scipy import stats
 
 from fgl_bench import UserError
 from fgl_bench.cli.place import show
+from fgl_bench.cli.report import write
 from fgl_bench.config.compose import as_command
 from fgl_bench.papers import placement
 from fgl_bench.papers.placement import read_rows
@@ -21,6 +22,7 @@ from fgl_bench.report import report
 from fgl_bench.report.shown import paper_data
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.runner.one import run_one
+from tests.results.report_pages import data_of
 from tests.results.test_comparison import check_latex
 from tests.warm import ROOT, command
 
@@ -112,6 +114,9 @@ def test_the_report_has_the_row_and_takes_the_paper_s_runs_where_their_cells_are
     assert (table["made"], table["planned"]) == (2, 2)
     assert {path.name for path in source.files.values()} == {cell["run"] for cell in table["cells"].values()}, "their folders"
     assert table["cells"]["fedavg|csbm"]["published"] == "0.1 ± 0.05"
+    write(["stored"])  # the command, in the folder where placed/ stands
+    [paper] = data_of((toy / "stored/report.html").read_text(encoding="utf-8"))["papers"]
+    assert paper["tables"][0]["rows"] == table["rows"]
 
 
 @pytest.mark.parametrize(

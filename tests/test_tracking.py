@@ -310,6 +310,21 @@ def test_a_complete_run_is_told_to_tensorboard_from_its_files_once(run: Path, ca
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
+def test_a_database_of_mlflow_that_cannot_be_written_holds_up_no_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow", reason="needs the mlflow extra")
+    pytest.importorskip("sqlalchemy", reason="needs the mlflow extra")
+    from mlflow.store.db import utils
+    from sqlalchemy.exc import OperationalError
+
+    slept: list[float] = []
+    monkeypatch.setattr(utils.time, "sleep", slept.append)
+    with pytest.raises(OperationalError):
+        MLflow(f"sqlite:///{run}", "x").start(next(iter(seed_runs(run))))  # a folder is no database
+    assert sum(slept) < 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
 def test_mlflow_keeps_a_run_of_every_seed_in_a_database_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mlflow", reason="needs the mlflow extra")
     pytest.importorskip("sqlalchemy", reason="needs the mlflow extra")

@@ -65,7 +65,7 @@ def main() -> None:
     write("reference/scenario.md", [*headed("scenario"), *sections("scenario"), *sparsity])
     write("reference/keys.md", keys_page())
     write("reference/experiment.md", presets())
-    write("reference/commands.md", ["# Commands", "", "`fgl-bench --help` prints:", "", "```text", help_text([]), "```"])
+    write("reference/commands.md", ["# Commands", "", "`fgl-bench --help` prints:", "", "```text", help_text(), "```"])
     write("reference/python.md", python_page())
     write("reference/hooks.md", hooks_page())
     rooms()

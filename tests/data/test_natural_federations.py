@@ -199,12 +199,37 @@ def small_mat(path, nodes=6):
     return path
 
 
-def test_a_mat_that_crashes_the_parser_is_one_line(tmp_path, monkeypatch):
-    """Damaged files may end scipy's parser by a signal; here its process ends itself."""
+ENDS = {
+    "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": "status -11",
+    "import time; time.sleep(60)": "stopped after 1 s",
+}
+
+
+@pytest.mark.parametrize("program", ENDS)
+def test_a_mat_that_crashes_or_holds_up_the_parser_is_one_line(program, tmp_path, monkeypatch):
     small_mat(tmp_path / "reed98/raw/data.mat")
-    monkeypatch.setattr(mat, "PROGRAM", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    with pytest.raises(UserError, match=r"dataset=reed98: .*data\.mat is corrupt or truncated .*status -11") as caught:
+    monkeypatch.setattr(mat, "PROGRAM", program)
+    monkeypatch.setattr(mat, "MOST_SECONDS", 1)
+    with pytest.raises(UserError, match=rf"dataset=reed98: .*data\.mat is corrupt or truncated .*{ENDS[program]}") as caught:
         configured("dataset", "reed98").load(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+DAMAGE = {
+    "nothing": lambda sound: b"",
+    "garbage": lambda sound: np.random.default_rng(0).bytes(3000),
+    "a header, then garbage": lambda sound: sound[:128] + np.random.default_rng(0).bytes(3000),
+    "cut": lambda sound: sound[: len(sound) // 2],
+    "columns far outside": lambda sound: sound.replace(np.array([0, 1, 2], "<i4").tobytes(), np.array([0, 2**30, 2], "<i4").tobytes(), 1),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_mat_of_a_school_is_one_line(kind, tmp_path):
+    path = small_mat(tmp_path / FILES["mit8"])
+    path.write_bytes(DAMAGE[kind](path.read_bytes()))
+    with pytest.raises(UserError, match=r"MIT8/raw/data\.mat is corrupt or truncated") as caught:
+        configured("dataset", "facebook100", schools=["mit8"]).load(str(tmp_path))
     assert "\n" not in str(caught.value)
 
 

@@ -99,41 +99,6 @@ def test_a_link_in_a_shared_cache_is_not_written_through(tmp_path):
     assert made.tolist() == [7, 7, 7] and victim.read_text() == "precious"
 
 
-def flipped(content, other):
-    """A bit of a number in the middle."""
-    at = len(content) // 2
-    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-
-
-DAMAGE = {
-    "empty": lambda content, other: b"",
-    "cut": lambda content, other: content[: len(content) // 2],
-    "zeroed": lambda content, other: bytes(len(content)),
-    "flipped": flipped,
-    "a header of petabytes": lambda content, other: content.replace(b"'shape': (", b"'shape': (9"),
-    "a byte more": lambda content, other: content + b"0",
-    "of another graph": lambda content, other: other,
-}
-
-
-@pytest.mark.parametrize("kind", [*DAMAGE, "missing"])
-def test_a_damaged_file_is_written_again_and_one_line_says_so(kind, tmp_path, capsys):
-    sound = build()
-    build(tmp_path)
-    (folder,) = tmp_path.glob("graph_*")
-    build(tmp_path, seed=1)
-    (another,) = (path for path in tmp_path.glob("graph_*") if path != folder)
-    for path in sorted(files(folder)):
-        other = next(another.glob(path.name if path.parent == folder else f"clients_*/{path.name}"))
-        path.unlink() if kind == "missing" else path.write_bytes(DAMAGE[kind](path.read_bytes(), other.read_bytes()))
-        capsys.readouterr()
-        assert_same(sound, build(tmp_path))
-        notes = capsys.readouterr().err.splitlines()
-        assert kind == "missing" or (len(notes) == 1 and str(path) in notes[0]), (path, notes)
-        assert_same(sound, build(tmp_path))
-        assert capsys.readouterr().err == "", "it is sound again"
-
-
 def test_other_ratios_and_names_need_no_new_graph_and_another_seed_does(tmp_path):
     build(tmp_path)
     count = len(list(tmp_path.glob("graph_*")))

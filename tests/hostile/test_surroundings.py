@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +23,7 @@ from fgl_bench.utils.masking import masked, without_secrets
 from fgl_bench.utils.scratch import leftovers, scratch
 from tests.hostile.bed import T
 from tests.results.test_store import HASH, write
-from tests.warm import CONTEXT, command, environment
+from tests.warm import CONTEXT, ROOT, command, environment
 
 RUN = (*T.split(), "progress=false")
 PLUGIN = "from pathlib import Path\nPath('ran').touch()\n"
@@ -233,25 +233,26 @@ def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
     assert "s3cr3t" not in result.stdout + result.stderr + "".join(path.read_text(encoding="utf-8", errors="ignore") for path in files)
 
 
-def trials(folder: Path, barrier: Any, refused: Any) -> None:
-    for number in range(100):
-        barrier.wait()
-        try:
-            config.check_writable(str(folder / str(number)), Path("csbm", "metis-3", "sync"))
-        except UserError as error:
-            refused.put(str(error))
-
-
-def test_six_runs_that_start_together_on_a_new_folder_do_not_refuse_each_other(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    barrier, refusals = context.Barrier(6), context.SimpleQueue()
-    processes = [context.Process(target=trials, args=(tmp_path, barrier, refusals)) for _ in range(6)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 6 and refusals.empty()
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("words", [("-m", "fgl_bench.cli.main", *RUN), ("-c", "import fgl_bench; fgl_bench.run('fedavg', 'csbm')")])
+@pytest.mark.parametrize("closed", ["conf", "conf/hydra", "conf/dataset", "conf/config.yaml"])
+def test_a_user_who_may_not_read_the_configuration_is_told_which_part(closed: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    """Root may read all, but not without two of its capabilities."""
+    without = [f"--{kind}=-dac_override,-dac_read_search" for kind in ("bounding-set", "inh-caps")] if os.getuid() == 0 else []
+    start = [shutil.which("setpriv") or "false", *without] if without else []
+    if subprocess.run([*start, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs another user, or util-linux's setpriv")
+    for folder in ("src", "conf"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    mode = (tmp_path / closed).stat().st_mode
+    (tmp_path / closed).chmod(0)
+    variables = environment(tmp_path, PYTHONPATH=str(tmp_path / "src"))
+    done = subprocess.run(
+        [*start, sys.executable, *words], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=100, check=False
+    )
+    (tmp_path / closed).chmod(mode)
+    *before, last = done.stderr.splitlines()
+    assert done.returncode == 1 and f"{tmp_path / closed}: " in last and (words[0] == "-c" or not before)
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize("path", ["x/" * 2000, "y" * 300, "z" * 200 + "/" + "z" * 200 + "/" * 3 + "/".join(["w" * 200] * 17)])

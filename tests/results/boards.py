@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fgl_bench.leaderboard.board import Board
-from fgl_bench.leaderboard.protocol import Column, Protocol, read_protocol
+from fgl_bench.leaderboard.protocol import BoardColumn, Protocol, read_protocol
 from fgl_bench.leaderboard.record import Record, Trial, Winner
 
 PROTOCOL = read_protocol()
@@ -18,7 +18,7 @@ PROPERTIES = {"label_skew": 0.3, "homophily": 0.8, "edge_cut": 0.1, "train_nodes
 
 def cell(
     entry: str,
-    column: Column,
+    column: BoardColumn,
     scores: Sequence[float | None] | float,
     *,
     validation: Sequence[float | None] = (0.5, 0.6),

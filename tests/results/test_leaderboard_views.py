@@ -11,14 +11,14 @@ from fgl_bench.errors import UserError
 from fgl_bench.leaderboard import findings
 from fgl_bench.leaderboard.board import Board, read_board
 from fgl_bench.leaderboard.properties import label_skew, of_one
-from fgl_bench.leaderboard.protocol import Column
+from fgl_bench.leaderboard.protocol import BoardColumn
 from fgl_bench.leaderboard.record import write_record
 from fgl_bench.leaderboard.views import VIEWS, as_csv, board_rows, markdown, narrow, text
 from fgl_bench.report.report import read_board as rows_of_page
 from tests.data.graphs import configured
 from tests.results.boards import PROTOCOL, board, cell
 
-CORA, PUBMED, TWITCH = Column("cora", "louvain"), Column("pubmed", "louvain"), Column("twitch", "natural")
+CORA, PUBMED, TWITCH = BoardColumn("cora", "louvain"), BoardColumn("pubmed", "louvain"), BoardColumn("twitch", "natural")
 SOME = board(
     cell("local", CORA, 0.70), cell("fedavg", CORA, 0.80, megabytes=2), cell("fedgta", CORA, 0.82, megabytes=4),
     cell("local", PUBMED, 0.80), cell("fedavg", PUBMED, 0.75, megabytes=2), cell("fedgta", PUBMED, 0.85, megabytes=4),

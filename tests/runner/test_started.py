@@ -7,7 +7,7 @@ import signal
 import sys
 from dataclasses import dataclass
 
-from fgl_bench.runner.started import InTurn, Started
+from fgl_bench.runner.started import InTurn
 
 
 class Plan:
@@ -15,27 +15,28 @@ class Plan:
         raise AssertionError("the whole plan is made into text")
 
 
+class Named(InTurn):
+    def name(self, work) -> str:
+        return "work"
+
+    def cost(self, work) -> float:
+        return 5.0
+
+    def ended(self, work, status, lines, display) -> str | None:
+        return "" if status == 0 else None
+
+
 @dataclass(kw_only=True)
-class Signaled(InTurn[Plan, str]):
+class Signaled(Named):
     """Gets a signal as it begins its first work."""
 
     number: int
     begun: int = 0
 
-    def begin(self, display) -> int:
+    def line(self, work: Plan) -> list[str]:
         self.begun += 1
-        self.waiting.pop()
         os.kill(os.getpid(), self.number)
-        return 0
-
-    def end(self, work: Plan, started: Started, display) -> int:
-        return 0
-
-    def rest(self) -> float:
-        return 0.0
-
-    def name(self, work: Plan) -> str:
-        return "work"
+        return [sys.executable, "-c", ""]
 
 
 def test_a_signal_ends_the_work_and_finds_its_handlers_again(capsys):
@@ -49,30 +50,30 @@ def test_a_signal_ends_the_work_and_finds_its_handlers_again(capsys):
 
 
 @dataclass(kw_only=True)
-class Sleeping(InTurn[str, str]):
-    """Two processes that take some looks; counts how often it is asked what is left."""
+class Sleeping(Named):
+    """Processes that take some looks; counts how often a cost is asked for."""
 
     pause = 0.01
     asked: int = 0
 
-    def begin(self, display) -> int:
-        while self.waiting and len(self.running) < self.jobs:
-            self.running.append((self.waiting.pop(), Started.of([sys.executable, "-c", "import time; time.sleep(0.3)"])))
-        return 0
+    def line(self, work: str) -> list[str]:
+        return [sys.executable, "-c", f"import time; time.sleep(0.3); {work}"]
 
-    def end(self, work: str, started: Started, display) -> int:
-        started.log.close()
-        return 0
-
-    def rest(self) -> float:
+    def cost(self, work: str) -> float:
         self.asked += 1
         return 5.0
 
-    def name(self, work: str) -> str:
-        return work
 
-
-def test_what_is_left_is_estimated_when_something_has_ended():
-    runs = Sleeping(waiting=["a", "b"], jobs=1)
+def test_costs_are_asked_for_when_something_has_ended():
+    runs = Sleeping(waiting=["pass", "pass"], jobs=1)
     runs.make()
-    assert runs.asked == 3 and runs.status == 0
+    assert runs.asked == 4 + 2 + 1 and runs.status == 0  # two to begin and to print each, and one for each that is left
+
+
+def test_failures_have_the_last_line_and_what_would_end_too_late_is_left_out(capsys):
+    runs = Sleeping(waiting=["print('bad'); exit(3)", "exit(4)"], jobs=2)
+    runs.make()
+    assert dict(runs.failures) == {"print('bad'); exit(3)": "bad", "exit(4)": "exit status 4"} and runs.status == 1
+    late = Sleeping(waiting=["pass"], jobs=1, until=0)
+    late.make()
+    assert not late.failures and "left out, no time: work" in capsys.readouterr().out

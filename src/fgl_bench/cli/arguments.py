@@ -76,11 +76,6 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def runs(options: argparse.Namespace) -> bool:
-    """Whether the options start runs, rather than print something."""
-    return not (options.help or options.hydra_help or options.cfg or options.info or options.shell_completion)
-
-
 def check_overrides(options: argparse.Namespace) -> None:
     """Refuse arguments that Hydra would misunderstand.
 
@@ -111,7 +106,7 @@ def check_overrides(options: argparse.Namespace) -> None:
         if count > MOST_RUNS:
             raise UserError(f"{override.input_line}: more than {MOST_RUNS} runs; sweep over less")
         if "/" in override.key_or_group or override.package is not None or override.key_or_group in GROUPS:
-            for value in values[:MOST_RUNS]:
+            for value in values:
                 check_choice(override, value)
 
 

@@ -1,18 +1,15 @@
-"""The commands besides runs, such as ``fgl-bench ls``.
-
-Each takes its arguments and the folders that are given by ``--config-dir``.
-"""
+"""The commands besides runs: their table, and those that list, show and copy choices."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fgl_bench.config.choices import GROUPS, choices, file_of, path_of, suggest
 from fgl_bench.errors import UserError
+from fgl_bench.utils.files import home
 
 USAGE = """\
 Commands (instead of KEY=VALUE)
@@ -29,6 +26,22 @@ Commands (instead of KEY=VALUE)
   submit --check FOLDER         whether a method's cells follow the leaderboard's protocol and can be repeated
   tune SPACE [KEY=VALUE...]     search hyperparameters on validation scores; `tune` without arguments lists the spaces
 """
+
+
+COMMANDS = {
+    "ls": "fgl_bench.cli.commands:ls",
+    "show": "fgl_bench.cli.commands:show",
+    "cp": "fgl_bench.cli.commands:cp",
+    "check": "fgl_bench.cli.check:run",
+    "table": "fgl_bench.cli.table:show",
+    "plot": "fgl_bench.cli.plot:draw",
+    "report": "fgl_bench.cli.report:write",
+    "place": "fgl_bench.cli.place:show",
+    "leaderboard": "fgl_bench.cli.leaderboard:show",
+    "submit": "fgl_bench.cli.submit:run",
+    "tune": "fgl_bench.cli.tune:search",
+}
+CHOOSING = ("ls", "show", "cp", "check", "place", "submit", "tune")  # commands that also take the folders of --config-dir
 
 
 def about(path: Path) -> str:
@@ -73,9 +86,7 @@ def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if len(arguments) != 2:
         raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
     group, choice, path = file_of(arguments[0], folders)
-    target = Path(os.path.expanduser(arguments[1]))
-    if arguments[1].startswith("~") and target.parts[0].startswith("~"):
-        raise UserError(f"{target}: there is no such home directory; name another folder")
+    target = home("FOLDER", arguments[1])
     if target.suffix != ".yaml":
         *parts, last = choice.split("/")
         target = target.joinpath(group, *parts, f"my_{last}.yaml")
@@ -92,67 +103,3 @@ def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if f"{group}/" in base:
         folder, _, name = base.rpartition(f"{group}/")
         print(f"run it with: fgl-bench --config-dir {folder.rstrip('/') or '.'} {group}={name}")
-
-
-def check(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Check a method, a backbone or a split; exit status 1 if a check fails."""
-    if not arguments or "=" in arguments[0]:
-        raise UserError("check what? such as fgl-bench check my_method.py, fgl-bench check fedavg, or fgl-bench check model/gat")
-    from fgl_bench.cli.check import examine
-
-    sys.exit(examine(arguments[0], list(arguments[1:]), folders))
-
-
-def tune(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Search hyper-parameters."""
-    from fgl_bench.cli.tune import search
-
-    search(list(arguments), folders)
-
-
-def table(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Show runs as a table."""
-    from fgl_bench.cli.table import show
-
-    show(arguments)
-
-
-def plot(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Draw figures of runs."""
-    from fgl_bench.cli.plot import draw
-
-    draw(arguments)
-
-
-def report(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Write the report page."""
-    from fgl_bench.cli.report import write
-
-    write(arguments)
-
-
-def place(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Run a user's method in a published table's setting."""
-    from fgl_bench.cli.place import show
-
-    show(arguments, folders)
-
-
-def leaderboard(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Show the leaderboard."""
-    from fgl_bench.cli.leaderboard import show
-
-    show(arguments)
-
-
-def submit(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Check a method's cells of the leaderboard."""
-    from fgl_bench.cli.submit import run
-
-    run(arguments, folders)
-
-
-COMMANDS: dict[str, Callable[[Sequence[str], Sequence[Path]], None]] = {
-    "ls": ls, "show": show, "cp": cp, "check": check, "table": table, "plot": plot, "report": report,
-    "place": place, "leaderboard": leaderboard, "submit": submit, "tune": tune,
-}  # fmt: skip

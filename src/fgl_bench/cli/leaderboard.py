@@ -12,11 +12,11 @@ from fgl_bench.cli.table import write
 from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.board import Board
-from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import MODELS, VIEWS, as_csv, markdown, text
 from fgl_bench.results.console import line_width
-from fgl_bench.results.question import read_words, short
+from fgl_bench.results.question import parts, read_words, short
 from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench leaderboard [FOLDER] [show=scores] [model_of=received] [method=fedavg] [datasets=cora] [out=FILE.md] [figures=FOLDER]"
@@ -30,7 +30,7 @@ def stored() -> Path:
 
 
 def show(arguments: Sequence[str]) -> None:
-    """The command.
+    """Print a view of the leaderboard, or write it.
 
     Raises:
         UserError: an argument is wrong.
@@ -42,26 +42,23 @@ def show(arguments: Sequence[str]) -> None:
     folder = Path(os.path.expanduser(rest[0])) if rest else stored()
     if not folder.is_dir():
         raise UserError(f"{short(str(folder))}: there is no such folder; {USAGE}")
-    protocol = read_protocol(*([home("protocol", asked["protocol"])] if "protocol" in asked else []))
+    protocol = read_protocol(home("protocol", asked.get("protocol", FILE)))
     out = home("out", asked["out"]) if "out" in asked else None
-    form = asked.get("format", out.suffix[1:] if out is not None else "text")
-    for key, value, allowed in (
-        ("show", asked.get("show", "overview"), [*VIEWS]),
-        ("model_of", asked.get("model_of", "both"), ["both", *MODELS]),
-        ("method", asked.get("method", "fedavg"), [entry.name for entry in protocol.entries]),
-        ("format", form, FORMATS),
-    ):
-        if value not in allowed:
-            raise UserError(f"{key}={short(value)}: not known{suggest(value, allowed)}")
-    models = MODELS if asked.get("model_of", "both") == "both" else (asked["model_of"],)
+    chosen = {"show": "overview", "model_of": "both", "format": out.suffix[1:] if out is not None else "text", **asked}
+    names = [entry.name for entry in protocol.entries]
+    for key, allowed in (("show", [*VIEWS]), ("model_of", ["both", *MODELS]), ("method", names), ("format", FORMATS)):
+        if key in chosen and chosen[key] not in allowed:
+            raise UserError(f"{key}={short(chosen[key])}: not known{suggest(chosen[key], allowed)}")
+    models = MODELS if chosen["model_of"] == "both" else (chosen["model_of"],)
     board = of_datasets(whole_board(folder, protocol), asked.get("datasets", ""))
     if "figures" in asked:
         save(board, models, home("figures", asked["figures"]))
         return
-    parts = VIEWS[asked.get("show", "overview")](board, models, asked.get("method"))
+    tables = VIEWS[chosen["show"]](board, models, asked.get("method"))
     if "method" in asked:  # marks and tests stay those against all entries
-        parts = [replace(part, rows=[row for row in part.rows if part.head[0] != "entry" or row[0] == asked["method"]]) for part in parts]
-    made = as_csv(parts) if form == "csv" else markdown(parts, board.said()) if form == "md" else text(parts, board.said(), line_width())
+        tables = [replace(each, rows=[row for row in each.rows if each.head[0] != "entry" or row[0] == asked["method"]]) for each in tables]
+    form = chosen["format"]
+    made = as_csv(tables) if form == "csv" else markdown(tables, board.said()) if form == "md" else text(tables, board.said(), line_width())
     if out is None:
         sys.stdout.write(made)
     else:
@@ -70,14 +67,10 @@ def show(arguments: Sequence[str]) -> None:
 
 def of_datasets(board: Board, text: str) -> Board:
     """The board's columns of some datasets, joined by commas; all of none."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    columns, _ = board.protocol.narrowed(names, [])
-    return replace(
-        board,
-        protocol=replace(board.protocol, columns=tuple(columns)),
-        records=[record for record in board.records if record.column in columns],
-        others=[record for record in board.others if record.column in columns],
-    )
+    columns, _ = board.protocol.narrowed(parts(text), [])
+    protocol = replace(board.protocol, columns=tuple(columns))
+    records, others = ([record for record in each if record.column in columns] for each in (board.records, board.others))
+    return replace(board, protocol=protocol, records=records, others=others)
 
 
 def save(board: Board, models: Sequence[str], folder: Path) -> None:

@@ -7,17 +7,17 @@ so that ``--help`` and errors respond at once.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import textwrap
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
+from pkgutil import resolve_name
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -33,22 +33,21 @@ from fgl_bench.cli.arguments import (
     keys_of_swept_groups,
     options_first,
     parsed,
-    runs,
     scan_plugins,
 )
-from fgl_bench.cli.commands import COMMANDS
+from fgl_bench.cli.commands import CHOOSING, COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
-from fgl_bench.config.choices import GROUPS, choices, config_folder, key_lines
+from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines
 from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import PACKAGE, UserError, raised_by_user
 from fgl_bench.results.console import show
-from fgl_bench.results.sweep_notes import Note, begun_here, leave, note_of, told_failures
+from fgl_bench.results.sweep_notes import FOLDER, Note, begun_here, leave, note_of, told_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked, masking_hydra
 from fgl_bench.utils.processes import JOB, raise_again, stoppable
-from fgl_bench.utils.scratch import leftovers, scratch
+from fgl_bench.utils.scratch import remove_leftovers, scratch
 
 INTERRUPTED = 130
 USAGE_ERROR = 2
@@ -80,22 +79,22 @@ def main() -> None:
     """Entry point of ``fgl-bench``; exits with 0, 1 (an error), 2 (usage), 130 (Ctrl-C) or 128 + the number of another signal."""
     warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"  # of libraries, in one line too
     with streams():
-        answer()
+        sys.exit(answer(sys.argv[1:]))
 
 
-def answer() -> None:
-    """:func:`main` once its streams are in order."""
-    if "--version" in sys.argv[1:]:
-        print(f"fgl-bench {package_version()}")
-        return
+def answer(arguments: list[str]) -> int:
+    """Execute the arguments, and print an error; returns the exit status."""
+    if "--version" in arguments:
+        print(f"fgl-bench {version('fgl-bench')}")
+        return 0
     try:
-        workers.begin(sys.argv[1:])
+        workers.begin(arguments)
     except UserError as error:
         complain(error)
-        sys.exit(USAGE_ERROR)
+        return USAGE_ERROR
     with stoppable() as stopped:
         try:
-            status = told(sys.argv[1:])
+            status = execute(arguments)
         except KeyboardInterrupt as interruption:
             workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}", interruption)
             status = INTERRUPTED
@@ -104,7 +103,7 @@ def answer() -> None:
         except Exception as error:
             status = 1
             complain(error)
-    sys.exit(stopped[0].status if stopped else status)
+    return stopped[0].status if stopped else status
 
 
 @contextmanager
@@ -131,15 +130,19 @@ def streams() -> Iterator[None]:
             sys.exit(1)
 
 
-def told(arguments: list[str]) -> int:
-    """Execute the arguments; returns the exit status."""
+def execute(arguments: list[str]) -> int:
+    """Print the help, run a command, or let Hydra read the arguments; returns the exit status."""
+    check_readable()
     words, folders = config_dirs(arguments)
+    command = words[0] if words and words[0] in COMMANDS else ""
     if {"--help", "-h"} & set(arguments):
-        print(usage(words[0]) if words and words[0] in COMMANDS else help_text(arguments))
+        print(usage(command) if command else help_text(folders))
         return 0
     scan_plugins()
-    if words and words[0] in COMMANDS:
-        return command_of(words[0], words[1:], folders)
+    import_from_here()
+    if command:
+        run_command(command, words[1:], folders)
+        return 0
     try:
         sys.argv[1:] = keys_of_swept_groups(options_first(arguments))
         options = parsed(sys.argv[1:])
@@ -148,51 +151,37 @@ def told(arguments: list[str]) -> int:
         return USAGE_ERROR
     check_overrides(options)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are raised here, instead of being printed by Hydra
-    import_from_here()
     register_all(ConfigStore.instance())
     if not (options.multirun or any("hydra" in text for text in options.overrides)):
-        return composed_runs(asked=runs(options))
+        return composed_runs()
     where = Path(tempfile.gettempdir())
-    with leftovers(SWEEP, where) as folders:
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+    remove_leftovers(SWEEP, where)
     with scratch(SWEEP, where) as folder:
-        os.environ.setdefault("FGL_BENCH_SWEEP_DIR", str(folder))
+        os.environ.setdefault(FOLDER, str(folder))
         try:
-            return composed_runs(asked=False)
+            return composed_runs()
         finally:
-            if os.environ["FGL_BENCH_SWEEP_DIR"] == str(folder):
-                del os.environ["FGL_BENCH_SWEEP_DIR"]
+            if os.environ[FOLDER] == str(folder):
+                del os.environ[FOLDER]
 
 
-def composed_runs(asked: bool) -> int:
-    """Let Hydra compose the configurations of ``sys.argv`` and run each; returns the exit status.
-
-    Args:
-        asked: whether at least one run must start in this process.
-    """
-    began: list[str] = []
+def composed_runs() -> int:
+    """Let Hydra compose the configurations of ``sys.argv`` and run each; returns the exit status."""
     finished: list[Path] = []
     failures: list[Exception] = []
-    told = told_failures()
+    failed_before = told_failures()
 
     def job(cfg: DictConfig) -> str | None:
         raise_again()
         command = HydraConfig.get()
+        several, sweep = command.mode is RunMode.MULTIRUN, begun_here()
+        number = command.job.num if several else 0
+        if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
+            cfg.progress = False
+            os.environ[JOB] = str(number)
         before = COMMAND.set(command)
-        began.append(" ".join(command.overrides.task))
-        several = command.mode is RunMode.MULTIRUN
-        sweep = begun_here() if several else None
         try:
-            if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
-                cfg.progress = False
-                os.environ[JOB] = str(command.job.num)
             run = run_one(cfg, title=f"[{sweep.done + 1}/{sweep.total}] " if sweep else "")
-            finished.append(run.folder)
-            if not several:
-                show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
-                return str(run.folder)
-            note = note_of(command.job.num, run.summary, run.folder, run.again, cfg.selection, cfg.average)
         except BrokenPipeError:
             raise
         except (Exception, SystemExit) as raised:
@@ -202,20 +191,16 @@ def composed_runs(asked: bool) -> int:
             if not several:
                 complain(error)
                 return None
-            tell(Note(command.job.num, True, "failed", complaint(error, began[-1])))
+            tell(Note(number, True, "failed", complaint(error, " ".join(command.overrides.task))))
             raise error from None  # a launcher in another process sees a failure only through the exception
         finally:
             COMMAND.reset(before)
-        tell(note)
+        finished.append(run.folder)
+        if several:
+            tell(note_of(number, run.summary, run.folder, run.again, cfg.selection, cfg.average))
+        else:
+            show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
         return str(run.folder)
-
-    def tell(note: Note) -> None:
-        sweep = begun_here()
-        if sweep is not None:
-            sweep.tell(note)
-        elif not leave(HydraConfig.get().job.num, note):
-            print(note.text, flush=True)
-            print(note.problem, end="\n" * bool(note.problem), file=sys.stderr, flush=True)
 
     command = hydra.main(version_base="1.3", config_path=str(config_folder()), config_name="config")(job)
     try:
@@ -228,24 +213,30 @@ def composed_runs(asked: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except Exception as error:  # not from a run: from Hydra, or from a class that it loads
-        if error not in failures and told_failures() == told:
+        if error not in failures and told_failures() == failed_before:
             complain(error, plainly=True)
         failures.append(error)
-    if asked and not began and not failures:
-        complain(UserError("nothing was run; see fgl-bench --help"))
-        return 1
     return 1 if failures else 0
 
 
-def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
-    """Run one of ``commands.py``; returns the exit status."""
-    import_from_here()  # as for a run
+def tell(note: Note) -> None:
+    """Report the end of a run of a sweep: to the sweep if it began in this process, else through its folder, else on the streams."""
+    sweep = begun_here()
+    if sweep is not None:
+        sweep.tell(note)
+    elif not leave(note.number, note):
+        print(note.text, flush=True)
+        print(note.problem, end="\n" * bool(note.problem), file=sys.stderr, flush=True)
+
+
+def run_command(name: str, arguments: list[str], folders: list[Path]) -> None:
+    """Run one of ``COMMANDS``."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"--config-dir {folder}: there is no such folder")
+    function = resolve_name(COMMANDS[name])
     try:
-        for folder in folders:
-            if not folder.is_dir():
-                raise UserError(f"--config-dir {folder}: there is no such folder")
-        COMMANDS[name](arguments, folders)
-        return 0
+        function(arguments, folders) if name in CHOOSING else function(arguments)
     except SystemExit as error:
         where = raised_by_user(error)
         if where is None:  # the command's own status
@@ -253,20 +244,13 @@ def command_of(name: str, arguments: list[str], folders: list[Path]) -> int:
         raise UserError(where) from error
 
 
-def package_version() -> str:
-    try:
-        return version("fgl-bench")
-    except PackageNotFoundError:
-        return "(not installed)"
-
-
-def complain(error: BaseException, about: str = "", plainly: bool = False) -> None:
+def complain(error: BaseException, plainly: bool = False) -> None:
     """Print :func:`complaint` on stderr."""
-    workers.say(complaint(error, about, plainly), error)
+    workers.say(complaint(error, plainly=plainly), error)
 
 
 def complaint(error: BaseException, about: str = "", plainly: bool = False) -> str:
-    """What is said of an error: the message if the user can fix it, with a traceback before it if it is a bug.
+    """Return the message about an error that the user can fix; a traceback comes before it if it is a bug.
 
     Args:
         about: the overrides of a job.
@@ -279,7 +263,7 @@ def complaint(error: BaseException, about: str = "", plainly: bool = False) -> s
 
 
 def kept(finished: list[Path], unfinished: str = "") -> str:
-    """What an interruption keeps: complete runs, and of the one under way what ``unfinished`` says."""
+    """Describe what an interruption keeps: complete runs, and of the one under way what ``unfinished`` says."""
     if not finished and not unfinished:
         return "kept: nothing of this run since it was started; earlier runs and checkpoints are untouched"
     runs = [f"{len(finished)} finished run(s), the last in {finished[-1]}"] if finished else []
@@ -294,9 +278,8 @@ def usage(command: str) -> str:
     return "\n".join(lines)
 
 
-def help_text(arguments: list[str]) -> str:
-    """What ``--help`` prints: usage, the groups with their choices, the top-level keys with the comments of config.yaml."""
-    folders = [Path(arguments[i + 1]) for i, text in enumerate(arguments[:-1]) if text in ("--config-dir", "-cd")]
+def help_text(folders: Sequence[Path] = ()) -> str:
+    """Return the text of ``--help``: usage, the groups with their choices, the top-level keys with the comments of config.yaml."""
     lines = [USAGE, COMMANDS_USAGE, "Groups (GROUP=CHOICE); what a choice can set is shown by --cfg job"]
     for group in GROUPS:
         lines += wrapped(f"  {group:<18} ", ", ".join(choices(group, folders)) or "(none yet)")

@@ -15,9 +15,8 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from tabulate import tabulate
 
-from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli import guest
-from fgl_bench.cli.check.subject import load
+from fgl_bench.cli.check.subject import load_method
 from fgl_bench.config.compose import as_command
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
@@ -27,7 +26,7 @@ from fgl_bench.results.question import short
 from fgl_bench.results.store import PRESENTATION
 from fgl_bench.runner.finished import Finished
 from fgl_bench.runner.one import run_one
-from fgl_bench.scenarios.hooks import check_hooks, supported
+from fgl_bench.scenarios.hooks import supported
 from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench place my_method.py [paper=fedsa_gcl table=3 datasets=cora,citeseer] [algorithm.KEY=VALUE]"
@@ -54,10 +53,7 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if twice := [key for key, times in Counter(key for key, _ in given).items() if times > 1]:
         raise UserError(f"{twice[0]}= is given twice")
     overrides = [text for text in arguments if "=" in text and text.partition("=")[0] not in OWN]
-    method = load(names[0])
-    if not issubclass(method, Algorithm):
-        raise UserError(f"{names[0]}: {method.__name__} is no method; it must derive from a base such as fgl_bench.ServerRounds")
-    check_hooks(method)
+    method = load_method(names[0])
     datasets = [name.strip() for name in asked["datasets"].split(",") if name.strip()]
     results = home("results", asked["results"]) if asked["results"] else stored_results(asked["paper"])
     placed = placement(asked["paper"], asked["table"], datasets, f"{method.__name__} (yours)", results)

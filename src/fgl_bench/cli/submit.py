@@ -1,9 +1,8 @@
-"""``fgl-bench submit --check FOLDER``: whether a method's cells follow the leaderboard's protocol and can be repeated."""
+"""``fgl-bench submit --check FOLDER``: check that a method's cells follow the leaderboard's protocol and can be repeated."""
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,21 +10,21 @@ from pathlib import Path
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.subject import load
 from fgl_bench.errors import UserError
-from fgl_bench.leaderboard.cell import Making
-from fgl_bench.leaderboard.check import check, folder_of
-from fgl_bench.leaderboard.protocol import read_protocol
+from fgl_bench.leaderboard.cell import BoardCell
+from fgl_bench.leaderboard.check import check
+from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.record import read_records
 from fgl_bench.leaderboard.submission import read_submission
 from fgl_bench.results.question import short
 from fgl_bench.results.store import PRESENTATION
 from fgl_bench.scenarios.hooks import supported
+from fgl_bench.utils.files import home
 
 USAGE = "fgl-bench submit --check FOLDER [tolerance=0.01]"
-TOLERANCE = "0.01"
 
 
 def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """The command; exit status 1 where something is wrong or differs.
+    """Check a folder; exit status 1 if something is wrong or differs.
 
     Raises:
         UserError: an argument or the folder is wrong.
@@ -36,22 +35,24 @@ def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     if "--check" not in arguments or len(words) != 1 or wrong is not None:
         raise UserError(f"{short(wrong or ' '.join(arguments))}: {USAGE}; a checked folder is sent as docs/leaderboard.md says")
     try:
-        tolerance = float(given.pop("tolerance", TOLERANCE))
+        tolerance = float(given.pop("tolerance", "0.01"))
     except ValueError:
         tolerance = math.nan
     if not 0 <= tolerance <= 1:
         raise UserError("tolerance=: must be a number from 0 to 1, a difference between two scores")
-    path = given.pop("protocol", "")
-    protocol = read_protocol(*([Path(os.path.expanduser(path))] if path else []))
-    folder = folder_of(Path(os.path.expanduser(words[0])))
+    protocol = read_protocol(home("protocol", given.pop("protocol", "") or FILE))
+    folder = home("FOLDER", words[0])
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder")
     submission = read_submission(folder)
     entry = submission.entry(protocol)
     method = load(f"{submission.file}:{submission.content['class']}")
     if not issubclass(method, Algorithm) or submission.content["scenario"] not in supported(method):
         raise UserError(f"{submission.file}: {method.__name__} is no method for scenario={submission.content['scenario']}")
     records = read_records(folder)
+    if not records:
+        raise UserError(f"{folder}: there is no cell in it")
     where = [f"{key}={value}" for key, value in given.items()]
-    making = Making(protocol, entry, records[0].column if records else protocol.columns[0], folder, where, folders=folders)
-    if not check(making, records, tolerance, lambda line: print(line, flush=True)):
+    if not check(BoardCell(protocol, entry, records[0].column, folder, where, folders=folders), records, tolerance):
         sys.exit(1)
     print(f"{len(records)} cell(s) of {entry.name} follow the protocol; what was repeated agrees within {100 * tolerance:g} points")

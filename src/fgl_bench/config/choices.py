@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,6 +21,15 @@ def config_folder() -> Path:
     package = Path(__file__).resolve().parents[1]
     inside = package / "conf"
     return inside if inside.is_dir() else package.parents[1] / "conf"
+
+
+def check_readable() -> None:
+    """Raise UserError if this user cannot read a folder of the configuration: Hydra takes such a one for absent."""
+    base = config_folder()
+    folders = [base, *(Path(parent, name) for parent, names, _ in os.walk(base) for name in names)]
+    closed = next((folder for folder in folders if not os.access(folder, os.R_OK | os.X_OK)), None)
+    if closed:
+        raise UserError(f"{closed}: this user cannot read the folder; whoever installed fgl-bench can: chmod -R a+rX {base}")
 
 
 def group_of(path: str) -> str:

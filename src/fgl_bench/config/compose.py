@@ -15,7 +15,7 @@ from hydra.core.utils import setup_globals
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from fgl_bench.config.choices import config_folder
+from fgl_bench.config.choices import check_readable, config_folder
 from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.values import check_lengths
@@ -33,6 +33,7 @@ class Composer:
     """
 
     def __init__(self, folders: Iterable[Path] = ()):
+        check_readable()
         self.folders = [Path(folder).resolve() for folder in folders]
         urls = ",".join(quoted(f"file://{folder}") for folder in self.folders)
         self.always = ["hydra.job.name=fgl-bench", *([f"hydra.searchpath=[{urls}]"] if urls else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,9 +33,15 @@ def suited(algorithm: str, pairing: Mapping[str, str], overrides: Sequence[str])
 
 
 def overrides_of(cfg: DictConfig) -> list[str]:
-    """The overrides of the run as the user gave them; the algorithm alone where the configuration was not composed by a command."""
+    """The overrides of the run as the user gave them, and folders of groups of the user's own.
+
+    Where the configuration was not composed by a command, that is the algorithm alone.
+    """
     command = COMMAND.get()
-    return [f"algorithm={label(cfg, 'algorithm')}"] if command is None else list(command.overrides.task)
+    if command is None:
+        return [f"algorithm={label(cfg, 'algorithm')}"]
+    own = [source.path for source in command.runtime.config_sources if "command-line" in source.provider]
+    return [*command.overrides.task, *(f"--config-dir={os.path.relpath(path)}" for path in own)]
 
 
 def paired(overrides: Sequence[str], choices: Mapping[str, str]) -> list[str]:

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from fgl_bench.data.raw import reading
 
+MOST_SECONDS = 60  # a file; the largest takes one or two
 PROGRAM = """
 import sys, numpy, scipy.io, scipy.sparse
 for path, out in zip(sys.argv[1::2], sys.argv[2::2]):
@@ -28,11 +29,15 @@ def read_schools(dataset: str, paths: Sequence[Path]) -> list[tuple[sp.coo_matri
     with tempfile.TemporaryDirectory() as folder:
         parts = [Path(folder) / f"{number}.npz" for number in range(len(paths))]
         names = [str(path) for pair in zip(paths, parts, strict=True) for path in pair]
-        done = subprocess.run([sys.executable, "-P", "-c", PROGRAM, *names], capture_output=True, text=True, errors="replace")
+        line = [sys.executable, "-P", "-c", PROGRAM, *names]
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=MOST_SECONDS * len(paths))
+            said = done.stderr.splitlines() or [f"scipy's parser ended with status {done.returncode}"]  # a signal's is below 0
+        except subprocess.TimeoutExpired:
+            said = [f"scipy's parser was stopped after {MOST_SECONDS * len(paths)} s"]
         for path, part in zip(paths, parts, strict=True):
             with reading(dataset, path):
                 if not part.is_file():
-                    said = done.stderr.splitlines() or [f"scipy's parser ended with status {done.returncode}"]  # a signal's is below 0
                     raise ValueError(said[-1])
                 with np.load(part, allow_pickle=False) as arrays:
                     rows, columns = arrays["shape"].tolist()

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import mean
 
-from fgl_bench.leaderboard.protocol import Column, Protocol
+from fgl_bench.leaderboard.protocol import BoardColumn, Protocol
 from fgl_bench.leaderboard.record import Record, Winner, current, read_records
 
 LOCAL = "local"
@@ -42,16 +42,16 @@ class Board:
         return [name for name in known if any(record.entry == name for record in self.records)]
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[BoardColumn]:
         """Columns that have a cell, in the protocol's order."""
         there = {record.column for record in self.records}
         return [column for column in self.protocol.columns if column in there]
 
-    def winner(self, entry: str, column: Column, model: str) -> Winner | None:
+    def winner(self, entry: str, column: BoardColumn, model: str) -> Winner | None:
         record = self.cells.get((entry, column.key))
         return None if record is None else record.winners.get(model)
 
-    def scores(self, column: Column, model: str) -> dict[str, list[float]]:
+    def scores(self, column: BoardColumn, model: str) -> dict[str, list[float]]:
         """Test scores by entry, in the order of the seeds; of entries that have all of them, since a mean of some would favor a failure."""
         found = {}
         for name in self.entries:
@@ -66,7 +66,7 @@ class Board:
         """Mean test scores by column key and entry."""
         return {column.key: {name: mean(scores) for name, scores in self.scores(column, model).items()} for column in self.columns}
 
-    def whole(self, model: str) -> tuple[list[str], list[Column]]:
+    def whole(self, model: str) -> tuple[list[str], list[BoardColumn]]:
         """Entries and columns that have all scores: of all that there are, time and again without the one that lacks most of its own.
 
         Of an entry and a column that lack as much, the column goes. A guest stays.

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.leaderboard.cell import RUNS, Making, blinded, percent
+from fgl_bench.leaderboard.cell import BoardCell, percent, validation_scores
 from fgl_bench.leaderboard.protocol import Entry, Protocol
 from fgl_bench.leaderboard.record import Record
-from fgl_bench.utils.scratch import scratch
 from fgl_bench.utils.seeding import derive_seed
 
 SHARE = 0.05
@@ -34,7 +31,7 @@ class Repeat:
 
 
 def flaws(protocol: Protocol, entry: Entry, records: Sequence[Record]) -> Iterator[str]:
-    """What in the cells does not follow the protocol, a line each."""
+    """Yield a line for everything in the cells that does not follow the protocol."""
     for record in records:
         where = f"{record.entry} in {record.column.key}"
         if record.entry != entry.name or record.protocol != protocol.digest(entry):
@@ -73,41 +70,35 @@ def chosen(protocol: Protocol, records: Sequence[Record], share: float = SHARE) 
     return [*some(seeds, 1), *some(trials, 0)]
 
 
-def differences(making: Making, repeat: Repeat) -> Iterator[tuple[str, float | None, float | None]]:
-    """What the repeated run gives beside what the cell says: names, the cell's scores and the repeated ones."""
-    making = replace(making, column=repeat.record.column)
-    values = repeat.record.trials[repeat.trial].values
-    with scratch(RUNS, making.folder) as runs:
-        if repeat.seed is None:
-            found = blinded(making.run(values, making.protocol.tuning_seeds, runs).summary)
-            for model in MODELS:
-                yield f"validation, {model}", repeat.record.trials[repeat.trial].validation[model], found.validation[model]
-            return
-        [score] = making.run(values, [repeat.seed], runs).summary["test"][repeat.model]["per_seed"]
-        place = making.protocol.test_seeds.index(repeat.seed)
+def differences(cell: BoardCell, repeat: Repeat) -> Iterator[tuple[str, float | None, float | None]]:
+    """Repeat a run: names, the scores in the cell and the repeated ones."""
+    cell = replace(cell, column=repeat.record.column)
+    trial = repeat.record.trials[repeat.trial]
+    if repeat.seed is None:
+        found = validation_scores(cell.run(trial.values, cell.protocol.tuning_seeds))
+        for model in MODELS:
+            yield f"validation, {model}", trial.validation[model], found[model]
+    else:
+        [score] = cell.run(trial.values, [repeat.seed])["test"][repeat.model]["per_seed"]
+        place = cell.protocol.test_seeds.index(repeat.seed)
         yield f"test, {repeat.model}", repeat.record.winners[repeat.model].scores[place], score
 
 
-def check(making: Making, records: Sequence[Record], tolerance: float, say: Callable[[str], None]) -> bool:
-    """Whether the cells follow the protocol and what is repeated agrees; every finding is said."""
-    if not records:
-        raise UserError(f"{making.folder}: there is no cell in it")
-    wrong = list(flaws(making.protocol, making.entry, records))
+def check(cell: BoardCell, records: Sequence[Record], tolerance: float) -> bool:
+    """Return True if the records follow the protocol and what is repeated agrees; prints every finding.
+
+    Args:
+        cell: any of the entry; the others are made in the same way.
+    """
+    wrong = list(flaws(cell.protocol, cell.entry, records))
     for line in wrong:
-        say(f"wrong: {line}")
+        cell.say(f"wrong: {line}")
     if wrong:
         return False
     agree = True
-    for repeat in chosen(making.protocol, records):
-        for what, told, found in differences(making, repeat):
+    for repeat in chosen(cell.protocol, records):
+        for what, told, found in differences(cell, repeat):
             same = told == found or (told is not None and found is not None and abs(told - found) <= tolerance)
             agree = agree and same
-            say(f"{'agrees' if same else 'DIFFERS'}: {repeat.name}: {what}: {percent(told)} in the cell, {percent(found)} repeated")
+            cell.say(f"{'agrees' if same else 'DIFFERS'}: {repeat.name}: {what}: {percent(told)} in the cell, {percent(found)} repeated")
     return agree
-
-
-def folder_of(path: Path) -> Path:
-    """``path``; raises UserError where there is no such folder."""
-    if not path.is_dir():
-        raise UserError(f"{path}: there is no such folder")
-    return path

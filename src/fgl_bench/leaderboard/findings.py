@@ -11,7 +11,7 @@ import numpy as np
 
 from fgl_bench.leaderboard.board import LOCAL, REFERENCES, Board
 from fgl_bench.leaderboard.properties import NAMES
-from fgl_bench.leaderboard.protocol import Column
+from fgl_bench.leaderboard.protocol import BoardColumn
 from fgl_bench.results.statistics import Comparison, Ranks, against, against_best, average_ranks, pareto
 
 LEVEL = 0.95
@@ -19,14 +19,14 @@ PREDICTORS = ("label_skew", "homophily", "edge_cut", "train_nodes")
 LEAST = len(PREDICTORS) + 4  # columns, below which a regression would fit anything
 
 
-def ranks(board: Board, model: str) -> tuple[Ranks | None, list[Column]]:
+def ranks(board: Board, model: str) -> tuple[Ranks | None, list[BoardColumn]]:
     """Average ranks over the columns in which all ranked entries have a score; None for fewer than two of either."""
     rows, columns = board.whole(model)
     means = board.means(model)
     return average_ranks({name: [means[column.key][name] for column in columns] for name in rows}), columns
 
 
-def column_tests(board: Board, column: Column, model: str) -> tuple[str | None, set[str]]:
+def column_tests(board: Board, column: BoardColumn, model: str) -> tuple[str | None, set[str]]:
     """The best entry of a column, and those that paired tests, Holm-corrected in the column, do not find worse."""
     scores = board.scores(column, model)
     if not scores:
@@ -104,13 +104,13 @@ class Cost:
     frontier: bool
 
 
-def costs(board: Board, model: str) -> tuple[dict[str, Cost], list[Column]]:
+def costs(board: Board, model: str) -> tuple[dict[str, Cost], list[BoardColumn]]:
     """By entry, the cheapest first, and the columns that all have."""
     rows, columns = board.whole(model)
     return costs_in(board, model, rows, columns), columns
 
 
-def costs_in(board: Board, model: str, rows: Sequence[str], columns: Sequence[Column]) -> dict[str, Cost]:
+def costs_in(board: Board, model: str, rows: Sequence[str], columns: Sequence[BoardColumn]) -> dict[str, Cost]:
     """:func:`costs` of these entries in these columns, where all have a score."""
     means = board.means(model)
     points, seconds = {}, {}
@@ -124,7 +124,7 @@ def costs_in(board: Board, model: str, rows: Sequence[str], columns: Sequence[Co
     return {name: Cost(points[name][1], points[name][0], seconds[name], name in front) for name in order}
 
 
-def fairness(board: Board, model: str) -> tuple[dict[str, dict[str, float]], list[Column]]:
+def fairness(board: Board, model: str) -> tuple[dict[str, dict[str, float]], list[BoardColumn]]:
     """By entry: worst client, lowest tenth, median, best and standard deviation over clients in percent, means over the common columns."""
     rows, columns = board.whole(model)
     found = {}

@@ -6,7 +6,7 @@ from statistics import mean
 
 from fgl_bench.leaderboard import findings
 from fgl_bench.leaderboard.board import Board
-from fgl_bench.leaderboard.protocol import Column
+from fgl_bench.leaderboard.protocol import BoardColumn
 from fgl_bench.leaderboard.views import Part, over
 from fgl_bench.results.statistics import against
 
@@ -20,7 +20,7 @@ def placed(board: Board, guest: str, models: tuple[str, ...]) -> list[Part]:
     return [*parts, *(of_ranks(board, guest, model) for model in models)]
 
 
-def of_column(board: Board, guest: str, column: Column, model: str) -> Part:
+def of_column(board: Board, guest: str, column: BoardColumn, model: str) -> Part:
     scores = board.scores(column, model)
     tests = {each.name: each for each in against(guest, scores)} if guest in scores else {}
     rows = []

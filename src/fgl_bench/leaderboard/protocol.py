@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,14 +40,9 @@ class Entry:
     overrides: tuple[str, ...]
     sums: tuple[str, ...] = ()
 
-    @property
-    def outside(self) -> bool:
-        """Whether the method is from outside the package, where keys are added to those of the choice that it replaces."""
-        return bool(self.sums)
-
 
 @dataclass(frozen=True)
-class Column:
+class BoardColumn:
     """A dataset and how it is divided among clients."""
 
     dataset: str
@@ -72,10 +66,10 @@ class Protocol:
     setting: Mapping[str, Any]
     trials: int
     sampler_seed: int
-    tuning_seeds: tuple[int, ...]
-    test_seeds: tuple[int, ...]
+    tuning_seeds: Sequence[int]
+    test_seeds: Sequence[int]
     clients: int
-    columns: tuple[Column, ...]
+    columns: tuple[BoardColumn, ...]
     shared: Space
     entries: tuple[Entry, ...]
     changed: tuple[str, ...] = ()
@@ -86,18 +80,19 @@ class Protocol:
         what = [*rules, *self.changed, entry.overrides, entry.model, entry.space, entry.sums]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
 
-    def trials_of(self, entry: Entry, column: Column) -> list[dict[str, Any]]:
+    def trials_of(self, entry: Entry, column: BoardColumn) -> list[dict[str, Any]]:
         """The configurations that are tried in a cell, the defaults first."""
         return drawn(entry.space, self.trials, self.sampler_seed, entry.name, column.key)
 
-    def overrides(self, entry: Entry, column: Column, values: Mapping[str, Any], seeds: Sequence[int]) -> list[str]:
+    def overrides(self, entry: Entry, column: BoardColumn, values: Mapping[str, Any], seeds: Sequence[int]) -> list[str]:
         """The arguments of the command that makes a run."""
         number = [] if column.split == NATURAL else [f"num_clients={self.clients}"]
-        chosen = [f"{'++' if entry.outside and key.startswith('algorithm.') else ''}{key}={plain(value)}" for key, value in values.items()]
+        outside = bool(entry.sums)  # keys of its own are added to those of the choice that it replaces
+        chosen = [f"{'++' if outside and key.startswith('algorithm.') else ''}{key}={plain(value)}" for key, value in values.items()]
         setting = [f"experiment={self.experiment}", f"dataset={column.dataset}", f"split={column.split}", *number]
         return [*setting, *entry.overrides, f"model={entry.model}", *self.changed, *chosen, f"seeds={shown(list(seeds))}"]
 
-    def narrowed(self, datasets: Sequence[str], methods: Sequence[str]) -> tuple[list[Column], list[Entry]]:
+    def narrowed(self, datasets: Sequence[str], methods: Sequence[str]) -> tuple[list[BoardColumn], list[Entry]]:
         """The columns of these datasets and the entries of these methods; all of none.
 
         A method stands for its entries on all its backbones; ``fedgta-gcn`` is one of several.
@@ -105,19 +100,19 @@ class Protocol:
         Raises:
             UserError: a name is unknown.
         """
-        known = dict.fromkeys(column.dataset for column in self.columns)
-        several = {name for name, count in Counter(entry.algorithm for entry in self.entries).items() if count > 1}
-        names = {
-            entry: {entry.algorithm, f"{entry.algorithm}-{entry.model}" if entry.algorithm in several else entry.name}
-            for entry in self.entries
-        }
-        called = set().union(*names.values())
-        for key, given, allowed in (("datasets", datasets, known), ("methods", methods, called)):
-            wrong = next((name for name in given if name not in allowed), None)
-            if wrong is not None:
-                raise UserError(f"{key}={wrong[:60]}: not in the leaderboard{suggest(wrong, allowed)}")
+        full = {entry: f"{entry.algorithm}-{entry.model}" for entry in self.entries}
+        check_known("datasets", datasets, {column.dataset for column in self.columns})
+        short = {name for entry in self.entries for name in (entry.algorithm, entry.name)}
+        check_known("methods", [name for name in methods if name not in full.values()], short)
         columns = [column for column in self.columns if not datasets or column.dataset in datasets]
-        return columns, [entry for entry in self.entries if not methods or names[entry] & set(methods)]
+        return columns, [entry for entry in self.entries if not methods or {entry.algorithm, full[entry]} & set(methods)]
+
+
+def check_known(key: str, given: Sequence[str], known: Collection[str]) -> None:
+    """Raise UserError for a name that is not in the leaderboard."""
+    for name in given:
+        if name not in known:
+            raise UserError(f"{key}={name[:60]}: not in the leaderboard{suggest(name, known)}")
 
 
 def read_protocol(path: Path = FILE) -> Protocol:
@@ -126,17 +121,12 @@ def read_protocol(path: Path = FILE) -> Protocol:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         preset = config_folder() / "experiment" / f"{content['experiment']}.yaml"
         setting = yaml.safe_load(preset.read_text(encoding="utf-8"))
-        check(content, path)
+        check_numbers(content, path)
         shared = space_of(content["shared"], f"{path.name}: shared")
         return Protocol(
-            experiment=content["experiment"],
+            **{key: content[key] for key in ("experiment", "trials", "sampler_seed", "tuning_seeds", "test_seeds", "clients")},
             setting=setting,
-            trials=content["trials"],
-            sampler_seed=content["sampler_seed"],
-            tuning_seeds=tuple(content["tuning_seeds"]),
-            test_seeds=tuple(content["test_seeds"]),
-            clients=content["clients"],
-            columns=tuple(Column(name, split) for split, datasets in content["columns"].items() for name in datasets),
+            columns=tuple(BoardColumn(name, split) for split, datasets in content["columns"].items() for name in datasets),
             shared=shared,
             entries=tuple(entry for name, what in content["methods"].items() for entry in entries_of(name, what, shared)),
             changed=tuple(content.get("changed", ())),
@@ -145,7 +135,7 @@ def read_protocol(path: Path = FILE) -> Protocol:
         raise UserError(f"{path}: no protocol of a leaderboard ({type(error).__name__}: {' '.join(str(error).split())[:100]})") from error
 
 
-def check(content: Mapping[str, Any], path: Path) -> None:
+def check_numbers(content: Mapping[str, Any], path: Path) -> None:
     """Numbers of trials, clients and seeds; raises UserError."""
     for key in ("trials", "clients"):
         if type(content[key]) is not int or content[key] < 1:

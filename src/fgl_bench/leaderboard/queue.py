@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgl_bench.leaderboard.cell import RUNS
-from fgl_bench.leaderboard.protocol import Column, Entry, Protocol
+from fgl_bench.leaderboard.cell import BoardCell
+from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol
 from fgl_bench.leaderboard.record import Record, read_records
-from fgl_bench.results.estimates import Costs, Kind, duration, round_cost
+from fgl_bench.results.estimates import Costs, Kind, round_cost
 from fgl_bench.results.progress import Display
-from fgl_bench.runner.started import InTurn, Started
-from fgl_bench.utils.scratch import leftovers
+from fgl_bench.runner.started import InTurn
+
+Work = tuple[BoardCell, float]  # a cell, and the seconds that it is likely to take
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A cell to make.
-
-    Attributes:
-        cost: seconds that it is likely to take.
-    """
-
-    entry: Entry
-    column: Column
-    cost: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.entry.name} in {self.column.key}"
-
-
-def plan(protocol: Protocol, columns: Sequence[Column], entries: Sequence[Entry], folder: Path, rates: Mapping[Kind, float]) -> list[Cell]:
-    """The cells that are not complete, the cheap ones first: by measured rates, those of other data sets scaled by size."""
-    records = {(record.entry, record.column.key): record for record in read_records(folder)}
+def plan(
+    protocol: Protocol, columns: Sequence[BoardColumn], entries: Sequence[Entry], folder: Path, rates: Mapping[Kind, float]
+) -> list[Work]:
+    """The cells that are not complete, the cheap ones first: by measured rates, those of other datasets scaled by size."""
+    records = {(record.entry, record.column): record for record in read_records(folder)}
     costs = Costs((), {**rates, **measured(list(records.values()), protocol)})
-    cells = []
+    work = []
     for column in columns:
         for entry in entries:
-            record = records.get((entry.name, column.key))
-            if record is not None and record.protocol == protocol.digest(entry) and record.complete:
-                continue
-            cells.append(Cell(entry, column, cost(protocol, entry, column, costs)))
-    return sorted(cells, key=lambda cell: cell.cost)
+            record = records.get((entry.name, column))
+            if record is None or record.protocol != protocol.digest(entry) or not record.complete:
+                work.append((BoardCell(protocol, entry, column, folder), cost(protocol, entry, column, costs)))
+    return sorted(work, key=lambda pair: pair[1])
 
 
-def cost(protocol: Protocol, entry: Entry, column: Column, costs: Costs) -> float:
+def cost(protocol: Protocol, entry: Entry, column: BoardColumn, costs: Costs) -> float:
     """Seconds of all trials and two winners."""
     trials = protocol.trials_of(entry, column)
     rounds = sum(round_cost(values.get("local_epochs", 1)) for values in trials) * protocol.setting["rounds"]
@@ -70,54 +53,31 @@ def measured(records: Sequence[Record], protocol: Protocol) -> dict[Kind, float]
 
 
 @dataclass(kw_only=True)
-class Queue(InTurn[Cell, str]):
+class Cells(InTurn):
     """The cells to make.
 
     Attributes:
         protocol: its file.
         folder: of the leaderboard's cells.
-        until: start no run that would end later, by ``time.time``.
         where: keys of every run that change no number.
     """
 
+    ends_in_time = True
+
     protocol: Path
     folder: Path
-    until: float
     where: Sequence[str]
 
-    def make(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with leftovers(RUNS, self.folder) as gone:  # of processes that were killed
-            for path in gone:
-                shutil.rmtree(path, ignore_errors=True)
-        super().make()
+    def name(self, work: Work) -> str:
+        return work[0].name
 
-    def name(self, work: Cell) -> str:
-        return work.name
+    def cost(self, work: Work) -> float | None:
+        return work[1] or None
 
-    def rest(self) -> float:
-        return sum(cell.cost for cell in [*self.waiting, *(cell for cell, _ in self.running)])
+    def line(self, work: Work) -> list[str]:
+        cell, _ = work
+        where = [cell.entry.name, cell.column.dataset, cell.column.split, str(self.folder), str(self.until), *self.where]
+        return [sys.executable, "-m", "fgl_bench.leaderboard", str(self.protocol), *where]
 
-    def begin(self, display: Display) -> int:
-        while self.waiting and len(self.running) < self.jobs:
-            if time.time() >= self.until:
-                display.say(f"left out, no time: {len(self.waiting)} cell(s)")
-                self.waiting.clear()
-                break
-            cell = self.waiting.pop(0)
-            display.say(f"start: {cell.name} ({duration(cell.cost or None)})")
-            line = [sys.executable, "-m", "fgl_bench.leaderboard", str(self.protocol), cell.entry.name]
-            line += [cell.column.dataset, cell.column.split, str(self.folder), str(self.until), *self.where]
-            self.running.append((cell, Started.of(line, own_session=True)))
-        return 0
-
-    def end(self, work: Cell, started: Started, display: Display) -> int:
-        """Tell what became of a cell."""
-        seconds, told = started.seconds, started.told()
-        if started.process.returncode == 0:
-            display.say(f"done: {work.name} in {seconds:.0f} s", *(f"    {line}" for line in told if "made anew" in line))
-            return 0
-        self.failures.append(f"{work.name}: {told[-1] if told else f'exit status {started.process.returncode}'}")
-        how = f"after {seconds:.0f} s (exit {started.process.returncode})"
-        display.say(f"failed: {work.name} {how}", *(f"    {line}" for line in told))
-        return 0
+    def ended(self, work: Work, status: int, lines: list[str], display: Display) -> str | None:
+        return None if status else "".join(f"\n    {line}" for line in lines if "made anew" in line)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.leaderboard.protocol import Column, Entry, Protocol
-from fgl_bench.results.cells import dumped, warn
-from fgl_bench.results.shapes import flaw
+from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol
+from fgl_bench.results.cells import warn
+from fgl_bench.results.shapes import flaw, refused
 from fgl_bench.utils.files import write_whole
 
 VERSION = 1
+NUMBERS = re.compile(r"\[(\n[-+.\deE,\snul]*)\]")  # a list of them in json
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,13 @@ class Record:
     properties: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, protocol: Protocol, entry: Entry, column: Column) -> Record:
+    def new(cls, protocol: Protocol, entry: Entry, column: BoardColumn) -> Record:
         names = (entry.name, entry.algorithm, entry.model, column.dataset, column.split)
         return cls(protocol.digest(entry), *names, len(protocol.trials_of(entry, column)))
 
     @property
-    def column(self) -> Column:
-        return Column(self.dataset, self.split)
+    def column(self) -> BoardColumn:
+        return BoardColumn(self.dataset, self.split)
 
     @property
     def complete(self) -> bool:
@@ -105,15 +107,16 @@ class Record:
         return None if best is None or before is None else float(best.validation[model] or 0) - before
 
 
-def path_of(folder: Path, entry: str, column: Column) -> Path:
+def path_of(folder: Path, entry: str, column: BoardColumn) -> Path:
     """``<folder>/<dataset>-<split>/<entry>.json``."""
     return folder / column.key / f"{entry}.json"
 
 
 def write_record(folder: Path, record: Record) -> Path:
-    """Write a cell atomically."""
+    """Write a cell atomically, with a line for every key and one for every list of numbers."""
     path = path_of(folder, record.entry, record.column)
-    write_whole(path, dumped({"version": VERSION, **asdict(record)}))
+    text = json.dumps({"version": VERSION, **asdict(record)}, indent=1, allow_nan=False)
+    write_whole(path, NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
     return path
 
 
@@ -127,20 +130,14 @@ def read_record(path: Path) -> Record:
     content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refused)
     if not isinstance(content, dict) or content.pop("version", None) != VERSION:
         raise ValueError(f"no cell of version {VERSION}")
-    if set(content) != {each.name for each in fields(Record)}:
-        raise ValueError("keys are missing or unknown")
     if (wrong := flaw(content, "record")) is not None:
         raise ValueError(wrong)
     try:
         content["trials"] = [Trial(**trial) for trial in content["trials"]]
         content["winners"] = {model: Winner(**winner) for model, winner in content["winners"].items()}
         return Record(**content)
-    except TypeError as error:  # keys that there are not
+    except TypeError as error:  # unknown keys
         raise ValueError(" ".join(str(error).split())[:120]) from error
-
-
-def refused(name: str) -> float:
-    raise ValueError(f"{name} is no number")
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -157,9 +154,11 @@ def read_records(folder: Path) -> list[Record]:
     return found
 
 
-def current(records: Iterable[Record], protocol: Protocol) -> tuple[list[Record], list[Record]]:
-    """The cells that were made under this protocol, and the others: of entries that it has, or of methods from outside the package."""
-    digests = {entry.name: protocol.digest(entry) for entry in protocol.entries}
-    found = list(records)
-    mine = [record for record in found if digests.get(record.entry) == record.protocol]
-    return mine, [record for record in found if digests.get(record.entry) != record.protocol]
+def current(records: Iterable[Record], protocol: Protocol, entries: Sequence[Entry] | None = None) -> tuple[list[Record], list[Record]]:
+    """The cells of these entries, or of the protocol's, that were made under this protocol, and the others."""
+    digests = {entry.name: protocol.digest(entry) for entry in (protocol.entries if entries is None else entries)}
+    mine: list[Record] = []
+    others: list[Record] = []
+    for record in records:
+        (mine if digests.get(record.entry) == record.protocol else others).append(record)
+    return mine, others

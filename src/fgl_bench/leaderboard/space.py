@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -56,9 +57,6 @@ def drawn(space: Space, trials: int, *axes: str | int) -> list[dict[str, Any]]:
 
 def configuration(space: Space, number: int) -> dict[str, Any]:
     """The configuration with this number; 0 has the first choice of every key, and the last key varies fastest."""
-    found: dict[str, Any] = {}
-    for key, values in reversed(list(space.items())):
-        number, place = divmod(number, len(values))
-        chosen = values[place]
-        found |= dict(zip(names(key), chosen if len(names(key)) > 1 else [chosen], strict=True))
-    return {name: found[name] for key in space for name in names(key)}
+    chosen = next(itertools.islice(itertools.product(*space.values()), number, None))
+    pairs = [zip(names(key), value if "," in key else [value], strict=True) for key, value in zip(space, chosen, strict=True)]
+    return dict(itertools.chain.from_iterable(pairs))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from fgl_bench.config.values import NAME
+from fgl_bench.config.values import NAME, plain
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.board import Board, read_board
-from fgl_bench.leaderboard.protocol import Entry, Protocol, plain
-from fgl_bench.leaderboard.record import Record, read_records
+from fgl_bench.leaderboard.protocol import Entry, Protocol
+from fgl_bench.leaderboard.record import current, read_records
 from fgl_bench.leaderboard.space import names, space_of
 from fgl_bench.results.cells import warn
 from fgl_bench.utils.files import write_whole
@@ -51,42 +51,38 @@ class Submission:
         Raises:
             UserError: ``entry.yaml`` is wrong, or the method's file cannot be read.
         """
-        content, where = self.content, self.folder / FILE
-        module, name = self.file.stem, str(content["class"])
+        where = self.folder / FILE
+        name, scenario, model = (str(self.content[key]) for key in ("class", "scenario", "model"))
+        module = self.file.stem
         if self.file.suffix != ".py" or self.file.parent != self.folder or not IDENTIFIER.fullmatch(module):
-            raise UserError(f"{where}: method={content['method']}: must be a .py file in the same folder")
+            raise UserError(f"{where}: method={self.content['method']}: must be a .py file in the same folder")
         if not IDENTIFIER.fullmatch(name):
             raise UserError(f"{where}: class={name[:60]}: must be the name of a class")
-        for key, allowed in (("scenario", SCENARIOS), ("model", None)):
-            value = content[key]
-            if not isinstance(value, str) or not NAME.fullmatch(value) or (allowed and value not in allowed):
-                raise UserError(f"{where}: {key}={value}: must be {', '.join(allowed) if allowed else 'a backbone'}")
-        keys, space = content["keys"] or {}, space_of(content["space"] or {}, str(where))
+        if scenario not in SCENARIOS:
+            raise UserError(f"{where}: scenario={scenario}: must be {', '.join(SCENARIOS)}")
+        if not NAME.fullmatch(model):
+            raise UserError(f"{where}: model={model}: must be a backbone")
+        keys, space = self.content["keys"] or {}, space_of(self.content["space"] or {}, str(where))
         tuned = [part for key in space for part in names(key)]
-        strange = [str(key) for key in (*keys, *tuned) if not OF_ENTRY.fullmatch(str(key))]
-        if strange:
-            raise UserError(f"{where}: {strange[0]}: only algorithm.KEY is the method's own; all else is the same for all")
-        twice = [key for key in tuned if key in keys]
-        if twice:
-            raise UserError(f"{where}: {twice[0]}: is tuned, so it has no value of its own; its default is the first choice")
-        return Entry(
-            name=title(name, str(content["model"]), protocol),
-            algorithm=f"{module}.{name}",
-            model=str(content["model"]),
-            space={**protocol.shared, **space},
-            overrides=(
-                "algorithm=fedavg", f"algorithm._target_={module}.{name}", f"scenario={content['scenario']}",
-                *(f"++{key}={plain(value)}" for key, value in keys.items()),
-            ),
-            sums=(self.sum(),),
-        )  # fmt: skip
-
-    def sum(self) -> str:
-        """SHA-256 of the method's file."""
+        for key in map(str, (*keys, *tuned)):
+            if not OF_ENTRY.fullmatch(key):
+                raise UserError(f"{where}: {key}: only algorithm.KEY is the method's own; all else is the same for all")
+        for key in tuned:
+            if key in keys:
+                raise UserError(f"{where}: {key}: is tuned, so it has no value of its own; its default is the first choice")
         try:
-            return hashlib.sha256(self.file.read_bytes()).hexdigest()
+            source = self.file.read_bytes()
         except OSError as error:
             raise UserError(f"{self.file}: cannot be read ({error.strerror})") from error
+        chosen = ["algorithm=fedavg", f"algorithm._target_={module}.{name}", f"scenario={scenario}"]
+        return Entry(
+            name=title(name, model, protocol),
+            algorithm=f"{module}.{name}",
+            model=model,
+            space={**protocol.shared, **space},
+            overrides=(*chosen, *(f"++{key}={plain(value)}" for key, value in keys.items())),
+            sums=(hashlib.sha256(source).hexdigest(),),
+        )
 
     def write(self, source: str) -> None:
         """Write the folder with the method's file as it is now; cells that lie there stay."""
@@ -118,21 +114,17 @@ def read_submission(folder: Path) -> Submission:
     return Submission(folder, content)
 
 
-def with_guests(board: Board, folders: list[Path]) -> Board:
+def with_guests(board: Board, folders: Sequence[Path]) -> Board:
     """The board with the cells in these submissions' folders; those of another protocol, or of another file, are left out."""
-    guests: list[str] = []
-    records: list[Record] = []
-    others: list[Record] = []
     for folder in folders:
         try:
             entry = read_submission(folder).entry(board.protocol)
         except UserError as error:
             warn(folder, str(error))
             continue
-        for record in read_records(folder):
-            (records if record.protocol == board.protocol.digest(entry) and record.entry == entry.name else others).append(record)
-        guests.append(entry.name)
-    return Board(board.protocol, [*board.records, *records], [*board.others, *others], (*board.guests, *guests))
+        mine, others = current(read_records(folder), board.protocol, [entry])
+        board = Board(board.protocol, [*board.records, *mine], [*board.others, *others], (*board.guests, entry.name))
+    return board
 
 
 def whole_board(folder: Path, protocol: Protocol) -> Board:

@@ -12,7 +12,7 @@ from tabulate import tabulate
 from fgl_bench.leaderboard import findings
 from fgl_bench.leaderboard.board import LOCAL, Board
 from fgl_bench.leaderboard.findings import Fit, titles
-from fgl_bench.leaderboard.protocol import Column
+from fgl_bench.leaderboard.protocol import BoardColumn
 
 MODELS = ("received", "trained")
 GAP = 2  # spaces between columns of text
@@ -55,8 +55,8 @@ def marked(score: float | None, name: str, best: str | None, alike: set[str]) ->
     return f"{100 * score:.1f}{'*' if name == best else '~' if name in alike else ''}"
 
 
-def by_split(columns: Sequence[Column]) -> dict[str, list[Column]]:
-    found: dict[str, list[Column]] = {}
+def by_split(columns: Sequence[BoardColumn]) -> dict[str, list[BoardColumn]]:
+    found: dict[str, list[BoardColumn]] = {}
     for column in columns:
         found.setdefault(column.split, []).append(column)
     return found
@@ -81,7 +81,7 @@ def ranks(board: Board, models: Sequence[str], method: str | None) -> list[Part]
     return parts
 
 
-def over(columns: Sequence[Column]) -> str:
+def over(columns: Sequence[BoardColumn]) -> str:
     return f"{len(columns)} column(s)" if len(columns) != 1 else columns[0].key
 
 

@@ -106,8 +106,8 @@ class Work:
         lacking = {cell.overrides for cell in self.missing()}
         runs = complete_runs(self.results / "runs") if lacking and (self.results / "runs").is_dir() else []
         for run in runs:
-            if tuple(run.summary.get("overrides", ())) in lacking:
-                self.keep(run.folder, tuple(run.summary["overrides"]))
+            if run.overrides in lacking:
+                self.keep(run.folder, run.overrides)
 
     def keep(self, folder: Path, overrides: tuple[str, ...]) -> bool:
         """Take a complete run into the store; return False if there is none in ``folder``.

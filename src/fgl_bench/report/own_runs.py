@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,18 +61,11 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
         for row, first in zip(table.rows, chosen.rows, strict=True):
             for column, second in zip(table.columns, chosen.columns, strict=True):
                 run = chosen.runs.get((first, second))
-                cells.append(Cell(table.key, row, column, () if run is None else overrides_of(run)))
+                cells.append(Cell(table.key, row, column, () if run is None else run.overrides or ()))
                 if run is not None:
                     stored[cells[-1].key] = stored_of(run, cells[-1].command)
                     files[run.summary["config_hash"]] = run.folder / CELLS if is_cell(run) else run.folder
     return OwnRuns(Paper(NAME, "Your runs", tuple(tables), ()), cells, stored, files, downloads, readings)
-
-
-def overrides_of(run: Result) -> tuple[str, ...]:
-    """The overrides of the command that made a run; none of a run of version 1.0, which does not say."""
-    if is_cell(run):
-        return tuple(shlex.split(run.summary["command"])[1:])
-    return tuple(run.summary.get("overrides", ()))
 
 
 def stored_of(run: Result, line: str) -> Mapping:

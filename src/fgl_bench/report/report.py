@@ -40,7 +40,7 @@ def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] 
     tables = tuple(table for table in paper.tables if keys is None or table.key in keys)
     cells, known = plan(tables), read_cells(folder)
     stored, files = fill(cells, known), {cell["config_hash"]: folder / NAME for cell in known}
-    made = {tuple(run.summary.get("overrides", ())): run for run in runs}
+    made = {run.overrides: run for run in runs}
     for cell in cells:
         if cell.key not in stored and (run := made.get(cell.overrides)) is not None:
             stored[cell.key] = compact(run.summary, cell.command, run.folder)

@@ -146,7 +146,7 @@ def cell_data(
     """What stands in one place of a table: our entries, the printed one, verdicts, and which run it is."""
     key = (table.key, row.key, column.key)
     their, cell = look_up(source.published, table, row, column), source.stored.get(key)
-    entry = {
+    entry: dict = {
         "command": source.commands.get(key, ""),
         "published": printed(their),
         "published_value": None if their is None else float(their.mean),

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fgl_bench.results.provenance import versions
-from fgl_bench.results.shapes import flaw
+from fgl_bench.results.shapes import flaw, refused
 
 VERSION = 1
 KEPT = 2  # the newest, and the one before, in case the newest is damaged
@@ -129,7 +129,7 @@ def about(path: Path, identity: str, models: str) -> dict[str, Any]:
         Unusable: it is damaged, or another run's or other code's.
     """
     try:
-        known = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        known = json.loads((path / ABOUT).read_text(encoding="utf-8"), parse_constant=refused)
         if known["version"] != VERSION or known["code"] != code():
             raise Unusable("it was made by another version of the code")
         if known["identity"] != identity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,10 +41,17 @@ class Result:
         return table(self.summary)
 
     @property
+    def overrides(self) -> tuple[str, ...] | None:
+        """What the command line was given that made the run; None of a run of version 1.0, which does not say."""
+        if "command" in self.summary:
+            return tuple(shlex.split(self.summary["command"])[1:])
+        return None if "overrides" not in self.summary else tuple(self.summary["overrides"])
+
+    @property
     def results_dir(self) -> Path:
         """The ``results_dir`` that the run was made with, if it still lies where it was written; else the folder above the run's."""
         names, whole = self.summary, Path(os.path.abspath(self.folder))
-        scenario, algorithm, digest = names["scenario"], names["algorithm"], names["config_hash"]
+        scenario, algorithm, digest = names["scenario"], names["algorithm"].rpartition(":")[2], names["config_hash"]
         inside = run_folder(Path(), names["dataset"], names["split"], names["num_clients"], scenario, algorithm, digest)
         depth = len(inside.parts)
         if whole.parts[-depth:] != inside.parts:

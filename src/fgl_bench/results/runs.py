@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +116,21 @@ def complete_runs(where: Path) -> list[Result]:
             found.append(Result(path.parent, summary))
     if len({run.summary["schema_version"] for run in found}) > 1:
         print(f"note: some of these runs are of version 1.0; to compare them: python -m fgl_bench.results.migrate {where}", file=sys.stderr)
-    return found
+    return told_apart(found)
+
+
+def told_apart(runs: Sequence[Result]) -> list[Result]:
+    """The runs; methods of one name from several files are called by both, such as ``a.py:mine`` and ``b.py:mine``."""
+    modules = [str(value_of(run.summary["config"], "algorithm._target_")).rpartition(".")[0] for run in runs]
+    of_name: dict[str, set[str]] = {}
+    for run, module in zip(runs, modules, strict=True):
+        of_name.setdefault(run.summary["algorithm"], set()).add(module)
+
+    def called(name: str, module: str) -> str:
+        return name if len(of_name[name]) < 2 or module.startswith("fgl_bench.") else f"{module.replace('.', '/')}.py:{name}"
+
+    changed = zip(runs, modules, strict=True)
+    return [replace(run, summary={**run.summary, "algorithm": called(run.summary["algorithm"], module)}) for run, module in changed]
 
 
 def value(run: Result, key: str) -> Any:

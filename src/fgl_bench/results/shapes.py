@@ -35,6 +35,11 @@ def validator(name: str) -> Callable[[object], object]:
     return compiled
 
 
+def refused(name: str) -> float:
+    """The ``parse_constant`` of json for what a schema describes: NaN and the infinities are no numbers."""
+    raise ValueError(f"{name} is no number")
+
+
 def flaw(content: object, name: str) -> str | None:
     """Return the first thing in which ``content`` differs from the schema ``name``, in words; None if it fits."""
     from fastjsonschema import JsonSchemaValueException

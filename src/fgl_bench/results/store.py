@@ -21,7 +21,7 @@ from fgl_bench.config.identity import CORRECTED, canonical_names, corrections
 from fgl_bench.errors import UserError
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.results.selection import score_trained
-from fgl_bench.results.shapes import flaw, history_flaw, summary_flaw
+from fgl_bench.results.shapes import flaw, history_flaw, refused, summary_flaw
 from fgl_bench.utils.files import umask
 from fgl_bench.utils.masking import masked_config
 from fgl_bench.utils.scratch import leftovers, scratch
@@ -82,7 +82,7 @@ def checked(text: str, name: str | None = None) -> dict:
         Untrusted: it is damaged, of another version, or of another configuration.
     """
     try:
-        found = json.loads(text, parse_constant=_refused)
+        found = json.loads(text, parse_constant=refused)
     except (ValueError, RecursionError) as error:
         raise Untrusted(f"not readable as json ({error})") from error
     if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get("test"), dict):
@@ -100,10 +100,6 @@ def checked(text: str, name: str | None = None) -> dict:
     if score_trained(found) == "never" and set(found["test"]["trained"]["per_seed"]) != {None}:
         raise Untrusted("its trained models' scores are those of one client only, as before split.score_trained; overwrite=true repeats it")
     return found
-
-
-def _refused(name: str) -> float:
-    raise ValueError(f"{name} is no number")
 
 
 def read_summary(folder: Path) -> dict | None:

@@ -12,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.compose import as_command
-from fgl_bench.config.values import shown
+from fgl_bench.config.groups import COMMAND
+from fgl_bench.config.values import plain, shown
 from fgl_bench.config.wording import explain
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.own import keep
@@ -108,9 +109,11 @@ def run(
         overrides.append(f"scenario/sparsity={value}" if key == "scenario.sparsity" else f"{key}={shown(value)}")
     try:
         with within_python(), as_command(overrides, [Path(config_dir)] if config_dir is not None else [], objects) as cfg:
-            place(cfg, objects)
+            said = place(cfg, objects)
             if own_graph is not None:
                 cfg.dataset.path = keep(own_graph, cfg.cache_dir)
+                said.append(f"dataset.path={shown(cfg.dataset.path)}")
+            COMMAND.get().overrides.task.extend(said)
             finished = run_one(cfg)
     except UserError:
         raise
@@ -122,18 +125,22 @@ def run(
     return Result(finished.folder, finished.summary)
 
 
-def place(cfg: DictConfig, objects: Mapping[str, Any]) -> None:
-    """Put objects in the places of their groups' choices.
+def place(cfg: DictConfig, objects: Mapping[str, Any]) -> list[str]:
+    """Put objects in the places of their groups' choices; returns the overrides that do so.
 
     A class that no file defines (in a notebook, at the prompt) may have changed since its run, so that run is made again, from the start.
     """
-    if not objects:
-        return
-    OmegaConf.set_struct(cfg, False)
+    said: list[str] = []
+    if objects:
+        OmegaConf.set_struct(cfg, False)
     for group, value in objects.items():
-        cfg[group] = node_of(group, value)
+        node, base = node_of(group, value), cfg[group]
+        said += [f"~{group}.{key}" for key in base if key not in node]
+        said += [f"{'' if key in base else '+'}{group}.{key}={plain(each)}" for key, each in node.items() if base.get(key, ...) != each]
+        cfg[group] = node
         if not files_of(type(value).__module__):
             cfg.overwrite, cfg.checkpoint_minutes = True, None
+    return said
 
 
 def node_of(key: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -9,84 +10,72 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
+from fgl_bench.results.estimates import duration
 from fgl_bench.results.progress import Display
 from fgl_bench.utils.allocator import environment
 from fgl_bench.utils.processes import end_with
 
-W = TypeVar("W")
-F = TypeVar("F")
 
+class Started(subprocess.Popen):
+    """A process under way, which ends with this one and does not hear the terminal's Ctrl-C; what it prints goes to a file."""
 
-@dataclass
-class Started:
-    """A process under way; what it prints goes to a file that nobody else sees."""
-
-    process: subprocess.Popen
-    log: IO[str]
-    begin: float
-
-    @classmethod
-    def of(cls, line: Sequence[str], own_session: bool = False) -> Started:
-        """Start this command; it ends with this process.
-
-        Args:
-            own_session: whether it does not hear the terminal's Ctrl-C.
-        """
-        log = tempfile.TemporaryFile("w+", encoding="utf-8")
+    def __init__(self, line: Sequence[str]):
+        self.log = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self.begin = time.monotonic()
         dying = end_with(os.getpid()) if sys.platform == "linux" else None
-        process = subprocess.Popen(
-            line, stdout=log, stderr=subprocess.STDOUT, env=environment(), preexec_fn=dying, start_new_session=own_session
-        )
-        return cls(process, log, time.monotonic())
+        super().__init__(line, stdout=self.log, stderr=subprocess.STDOUT, env=environment(), preexec_fn=dying, start_new_session=True)
 
-    @property
-    def seconds(self) -> float:
-        """Since it was started."""
-        return time.monotonic() - self.begin
-
-    def told(self) -> list[str]:
-        """Its last six lines; to be asked once, after it has ended."""
-        self.log.seek(0)
-        lines = [line.strip() for line in self.log.read().splitlines() if line.strip()][-6:]
-        self.log.close()
-        return lines
+    def last_lines(self) -> list[str]:
+        """The last six lines that it printed; closes the file."""
+        with self.log:
+            self.log.seek(0)
+            return [line.strip() for line in self.log.read().splitlines() if line.strip()][-6:]
 
 
 @dataclass(kw_only=True)
-class InTurn(ABC, Generic[W, F]):
-    """Work that waits, of type W, and what is under way; reasons of what fails, of type F, go to ``failures``.
+class InTurn(ABC):
+    """Work that waits, and work that is under way with its process.
 
     Attributes:
         jobs: how many processes at a time.
+        until: start nothing that would end later, by ``time.time``.
+        failures: work that failed, with the last line that its process printed.
     """
 
     pause: ClassVar[float] = 0.2  # seconds between two looks at the processes
+    ends_in_time: ClassVar[bool] = False  # work that keeps ``until`` itself may be started at any time before
 
-    waiting: list[W]
+    waiting: list[Any]
     jobs: int
-    running: list[tuple[W, Started]] = field(default_factory=list)
-    failures: list[F] = field(default_factory=list)
+    until: float = math.inf
+    running: list[tuple[Any, Started]] = field(default_factory=list)
+    failures: list[tuple[Any, str]] = field(default_factory=list)
     stopping: bool = False
 
     @abstractmethod
-    def begin(self, display: Display) -> int:
-        """Start what there is room for; returns how much was left out."""
+    def name(self, work: Any) -> str:
+        """The work's name on the display."""
 
     @abstractmethod
-    def end(self, work: W, started: Started, display: Display) -> int:
-        """Take in what has ended; returns how much else is done by that."""
+    def cost(self, work: Any) -> float | None:
+        """Seconds that the work is likely to take on one core; None if unknown."""
 
     @abstractmethod
-    def rest(self) -> float:
-        """Seconds that what waits and what is under way are likely to take on one core."""
+    def line(self, work: Any) -> list[str]:
+        """The command that does the work."""
 
     @abstractmethod
-    def name(self, work: W) -> str:
-        """What the display calls it."""
+    def ended(self, work: Any, status: int, lines: list[str], display: Display) -> str | None:
+        """Take in the work of a process with this exit status and these last lines; returns what the report adds, None if it failed."""
+
+    def startable(self) -> Iterator[Any]:
+        """Take work that waits while there is room."""
+        while self.waiting and len(self.running) < self.jobs and not self.stopping:
+            yield self.waiting.pop(0)
 
     def make(self) -> None:
         """Start, await and take in everything; what is under way when a signal comes is ended."""
@@ -101,31 +90,51 @@ class InTurn(ABC, Generic[W, F]):
             try:
                 self._loop(display)
             finally:
-                for _, started in self.running:
-                    started.process.terminate()
-                for _, started in self.running:
-                    started.process.wait()
-                    started.log.close()
+                for _, process in self.running:
+                    process.terminate()
+                for _, process in self.running:
+                    process.wait()
+                    process.log.close()
                 for number, handler in previous.items():
                     signal.signal(number, handler)
 
     @property
     def status(self) -> int:
-        """Exit status once everything is told: 130 after a signal, which is said, 1 where something failed, else 0."""
+        """Exit status once everything is reported: 130 after a signal, which is printed, 1 if something failed, else 0."""
         if self.stopping:
             print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
             return 130
         return int(bool(self.failures))
 
     def _loop(self, display: Display) -> None:
-        made, before, left, since = 0, -1, 0.0, 0.0
+        total, before, left, since = len(self.waiting), -1, 0.0, 0.0
         while (self.waiting or self.running) and not self.stopping:
-            made += self.begin(display)
-            for pair in [pair for pair in self.running if not self.stopping and pair[1].process.poll() is not None]:
+            for work in self.startable():
+                self._begin(work, display)
+            for pair in [pair for pair in self.running if not self.stopping and pair[1].poll() is not None]:
                 self.running.remove(pair)
-                made += 1 + self.end(*pair, display)
+                self._end(*pair, display)
+            made = total - len(self.waiting) - len(self.running)
             if made != before:  # estimates of a long plan take longer than the pause, and nothing but ended work changes them
-                before, left, since = made, self.rest() / self.jobs, time.monotonic()
+                unfinished = [*self.waiting, *(work for work, _ in self.running)]
+                before, left, since = made, sum(self.cost(work) or 0 for work in unfinished) / self.jobs, time.monotonic()
             display.show(made, [self.name(work) for work, _ in self.running], max(0.0, left - (time.monotonic() - since)))
             if self.running:
                 time.sleep(self.pause)
+
+    def _begin(self, work: Any, display: Display) -> None:
+        if time.time() + (0 if self.ends_in_time else self.cost(work) or 0) > self.until:
+            display.say(f"left out, no time: {self.name(work)}")
+            return
+        display.say(f"start: {self.name(work)} ({duration(self.cost(work))})")
+        self.running.append((work, Started(self.line(work))))
+
+    def _end(self, work: Any, process: Started, display: Display) -> None:
+        seconds, lines = time.monotonic() - process.begin, process.last_lines()
+        more = self.ended(work, process.returncode, lines, display)
+        if more is not None:
+            display.say(f"done: {self.name(work)} in {seconds:.0f} s{more}")
+            return
+        lines = lines or [f"exit status {process.returncode}"]
+        self.failures.append((work, lines[-1]))
+        display.say(f"failed: {self.name(work)} after {seconds:.0f} s (exit {process.returncode})", *(f"    {line}" for line in lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
 from fgl_bench.results.provenance import code_state, versions
-from fgl_bench.results.store import SCHEMA_VERSION, config_hash
+from fgl_bench.results.store import PRESENTATION, SCHEMA_VERSION, config_hash
 from fgl_bench.results.thinned import label_counts
 from fgl_bench.runner.spec import RunSpec
 
@@ -91,12 +92,18 @@ def summarize(
         "versions": versions(),
         "code": code_state(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "overrides": [text for text in spec.overrides if root(text) not in PRESENTATION],
         "config_hash": config_hash(what),
         "config": what,
         "partition_hash": facts.partition_hash,
         "graph": facts.graph,
         "label_counts": facts.label_counts,
     }  # fmt: skip
+
+
+def root(override: str) -> str:
+    """The top-level key that an override is about."""
+    return re.split(r"[./=]", override.lstrip("+~"), maxsplit=1)[0]
 
 
 def moved(histories: Sequence[History]) -> dict[str, int]:

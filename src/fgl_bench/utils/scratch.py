@@ -74,6 +74,13 @@ def leftovers(prefix: str, folder: Path) -> Iterator[list[Path]]:
             os.close(handle)
 
 
+def remove_leftovers(prefix: str, folder: Path) -> None:
+    """Remove :func:`leftovers`."""
+    with leftovers(prefix, folder) as found:
+        for path in found:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _own(path: Path) -> bool:
     try:
         return not path.is_symlink() and path.is_dir() and path.stat().st_uid == os.getuid()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +10,16 @@ from pathlib import Path
 from fgl_bench.cli.check import backbones, methods, splits
 from fgl_bench.cli.check.methods import PROMISES as PROMISES
 from fgl_bench.cli.check.subject import find
+from fgl_bench.errors import UserError
 
 EXAMINE = {"algorithm": methods.examine, "model": backbones.examine, "split": splits.examine}
+
+
+def run(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """Check a method, a backbone or a split; exit status 1 if a check fails."""
+    if not arguments or "=" in arguments[0]:
+        raise UserError("check what? such as fgl-bench check my_method.py, fgl-bench check fedavg, or fgl-bench check model/gat")
+    sys.exit(examine(arguments[0], arguments[1:], folders))
 
 
 def examine(name: str, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:

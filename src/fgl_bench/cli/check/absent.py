@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.cli.check.promise import Broken
+from fgl_bench.cli.check.cases import Broken
 from fgl_bench.scenarios.base import Trained
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.sync import Sync

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.cli.check.promise import Broken, Unusable, tried
+from fgl_bench.cli.check.cases import Broken, Cases, tried
 from fgl_bench.cli.check.subject import CLIENTS, Subject, composed
 from fgl_bench.config.groups import build
 from fgl_bench.data.graph import ClientGraph
@@ -27,8 +28,8 @@ CLOSE = 1e-9
 
 
 @dataclass
-class Case:
-    """A backbone under test, the graphs of some clients of different sizes, and a model for each.
+class SmallModels:
+    """A backbone, the graphs of some clients of different sizes, and a model for each.
 
     The first client has isolated nodes, the last one no edges at all.
     """
@@ -37,26 +38,33 @@ class Case:
     layout: ParameterLayout
     initial: dict[str, Tensor]
     clients: tuple[ClientGraph, ...]
-    theta: Tensor
     classes: int
 
-    def batch(self, rows: Sequence[int]) -> Batch:
+    def __post_init__(self) -> None:
+        self.rows = range(len(self.clients))
+        self.batch = self.padded(self.rows)
+
+    def padded(self, rows: Sequence[int]) -> Batch:
         """These clients, padded to the largest among them."""
         batch = Batch([self.clients[row] for row in rows], torch.float64, "cpu")
         batch.per_federation = len(rows)
         return batch
 
+    @cached_property
+    def theta(self) -> Tensor:
+        """The initial model of every client, with noise on scalars."""
+        theta, scalars = self.layout.pack(self.initial).to(torch.float64).repeat(len(self.clients), 1), self.layout.scalars()
+        noise = torch.randn(len(self.clients), len(scalars), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        theta[:, scalars] += 0.1 * noise
+        return theta
+
     def answer(self, batch: Batch, theta: Tensor, dropout: DropoutFunction = no_dropout) -> Output:
         parameters = self.layout.views(theta)
         return self.model.forward(parameters, batch, self.model.first(parameters, batch), dropout)
 
-    @property
-    def everyone(self) -> range:
-        return range(len(self.clients))
-
 
 def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
-    """Try every promise on a backbone; returns 0, or 1 if one is broken."""
+    """Check every promise of a backbone; returns 0, or 1 if one is broken."""
     cfg = composed(subject, overrides, SMALL, folders)
     (federation,) = prepare(resolve(cfg))
     clients = uneven(federation.clients)
@@ -65,14 +73,7 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     initial = model.init_parameters(layout, torch.Generator().manual_seed(0))
     sizes = ", ".join(str(client.num_nodes) for client in clients)
     print(f"{subject.name}: {len(clients)} clients of {sizes} nodes, {layout.count} parameters", flush=True)
-    for name, shape in layout.shapes.items():
-        if name not in initial or tuple(initial[name].shape) != shape:
-            told = f"of shape {list(initial[name].shape)}" if name in initial else "not at all"
-            print(f"  BROKEN  {PROMISES[shaped]}: init_parameters() gives {name} {told}; layout() has {list(shape)}")
-            return 1
-    theta, scalars = layout.pack(initial).to(torch.float64).repeat(len(clients), 1), layout.scalars()
-    theta[:, scalars] += 0.1 * torch.randn(len(clients), len(scalars), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    return tried(subject.name, PROMISES, Case(model, layout, initial, clients, theta, federation.num_classes))
+    return tried(subject.name, PROMISES, SmallModels(model, layout, initial, clients, federation.num_classes))
 
 
 def uneven(clients: Sequence[ClientGraph]) -> tuple[ClientGraph, ...]:
@@ -89,28 +90,31 @@ def uneven(clients: Sequence[ClientGraph]) -> tuple[ClientGraph, ...]:
 # ---- the promises
 
 
-def shaped(case: Case) -> None:
-    if not all(torch.isfinite(value).all() for value in case.initial.values()):
+def shaped(small: SmallModels) -> None:
+    initial, layout = small.initial, small.layout
+    for name, shape in layout.shapes.items():
+        if name not in initial or tuple(initial[name].shape) != shape:
+            given = f"of shape {list(initial[name].shape)}" if name in initial else "not at all"
+            raise Broken(f"init_parameters() gives {name} {given}; layout() has {list(shape)}", last=True)
+    if not all(torch.isfinite(value).all() for value in initial.values()):
         raise Broken("init_parameters() gives numbers that are not finite")
-    named = sorted(name for layer in case.model.chain(case.layout) for name in layer)
-    if named != sorted(case.layout.shapes):
-        raise Broken(f"chain() names {', '.join(named)}; layout() has {', '.join(sorted(case.layout.shapes))}, each of one layer")
+    named = sorted(name for layer in small.model.chain(layout) for name in layer)
+    if named != sorted(layout.shapes):
+        raise Broken(f"chain() names {', '.join(named)}; layout() has {', '.join(sorted(layout.shapes))}, each of one layer")
 
 
-def answers(case: Case) -> None:
-    batch = case.batch(case.everyone)
-    output = case.answer(batch, case.theta)
-    expected = [batch.size, batch.nodes, case.classes]
+def answers(small: SmallModels) -> None:
+    output = small.answer(small.batch, small.theta)
+    expected = [small.batch.size, small.batch.nodes, small.classes]
     if list(output.logits.shape) != expected:
-        raise Unusable(f"logits are {list(output.logits.shape)}; expected [k, n, Y] = {expected}")
+        raise Broken(f"logits are {list(output.logits.shape)}; expected [k, n, Y] = {expected}", last=True)
     if output.hidden.ndim != 3 or list(output.hidden.shape[:2]) != expected[:2]:
-        raise Unusable(f"hidden is {list(output.hidden.shape)}; expected [k, n, h] with k, n = {expected[:2]}")
+        raise Broken(f"hidden is {list(output.hidden.shape)}; expected [k, n, h] with k, n = {expected[:2]}", last=True)
 
 
-def isolated(case: Case) -> None:
-    batch = case.batch(case.everyone)
-    output = case.answer(batch, case.theta)
-    for name, value in output._asdict().items():
+def isolated(small: SmallModels) -> None:
+    batch = small.batch
+    for name, value in small.answer(batch, small.theta)._asdict().items():
         bad = ~torch.isfinite(value).all(-1) & batch.valid
         if bad.any():
             client, node = bad.nonzero()[0].tolist()
@@ -118,59 +122,49 @@ def isolated(case: Case) -> None:
             raise Broken(f"{name} of node {node} of client {client}{edges} is not finite")
 
 
-def repeatable(case: Case) -> None:
-    batch = case.batch(case.everyone)
-    equal(case.answer(batch, case.theta), case.answer(batch, case.theta), batch, 0.0, "the same pass gives other numbers")
+def repeatable(small: SmallModels) -> None:
+    first, again = (small.answer(small.batch, small.theta).logits for _ in range(2))
+    equal(again, first, small.batch, 0.0, "the same pass gives other numbers")
 
 
-def alone(case: Case) -> None:
-    batch = case.batch(case.everyone)
-    whole = case.answer(batch, case.theta)
-    for row in case.everyone:
-        part = batch.select([row])
-        words = f"client {row} alone gives other numbers than among others"
-        equal(case.answer(part, case.theta[row : row + 1]), rows_of(whole, row), part, CLOSE, words)
+def alone(small: SmallModels) -> None:
+    each_alone(small, lambda row: small.batch.select([row]), "client {row} alone gives other numbers than among others")
 
 
-def padded(case: Case) -> None:
-    batch = case.batch(case.everyone)
-    whole = case.answer(batch, case.theta)
-    for row in case.everyone:
-        bare = case.batch([row])
-        output = case.answer(bare, case.theta[row : row + 1])
-        same = Output(*(value[:, : bare.nodes] for value in rows_of(whole, row)))
-        equal(output, same, bare, CLOSE, f"client {row} without padding gives other numbers")
+def padded(small: SmallModels) -> None:
+    each_alone(small, lambda row: small.padded([row]), "client {row} without padding gives other numbers")
 
 
-def apart(case: Case) -> None:
+def apart(small: SmallModels) -> None:
     """A client's answers are a function of its own model."""
-    batch, theta = case.batch(case.everyone), case.theta.clone().requires_grad_()
-    for row in case.everyone:
-        logits = case.answer(batch, theta).logits[row][batch.valid[row]]
+    theta = small.theta.clone().requires_grad_()
+    for row in small.rows:
+        logits = small.answer(small.batch, theta).logits[row][small.batch.valid[row]]
         (gradient,) = torch.autograd.grad(logits.square().sum(), theta)
-        for other in case.everyone:
+        for other in small.rows:
             if other != row and gradient[other].abs().max() > 0:
                 raise Broken(f"what client {row} answers depends on the model of client {other}")
 
 
-def dropped(case: Case) -> None:
+def dropped(small: SmallModels) -> None:
     """Random numbers come from the given dropout alone, which is a function of the replica's key."""
-    if not case.model.drops:
+    if not small.model.drops:
         return
-    batch = case.batch(case.everyone)
-    keys = step_key(torch.arange(batch.size) + 7, torch.zeros(batch.size, dtype=torch.int64), 0)
-    first, again = (case.answer(batch, case.theta, Dropout(case.model.dropout, keys)) for _ in range(2))
-    equal(again, first, batch, 0.0, "the same keys give other numbers")
-    for row in case.everyone:
-        part = batch.select([row])
-        output = case.answer(part, case.theta[row : row + 1], Dropout(case.model.dropout, keys[[row]]))
-        equal(output, rows_of(first, row), part, CLOSE, f"with dropout client {row} alone gives other numbers than among others")
+    keys = step_key(torch.arange(len(small.rows)) + 7, torch.zeros(len(small.rows), dtype=torch.int64), 0)
+
+    def dropout(rows: Sequence[int]) -> DropoutFunction:
+        return Dropout(small.model.dropout, keys[list(rows)])
+
+    first, again = (small.answer(small.batch, small.theta, dropout(small.rows)).logits for _ in range(2))
+    equal(again, first, small.batch, 0.0, "the same keys give other numbers")
+    words = "with dropout client {row} alone gives other numbers than among others"
+    each_alone(small, lambda row: small.batch.select([row]), words, dropout)
 
 
-def learnable(case: Case) -> None:
-    batch = case.batch(case.everyone)
-    parameters = {name: view.detach().clone().requires_grad_() for name, view in case.layout.views(case.theta).items()}
-    logits = case.model.forward(parameters, batch, case.model.first(parameters, batch), no_dropout).logits[batch.valid]
+def learnable(small: SmallModels) -> None:
+    batch = small.batch
+    parameters = {name: view.detach().clone().requires_grad_() for name, view in small.layout.views(small.theta).items()}
+    logits = small.model.forward(parameters, batch, small.model.first(parameters, batch), no_dropout).logits[batch.valid]
     weights = torch.randn(logits.shape, dtype=logits.dtype, generator=torch.Generator().manual_seed(2))
     gradients = torch.autograd.grad((logits.log_softmax(-1) * weights).sum(), list(parameters.values()), allow_unused=True)
     for name, gradient in zip(parameters, gradients, strict=True):
@@ -180,26 +174,36 @@ def learnable(case: Case) -> None:
             raise Broken(f"the gradient of the parameter {name} is not finite")
 
 
-def rows_of(output: Output, row: int) -> Output:
-    return Output(*(value[row : row + 1] for value in output))
+def each_alone(
+    small: SmallModels,
+    part_of: Callable[[int], Batch],
+    words: str,
+    dropout: Callable[[Sequence[int]], DropoutFunction] = lambda rows: no_dropout,
+) -> None:
+    """Raise ``Broken`` unless every client answers in its own batch what it answers among all."""
+    whole = small.answer(small.batch, small.theta, dropout(small.rows)).logits
+    for row in small.rows:
+        part = part_of(row)
+        logits = small.answer(part, small.theta[row : row + 1], dropout([row])).logits
+        equal(logits, whole[row : row + 1, : part.nodes], part, CLOSE, words.format(row=row))
 
 
-def equal(some: Output, other: Output, batch: Batch, tolerance: float, words: str) -> None:
+def equal(logits: Tensor, expected: Tensor, batch: Batch, tolerance: float, words: str) -> None:
     """Raise ``Broken`` unless the logits of real nodes are the same."""
-    x, y = some.logits[batch.valid], other.logits[batch.valid]
+    x, y = logits[batch.valid], expected[batch.valid]
     off = (x - y).abs().max().item()
     if not off <= tolerance * max(1.0, y.abs().max().item()):
         raise Broken(f"{words} (off by {off:.2g})")
 
 
-PROMISES: dict[Callable[[Case], None], str] = {
-    shaped: "parameters are as layout() says",
-    answers: "outputs have their shapes",
-    isolated: "outputs are finite, of isolated nodes too",
-    repeatable: "a repeated pass gives the same numbers",
-    alone: "a client alone equals the client among others",
-    padded: "padding changes nothing",
-    apart: "clients do not see each other's models",
-    dropped: "randomness comes from the given dropout alone",
-    learnable: "finite gradients reach every parameter",
+PROMISES: Cases = {
+    "parameters are as layout() says": shaped,
+    "outputs have their shapes": answers,
+    "outputs are finite, of isolated nodes too": isolated,
+    "a repeated pass gives the same numbers": repeatable,
+    "a client alone equals the client among others": alone,
+    "padding changes nothing": padded,
+    "clients do not see each other's models": apart,
+    "randomness comes from the given dropout alone": dropped,
+    "finite gradients reach every parameter": learnable,
 }

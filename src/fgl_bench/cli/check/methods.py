@@ -1,14 +1,15 @@
-"""What must be true of any method."""
+"""Checks what must hold for any method."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from omegaconf import DictConfig
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.absent import CLOSE, Disturbed, Undisturbed
-from fgl_bench.cli.check.promise import Broken, Untried, tried
+from fgl_bench.cli.check.cases import Broken, Cases, Untried, tried
 from fgl_bench.cli.check.recording import Interrupted, Recorded, simulated, watch
 from fgl_bench.cli.check.subject import CLIENTS, ROUNDS, Subject, composed
 from fgl_bench.config.groups import check_node
@@ -32,12 +33,11 @@ from fgl_bench.utils.seeding import generator
 
 SMALL = (f"num_clients={CLIENTS}", f"rounds={ROUNDS}", f"mixing_at=[{','.join(str(CLIENTS * n) for n in range(1, ROUNDS + 1))}]")
 # Some clients are absent, some of those that take part are late.
-PARTIAL = {"participation": 0.75, "scenario.slow_fraction": 0.5, "scenario.lag": [2, 5], "scenario.jitter": 0.0, "scenario.deadline": 1.5}
+PARTIAL = {"participation": 0.75, "scenario": {"slow_fraction": 0.5, "lag": [2, 5], "jitter": 0.0, "deadline": 1.5}}
 
 
-@dataclass
-class Case:
-    """A method under test: its small configuration, class, federations, and a simulation of all of them together."""
+class Small(NamedTuple):
+    """The small configuration of a method, its class, its federations, and a simulation of all of them together."""
 
     cfg: DictConfig
     method: type[Algorithm]
@@ -52,9 +52,9 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     print(f"{subject.name}: {cfg.num_clients} clients, {len(cfg.seeds)} seeds, {ROUNDS} rounds, scenario={scenario}", flush=True)
     watch(cfg)
     federations = prepare(resolve(cfg))
-    case = Case(cfg, method, federations, simulated(cfg, federations))
-    status = tried(subject.name, PROMISES, case)
-    if moving := without_gradient(case.run):
+    run = simulated(cfg, federations)
+    status = tried(subject.name, PROMISES, Small(cfg, method, federations, run))
+    if moving := without_gradient(run):
         why = "weight decay is added after correct_gradient(); the attribute frozen names what stays as it is"
         print(f"  warning: {', '.join(moving)}: correct_gradient() leaves no gradient, yet the parameter changes ({why})")
     return status
@@ -73,84 +73,82 @@ def without_gradient(run: Recorded) -> list[str]:
 # ---- the promises
 
 
-def finite(case: Case) -> None:
-    for (seed, client), trips in case.run.trips.items():
+def finite(small: Small) -> None:
+    for (seed, client), trips in small.run.trips.items():
         for number, pair in enumerate(trips):
             if not all(torch.isfinite(model).all() for model in pair):
                 raise Broken(f"client {client} of seed {seed} has a model that is not finite after {number + 1} trip(s)")
-    if not case.run.trips:
+    if not small.run.trips:
         raise Broken("no client has trained")
 
 
-def scored(case: Case) -> None:
-    if not case.run.answered:
+def scored(small: Small) -> None:
+    if not small.run.answered:
         raise Broken("predict() gives logits that are not finite")
-    for history in case.run.outcome.histories:
+    for history in small.run.outcome.histories:
         for model in history.scores:
             if history.diverged(model).any():
                 raise Broken(f"a score of a {model} model is not finite")
 
 
-def repeatable(case: Case) -> None:
-    differ(case.run, simulated(case.cfg, case.federations), 0.0, "the same run gives another model")
+def repeatable(small: Small) -> None:
+    differ(small.run, simulated(small.cfg, small.federations), 0.0, "the same run gives another model")
 
 
-def alone(case: Case) -> None:
-    differ(simulated(case.cfg, case.federations[-1:]), case.run, CLOSE, "alone, the seed gives another model")
+def alone(small: Small) -> None:
+    differ(simulated(small.cfg, small.federations[-1:]), small.run, CLOSE, "alone, the seed gives another model")
 
 
-def chunked(case: Case) -> None:
+def chunked(small: Small) -> None:
     for replicas in (1, 3):
-        run = simulated(case.cfg, case.federations, replicas)
-        differ(run, case.run, CLOSE, f"trained {replicas} client(s) at a time, another model comes out")
+        run = simulated(small.cfg, small.federations, replicas)
+        differ(run, small.run, CLOSE, f"trained {replicas} client(s) at a time, another model comes out")
 
 
-def resumed(case: Case) -> None:
-    """A run that is interrupted in its middle goes on in a fresh instance."""
+def resumed(small: Small) -> None:
+    """A run that is interrupted in its middle resumes in a fresh instance."""
     with tempfile.TemporaryDirectory() as scratch, redirect_stderr(StringIO()):
-        kept = partial(Checkpoints, Path(scratch, "run"), "check", 0.0, case.method.__name__, strict=True)
+        checkpoints = partial(Checkpoints, Path(scratch, "run"), "check", 0.0, small.method.__name__, strict=True)
         try:
-            simulated(case.cfg, case.federations, kept=kept(), share=0.5)
+            simulated(small.cfg, small.federations, checkpoints=checkpoints(), share=0.5)
         except Interrupted:
             pass
         except Uncaptured as reason:
             raise Broken(f"{reason} cannot be kept; a name in `rebuilt` is left out: what prepare() makes and nothing changes") from None
-        rest = simulated(case.cfg, case.federations, kept=kept())
-    tail = {key: trips[len(trips) - len(rest.trips.get(key, [])) :] for key, trips in case.run.trips.items()}
-    differ(rest, replace(case.run, trips=tail), 0.0, "after an interruption another model comes out")
+        rest = simulated(small.cfg, small.federations, checkpoints=checkpoints())
+    tail = {key: trips[len(trips) - len(rest.trips.get(key, [])) :] for key, trips in small.run.trips.items()}
+    differ(rest, replace(small.run, trips=tail), 0.0, "after an interruption another model comes out")
 
 
-def unlabeled(case: Case) -> None:
+def unlabeled(small: Small) -> None:
     """Test labels are never read, validation labels only where the method says so."""
-    for masks, words in ((("train", "val"), "test nodes"), (("train",), "validation nodes")):
-        if masks == ("train",) and case.method.uses_validation:
-            return
-        run = simulated(case.cfg, [relabeled(federation, masks) for federation in case.federations])
-        hint = "" if masks != ("train",) else "; a method that may read them says uses_validation = True"
-        differ(run, case.run, 0.0, f"with other labels of {words} another model comes out{hint}")
+    kinds: list[tuple[Sequence[str], str, str]] = [(("train", "val"), "test nodes", "")]
+    if not small.method.uses_validation:
+        kinds.append((("train",), "validation nodes", "; a method that may read them says uses_validation = True"))
+    for masks, words, hint in kinds:
+        run = simulated(small.cfg, [relabeled(federation, masks) for federation in small.federations])
+        differ(run, small.run, 0.0, f"with other labels of {words} another model comes out{hint}")
 
 
-def absent(case: Case) -> None:
+def absent(small: Small) -> None:
     """The state of an absent client affects no other client."""
-    if not issubclass(check_node(case.cfg.scenario), Sync):
+    if not issubclass(check_node(small.cfg.scenario), Sync):
         raise Untried("the scenario has no server that averages absent clients")
-    cfg = case.cfg.copy()
-    for key, value in PARTIAL.items():
-        group, _, name = key.rpartition(".")
-        (cfg[group] if group else cfg)[name] = value
+    cfg = small.cfg.copy()
+    cfg.merge_with(PARTIAL)
     Undisturbed.rounds.clear()
     try:
         for scenario in (Undisturbed, Disturbed):
             cfg.scenario._target_ = f"{scenario.__module__}.{scenario.__name__}"
-            simulated(cfg, case.federations)
+            simulated(cfg, small.federations)
     except UserError as error:
         raise Untried(f"the method does not run with absent clients: {error}") from error
 
 
-def stochastic(case: Case) -> None:
-    rows = list(case.run.rows)
-    if not issubclass(check_node(case.cfg.scenario), Sync):  # with a server, those that mix() gave where somebody arrived
-        rows += [torch.from_numpy(np.asarray(matrix)) for matrix in case.run.outcome.mixing.values()]
+def stochastic(small: Small) -> None:
+    rows = list(small.run.rows)
+    if not issubclass(check_node(small.cfg.scenario), Sync):  # with a server, those that mix() gave where somebody arrived
+        rows += [torch.from_numpy(np.asarray(matrix)) for matrix in small.run.outcome.mixing.values()]
     for weights in (rows_ for rows_ in rows if rows_.numel()):
         off = (weights.double().sum(-1) - 1).abs().max().item()
         if not off < 1e-6:
@@ -159,18 +157,18 @@ def stochastic(case: Case) -> None:
             raise Broken(f"an average has the negative weight {weights.min().item():.3g}")
 
 
-def counted(case: Case) -> None:
-    mixes = any(not np.allclose(matrix, np.eye(matrix.shape[-1])) for matrix in case.run.outcome.mixing.values())
-    for history in case.run.outcome.histories:
+def counted(small: Small) -> None:
+    mixes = any(not np.allclose(matrix, np.eye(matrix.shape[-1])) for matrix in small.run.outcome.mixing.values())
+    for history in small.run.outcome.histories:
         for way in ("upload", "download"):
             count = getattr(history, way)
             if (np.diff(count) < 0).any() or (count < 0).any():
                 raise Broken(f"{way}ed bytes go down: {count.tolist()}")
             if mixes and not count[-1] > 0:
                 raise Broken(f"models are mixed, yet nothing is {way}ed; see traffic()")
-    trips, needed = sum(len(trips) for trips in case.run.trips.values()), case.run.uploaded
-    summed = sum(float(history.upload[-1]) for history in case.run.outcome.histories)
-    declared = max(summed, trips * case.run.method.traffic().bytes[0])  # a client may have less to say than traffic() allows for
+    trips, needed = sum(len(trips) for trips in small.run.trips.values()), small.run.uploaded
+    summed = sum(float(history.upload[-1]) for history in small.run.outcome.histories)
+    declared = max(summed, trips * small.run.method.traffic().bytes[0])  # a client may have less to say than traffic() allows for
     if declared < needed - 1:
         raise Broken(
             f"clients upload {round(needed / trips):,} bytes a trip (models and reports), traffic() declares {round(declared / trips):,}; "
@@ -204,22 +202,22 @@ def relabeled(federation: Federation, known: Sequence[str]) -> Federation:
             labels[free] = (labels[free] + shift) % federation.num_classes
         return replace(client, labels=labels)
 
-    clients = tuple(other(client) for client in federation.clients)
-    observed = clients if federation.observed is federation.clients else tuple(other(client) for client in federation.observed)
+    clients = tuple(map(other, federation.clients))
+    observed = clients if federation.observed is federation.clients else tuple(map(other, federation.observed))
     if isinstance(federation, Served):
-        return replace(federation, clients=clients, observed=observed, server=other(federation.server))
+        federation = replace(federation, server=other(federation.server))
     return replace(federation, clients=clients, observed=observed)
 
 
-PROMISES: dict[Callable[[Case], None], str] = {
-    finite: "models stay finite",
-    scored: "scores are finite",
-    repeatable: "a repeated run gives the same numbers",
-    alone: "a seed alone equals the seed among others",
-    chunked: "chunks of clients change nothing",
-    resumed: "a run that goes on from a checkpoint gives the same numbers",
-    unlabeled: "labels outside training change nothing",
-    absent: "absent clients change nothing",
-    stochastic: "rows of averages sum to one, none is negative",
-    counted: "bytes are counted",
+PROMISES: Cases = {
+    "models stay finite": finite,
+    "scores are finite": scored,
+    "a repeated run gives the same numbers": repeatable,
+    "a seed alone equals the seed among others": alone,
+    "chunks of clients change nothing": chunked,
+    "a run that goes on from a checkpoint gives the same numbers": resumed,
+    "labels outside training change nothing": unlabeled,
+    "absent clients change nothing": absent,
+    "rows of averages sum to one, none is negative": stochastic,
+    "bytes are counted": counted,
 }

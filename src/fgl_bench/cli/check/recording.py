@@ -38,8 +38,8 @@ SCALAR = 4  # bytes of a transferred number, as traffic() counts them; a bool ta
 
 
 @dataclass
-class Notes:
-    """The record of a simulation.
+class Recorded:
+    """What a simulation has done.
 
     Attributes:
         trips: the received and trained models of every client of every seed, in order.
@@ -56,12 +56,6 @@ class Notes:
     answered: bool = True
     method: Any = None
     gradients: Tensor | None = None
-
-
-@dataclass
-class Recorded(Notes):
-    """A finished simulation."""
-
     outcome: Outcome = field(default_factory=lambda: Outcome([], {}, {}))
 
 
@@ -72,7 +66,7 @@ def watch(cfg: DictConfig) -> None:
     with_server, with_events = issubclass(scenario, Sync), issubclass(scenario, SemiAsync)
 
     class Listening(method):  # type: ignore[misc, valid-type]
-        notes: ClassVar[Notes]
+        notes: ClassVar[Recorded]
 
         def prepare(self, setting: Setting) -> None:
             super().prepare(setting)
@@ -158,30 +152,31 @@ def simulated(
     federations: Sequence[Federation],
     replicas: int | None = None,
     *,
-    kept: Checkpoints | None = None,
+    checkpoints: Checkpoints | None = None,
     share: float = math.inf,
 ) -> Recorded:
     """Run the small federations, all in one program of at most so many replicas at a time.
 
     Args:
-        kept: checkpoints to go on from, and to keep the run in.
+        checkpoints: the run resumes from them, and is kept in them.
         share: of the run, after which it is interrupted.
 
     Raises:
         Interrupted: more than ``share`` is done.
     """
-    cfg, notes = cfg.copy(), Notes()
+    cfg = cfg.copy()
     cfg.seeds = [federation.seed for federation in federations]
-    Watched.notes = notes
+    Watched.notes = recorded = Recorded()
     spec = resolve(cfg)
     with (progress := Partly("check", spec.trips * len(federations), False)):
         progress.share = share
-        outcome = simulate(spec, federations, torch.device("cpu"), progress, Plan(len(federations), replicas), checkpoints=kept)
-    return Recorded(**vars(notes), outcome=outcome)
+        plan = Plan(len(federations), replicas)
+        recorded.outcome = simulate(spec, federations, torch.device("cpu"), progress, plan, checkpoints=checkpoints)
+    return recorded
 
 
 class Interrupted(Exception):
-    """A simulation has come as far as it should."""
+    """The share of a simulation that is asked for is done."""
 
 
 class Partly(RunProgress):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from fgl_bench.cli.check.promise import Broken, Unusable, tried
+from fgl_bench.cli.check.cases import Broken, Cases, tried
 from fgl_bench.cli.check.subject import Subject, composed
 from fgl_bench.config.groups import build
 from fgl_bench.data.graph import Graph
@@ -20,17 +21,13 @@ CLIENTS = 10
 SMALL = (f"num_clients={CLIENTS}", "rounds=1", "seeds=[0]")
 
 
-@dataclass
-class Case:
-    """A split under test and its clients on a generated graph whose nodes have owners."""
+class Assigned(NamedTuple):
+    """A split, a generated graph whose nodes have owners, and the clients that the split makes of it with seed 0."""
 
     split: Split
     graph: Graph
     num_clients: int
-    nodes: list[np.ndarray]
-
-    def assign(self, seed: int) -> list[np.ndarray]:
-        return self.split.assign(self.graph, self.num_clients, seed)
+    clients: list[np.ndarray]
 
 
 def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] = ()) -> int:
@@ -38,36 +35,33 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     cfg = composed(subject, overrides, SMALL, folders)
     split, graph, clients = build(cfg.split), build(cfg.dataset).load(cfg.data_dir), int(cfg.num_clients)
     graph = replace(graph, owner=np.arange(graph.num_nodes) % clients)
-    clients = (split.stated(graph) if isinstance(split, Split) else None) or clients
+    clients = split.stated(graph) or clients
     print(f"{subject.name}: {graph.num_nodes} nodes, {clients} clients", flush=True)
-    return tried(subject.name, PROMISES, Case(split, graph, clients, split.assign(graph, clients, 0)))
+    return tried(subject.name, PROMISES, Assigned(split, graph, clients, split.assign(graph, clients, 0)))
 
 
-# ---- the promises
-
-
-def as_many(case: Case) -> None:
-    if len(case.nodes) != case.num_clients:
-        raise Broken(f"there are {len(case.nodes)} clients, not {case.num_clients}")
-    empty = [client for client, nodes in enumerate(case.nodes) if not len(nodes)]
+def as_many(made: Assigned) -> None:
+    if len(made.clients) != made.num_clients:
+        raise Broken(f"there are {len(made.clients)} clients, not {made.num_clients}")
+    empty = [client for client, nodes in enumerate(made.clients) if not len(nodes)]
     if empty:
         raise Broken(f"client {empty[0]} has no node")
 
 
-def valid(case: Case) -> None:
-    for client, nodes in enumerate(case.nodes):
+def valid(made: Assigned) -> None:
+    for client, nodes in enumerate(made.clients):
         ids = np.asarray(nodes)
         if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-            raise Unusable(f"client {client} has an array of {ids.dtype} {list(ids.shape)}; expected integers [n]")
-        if ids.size and not 0 <= ids.min() <= ids.max() < case.graph.num_nodes:
-            raise Unusable(f"client {client} has a node outside 0 to {case.graph.num_nodes - 1}")
+            raise Broken(f"client {client} has an array of {ids.dtype} {list(ids.shape)}; expected integers [n]", last=True)
+        if ids.size and not 0 <= ids.min() <= ids.max() < made.graph.num_nodes:
+            raise Broken(f"client {client} has a node outside 0 to {made.graph.num_nodes - 1}", last=True)
         if np.unique(ids).size != ids.size:
             raise Broken(f"client {client} has a node twice")
         if (np.diff(ids) < 0).any():
             raise Broken(f"the nodes of client {client} are not ascending")
 
 
-def seeded(case: Case) -> None:
+def seeded(made: Assigned) -> None:
     """The clients depend on the seed only, not on the state of global random generators."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
@@ -75,10 +69,9 @@ def seeded(case: Case) -> None:
             random.seed(number)
             np.random.seed(number)  # noqa: NPY002
             torch.manual_seed(number)
-            for seed, first in ((0, case.nodes), (1, None)):
-                again = case.assign(seed)
-                first = case.assign(seed) if first is None else first
-                if len(again) != len(first) or any(not np.array_equal(x, y) for x, y in zip(again, first, strict=True)):
+            for seed, first in ((0, made.clients), (1, made.split.assign(made.graph, made.num_clients, 1))):
+                again = made.split.assign(made.graph, made.num_clients, seed)
+                if len(again) != len(first) or not all(map(np.array_equal, again, first)):
                     raise Broken(f"seed {seed} gives other clients the second time")
     finally:
         random.setstate(states[0])
@@ -86,15 +79,15 @@ def seeded(case: Case) -> None:
         torch.set_rng_state(states[2])
 
 
-def owned(case: Case) -> str | None:
-    held = np.bincount(np.concatenate([np.asarray(nodes) for nodes in case.nodes]), minlength=case.graph.num_nodes)
+def owned(made: Assigned) -> str | None:
+    held = np.bincount(np.concatenate([np.asarray(nodes) for nodes in made.clients]), minlength=made.graph.num_nodes)
     none, several = int((held == 0).sum()), int((held > 1).sum())
     return ", ".join(f"{count} nodes have {words}" for count, words in ((none, "no client"), (several, "several clients")) if count) or None
 
 
-PROMISES: dict[Callable[[Case], str | None], str] = {
-    as_many: "there are as many clients as asked for, none empty",
-    valid: "clients have ascending ids of nodes, none twice",
-    seeded: "the same seed gives the same clients",
-    owned: "nodes have clients",
+PROMISES: Cases = {
+    "there are as many clients as asked for, none empty": as_many,
+    "clients have ascending ids of nodes, none twice": valid,
+    "the same seed gives the same clients": seeded,
+    "nodes have clients": owned,
 }

@@ -23,7 +23,7 @@ from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.models.base import Backbone
 from fgl_bench.runner.validation import validate
-from fgl_bench.scenarios.hooks import supported
+from fgl_bench.scenarios.hooks import check_hooks, supported
 
 KINDS: dict[str, type] = {"algorithm": Algorithm, "model": Backbone, "split": Split}
 BASES = {"algorithm": "fedavg", "model": "gcn", "split": "metis"}
@@ -91,6 +91,15 @@ def load(name: str) -> type:
         kinds = " or ".join(kind.__name__ for kind in KINDS.values())
         raise UserError(f"{file}: defines {', '.join(candidates) or f'no class derived from {kinds}'}; name one as {file}:CLASS")
     return next(iter(candidates.values()))
+
+
+def load_method(name: str) -> type[Algorithm]:
+    """The method in a file; raises UserError if the class is none."""
+    method = load(name)
+    if not issubclass(method, Algorithm):
+        raise UserError(f"{name}: {method.__name__} is no method; it must derive from a base such as fgl_bench.ServerRounds")
+    check_hooks(method)
+    return method
 
 
 def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = (), folders: Sequence[Path] = ()) -> DictConfig:

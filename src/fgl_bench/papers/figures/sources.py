@@ -66,7 +66,7 @@ class Sources:
         folder = self.results / "runs"
         made = complete_runs(folder) if folder.is_dir() else []
         by_hash = {run.summary["config_hash"]: run.folder for run in made}
-        by_overrides = {tuple(run.summary.get("overrides", ())): run.folder for run in made}
+        by_overrides = {run.overrides: run.folder for run in made}
         hashes = {key: cell["config_hash"] for key, cell in self.stored.items()}
         found = {cell.key: by_hash.get(hashes.get(cell.key, ""), by_overrides.get(cell.overrides)) for cell in self.planned}
         return {key: path for key, path in found.items() if path is not None}
