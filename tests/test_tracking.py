@@ -319,7 +319,7 @@ def test_a_database_of_mlflow_that_cannot_be_written_holds_up_no_run(run: Path, 
     slept: list[float] = []
     monkeypatch.setattr(utils.time, "sleep", slept.append)
     with pytest.raises(OperationalError):
-        MLflow(f"sqlite:///{run}", "x").start(next(iter(seed_runs(run))))  # a folder is no database
+        MLflow(f"sqlite:///{run}", "x").start(tracking_of(run, NoTracker()).seeds[0])  # a folder is no database
     assert sum(slept) < 2
 
 
