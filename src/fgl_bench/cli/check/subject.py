@@ -18,7 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.choices import choices, file_of, path_of
 from fgl_bench.config.compose import Composer
-from fgl_bench.config.groups import first_line, imported
+from fgl_bench.config.groups import imported
+from fgl_bench.config.wording import one_line
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.models.base import Backbone
@@ -78,7 +79,7 @@ def load(name: str) -> type:
     try:
         module = importlib.import_module(path.stem)
     except (Exception, SystemExit) as error:  # a user's module can raise anything while it is imported
-        raise UserError(f"{file}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
+        raise UserError(f"{file}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
     if Path(str(module.__file__)).resolve() != path:
         raise UserError(f"{file}: another module is called {path.stem} ({module.__file__}); give the file another name")
     classes = {key: value for key, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__}
