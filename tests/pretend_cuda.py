@@ -478,8 +478,8 @@ class Silent(Rounds):
 
 
 def spec_of(overrides: Sequence[str]) -> RunSpec:
-    with Composer() as compose:
-        return resolve(compose(list(overrides)))
+    compose = Composer()
+    return resolve(compose(list(overrides)))
 
 
 def on_cpu(spec: RunSpec, federations: Sequence[Any], chunk: int | None = None) -> Outcome:

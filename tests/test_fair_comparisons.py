@@ -32,8 +32,8 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def composed():
-    with Composer() as composer:
-        yield composer
+    composer = Composer()
+    yield composer
 
 
 @pytest.fixture(scope="module")

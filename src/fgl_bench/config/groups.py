@@ -15,7 +15,7 @@ from omegaconf.errors import ValidationError
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.identity import canonical
 from fgl_bench.config.schema import alternatives, class_choices, class_fields, make_schema
-from fgl_bench.config.wording import wrong_type
+from fgl_bench.config.wording import one_line, wrong_type
 from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require
 
 COMMAND: ContextVar[Any] = ContextVar("COMMAND", default=None)
@@ -100,7 +100,7 @@ def imported(key: str, target: Any) -> Any:
         module, _, name = target.rpartition(".")
         cls = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
-        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
+        raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
     if not callable(cls):
         raise UserError(f"{key}._target_={target}: is a {type(cls).__name__}, not a class")
     return cls
@@ -181,11 +181,11 @@ def build(node: DictConfig, **extra: Any) -> Any:
     try:
         return cls(**plain, **extra)
     except (ValueError, TypeError) as error:
-        raise UserError(f"{key_of(node)}: {first_line(error)}") from error
+        raise UserError(f"{key_of(node)}: {one_line(error)}") from error
     except (Exception, SystemExit) as error:
         if isinstance(error, UserError) or getattr(cls, "__module__", "").startswith("fgl_bench."):
             raise
-        raise UserError(f"{key_of(node)}._target_={node._target_}: {raised_by_user(error) or first_line(error)}") from error
+        raise UserError(f"{key_of(node)}._target_={node._target_}: {raised_by_user(error) or one_line(error)}") from error
 
 
 def build_group(cfg: DictConfig, group: str) -> Any:
@@ -201,8 +201,3 @@ def build_group(cfg: DictConfig, group: str) -> Any:
         name = base.rpartition(".")[2]
         raise UserError(f"{group}._target_={node._target_}: gives a {type(built).__name__}, not {what} (derived from fgl_bench's {name})")
     return built
-
-
-def first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

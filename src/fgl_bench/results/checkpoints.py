@@ -21,16 +21,12 @@ from typing import Any
 import numpy as np
 
 from fgl_bench.results.provenance import versions
-from fgl_bench.results.shapes import COUNT, INTEGER, NUMBER, TEXT, flaw
+from fgl_bench.results.shapes import flaw, refused
 
 VERSION = 1
 KEPT = 2  # the newest, and the one before, in case the newest is damaged
 PART = "part-"  # prefix of one that is being written
 STATE, TENSORS, ABOUT = "state.json", "tensors.safetensors", "checkpoint.json"
-SHAPE = {
-    "seeds": [INTEGER], "done": COUNT, "of": COUNT, "unit": TEXT, "seconds": NUMBER, "sent": COUNT, "attempt": TEXT,
-    "sums": {STATE: COUNT, TENSORS: COUNT},
-}  # fmt: skip
 
 
 class Unusable(Exception):
@@ -133,15 +129,15 @@ def about(path: Path, identity: str, models: str) -> dict[str, Any]:
         Unusable: it is damaged, or another run's or other code's.
     """
     try:
-        known = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        known = json.loads((path / ABOUT).read_text(encoding="utf-8"), parse_constant=refused)
         if known["version"] != VERSION or known["code"] != code():
             raise Unusable("it was made by another version of the code")
         if known["identity"] != identity:
             raise Unusable("it belongs to another run")
         if known["models"] != models:
             raise Unusable(f"it was made with other models to keep ({known['models']})")
-        wrong = flaw(known, SHAPE)
-        if wrong is not None or not known["seeds"] or known["done"] != int(path.name):
+        wrong = flaw(known, "checkpoint")
+        if wrong is not None or known["done"] != int(path.name):
             raise Unusable(f"it is damaged ({wrong or 'its seeds or steps are wrong'})")
         if any(_sum(path / name) != known["sums"][name] for name in (STATE, TENSORS)):
             raise Unusable("it is damaged")

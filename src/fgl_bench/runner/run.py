@@ -25,13 +25,12 @@ from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.history import Outcome
+from fgl_bench.evaluation.history import Outcome, history_rows
 from fgl_bench.results.checkpoints import ABOUT, discard, place
 from fgl_bench.results.progress import RunProgress
 from fgl_bench.results.saved_models import kept as kept_models
 from fgl_bench.results.saved_models import which_models
-from fgl_bench.results.store import clear_leftovers, config_hash, history_rows, write_run
-from fgl_bench.results.superseded import superseded
+from fgl_bench.results.store import clear_leftovers, config_hash, superseded, write_run
 from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.results.tracking import Tracking
 from fgl_bench.runner.checkpoints import Checkpoints

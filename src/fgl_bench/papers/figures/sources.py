@@ -105,9 +105,9 @@ class Sources:
     def federations(self, experiment: str, datasets: Sequence[str], *overrides: str) -> Iterator[tuple[str, Federation]]:
         """The first seed's federation of every dataset that is at hand; the others are named on the way."""
         for dataset in datasets:
-            with Composer() as composed:
-                choices = (f"experiment={experiment}", f"dataset={dataset}")
-                cfg = composed([*choices, *overrides, *self.extra, "seeds=[0]"])
+            composed = Composer()
+            choices = (f"experiment={experiment}", f"dataset={dataset}")
+            cfg = composed([*choices, *overrides, *self.extra, "seeds=[0]"])
             if self.data_dir:
                 cfg = cast(DictConfig, OmegaConf.merge(cfg, {"data_dir": self.data_dir}))
             cfg.cache_dir = str(Path(cfg.cache_dir).expanduser())
