@@ -68,9 +68,9 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.space, self.overrides, self.options, self.folders = space, list(overrides), options, folders
         with as_command(self.overrides, folders) as cfg:
-            results, self.seed = home("results_dir", cfg.results_dir), cfg.seeds[0]
+            self.results, self.seed = home("results_dir", cfg.results_dir), cfg.seeds[0]
             code = code_sums(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)))
-        where = results.parent / "searches"
+        where = self.results.parent / "searches"
         asked = sorted(text for text in overrides if not text.startswith(("results_dir=", "device=", "progress=")))
         what = json.dumps([space, asked, options.model_of, [str(Path(folder).resolve()) for folder in folders], code])
         self.path = where / hashlib.sha256(what.encode()).hexdigest()[:12]
@@ -150,6 +150,7 @@ class Search:
             with as_command([*self.overrides, *chosen(params, self.overrides)], self.folders) as cfg:
                 watch = self.watch(trial, resolve_budget(cfg)[1])
                 run = run_one(cfg, watch)
+                trial.set_user_attr("run", str(run.folder))
                 if run.again:
                     for row in rows_by_seed(run.folder / "history.csv").get(self.seed, []):
                         watch({"seed": self.seed, **row}, prunes=False)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fgl_bench.results.trackers.base import Log, SeedRun, Tracker
 from fgl_bench.results.choose import leaves
+from fgl_bench.results.trackers.base import Log, SeedRun, Tracker
 
 FILE = "sqlite:///"
 MOST_PARAMETERS = 100  # in one request
