@@ -15,7 +15,7 @@ import fgl_bench.data.datasets.csbm
 import fgl_bench.data.splits.metis
 import fgl_bench.models.gcn
 import fgl_bench.results.plots.kinds
-import fgl_bench.results.table
+import fgl_bench.results.result_table
 import fgl_bench.scenarios.decentralized
 import fgl_bench.scenarios.semi_async
 import fgl_bench.scenarios.sync  # noqa: F401

@@ -26,8 +26,8 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
 from fgl_bench.config.identity import canonical_names
 from fgl_bench.results.cells import read_cells
+from fgl_bench.results.plots.draw import OPTIONS
 from fgl_bench.results.plots.kinds import KINDS
-from fgl_bench.results.plots.plot import OPTIONS
 from fgl_bench.results.question import KEYS, question, read_words
 from fgl_bench.runner.validation import check_configuration
 from scripts.quote_commands import page, pages

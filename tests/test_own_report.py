@@ -13,7 +13,7 @@ from fgl_bench import load_results, table
 from fgl_bench.errors import UserError
 from fgl_bench.papers.placement import FILE, read_rows
 from fgl_bench.papers.plan import load_paper
-from fgl_bench.report.report import sources, with_rows
+from fgl_bench.report.html import sources, with_rows
 from fgl_bench.report.shown import paper_data
 from fgl_bench.results.cells import compact, write_cells
 from fgl_bench.results.frame import complete_runs

@@ -92,8 +92,8 @@ def show(runs: Sequence[Result], swept: Sequence[str], folder: Path) -> None:
     """Record the sweep in its ``results_dir`` and print its table, or why there is none."""
     from fgl_bench.errors import UserError
     from fgl_bench.results.console import line_width
+    from fgl_bench.results.result_table import of_sweep
     from fgl_bench.results.sweeps import question_of, record
-    from fgl_bench.results.table import of_sweep
     from fgl_bench.utils.masking import masked
 
     question = question_of(swept) if swept and "experiment" not in swept else None

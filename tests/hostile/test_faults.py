@@ -22,7 +22,7 @@ from fgl_bench.config.compose import as_command
 from fgl_bench.config.settings import check_writable
 from fgl_bench.data import edges, storage
 from fgl_bench.engine.batch import Batch
-from fgl_bench.report.report import page, sources
+from fgl_bench.report.html import page, sources
 from fgl_bench.runner.one import run_one
 from tests.data.test_out_of_core import assert_same, build, files
 from tests.results.report_pages import data_of

@@ -15,9 +15,9 @@ from scipy import stats
 from fgl_bench import UserError, table
 from fgl_bench.results.frame import read_runs
 from fgl_bench.results.question import conditions, matches, parts, question
+from fgl_bench.results.result_table import of_sweep
 from fgl_bench.results.statistics import holm
 from fgl_bench.results.sweeps import NAME, question_of, record
-from fgl_bench.results.table import of_sweep
 from tests.results.stored_runs import store
 
 A, B, C = (0.80, 0.82, 0.81, 0.83), (0.79, 0.83, 0.80, 0.82), (0.60, 0.61, 0.59, 0.62)

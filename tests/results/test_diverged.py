@@ -11,7 +11,7 @@ import pytest
 
 from fgl_bench.papers.analysis import analyze, markdown
 from fgl_bench.papers.tables import accuracy, entry_of
-from fgl_bench.report.report import page
+from fgl_bench.report.html import page
 from fgl_bench.report.shown import run_data, statistics_data
 from fgl_bench.results.console import show, table
 from fgl_bench.results.thinned import curve, records

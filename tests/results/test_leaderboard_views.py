@@ -14,7 +14,7 @@ from fgl_bench.leaderboard.properties import label_skew, of_one
 from fgl_bench.leaderboard.protocol import BoardColumn
 from fgl_bench.leaderboard.record import write_record
 from fgl_bench.leaderboard.views import VIEWS, as_csv, board_rows, markdown, text
-from fgl_bench.report.report import read_board as rows_of_page
+from fgl_bench.report.html import read_board as rows_of_page
 from fgl_bench.results.render import plain
 from tests.data.graphs import configured
 from tests.results.boards import PROTOCOL, board, cell

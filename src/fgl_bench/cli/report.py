@@ -11,7 +11,7 @@ from fgl_bench.cli.table import write as write_file
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
 from fgl_bench.papers.plan import papers
-from fgl_bench.report.report import page, sources
+from fgl_bench.report.html import page, sources
 from fgl_bench.results.question import read_words, short
 from fgl_bench.utils.files import home
 

@@ -13,9 +13,9 @@ from fgl_bench.results.cells import compact
 from fgl_bench.results.choose import Chosen, Values
 from fgl_bench.results.compare import label
 from fgl_bench.results.frame import Result
+from fgl_bench.results.result_table import ResultTable, in_folder, overrides_at
 from fgl_bench.results.sections import sections
 from fgl_bench.results.statistics import wide
-from fgl_bench.results.table import ResultTable, in_folder, overrides_at
 
 NAME = "runs"
 SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices need no name before them

@@ -15,7 +15,7 @@ from fgl_bench.evaluation.summary import MODELS, over_seeds
 from fgl_bench.results.cells import NAME, read_cells
 from fgl_bench.results.console import table
 from fgl_bench.results.question import short
-from fgl_bench.results.selection import selected
+from fgl_bench.results.scored import selected
 from fgl_bench.results.store import Untrusted, read_summary, run_folder
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import numpy as np
 from fgl_bench.config.identity import CORRECTED, canonical_names, corrections
 from fgl_bench.errors import UserError
 from fgl_bench.results.saved_models import write_models
-from fgl_bench.results.selection import score_trained
+from fgl_bench.results.scored import score_trained
 from fgl_bench.results.shapes import flaw, history_flaw, refused, summary_flaw
 from fgl_bench.utils.files import umask
 from fgl_bench.utils.masking import masked_config

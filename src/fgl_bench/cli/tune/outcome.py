@@ -16,8 +16,8 @@ from fgl_bench.cli.tune.study import STAGES, Search
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
 from fgl_bench.results.console import line_width
+from fgl_bench.results.result_table import plain_cell
 from fgl_bench.results.sweeps import record
-from fgl_bench.results.table import plain_cell
 from fgl_bench.utils.masking import masked
 
 MOST_ROWS = 20

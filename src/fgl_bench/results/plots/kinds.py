@@ -43,7 +43,7 @@ LABELLED = 2.2  # inches of a panel whose lines are labelled at their ends
 
 
 @dataclass(frozen=True)
-class Panel:
+class PanelOf:
     """One pair of axes: a column of the table and a kind of model."""
 
     block: Block
@@ -51,14 +51,14 @@ class Panel:
     title: str
 
 
-def panels(table: Compared) -> list[Panel]:
+def panels(table: Compared) -> list[PanelOf]:
     """Kind of model after kind of model."""
     several = len(table.blocks) > 1
     found = []
     for block in table.blocks:
         for column in table.chosen.columns:
             named = column_label(table.question.cols, column) if column else ""
-            found.append(Panel(block, column, "\n".join(filter(None, (named, f"{block.model} model" if several or not named else "")))))
+            found.append(PanelOf(block, column, "\n".join(filter(None, (named, f"{block.model} model" if several or not named else "")))))
     return found
 
 

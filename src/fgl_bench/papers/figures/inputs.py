@@ -206,7 +206,7 @@ def unpacked_all(kept: Any, kind: str) -> dict[int, np.ndarray]:
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     """Names and figures of the paper that there is something to show in."""
-    return importlib.import_module(f"fgl_bench.papers.figures.{sources.paper.name}").draw(sources)
+    return importlib.import_module(f"fgl_bench.papers.figures.{sources.paper.name}_figures").draw(sources)
 
 
 def statistics(paper: Paper, results: Path, published: Printed) -> Iterator[tuple[str, Figure]]:

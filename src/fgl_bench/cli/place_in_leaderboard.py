@@ -15,7 +15,7 @@ from fgl_bench.cli.check.subject import load_method
 from fgl_bench.cli.leaderboard import stored
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import BoardCell
-from fgl_bench.leaderboard.guest import placed
+from fgl_bench.leaderboard.placed_method import placed
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.submission import Submission, whole_board, with_guests
 from fgl_bench.leaderboard.views import MODELS, text

@@ -16,12 +16,12 @@ from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.protocol import read_protocol
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import board_rows
-from fgl_bench.papers import analysis, findings
+from fgl_bench.papers import agreement, analysis
 from fgl_bench.papers.placement import OWN, PlacedRow, read_rows, stored_results
 from fgl_bench.papers.plan import Cell, Paper, Row, fill, load_paper, papers, plan
 from fgl_bench.papers.published import Printed, read_published
 from fgl_bench.papers.settlements import read_settlements
-from fgl_bench.report.methods import all_methods, of_run
+from fgl_bench.report.method_facts import all_methods, of_run
 from fgl_bench.report.own_runs import own_runs
 from fgl_bench.report.shown import Source, paper_data, run_data
 from fgl_bench.results.cells import NAME, compact, read_cells
@@ -157,7 +157,7 @@ def page(found: Iterable[Source], out: Path | None = None, leaderboard: Path | N
         "runs": runs,
         "methods": [methods[name] for name in sorted(methods)],
         "about": plain(analysis.ABOUT),
-        "findings": plain(findings.ABOUT),
+        "findings": plain(agreement.ABOUT),
         "leaderboard": read_board(leaderboard),
         "quantiles": quantiles(max((len(cell["seeds"]) for cell in stored.values()), default=2)),
         "made": made(found),

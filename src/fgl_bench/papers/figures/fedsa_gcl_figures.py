@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from fgl_bench.papers.figures import pictures
-from fgl_bench.papers.figures.sources import Sources, convergence, lines
+from fgl_bench.papers.figures.inputs import Sources, convergence, lines
 from fgl_bench.papers.plan import load_paper
 from fgl_bench.results.plots import figures
 

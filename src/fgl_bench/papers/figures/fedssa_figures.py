@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.figures import pictures
-from fgl_bench.papers.figures.sources import Curve, Sources, both, compared, convergence, lines, swept
+from fgl_bench.papers.figures.inputs import Curve, Sources, both, compared, convergence, lines, swept
 from fgl_bench.papers.plan import Key, Row, load_paper
 from fgl_bench.results.plots import figures
 from fgl_bench.results.plots.figures import Panel

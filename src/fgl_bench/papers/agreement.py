@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from fgl_bench.papers.choices import chosen_on
+from fgl_bench.papers.matched_rows import chosen_on
 from fgl_bench.papers.plan import Paper, Stored, Table, look_up
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import AGREES, NOT_RUN, OPEN, SETTLED, Settled, Settlement, settle

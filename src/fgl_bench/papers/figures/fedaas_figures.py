@@ -10,8 +10,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fgl_bench.papers.figures import sources as base
-from fgl_bench.papers.figures.sources import Curve, Sources, line, swept
+from fgl_bench.papers.figures import inputs
+from fgl_bench.papers.figures.inputs import Curve, Sources, line, swept
 from fgl_bench.papers.plan import Column, Key, Row, load_paper
 from fgl_bench.results.plots import figures
 from fgl_bench.results.plots.figures import Panel
@@ -56,7 +56,7 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     ):
         yield from sensitivity(cells, methods, tables[number].columns, number, dataset, name, what, shown)
     name, places = "figure8b_by_cost", {row.title: ("figure8", row.key, tables["figure8"].columns[-1].key) for row in methods}
-    panels = drawn(base.lines(name, places, kept), [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY)])
+    panels = drawn(inputs.lines(name, places, kept), [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY)])
     if panels:
         yield name, figures.lines(panels, f"{MANY}, iid, 1,000 clients, the server's model")
 
@@ -74,7 +74,7 @@ def drawn(found: Mapping[str, Curve], pairs: Iterable[tuple[tuple, tuple]], leve
 
 def pictured(kept: Curves, figure: str, dataset: str, split: str, rows: Iterable[Row], pairs: list) -> Iterator[tuple[str, Figure]]:
     name, places = f"{figure}_{dataset}_{split}", {row.title: ("2", row.key, f"{dataset}, {SPLITS[split]}") for row in rows}
-    panels = drawn(base.lines(name, places, kept), pairs)
+    panels = drawn(inputs.lines(name, places, kept), pairs)
     if panels:
         yield (
             name,
@@ -100,14 +100,14 @@ def costs(name: str, groups: Mapping[str, Mapping[str, Mapping]], title: str) ->
     """A figure of bytes and one of seconds, a panel for each group with numbers."""
     for (what, parts), kind in zip(PARTS.items(), ("bytes", "seconds"), strict=True):
         panels = {group: {row: each[what] for row, each in found.items()} for group, found in groups.items()}
-        if panels := base.compared(f"{name}_{kind}", panels):
+        if panels := inputs.compared(f"{name}_{kind}", panels):
             bars = {group: {row: [(value, 0.0) for value in values] for row, values in found.items()} for group, found in panels.items()}
             yield f"{name}_{kind}", figures.bars(bars, parts, what, title, stacked=True)
 
 
 def ablation(kept: Curves, cells: Cells, rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     name, column = "figure7a_ablation", f"{STUDIED}, {SPLITS['iid']}"
-    found = base.lines(name, {row.title: ("figure7", row.key, column) for row in rows}, kept)
+    found = inputs.lines(name, {row.title: ("figure7", row.key, column) for row in rows}, kept)
     panels = drawn(found, [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY)], tuple(row.title for row in rows if row.key == CENTRALIZED))
     if panels:
         yield name, figures.lines(panels, f"Ablation of FedAAS, {STUDIED}, iid, 50 clients, the server's model")
@@ -129,7 +129,7 @@ def sensitivity(
             if score:
                 made.setdefault(row.title, []).append((place, score["received"]))
     tried = {place for points in made.values() for place, _ in points}
-    if not base.compared(f"{figure}_{dataset}", {"": {f"{name} {list(values)[place]}": place for place in tried}}):
+    if not inputs.compared(f"{figure}_{dataset}", {"": {f"{name} {list(values)[place]}": place for place in tried}}):
         return
     panel = Panel("", name, what, {title: swept(points) for title, points in made.items()}, tuple(values))
     yield f"{figure}_{dataset}", figures.lines([panel], f"FedAAS, {dataset}, the server's model")
