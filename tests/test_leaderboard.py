@@ -22,8 +22,8 @@ from fgl_bench.config.compose import Composer, as_command
 from fgl_bench.config.groups import label
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError
-from fgl_bench.leaderboard.cell import Blind, Making, blinded
-from fgl_bench.leaderboard.protocol import Column, read_protocol
+from fgl_bench.leaderboard.cell import BoardCell, validation_scores
+from fgl_bench.leaderboard.protocol import BoardColumn, read_protocol
 from fgl_bench.leaderboard.record import Record, Trial, current, path_of, read_record, read_records, write_record
 from fgl_bench.leaderboard.remaining import plan
 from fgl_bench.leaderboard.search_space import configuration, drawn, size, space_of
@@ -33,7 +33,7 @@ from fgl_bench.runner.one import run_one
 from fgl_bench.runner.validation import validate
 
 ROOT = Path(__file__).parents[1]
-COLUMN = Column("csbm", "metis")
+COLUMN = BoardColumn("csbm", "metis")
 TINY = [
     "dataset.num_nodes=160", "dataset.num_edges=360", "dataset.num_features=24", "dataset.words_per_node=6", "rounds=2", "model.hidden=8",
 ]  # fmt: skip
@@ -60,10 +60,10 @@ def tiny(tmp_path):
     return read_protocol(written(tmp_path))
 
 
-def making(protocol, name: str, folder: Path, **changes) -> Making:
+def making(protocol, name: str, folder: Path, **changes) -> BoardCell:
     entry = next(entry for entry in protocol.entries if entry.name == name)
     where = (f"cache_dir={folder / 'cache'}", "device=cpu", "threads=1")
-    return replace(Making(protocol, entry, COLUMN, folder / "board", where, say=lambda text: None), **changes)
+    return replace(BoardCell(protocol, entry, COLUMN, folder / "board", where, say=lambda text: None), **changes)
 
 
 # The protocol
@@ -94,7 +94,7 @@ def compose():
 
 @pytest.mark.parametrize("entry", PROTOCOL.entries, ids=lambda entry: entry.name)
 def test_the_first_trial_is_the_default_and_every_choice_can_be_run(entry, compose):
-    column = Column("cora", "louvain")
+    column = BoardColumn("cora", "louvain")
     plain = compose(PROTOCOL.overrides(entry, column, {}, [0]))
     validate(plain)
     for key, value in PROTOCOL.trials_of(entry, column)[0].items():
@@ -107,7 +107,7 @@ def test_the_first_trial_is_the_default_and_every_choice_can_be_run(entry, compo
 
 
 def test_all_methods_have_the_same_budget_of_client_trips(compose):
-    for column in (Column("cora", "metis"), Column("webkb", "natural")):
+    for column in (BoardColumn("cora", "metis"), BoardColumn("webkb", "natural")):
         assert len({resolve_budget(compose(PROTOCOL.overrides(entry, column, {}, [0])))[1] for entry in PROTOCOL.entries}) == 1
 
 
@@ -222,16 +222,16 @@ class Untouchable(dict):
 
 def test_a_cell_has_its_trials_and_two_winners_and_tuning_sees_no_test_score(tiny, tmp_path, monkeypatch):
     asked = []
-    usual = Making.run
+    usual = BoardCell.run
 
-    def run(self, values, seeds, runs):
+    def run(self, values, seeds):
         asked.append((dict(values), tuple(seeds)))
-        made = usual(self, values, seeds, runs)
-        if tuple(seeds) == tiny.tuning_seeds:
-            made.summary["test"] = {model: Untouchable(scores) for model, scores in made.summary["test"].items()}
-        return made
+        summary = usual(self, values, seeds)
+        if seeds == tiny.tuning_seeds:
+            summary["test"] = {model: Untouchable(scores) for model, scores in summary["test"].items()}
+        return summary
 
-    monkeypatch.setattr(Making, "run", run)
+    monkeypatch.setattr(BoardCell, "run", run)
     record = making(tiny, "fedprox", tmp_path).make()
     trials = tiny.trials_of(making(tiny, "fedprox", tmp_path).entry, COLUMN)
     winners = {winner.trial for winner in record.winners.values()}
@@ -252,9 +252,9 @@ def test_a_cell_has_its_trials_and_two_winners_and_tuning_sees_no_test_score(tin
 def test_what_tuning_is_told_does_not_depend_on_test_scores():
     def summary(test):
         scores = {"mean": test, "per_seed": [test], "per_client": [[test]], "val": {"mean": 0.5}, "selected_trips": [3]}
-        return {"test": {"received": scores, "trained": {**scores, "selected_trips": [None]}}, "seconds": {"total": 1.0}}
+        return {"test": {"received": scores, "trained": {**scores, "selected_trips": [None]}}}
 
-    assert blinded(summary(0.1)) == blinded(summary(0.9)) == Blind({"received": 0.5, "trained": None}, 1.0)
+    assert validation_scores(summary(0.1)) == validation_scores(summary(0.9)) == {"received": 0.5, "trained": None}
 
 
 def test_the_winner_s_scores_are_those_of_its_command(tiny, tmp_path):
@@ -270,20 +270,20 @@ def test_a_cell_that_was_stopped_goes_on(tiny, tmp_path, monkeypatch):
     whole = making(tiny, "fedavg", tmp_path / "whole").make()
     making(tiny, "fedavg", tmp_path, until=0).make()
     assert not read_records(tmp_path / "board")  # no time for a single run
-    usual, made = Making.run, []
+    usual, made = BoardCell.run, []
 
-    def dying(self, values, seeds, runs):
+    def dying(self, values, seeds):
         if len(made) == 2:
             raise KeyboardInterrupt
         made.append(values)
-        return usual(self, values, seeds, runs)
+        return usual(self, values, seeds)
 
-    monkeypatch.setattr(Making, "run", dying)
+    monkeypatch.setattr(BoardCell, "run", dying)
     with pytest.raises(KeyboardInterrupt):
         making(tiny, "fedavg", tmp_path).make()
     [begun] = read_records(tmp_path / "board")
     assert len(begun.trials) == 2 and not begun.winners and not begun.complete
-    monkeypatch.setattr(Making, "run", usual)
+    monkeypatch.setattr(BoardCell, "run", usual)
     again = making(tiny, "fedavg", tmp_path).make()
     assert [trial.validation for trial in again.trials] == [trial.validation for trial in whole.trials]
     assert {model: winner.scores for model, winner in again.winners.items()} == {model: w.scores for model, w in whole.winners.items()}
@@ -294,7 +294,9 @@ def test_a_cell_of_another_protocol_is_made_anew_and_not_mixed_in(tiny, tmp_path
     assert first.planned == len(first.trials) == 1 and first.complete
     changed = read_protocol(written(tmp_path, test_seeds=[0, 1]))
     assert current(read_records(tmp_path / "board"), changed) == ([], [first])
-    assert [cell.name for cell in plan(changed, changed.columns, changed.entries[:1], tmp_path / "board", {})] == ["majority in csbm-metis"]
+    assert [cell.name for cell, _ in plan(changed, changed.columns, changed.entries[:1], tmp_path / "board", {})] == [
+        "majority in csbm-metis"
+    ]
     said = []
     second = making(changed, "majority", tmp_path, say=said.append).make()
     assert f"it is of protocol {first.protocol}, this is {second.protocol}" in said[0]
@@ -369,14 +371,14 @@ def test_cheap_cells_come_first(tiny, tmp_path):
     known = {"local": 0.3, "fedavg": 0.2, "fedprox": 0.1, "majority": 0.5}
     rates = {Kind(name, "gcn", "csbm"): rate for name, rate in known.items()}
     cells = plan(tiny, tiny.columns, tiny.entries, tmp_path, rates)
-    assert [cell.entry.name for cell in cells] == ["fedprox", "fedavg", "majority", "local"]  # majority has one trial
+    assert [cell.entry.name for cell, _ in cells] == ["fedprox", "fedavg", "majority", "local"]  # majority has one trial
     # Of a cell that was begun, what its trials took is known better: 2 seeds, 100 rounds, one epoch.
     slow = Record.new(tiny, tiny.entries[-1], COLUMN)
     slow.trials.append(Trial(0, {"local_epochs": 1}, {"received": 0.5, "trained": 0.5}, 100.0))
     write_record(tmp_path, slow)
     cells = plan(tiny, tiny.columns, tiny.entries, tmp_path, rates)
-    assert [cell.entry.name for cell in cells] == ["fedavg", "majority", "local", "fedprox"]
-    assert cells[-1].cost == pytest.approx(0.5 * 100 * (3 * 2 + 2 * 3))
+    assert [cell.entry.name for cell, _ in cells] == ["fedavg", "majority", "local", "fedprox"]
+    assert cells[-1][1] == pytest.approx(0.5 * 100 * (3 * 2 + 2 * 3))
 
 
 def test_an_interrupted_script_keeps_its_trials_and_leaves_no_process(tmp_path):
