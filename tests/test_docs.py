@@ -93,7 +93,7 @@ def test_a_command_names_what_there_is(where, line, compose):
     elif first == "submit":
         assert rest[0] == "--check" and len(rest) == 2
     elif first == "report":
-        assert set(read_words(rest, ("out", "papers", "placed", "sweep"), "")[0]) <= {"papers", "placed", "sweep", "out"}
+        assert set(read_words(rest, ("out", "papers", "placed", "sweep", "where"), "")[0]) <= {"papers", "placed", "sweep", "where", "out"}
     else:
         assert first in ("check", "place") and (rest[0].endswith(".py") or file_of(rest[0]))
 
@@ -155,7 +155,7 @@ def test_readme_and_tutorial_run_in_their_order_in_one_folder(tmp_path, monkeypa
     """Every command and every Python block as printed, with fewer rounds and on generated graphs; none refuses."""
     readme, tutorial = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tutorial.md"))
     [quickstart] = re.findall(r"^quickstart:.*\n\t.*/fgl-bench(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    (tmp_path / "my_method.py").write_text(METHOD, encoding="utf-8")
+    (tmp_path / "my_method.py").write_text(blocks("own_method.md")[0], encoding="utf-8")
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "graph.npz", x=rng.random((60, 5)), edge_index=rng.integers(0, 60, (2, 150)), y=rng.integers(0, 2, 60))
     monkeypatch.chdir(tmp_path)
@@ -190,18 +190,6 @@ def test_readme_and_tutorial_run_in_their_order_in_one_folder(tmp_path, monkeypa
     assert (tmp_path / "table.tex").read_text(encoding="utf-8").count(r"\toprule") == 2
     assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".pdf", ".svg", ".png"}
     assert (tmp_path / "results/report.html").is_file()
-
-
-METHOD = """
-from dataclasses import dataclass
-
-from fgl_bench.algorithms.fedavg import FedAvg
-
-
-@dataclass
-class MyMethod(FedAvg):
-    pass
-"""
 
 
 def shape(table: str) -> list[list[str]]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
-from fgl_bench.results.frame import OF_RUN, Result, on_cpu, value_of
+from fgl_bench.results.frame import OF_RUN, Result, value_of
+from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import ANY, Question, is_number, matches, said, short
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,13 +218,3 @@ def told_apart(runs: Sequence[Result]) -> list[Result]:
 
     changed = zip(runs, modules, strict=True)
     return [replace(run, summary={**run.summary, "algorithm": called(run.summary["algorithm"], module)}) for run, module in changed]
-
-
-def on_cpu(run: Mapping) -> bool:
-    """Whether a CPU made the run that this summary or stored cell is of; one that does not say came from a CPU."""
-    return str(run.get("device", "CPU")).startswith("CPU")
-
-
-def marked(title: str, run: Mapping) -> str:
-    """``title`` of something that is measured in seconds, with the device where it was no CPU."""
-    return title if on_cpu(run) else f"{title} (GPU)"

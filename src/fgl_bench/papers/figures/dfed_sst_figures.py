@@ -10,8 +10,8 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.figures import pictures
 from fgl_bench.papers.figures.inputs import Sources, both, compared, convergence, lines, seconds
 from fgl_bench.papers.plan import load_paper
-from fgl_bench.results.frame import marked
 from fgl_bench.results.plots import figures
+from fgl_bench.results.provenance import marked
 
 TEN = "10 clients"
 STUDIED = "cora"

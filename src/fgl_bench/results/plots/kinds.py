@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from fgl_bench.errors import UserError
 from fgl_bench.results.choose import Values
 from fgl_bench.results.compare import Block, Compared, column_label, heading, label
-from fgl_bench.results.frame import Result, on_cpu
+from fgl_bench.results.frame import Result
 from fgl_bench.results.plots.figures import draw_tradeoff
 from fgl_bench.results.plots.ranks import ranks_figure
 from fgl_bench.results.plots.style import (
@@ -31,6 +31,7 @@ from fgl_bench.results.plots.style import (
     plt,
     points,
 )
+from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.thinned import curve
 
 ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB moved a seed", 1e9)}
