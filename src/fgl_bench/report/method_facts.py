@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.config.choices import choices, config_folder, key_lines
-from fgl_bench.config.schema import class_source
 from fgl_bench.config.values import shown
 from fgl_bench.utils.sources import origin_of
 
@@ -75,17 +74,17 @@ def described(name: str, about: str, target: str, keys: list[list[str]]) -> dict
 
 
 def docstring(target: str) -> str:
-    """Of a class by its full name, read from its source; empty where there is none."""
+    """The docstring of a class by its full name, read from its source without importing it; empty if there is none."""
     module, _, name = target.rpartition(".")
-    found = class_source(module, name) if module.startswith("fgl_bench.") else None
-    if found is not None:
-        return ast.get_docstring(found[1]) or ""
+    if not module.startswith("fgl_bench.") and not module.isidentifier():
+        return ""  # its package would be imported
+    origin = Path(origin_of(module) or "")
+    files = sorted(origin.parent.glob("*.py")) if origin.name == "__init__.py" else [origin]
     try:
-        origin = origin_of(module) if module.isidentifier() else None  # of one in a package, the package would be imported
-        body = ast.parse(Path(origin).read_text(encoding="utf-8")).body if origin and origin.endswith(".py") else []
+        nodes = [node for path in files if path.suffix == ".py" for node in ast.parse(path.read_text(encoding="utf-8")).body]
     except (OSError, SyntaxError, ValueError):
         return ""
-    return next((ast.get_docstring(node) or "" for node in body if isinstance(node, ast.ClassDef) and node.name == name), "")
+    return next((ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.ClassDef) and node.name == name), "")
 
 
 def paragraphs(text: str) -> list[str]:

@@ -58,9 +58,18 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 
 
-def config_hash(what: dict) -> str:
-    """Twelve hex digits of the canonical form of :func:`identity`."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
+def config_hash(what: Mapping[str, Any], version: int = SCHEMA_VERSION) -> str:
+    """Twelve hex digits of the canonical form of :func:`identity`, in which 1.0 is 1; in runs of ``version`` 1 it was not."""
+    return hashlib.sha256(json.dumps(what if version == 1 else with_whole_numbers(what), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """``value`` with an integer in the place of every float that is one."""
+    if isinstance(value, Mapping):
+        return {key: with_whole_numbers(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_whole_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def run_folder(results: Path, dataset: str, split: str, clients: int, scenario: str, algorithm: str, digest: str) -> Path:
@@ -90,7 +99,7 @@ def checked(text: str, name: str | None = None) -> dict:
     if found["schema_version"] not in READABLE:
         raise Untrusted(f"schema_version {found['schema_version']!r}, this version writes {SCHEMA_VERSION}")
     digest = found.get("config_hash")
-    if isinstance(found.get("config"), dict) and config_hash(found["config"]) != digest:
+    if isinstance(found.get("config"), dict) and config_hash(found["config"], found["schema_version"]) != digest:
         raise Untrusted(f"its configuration does not have the hash {digest}")
     if name is not None and digest != name:
         raise Untrusted(f"it is the run {digest}, not {name}")
