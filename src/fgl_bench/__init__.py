@@ -38,7 +38,7 @@ PUBLIC = {
     "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
     "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.frame",
     "run": "runner.api",
-    "ResultTable": "results.result_table", "table": "results.result_table", "plot": "results.plots.plot",
+    "ResultTable": "results.result_table", "table": "results.result_table", "plot": "results.plots.draw",
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",
