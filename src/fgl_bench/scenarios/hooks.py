@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import cache
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.peers import MixingPeers
@@ -18,6 +19,7 @@ SCENARIOS = {scenario.contract: scenario.name for scenario in (Sync, Decentraliz
 OWNERS: tuple[type, ...] = (*SCENARIOS, MixingPeers, *POWERS)
 
 
+@cache
 def hooks(base: type) -> list[str]:
     """Public methods and properties that a base defines itself, in order."""
     return [name for name, own in vars(base).items() if not name.startswith("_") and (inspect.isfunction(own) or isinstance(own, property))]
