@@ -217,7 +217,7 @@ def embed(model: Backbone, parameters: Parameters, graph: Batch) -> Tensor:
 class ProxyBatch(Batch):
     """Replicas of few different graphs, whose dense features are held once."""
 
-    def _stack_features(self) -> SharedBlocks:  # type: ignore[override]  # of the same interface
+    def _stack_features(self) -> SharedBlocks:
         found: dict[int, int] = {}
         owner = [found.setdefault(id(client.features), len(found)) for client in self.clients]
         values = np.stack([np.asarray(self.clients[owner.index(i)].features) for i in range(len(found))])

@@ -17,7 +17,7 @@ depend on which replicas share a program.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -31,7 +31,17 @@ BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers of a block of edge rows; on
 KEPT = {"cpu": 1 << 23, "cuda": 1 << 26}  # up to so many, what flows along the edges is kept until it is summed by source
 
 
-def additive_scores(graph: BlockSparse, source: Tensor, target: Tensor, slope: float) -> Tensor:
+class Bipartite(Protocol):
+    """Edges from c sources to r targets a replica; ``shape`` is (k, r, c)."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+
+    @property
+    def edges(self) -> Edges: ...
+
+
+def additive_scores(graph: Bipartite, source: Tensor, target: Tensor, slope: float) -> Tensor:
     """``LeakyReLU(source_u + target_v)`` of every edge (Veličković et al., ICLR 2018, eq. 3).
 
     Args:
@@ -44,7 +54,7 @@ def additive_scores(graph: BlockSparse, source: Tensor, target: Tensor, slope: f
     return _Additive.apply(_head_major(source), _head_major(target), graph.edges, slope)
 
 
-def dynamic_scores(graph: BlockSparse, source: Tensor, target: Tensor, weight: Tensor, slope: float) -> Tensor:
+def dynamic_scores(graph: Bipartite, source: Tensor, target: Tensor, weight: Tensor, slope: float) -> Tensor:
     """``a . LeakyReLU(source_u + target_v)`` of every edge (GATv2; Brody, Alon & Yahav, ICLR 2022, eq. 7).
 
     Args:
@@ -61,7 +71,7 @@ def dynamic_scores(graph: BlockSparse, source: Tensor, target: Tensor, weight: T
     return _Dynamic.apply(source.flatten(0, 1), target.flatten(0, 1), weight, graph.edges, slope)
 
 
-def attend(graph: BlockSparse, values: Tensor, scores: Tensor, keep: Tensor | None = None) -> Tensor:
+def attend(graph: Bipartite, values: Tensor, scores: Tensor, keep: Tensor | None = None) -> Tensor:
     """The sum over every target's edges of softmax(scores) times the sources' values.
 
     Args:

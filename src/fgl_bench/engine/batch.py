@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -107,6 +107,17 @@ def mean_operator(client: ClientGraph) -> sp.csr_matrix:
     return (sp.diags(np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)) @ matrix).tocsr()
 
 
+class InputFeatures(Protocol):
+    """Input features ``[k, n, F]``, however they are held."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def select(self, rows: Sequence[int]) -> InputFeatures: ...
+
+    def __matmul__(self, weight: Tensor, /) -> Tensor: ...
+
+
 class DenseBlocks:
     """Dense input features ``[k, n, F]`` with the interface of :class:`BlockSparse`."""
 
@@ -186,7 +197,7 @@ class Batch:
             out[i, : len(array)] = array
         return torch.from_numpy(out).to(self.device, dtype)
 
-    def _stack_features(self) -> BlockSparse | DenseBlocks:
+    def _stack_features(self) -> InputFeatures:
         blocks = [client.features for client in self.clients]
         rows = [block.shape[0] for block in blocks]
         assert rows == [client.num_nodes for client in self.clients], "clients reduced to their labeled nodes have no features of their own"
@@ -199,7 +210,7 @@ class Batch:
         return DenseBlocks(out.to(self.device))
 
     @cached_property
-    def features(self) -> BlockSparse | DenseBlocks:
+    def features(self) -> InputFeatures:
         self._own = self._stack_features()
         return self._own
 

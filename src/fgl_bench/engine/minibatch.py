@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.batch import Batch, DenseBlocks, Operator, TrainingNodes
+from fgl_bench.engine.batch import Batch, DenseBlocks, InputFeatures, Operator, TrainingNodes
 from fgl_bench.engine.derived import Derived, DerivedBlocks
 from fgl_bench.engine.dropout import draws64, mix
-from fgl_bench.engine.sparse import BlockSparse
 
 
 class Epochs:
@@ -99,7 +98,7 @@ class Part(Batch):
 class _Rows:
     """Some rows of sparse features: multiplied whole, which costs no more than finding them."""
 
-    def __init__(self, features: BlockSparse, part: Part):
+    def __init__(self, features: InputFeatures, part: Part):
         self.features, self.part = features, part
 
     def __matmul__(self, weight: Tensor) -> Tensor:

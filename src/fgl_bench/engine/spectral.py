@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.batch import Batch, plain_operator
+from fgl_bench.engine.batch import Batch, DenseBlocks, plain_operator
 from fgl_bench.engine.sparse import BlockSparse
 
 
@@ -64,4 +64,5 @@ def mean_terms(batch: Batch, count: int) -> Tensor:
     features = batch.features
     if isinstance(features, BlockSparse):
         return (features.T @ weights.mT.contiguous()).mT
+    assert isinstance(features, DenseBlocks)
     return torch.bmm(weights.to(features.values.dtype), features.values).to(weights.dtype)

@@ -31,7 +31,8 @@ def attend(unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, co
     Returns:
         Two ``[k, n, h]``; rows of padding have no meaning.
     """
-    return _Attend.apply(unit, values, similar, beta, count, itself)
+    assert similar is not None or not beta
+    return _Attend.apply(unit, values, similar if beta else None, beta, count, itself)
 
 
 def tiles(clients: int, nodes: int, most: int) -> Iterator[tuple[slice, slice]]:
@@ -50,11 +51,11 @@ class Tiles:
 
     def __init__(self, unit: Tensor, similar: Tensor | None, beta: float, itself: bool):
         self.unit, self.similar, self.beta, self.itself = unit, similar, beta, itself
-        self.tiles = list(tiles(*unit.shape[:2], TILE.get(unit.device.type, 2**25)))
+        self.tiles = list(tiles(unit.shape[0], unit.shape[1], TILE.get(unit.device.type, 2**25)))
 
     def raw(self, clients: slice, rows: slice) -> Tensor:
         left, right = self.unit[clients, rows], self.unit[clients].mT
-        if not self.beta:
+        if self.similar is None:
             found = torch.bmm(left, right)
         else:
             found = torch.baddbmm(self.similar[clients, rows].to(left.dtype), left, right, beta=self.beta, alpha=1 - self.beta)
@@ -104,7 +105,7 @@ class Tiles:
             high, slope, found = self.scaled(raw, clients, rows, scales)
             positive = torch.gt(found, 0, out=torch.empty_like(found))
             through = [torch.bmm(left[clients, rows], right[clients]) for left, right in zip((down, up), turned[::-1], strict=True)]
-            gradient = torch.lerp(*through, positive)
+            gradient = torch.lerp(through[0], through[1], positive)
             to_values[clients].baddbmm_(to_above[clients, rows].mT, found.clamp(min=0))
             to_values[clients].baddbmm_(to_below[clients, rows].mT, found.clamp_(max=0))
             sums[0, clients] += raw.mul_(gradient).sum((1, 2)) / 2
@@ -129,7 +130,7 @@ def passes(unit: Tensor, similar: Tensor | None, beta: float, itself: bool) -> A
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor, itself: bool
+        ctx: Any, unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor, itself: bool
     ) -> tuple[Tensor, Tensor]:
         pairs = passes(unit, similar, beta, itself)
         largest = pairs.largest()
@@ -138,7 +139,7 @@ class _Attend(torch.autograd.Function):
         if not itself:
             total = total - unit.square().sum((1, 2))
         mean = (1 - beta) * total / each
-        if beta:
+        if similar is not None:
             mean = mean + beta * similar.sum((1, 2), dtype=mean.dtype) / each
         scales = (mean, _reciprocal(largest.amax(1) - mean), _reciprocal(mean))
         ctx.save_for_backward(unit, values, similar, each, largest, *scales)
@@ -146,7 +147,7 @@ class _Attend(torch.autograd.Function):
         return pairs.sums(values, scales)
 
     @staticmethod
-    def backward(ctx, to_above: Tensor, to_below: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, to_above: Tensor, to_below: Tensor) -> tuple[Tensor | None, ...]:
         unit, values, similar, each, largest, *scales = ctx.saved_tensors
         (mean, above, below), share = scales, 1 - ctx.beta
         pairs = passes(unit, similar, ctx.beta, ctx.itself)

@@ -153,7 +153,7 @@ class Loops:
         return out
 
     def sums(self, values: Tensor, scales: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        out = tuple(values.new_zeros(values.shape) for _ in range(2))
+        out = values.new_zeros(values.shape), values.new_zeros(values.shape)
         arrays = self.columns, turned(values), self.itself, *(each.numpy() for each in (*scales, *out))
         over(self.ranges, lambda first, last: sums_forward(*arrays, first, last))
         return out

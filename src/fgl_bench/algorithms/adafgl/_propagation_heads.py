@@ -86,6 +86,8 @@ class Heads(Backbone):
         confidence: w, ``[B]``.
     """
 
+    dropout: float
+
     def __init__(self, network: Network, confidence: Tensor, options: Options, dropout: float):
         self.network, self.confidence, self.options, self.dropout = network, confidence, options, dropout
         self._known: WeakKeyDictionary[Batch, Knowledge] = WeakKeyDictionary()
@@ -121,9 +123,8 @@ class Heads(Backbone):
             joined = batch.operator(adjacency).multiply(itself.expand(batch.size, -1, -1).contiguous())
             matrix = joined.mul_(options.blend).add_(similar, alpha=1 - options.blend).add_(itself)
             scale = matrix.sum(-1).rsqrt()
-            operator, smoothed = matrix.mul_(scale[..., None]).mul_(scale[:, None]), None
-            if smooths(options.hops, batch.nodes, batch.features.shape[2]):
-                operator, smoothed = None, self.smooth(batch, operator)
+            whole, made = matrix.mul_(scale[..., None]).mul_(scale[:, None]), smooths(options.hops, batch.nodes, batch.features.shape[2])
+            operator, smoothed = (None, self.smooth(batch, whole)) if made else (whole, None)
             known = prediction, softened, similar if options.beta else None, operator, smoothed
             self._known[batch] = Knowledge(*known, self.confidence[batch.replicas][:, None, None])
         return self._known[batch]
@@ -145,6 +146,7 @@ class Heads(Backbone):
             return torch.cat([raw, smooth], 2) + parameters["input.bias"][:, None]
         product = batch.features @ weight
         operator, powers = known.operator, product[..., h:].unflatten(2, (-1, 3 * h)).unbind(2)
+        assert operator is not None
         smooth = powers[-1]
         for power in reversed(powers[:-1]):
             smooth = torch.baddbmm(power, operator, smooth)

@@ -7,17 +7,15 @@ in every :class:`~fgl_bench.algorithms.cross_client._halo.Level`; attention uses
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.cross_client._features import Rows
 from fgl_bench.algorithms.cross_client._plan import First, Level, Plan
 from fgl_bench.algorithms.cross_client._scores import drawn_scores
 from fgl_bench.algorithms.cross_client._sides import sides
-from fgl_bench.algorithms.cross_client._touched import Made
 from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Parameters
@@ -26,8 +24,13 @@ from fgl_bench.models.base import Backbone
 from fgl_bench.models.gat import ACTS, GAT, SLOPE
 from fgl_bench.models.graphsage import GraphSAGE
 
-Features = Rows | Made
 Keep = Callable[[int, Level, "Messages"], Tensor]
+
+
+class Features(Protocol):
+    """Input features, as the first convolution asks for their products with its weight."""
+
+    def products(self, weight: Tensor) -> Sequence[Tensor]: ...
 
 
 class Messages(NamedTuple):
@@ -43,6 +46,12 @@ class Messages(NamedTuple):
     own: Tensor | None
     scores: Tensor | None
 
+    @property
+    def attention(self) -> Tensor:
+        """The scores, where the backbone has them."""
+        assert self.scores is not None
+        return self.scores
+
 
 class Convolutions:
     """A backbone's layers.
@@ -56,10 +65,10 @@ class Convolutions:
     """
 
     attends: ClassVar[bool] = False
-    parts: ClassVar[int] = 1
+    parts: int = 1
     part: ClassVar[int] = 0
 
-    def __init__(self, model: Backbone):
+    def __init__(self, model: GAT | GraphSAGE):
         self.model, self.depth = model, model.layers
         self.widths = list(model._widths)[: model.layers - 1] if model.head == "conv" else list(model._widths)[:-1]
 
@@ -125,13 +134,13 @@ class Convolutions:
 
     def scores(self, number: int, parameters: Parameters, hidden: Tensor, store: Tensor, stamp: Tensor, level: Level) -> Tensor:
         """The scores ``[H, E]`` alone of :meth:`sent`, outside autograd; rows of the store whose ``stamp [R]`` is negative are zeros."""
-        return self.sent(number, parameters, hidden, None if level.shape[2] == level.own else store, level).scores
+        return self.sent(number, parameters, hidden, None if level.shape[2] == level.own else store, level).attention
 
     def first(self, first: First, parameters: Parameters, keep: Keep, features: Features) -> Tensor:
         """The first convolution's result ``[k, r, h]``, without activation."""
         alone, *near = features.products(parameters["conv0.weight"])
         alone = self.alone(parameters, alone)
-        if first.level is None:
+        if first.level is None or first.pick is None:
             return alone
         level, own = first.level, take(near[1], first.level.targets) if self.parts > 1 else None
         sent = self.messages(0, parameters, *self._shifted(0, parameters, near[0], own), level)
@@ -173,6 +182,7 @@ class SageConvolutions(Convolutions):
         return Messages(near, own, None)
 
     def combine(self, number: int, parameters: Parameters, sent: Messages, keep: Tensor, level: Level) -> Tensor:
+        assert sent.own is not None
         k, r, _ = level.shape
         used = keep & ~level.loop
         count = torch.zeros(k * r, dtype=sent.values.dtype, device=used.device).index_add_(
@@ -189,6 +199,7 @@ class GatConvolutions(Convolutions):
     """Attention over the kept neighbours and the node itself."""
 
     attends = True
+    model: GAT
 
     def __init__(self, model: GAT):
         super().__init__(model)
@@ -222,7 +233,7 @@ class GatConvolutions(Convolutions):
         return drawn_scores(hidden, store, known, weight, shift, attention, level, SLOPE)
 
     def combine(self, number: int, parameters: Parameters, sent: Messages, keep: Tensor, level: Level) -> Tensor:
-        out = attend(level, sent.values, torch.where(keep | level.loop, sent.scores, -torch.inf))
+        out = attend(level, sent.values, torch.where(keep | level.loop, sent.attention, -torch.inf))
         return self._finish(number, out, parameters)
 
     def _finish(self, number: int, out: Tensor, parameters: Parameters) -> Tensor:
@@ -239,7 +250,7 @@ def take(rows: Tensor, index: Tensor) -> Tensor:
     return rows.flatten(0, 1).index_select(0, flat.flatten()).unflatten(0, index.shape)
 
 
-CONVOLUTIONS = {GAT: GatConvolutions, GraphSAGE: SageConvolutions}
+CONVOLUTIONS: dict[type[Backbone], type[Convolutions]] = {GAT: GatConvolutions, GraphSAGE: SageConvolutions}
 
 
 def convolutions(model: Backbone) -> Convolutions:
@@ -248,6 +259,6 @@ def convolutions(model: Backbone) -> Convolutions:
     Raises:
         Unsuited: its layers cannot be taken apart.
     """
-    if type(model) not in CONVOLUTIONS:
+    if not isinstance(model, GAT | GraphSAGE) or type(model) not in CONVOLUTIONS:
         raise Unsuited("needs a backbone whose convolutions exchange embeddings (model=gat, model=graphsage)")
     return CONVOLUTIONS[type(model)](model)

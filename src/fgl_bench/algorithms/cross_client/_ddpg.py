@@ -29,7 +29,10 @@ class Agents:
         capacity: transitions that are kept.
     """
 
-    def __init__(self, seeds: Sequence[int], state: int, action: int, high: float, noise: float, capacity: int, dtype, device):
+    def __init__(
+        self, seeds: Sequence[int], state: int, action: int, high: float, noise: float, capacity: int,
+        dtype: torch.dtype, device: torch.device,
+    ):  # fmt: skip
         self.high, self.noise, self.sizes = high, noise, (state, action)
         actor = [(state, ACTOR[0]), (ACTOR[0], ACTOR[1]), (ACTOR[1], action)]
         critic = [(state, CRITIC[0]), (CRITIC[0] + action, CRITIC[1]), (CRITIC[1], 1)]
@@ -43,7 +46,7 @@ class Agents:
         self.steps = self.updates = self.acts = 0
 
     @staticmethod
-    def _draw(seeds: Sequence[int], name: str, shapes: list[tuple[int, int]], dtype, device) -> list[Tensor]:
+    def _draw(seeds: Sequence[int], name: str, shapes: list[tuple[int, int]], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
         """Weights ``[S, in, out]`` and biases ``[S, 1, out]``, as PyTorch's linear layers draw them."""
         rows: list[list[Tensor]] = []
         for seed in seeds:

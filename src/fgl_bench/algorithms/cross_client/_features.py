@@ -127,13 +127,19 @@ class Rows:
     entries: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
     dense: list[Tensor] | None = None
 
+    @property
+    def sparse(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The entries, which only sparse features have."""
+        assert self.entries is not None
+        return self.entries
+
     def products(self, weight: Tensor) -> Sequence[Tensor]:
         """``[k, c, h]`` of every group from the weight ``[k, F, parts * h]``."""
         if self.dense is not None:
             weights = weight.chunk(self.parts, -1)
             return [torch.bmm(rows, weights[part]) for rows, part in zip(self.dense, self.part, strict=True)]
         k, c, width = self.shape
-        matrix = SparseRows(*self.entries, (k, c, width * self.parts), self.dtype, self.device)
+        matrix = SparseRows(*self.sparse, (k, c, width * self.parts), self.dtype, self.device)
         # As rows of h: a sparse product wants the weight as it lies in memory.
         return (matrix @ weight.unflatten(2, (self.parts, -1)).flatten(1, 2)).split(self.sizes, 1)
 
@@ -141,4 +147,4 @@ class Rows:
     def replica(self) -> np.ndarray:
         """Host ``[nnz]``, the replica of every entry."""
         k, c, _ = self.shape
-        return np.repeat(np.arange(k, dtype=np.int32), np.diff(self.entries[0][:: c or 1]))
+        return np.repeat(np.arange(k, dtype=np.int32), np.diff(self.sparse[0][:: c or 1]))

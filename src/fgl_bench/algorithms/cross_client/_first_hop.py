@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages
 from fgl_bench.algorithms.cross_client._features import Rows
 from fgl_bench.algorithms.cross_client._halo import Halo
 from fgl_bench.algorithms.cross_client._plan import First, Level, Plan
+from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.network import Parameters
@@ -66,8 +66,7 @@ class OwnEdges:
     the first convolution has learned from is then what it is asked for.
     """
 
-    def __init__(self, setting: Setting, layers: Convolutions):
-        server, clients = setting.server, setting.batch.clients
+    def __init__(self, server: Batch, clients: Sequence[ClientGraph], layers: Convolutions):
         self.layers, self.shape = layers, (server.size, server.nodes)
         each = len(clients) // server.size
         own = [client.nodes[client.edges] + i // each * server.nodes for i, client in enumerate(clients)]

@@ -60,13 +60,13 @@ class Halo:
         first = np.repeat(np.arange(self.size) * most, sizes)
         self.slots = first + np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         inner = np.concatenate([client.edges + i * most for i, client in enumerate(clients)], 1)
-        target, source = [self.slots, inner[0]], [self.slots, inner[1]]
+        targets, sources = [self.slots, inner[0]], [self.slots, inner[1]]
         for s, edges in enumerate(cross_edges):
             ends = self._locate(clients[s * count : (s + 1) * count], s * count)[edges]
-            target.append(ends[0])
-            source.append(ends[1])
+            targets.append(ends[0])
+            sources.append(ends[1])
         kinds = [np.zeros(self.slots.size), np.ones(inner.shape[1]), np.full(sum(edges.shape[1] for edges in cross_edges), 2)]
-        kind, target, source = (np.concatenate(parts).astype(np.int64) for parts in (kinds, target, source))
+        kind, target, source = (np.concatenate(parts).astype(np.int64) for parts in (kinds, targets, sources))
         order = np.lexsort((source, kind, target))
         self.kind, self.target, self.source = kind[order], target[order], source[order]
         self.degree = np.bincount(self.target, minlength=self.size * most)

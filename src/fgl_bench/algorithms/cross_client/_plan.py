@@ -24,11 +24,11 @@ class OneWay(Edges):
         self._pieces, self._parts, self._bags, self._pairs = {}, {}, {}, {}
 
     @cached_property
-    def order(self) -> Tensor:
+    def order(self) -> Tensor:  # type: ignore[override]  # a cached property can be set, which mypy does not know
         return self.source.argsort(stable=True)
 
     @cached_property
-    def out_of(self) -> Tensor:
+    def out_of(self) -> Tensor:  # type: ignore[override]  # the same
         if self.source.is_cuda:  # where bincount would wait for the largest value
             return torch.searchsorted(self.source[self.order], torch.arange(self._columns + 1, device=self.source.device))
         return torch.nn.functional.pad(torch.bincount(self.source, minlength=self._columns).cumsum(0), (1, 0))

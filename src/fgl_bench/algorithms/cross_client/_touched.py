@@ -41,7 +41,7 @@ class TouchedFeatures:
     @classmethod
     def of(cls, rows: Rows, adam: TouchedAdam, theta: Tensor) -> TouchedFeatures:
         """``rows`` where ``adam`` has got what they are multiplied with, from ``theta [k, P]`` if need be."""
-        (k, c, _), (starts, column, value) = rows.shape, rows.entries
+        (k, c, _), (starts, column, value) = rows.shape, rows.sparse
         place = adam.take(theta, rows.replica, column)
         return cls(SparseRows(starts, place, value, (1, k * c, adam.touched), rows.dtype, rows.device), (k, c), rows.sizes)
 

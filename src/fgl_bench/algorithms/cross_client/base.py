@@ -22,6 +22,7 @@ from fgl_bench.algorithms.cross_client._sampling import cut, gumbel, largest
 from fgl_bench.algorithms.cross_client._touched import Made, TouchedAdam, TouchedFeatures
 from fgl_bench.algorithms.powers import JointTraining, ServerAnswers
 from fgl_bench.data.splits.base import Split
+from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.clock import clock
 from fgl_bench.engine.dropout import Dropout, mix, no_dropout
 from fgl_bench.engine.losses import node_losses
@@ -139,7 +140,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
             raise Unsuited("needs an attention backbone (or algorithm.sampling=uniform)")
         self.halo = Halo(batch.clients, setting.cross_edges, batch.dtype, device, self.layers.parts, self.layers.part)
         self._open()
-        self._own = OwnEdges(setting, self.layers) if self.first_hop == "own" else None
+        self._own = OwnEdges(setting.server, batch.clients, self.layers) if self.first_hop == "own" else None
         self._first_use = FirstUse(self.halo, self.layers.depth)
         self._orders, self._draws = setting.streams("batches").cpu(), mix(setting.streams("neighbours"))
         replica = self.halo.target // self.halo.nodes
@@ -160,6 +161,12 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         if rows > TOUCHED_BELOW * count * self.halo.features.width * parts:
             return None
         return TouchedAdam(count, layout, lr, rows, dtype, device, parts)
+
+    @property
+    def server_nodes(self) -> Batch:
+        """What the servers hold, without which :meth:`prepare` refuses."""
+        assert self.setting.server is not None
+        return self.setting.server
 
     def answer(self, parameters: Parameters) -> Tensor | None:
         return None if self._own is None else self._own(parameters)
@@ -244,7 +251,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
                 return torch.ones_like(level.loop)
-            kept = chosen(number, level, sent.scores.mean(0))
+            kept = chosen(number, level, sent.attention.mean(0))
             return kept & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
 
         if not self.scored or not plan.levels:
@@ -267,13 +274,13 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         touched = None if apart is None else TouchedFeatures.of(plan.first.features, apart, trips.trained)
         views = trainer.layout.views(trips.trained) if apart is None else apart.views()
         parameters, features = {name: view.detach().requires_grad_() for name, view in views.items()}, None
-        if touched is not None:  # the gradient stops at the products: the optimizer goes on from there
+        if apart is not None and touched is not None:  # the gradient stops at the products: the optimizer goes on from there
             parameters[apart.name].requires_grad_(False)
             features = Made(touched.multiply(parameters[apart.name]).requires_grad_(), touched.sizes)
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
-                scores = sent.scores.detach().mean(0) if self.scored else None
+                scores = sent.attention.detach().mean(0) if self.scored else None
                 return self.choose(0, level, ~level.loop, scores, self._noise(level, 0, key)) | level.loop
             return self.chosen[number - 1][level.number] & self._known(number, level, sent)
 
@@ -291,7 +298,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         found = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
         gradients = {name: torch.zeros_like(x) if g is None else g for (name, x), g in zip(wanted.items(), found, strict=True)}
         with torch.no_grad():
-            if touched is not None:
+            if apart is not None and touched is not None:
                 apart.step(gradients, touched, gradients.pop("products"))
                 return
             flat = trainer.layout.collect(gradients)

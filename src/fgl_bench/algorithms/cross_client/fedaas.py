@@ -60,7 +60,7 @@ class FedAAS(CrossClient, ServerNodes):
     def observe(self, logits: Tensor) -> None:
         if not self.adaptive:
             return
-        server = self.setting.server
+        server = self.server_nodes
         mask = getattr(server, self.loss_source)
         each = node_losses(logits.flatten(0, 1), server.labels.flatten(0, 1)).view(mask.shape)
         loss = (each * mask).sum(1) / mask.sum(1).clamp(min=1)

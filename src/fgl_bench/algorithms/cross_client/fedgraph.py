@@ -74,7 +74,7 @@ class FedGraph(CrossClient, ServerNodes):
         """The last round's action gets its reward."""
         if self._last is None:
             return
-        server, (state, action) = self.setting.server, self._last
+        server, (state, action) = self.server_nodes, self._last
         answer = logits.argmax(-1)
         several = server.labels.ndim == 3
         correct = server.labels.gather(-1, answer[..., None])[..., 0] > 0 if several else server.labels == answer

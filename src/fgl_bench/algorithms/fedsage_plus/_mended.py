@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.batch import Batch, DenseBlocks, mean_operator
+from fgl_bench.engine.batch import Batch, InputFeatures, mean_operator
 from fgl_bench.engine.linear import ragged
 from fgl_bench.engine.network import Network
-from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.transfer import put
 from fgl_bench.models.graphsage import Convolved, GraphSAGE
 
@@ -34,7 +33,7 @@ class MendedFeatures(Convolved):
         generated: of generated nodes.
     """
 
-    def __init__(self, real: BlockSparse | DenseBlocks, means: DenseRows, generated: DenseRows):
+    def __init__(self, real: InputFeatures, means: DenseRows, generated: DenseRows):
         self.real, self.means, self.generated, self.shape = real, means, generated, real.shape
         self.nodes = torch.cat([means.nodes, generated.nodes], 1)
 
@@ -147,9 +146,10 @@ def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
     real = np.repeat(np.arange(client.num_nodes), count)
     made = client.num_nodes + np.arange(real.size)
     edges = np.concatenate([client.edges, np.stack([real, made]), np.stack([made, real])], 1)
-    if sp.issparse(client.features):
+    features: np.ndarray | sp.csr_matrix
+    if not isinstance(client.features, np.ndarray):
         features = client.features.tocsr(copy=True)
-        features.resize(client.num_nodes + real.size, features.shape[1])
+        features.resize(client.num_nodes + real.size, features.shape[1])  # type: ignore[call-arg, arg-type]  # the stubs take Never
     else:
         features = np.concatenate([client.features, np.zeros((real.size, client.features.shape[1]), client.features.dtype)])
     masks = {name: np.append(getattr(client, name), np.zeros(real.size, dtype=bool)) for name in ("train", "val", "test")}

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms._limited import Limited
 from fgl_bench.algorithms.fedsage_plus._mended import placed
-from fgl_bench.engine.batch import Batch, DenseBlocks, Operator, adjacency, gcn_operator, mean_operator, plain_operator
-from fgl_bench.engine.sparse import BlockSparse
+from fgl_bench.engine.batch import Batch, InputFeatures, Operator, adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.models.graphsage import Convolved
 
 
@@ -27,7 +26,7 @@ class Generated(NamedTuple):
 
     features: list[Tensor]
     nodes: Tensor
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # it hides tuple.count
 
     def slots(self, most: int) -> Tensor:
         """``[k, sum of m_j]`` positions among the ``most`` places of all nodes."""
@@ -66,7 +65,7 @@ class _Interleaved(Convolved):
         near: those of other nodes, which count in these nodes' means alone; None if there are none.
     """
 
-    def __init__(self, real: BlockSparse | DenseBlocks, whole: Generated, near: Generated | None, most: int):
+    def __init__(self, real: InputFeatures, whole: Generated, near: Generated | None, most: int):
         self.real, self.whole, self.near, self.most = real, whole, near, most
         self.slots = whole.slots(most)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -206,7 +206,8 @@ class FedSagePlus(Composed, Regraphing):
             gradients.append(self._joint_step(step.rows[positions], parameters))
         self.steps[list(step.rows)] += 1
         wanted = {name: torch.cat([part[name] for part in gradients]) for name in step.parameters}
-        return sum((step.parameters[name] * gradient).sum() for name, gradient in wanted.items())
+        terms = [(step.parameters[name] * gradient).sum() for name, gradient in wanted.items()]
+        return sum(terms[1:], terms[0])
 
     def _joint_step(self, rows: tuple[int, ...], classifier: dict[str, Tensor]) -> dict[str, Tensor]:
         """Step the generators of ``rows``; the gradients of their classifiers."""
@@ -233,7 +234,8 @@ class FedSagePlus(Composed, Regraphing):
         own, near = (mask[rows][..., None] for mask in (self.in_full, self.in_means))
         whole, others = needed(generators, hidden, slots & own), slots & near & ~own
         graph = MendedGraph(batch, slots, whole, needed(generators, hidden, others) if others.any() else None)
-        output = model.forward(classifier, graph, model.first(classifier, graph), Dropout(model.dropout, keys[2].to(device)))
+        shown = cast(Batch, graph)  # of which it has all that a backbone may ask for, and refuses the rest
+        output = model.forward(classifier, shown, model.first(classifier, shown), Dropout(model.dropout, keys[2].to(device)))
 
         train, missing = batch.training_nodes, self.missing[rows].flatten().to(device)[batch.training_nodes.index]
         logits = graph.real(output.logits).flatten(0, 1)[train.index]

@@ -25,7 +25,7 @@ class UndirectedEdges(NamedTuple):
     """
 
     ends: Tensor
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # it hides tuple.count
     nodes: Tensor
     there: Tensor
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch, gcn_operator
-from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.dropout import DropoutFunction, no_dropout
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Output, Parameters
@@ -29,15 +29,18 @@ class Posterior(NamedTuple):
     log_variance: Tensor
 
 
-class Encoded(NamedTuple):
+class Encoded(Output):
     """A backbone's output, and the way to the posterior, which costs nothing where nobody asks.
 
     Attributes: hidden ``[k, n, h]``; logits ``[k, n, Y]``; posterior, a function with the flag ``detached``.
     """
 
-    hidden: Tensor
-    logits: Tensor
     posterior: Callable[..., Posterior]
+
+    def __new__(cls, output: Output, posterior: Callable[..., Posterior]) -> Encoded:
+        made = super().__new__(cls, *output)
+        made.posterior = posterior
+        return made
 
 
 class LabelAware(Around):
@@ -54,10 +57,11 @@ class LabelAware(Around):
 
     needs_neighbors = True  # its decoder predicts edges
 
+    _labels: Tensor  # once attached
+
     def __init__(self, inner: Backbone, latent: int):
         super().__init__(inner)
         self.latent = latent
-        self._labels: Tensor | None = None
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
         layout = self.inner.layout(num_features, num_classes)
@@ -89,9 +93,8 @@ class LabelAware(Around):
         labels = training_labels(batch, classes)
         self._labels = self.inner.label_basis(batch, labels) if scalar(self.inner) else (batch.operator(gcn_operator) @ labels)[:, None]
 
-    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Encoded:
-        output: Output = self.inner.forward(parameters, batch, first, dropout)
-        return Encoded(output.hidden, output.logits, partial(self.posterior, parameters, batch, first))
+    def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Encoded:
+        return Encoded(self.inner.forward(parameters, batch, first, dropout), partial(self.posterior, parameters, batch, first))
 
     def posterior(self, parameters: Parameters, batch: Batch, first: Tensor, detached: bool = False) -> Posterior:
         """q(z | X, Y) of every node; ``first`` is :meth:`first`'s. ``detached``: without gradients to the backbone's parameters."""
@@ -107,6 +110,12 @@ class LabelAware(Around):
         hidden = self.inner.forward(parameters, batch, first, no_dropout).hidden
         mean, log_variance = affine(hidden, parameters, "posterior").chunk(2, -1)
         return Posterior(mean, log_variance.clamp(max=LARGEST))
+
+
+def posterior_of(output: Output, detached: bool = False) -> Posterior:
+    """Of a :class:`LabelAware`'s output."""
+    assert isinstance(output, Encoded)
+    return output.posterior(detached=detached)
 
 
 def scalar(network: Backbone) -> TypeGuard[Spectral]:

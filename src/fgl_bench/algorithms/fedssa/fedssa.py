@@ -14,7 +14,7 @@ from fgl_bench.algorithms.fedssa._clustering import kmeans, together
 from fgl_bench.algorithms.fedssa._gaussians import Gaussian, class_gaussians, divergence, divergence_from_standard, matched
 from fgl_bench.algorithms.fedssa._grassmann import chordal_distances, orthonormal, overlaps
 from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, reconstruction
-from fgl_bench.algorithms.fedssa._vgae import LabelAware
+from fgl_bench.algorithms.fedssa._vgae import LabelAware, posterior_of, scalar
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.algorithms.powers import Comparing, FinalState
 from fgl_bench.engine.dropout import mix, step_key
@@ -119,40 +119,49 @@ class FedSSA(Alone, Comparing, FinalState):
         chosen = torch.nn.functional.one_hot(batch.labels, classes) * batch.train[..., None]
         self._counts = chosen.sum(1)  # [B, Y]
         self._shares = (chosen / self._counts[:, None].clamp(min=1)).mT.to(batch.dtype)
-        self._round, self._sent = torch.zeros((), dtype=torch.int64, device=batch.device), []
+        self._round = torch.zeros((), dtype=torch.int64, device=batch.device)
+        self._sent: list[Tensor] = []
         self._renew = setting.replayed(self._new_targets)
-        zeros = {"dtype": batch.dtype, "device": batch.device}
-        if self.encodes:
+        zeros = self._shares.new_zeros
+        if isinstance(setting.model, LabelAware):
             setting.model.attach(batch, classes)
             self._links = UndirectedEdges.of(batch)
             size = (batch.size, classes, self.latent)
-            self._gaussians, self._aligned = Gaussian(torch.zeros(size, **zeros), torch.ones(size, **zeros)), torch.zeros(size[:2], **zeros)
+            self._gaussians, self._aligned = Gaussian(zeros(size), self._shares.new_ones(size)), zeros(size[:2])
         if self.structural:
             self._responses = self._spectral.mean_responses(batch)
-            self._coefficients = torch.zeros(batch.size, self._responses.shape[1], **zeros)
-            self._guided = torch.zeros(batch.size, **zeros)
+            self._coefficients = zeros(batch.size, self._responses.shape[1])
+            self._guided = zeros(batch.size)
         self._owned = (self._counts > 0).sum(1).view(seeds, clients)
 
     @property
+    def _trunk(self) -> Backbone:
+        model = self.setting.model
+        return model.inner if isinstance(model, LabelAware) else model
+
+    @property
     def _spectral(self) -> Spectral:
-        return self.setting.model.inner if self.encodes else self.setting.model
+        trunk = self._trunk
+        assert isinstance(trunk, Spectral)  # backbone() refuses others
+        return trunk
 
     # ---- clients
 
     def local_penalty(self, step: LocalStep) -> Tensor | None:
         rows = slice(None) if step.batch.size == self.setting.batch.size else step.batch.replicas
-        terms = []
+        terms: list[Tensor] = []
         if self.encodes:
-            posterior = step.output.posterior() if self.semantic or self.encoder == "shared" else None
+            apart = self.encoder == "detached"
+            posterior = posterior_of(step.output, detached=apart and not self.semantic)
             if self.elbo_weight:
-                decoded = step.output.posterior(detached=True) if self.encoder == "detached" else posterior
+                decoded = posterior_of(step.output, detached=True) if apart and self.semantic else posterior
                 terms.append(self.elbo_weight * self.elbo(*decoded, step, rows))
             if self.semantic:
                 own = class_gaussians(*posterior, self._shares[rows])
                 terms.append(self.semantic_weight * self.semantic_loss(own, rows))
         if self.structural:
             terms.append(self.structural_weight * self.structural_loss(self._spectral.weights(step.parameters), rows))
-        return sum(terms) if terms else None
+        return sum(terms[1:], terms[0]) if terms else None
 
     def elbo(self, mean: Tensor, log_variance: Tensor, step: LocalStep, rows: Tensor | slice) -> Tensor:
         """The negative evidence lower bound ``[k]``."""
@@ -175,11 +184,11 @@ class FedSSA(Alone, Comparing, FinalState):
         return apart + self.l1 * weights.abs().sum(1) + self.l2 * (weights**2).sum(1)
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
-        rows, found = trips.batch.replicas, {}
+        rows, found = trips.batch.replicas, dict[str, Tensor]()
         self._trips[rows] += 1
         if self.semantic:
             with torch.no_grad():
-                found |= class_gaussians(*trips.output.posterior(), self._shares[rows])._asdict()
+                found |= class_gaussians(*posterior_of(trips.output), self._shares[rows])._asdict()
         if self.structural:
             weights = self._spectral.weights(trips.layout.views(trips.trained))
             found |= {"coefficients": weights.clone(), "energy": weights[..., None] * self._responses[rows]}
@@ -194,8 +203,8 @@ class FedSSA(Alone, Comparing, FinalState):
         means, weights = [], []
         for ended in trips:
             if self.encodes:
-                means.append(class_gaussians(*ended.output.posterior(), self._shares[ended.batch.replicas]).mean)
-            if isinstance(self._spectral, Spectral) and self._spectral.scalar:
+                means.append(class_gaussians(*posterior_of(ended.output), self._shares[ended.batch.replicas]).mean)
+            if scalar(self._trunk):
                 weights.append(self._spectral.weights(ended.layout.views(ended.trained)).clone())
         found = {"class_means": torch.cat(means), "class_counts": self._counts} if means else {}
         found |= {"coefficients": torch.cat(weights)} if weights else {}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from fgl_bench.algorithms.fedtad._pseudo_graph import PseudoGraph
 from fgl_bench.algorithms.fedtad._spread import spread
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.adam import Adam
-from fgl_bench.engine.batch import plain_operator
+from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.dropout import no_dropout, step_key
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.noise import normal
@@ -157,12 +157,14 @@ class FedTAD(FedAvg):
 
     def _logits(self, parameters: dict[str, Tensor], graph: PseudoGraph) -> Tensor:
         """``[S, m, n, Y]`` of m models a seed."""
-        model = self.setting.model
-        return model.forward(parameters, graph, model.first(parameters, graph), no_dropout).logits.unflatten(
+        model, batch = self.setting.model, cast(Batch, graph)  # of which it has all that a backbone may ask for, and refuses the rest
+        return model.forward(parameters, batch, model.first(parameters, batch), no_dropout).logits.unflatten(
             0, (len(self.setting.seeds), -1)
         )
 
-    def _generator_step(self, noise, student, uploads, weights, arrived, rows) -> None:
+    def _generator_step(
+        self, noise: Tensor, student: Tensor, uploads: dict[str, Tensor], weights: Tensor, arrived: Tensor, rows: Sequence[int]
+    ) -> None:
         views = {name: view.detach().requires_grad_() for name, view in self.generator.views(self.generators).items()}
         features = generate(views, noise, self.labels)
         graph = PseudoGraph(features, self.neighbours)
@@ -191,7 +193,8 @@ def return_probabilities(client: ClientGraph, length: int) -> np.ndarray:
 
 def reliability(client: ClientGraph, num_classes: int, walk_length: int, block: int = 1 << 15) -> np.ndarray:
     """``phi_c``, the sum over training nodes v of class c of ``(1 + sum over neighbours u of cos(u_v, u_u)) / (d_v + 1)``, ``[Y]``."""
-    described = sp.hstack([sp.csr_matrix(client.features, dtype=np.float64), return_probabilities(client, walk_length)]).tocsr()
+    features, returns = sp.csr_matrix(client.features, dtype=np.float64), return_probabilities(client, walk_length)
+    described = sp.hstack([features.tocoo(), sp.coo_matrix(returns)]).tocsr()
     norm = np.sqrt(np.asarray(described.multiply(described).sum(1)).ravel())
     unit = (sp.diags(np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)) @ described).tocsr()
     row, column = client.edges
