@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from fgl_bench.runner.program import simulation
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.scenarios.base import Rounds
-from fgl_bench.scenarios.checkpoint import State
+from fgl_bench.scenarios.checkpoint import SimulationState
 from fgl_bench.scenarios.simulation import Simulation
 from tests.device_cases import CASES, QUICK, SMALL, VARIANTS
 from tests.pretend_cuda import spec_of
@@ -87,23 +86,22 @@ def same(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in VARIANTS if not case.endswith(ALIKE)])
-def test_a_fresh_run_goes_on_from_a_checkpoint(case: str, folder: Path) -> None:
+def test_a_fresh_run_resumes_from_a_checkpoint(case: str, folder: Path, tmp_path: Path) -> None:
     """With a part of the clients, in chunks, after a change of network or of graphs; `fgl-bench check` tries every method whole."""
     spec, fresh = programs(case, folder)
-    whole, taken, steps = fresh(), {}, []
-    state, half = State(whole), spec.rounds // 2 if isinstance(spec.scenario, Rounds) else spec.trips
+    whole, taken, steps = fresh(), [], []
+    state, half = SimulationState(whole), spec.rounds // 2 if isinstance(spec.scenario, Rounds) else spec.trips
 
     def keep(done: int, record: Any) -> None:
         if done >= half and not taken:
-            stored, blocks = state.capture(record())
-            taken[done] = json.dumps(stored), {name: block.copy() for name, block in blocks.items()}
+            state.save(record(), tmp_path / "state.pt")
+            taken.append(done)
 
     whole.keep = keep
     spec.scenario.run(whole)
-    ((done, (stored, blocks)),) = taken.items()
     again = fresh()
     again.keep = lambda done, record: steps.append(done)
-    State(again).restore(json.loads(stored), blocks)
+    SimulationState(again).load(tmp_path / "state.pt")
     spec.scenario.run(again)
-    assert steps and min(steps) > done, "what was kept is not done again"
+    assert steps and min(steps) > taken[0], "steps before the checkpoint are not repeated"
     same(results(again), results(whole))
