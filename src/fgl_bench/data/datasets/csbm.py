@@ -18,8 +18,8 @@ import scipy.sparse as sp
 
 from fgl_bench.data.checks import check_between
 from fgl_bench.data.datasets.base import Dataset
-from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.graph import Graph
+from fgl_bench.data.out_of_core import canonical_edges_on_disk
 from fgl_bench.data.storage import Disk, Memory, Storage, blocks, release
 from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import generator

@@ -14,9 +14,9 @@ import numpy as np
 
 from fgl_bench.data.checks import check_choice, check_graph
 from fgl_bench.data.datasets.base import Dataset, below
-from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.npz import Member
+from fgl_bench.data.out_of_core import canonical_edges_on_disk
 from fgl_bench.data.raw import reading
 from fgl_bench.data.storage import Disk, blocks, release
 from fgl_bench.errors import UserError
