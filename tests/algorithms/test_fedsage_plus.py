@@ -17,7 +17,7 @@ from fgl_bench.algorithms.fedsage_plus._mended import mended, within
 from fgl_bench.algorithms.fedsage_plus._mending import Generated, MendedGraph
 from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, described, features_of
 from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
-from fgl_bench.data.inductive import training_view
+from fgl_bench.data.graph import training_view
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import mix, no_dropout
 from fgl_bench.engine.noise import normal
