@@ -30,20 +30,26 @@ class Participants:
     Attributes:
         chosen: ``[S, C]`` bool, on the host: clients that train.
         arrived: the same, without those whose messages arrive too late to count.
-        device: of the models.
+        everybody: ``[S, C]``, true, on the device.
     """
 
     chosen: np.ndarray
     arrived: np.ndarray
-    device: torch.device
+    everybody: Tensor
 
     def of(self, shard: Shard) -> Participants:
         """Those of this worker, ``[S, c]``."""
-        return Participants(shard.of(self.chosen), shard.of(self.arrived), self.device)
+        return Participants(shard.of(self.chosen), shard.of(self.arrived), shard.of(self.everybody))
 
     @property
-    def everybody(self) -> bool:
+    def all(self) -> bool:
+        """Whether every client trains."""
         return bool(self.chosen.all())
+
+    @property
+    def mask(self) -> Tensor:
+        """``arrived`` on the device; copied there only where somebody is missing, because a copy interrupts the host."""
+        return self.everybody if self.arrived.all() else put(self.arrived, self.everybody.device)
 
     @cached_property
     def rows(self) -> tuple[int, ...]:
@@ -53,7 +59,7 @@ class Participants:
     @cached_property
     def index(self) -> Tensor:
         """The same on the device."""
-        return put(self.rows, self.device, torch.int64)
+        return put(self.rows, self.everybody.device, torch.int64)
 
     def update(self, known: Tensor | None, fresh: Tensor) -> Tensor:
         """The last message of every replica, ``[S * C, ...]``: ``known`` (None: zeros), with ``fresh [k, ...]`` where that arrived."""
@@ -62,8 +68,8 @@ class Participants:
             return known.copy_(fresh)
         if (self.arrived == self.chosen).all():
             return known.index_copy_(0, self.index, fresh)
-        arrived = put(np.flatnonzero(self.arrived), self.device)
-        return known.index_copy_(0, arrived, fresh.index_select(0, put(np.flatnonzero(self.arrived[self.chosen]), self.device)))
+        arrived = put(np.flatnonzero(self.arrived), known.device)
+        return known.index_copy_(0, arrived, fresh.index_select(0, put(np.flatnonzero(self.arrived[self.chosen]), known.device)))
 
 
 class Trained(NamedTuple):
@@ -116,12 +122,12 @@ class Rounds(Stragglers):
         seeds, clients, method = len(sim.setting.seeds), sim.setting.num_clients, sim.algorithm
         count = participants(sim.participation, clients)
         each = count * sim.stands_for  # client trips a round
-        schedules = self.schedules(sim)
+        schedules, everybody = self.schedules(sim), torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
         state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, method.trains)
         sim.scored_points = partial(state.points, each)
 
         for number in (number for number in sim.numbers if number >= state.number):
-            who = self._participants(sim, number, count, schedules, state.clock)
+            who = Participants(*self._draw(sim, number, count, schedules, state.clock), everybody)
             self._replace(sim, state, number, who)
             trips = self._train(sim, state, number, who)
             self._record(sim, state, number, trips)
@@ -130,6 +136,7 @@ class Rounds(Stragglers):
             state.received, state.number = mixed.flatten(0, 1), number + 1
             if state.number * each in sim.mixing_at:
                 self._picture(sim, state.number * each, matrix(), done.reports)
+            del trips, done  # the models before the aggregation; the next round needs the memory
             sim.progress(seeds * state.number * each, partial(sim.accuracy, state.last))
             sim.settle()
             sim.keep(state.number, lambda: state)
@@ -142,10 +149,14 @@ class Rounds(Stragglers):
         sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
         sim.points = state.points(each, [0] * seeds, self.transferred(sim, state.scored, count))
 
-    def _participants(
+    def _draw(
         self, sim: Simulation, number: int, count: int, schedules: Sequence[Schedule], clock: Sequence[list[float]]
-    ) -> Participants:
-        """Draw ``count`` clients of every seed and advance its clock by the round."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw ``count`` clients of every seed and advance its clock by the round.
+
+        Returns:
+            ``[S, C]`` bool, the clients that train, and those of them whose messages arrive in time.
+        """
         clients = sim.setting.num_clients
         chosen = np.ones((len(schedules), clients), dtype=bool)
         if count < clients:
@@ -156,7 +167,7 @@ class Rounds(Stragglers):
             lasts = {i: schedule.duration(i, number) for i in np.flatnonzero(chosen[s]).tolist()}
             arrived[s, [i for i, duration in lasts.items() if self.late(duration)]] = False
             clock[s].append(clock[s][-1] + self.longest(max(lasts.values())))
-        return Participants(chosen, arrived, sim.initial.device)
+        return chosen, arrived
 
     def _replace(self, sim: Simulation, state: RoundsState, number: int, who: Participants) -> None:
         """Take the graphs and the network that the method has from this round on.
@@ -169,7 +180,7 @@ class Rounds(Stragglers):
         if graphs is not None:
             trainer.regraph(*graphs)
         stage = method.stage(number, state.received) if isinstance(method, Staging) else None
-        if due(sim, number) and (stage is not None or not who.everybody):
+        if due(sim, number) and (stage is not None or not who.all):
             state.received_at[number] = sim.score(state.received)
         if stage is not None:
             trainer.remodel(stage.model, stage.layout)
@@ -177,9 +188,9 @@ class Rounds(Stragglers):
 
     def _train(self, sim: Simulation, state: RoundsState, number: int, who: Participants) -> Trips:
         """The trips of the participants, those of other workers included."""
-        shard, everybody = sim.setting.shard, who.everybody
-        score = due(sim, number) or due(sim, number + 1) or not everybody
-        if everybody:
+        shard = sim.setting.shard
+        score = due(sim, number) or due(sim, number + 1) or not who.all
+        if who.all:
             trips = sim.trainer.trips(None, state.received, state.trained, score=score)
         else:  # whole rows: on a CPU indexing takes five times as long
             own = who.of(shard)
@@ -226,7 +237,7 @@ class Rounds(Stragglers):
             state.uploads = own.update(state.uploads, uploads)
         reports = {name: value.unflatten(0, (seeds, -1)) for name, value in state.reports.items()}
         models = (state.trained if state.uploads is None else state.uploads, state.trained, state.received)
-        return Trained(number, reports, put(who.arrived, who.device), *(each.unflatten(0, (seeds, -1)) for each in models))
+        return Trained(number, reports, who.mask, *(each.unflatten(0, (seeds, -1)) for each in models))
 
     def _picture(self, sim: Simulation, trips: int, matrix: Tensor, reports: dict[str, Tensor]) -> None:
         """Keep the mixing matrices and the method's similarities for plots."""
