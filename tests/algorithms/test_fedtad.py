@@ -15,8 +15,7 @@ from fgl_bench.algorithms.fedtad import _spread
 from fgl_bench.algorithms.fedtad._pseudo_graph import _Shared
 from fgl_bench.algorithms.fedtad.fedtad import FedTAD, PseudoGraph, generate, reliability, return_probabilities, spread
 from fgl_bench.engine.batch import adjacency, gcn_operator, mean_operator, plain_operator
-from fgl_bench.engine.dropout import step_key
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import normal, step_key
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE

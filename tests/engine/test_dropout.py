@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fgl_bench.engine import dropout as module
-from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, _mask, mix, no_dropout, step_key, uniform16
+from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, _mask, no_dropout
+from fgl_bench.engine.random_numbers import mix, step_key, uniform16
 from fgl_bench.utils.seeding import derive_seed
 
 N, H = 200, 16

@@ -15,10 +15,11 @@ from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.engine.compiled import LARGE, compiles, over, shares
-from fgl_bench.engine.dropout import mix, no_dropout
+from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
-from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.noise import uniform as draws
+from fgl_bench.engine.network import node_losses
+from fgl_bench.engine.random_numbers import mix
+from fgl_bench.engine.random_numbers import uniform as draws
 from fgl_bench.engine.selection import drop_, grow_, largest
 from fgl_bench.engine.shard import Shard
 from fgl_bench.engine.trips import LocalStep, Trips

@@ -11,14 +11,14 @@ from torch.autograd.function import once_differentiable
 
 from fgl_bench.engine.compiled import loop, over, shares
 
-# Those of engine.dropout, where they are signed.
+# Those of engine.random_numbers, where they are signed.
 _GOLDEN, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 @loop
 def draw(key: Any, first: int, words: Any) -> None:
-    """Fill ``words`` as :func:`fgl_bench.engine.dropout.uniform16` does, from its word ``first`` on."""
+    """Fill ``words`` as :func:`fgl_bench.engine.random_numbers.uniform16` does, from its word ``first`` on."""
     start = key + np.uint64(first) * _GOLDEN
     for w in range(len(words)):
         x = start + np.uint64(w) * _GOLDEN

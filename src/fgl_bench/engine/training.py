@@ -12,17 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.adam import Adam
-from fgl_bench.engine.answers import check_reports, check_shape
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, no_dropout, step_key
-from fgl_bench.engine.hooks import Hooks, JointTraining, TrainedScore
+from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, no_dropout
+from fgl_bench.engine.hooks import Hooks, JointTraining, TrainedScore, check_reports, check_shape
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.minibatch import Epochs, Part, order_key, part_key
-from fgl_bench.engine.network import Network
-from fgl_bench.engine.parameter_groups import Rates, grouped
+from fgl_bench.engine.network import Network, node_losses
+from fgl_bench.engine.random_numbers import step_key
 from fgl_bench.engine.replay import Replays
+from fgl_bench.engine.stacked_optimizers import Rates, StackedAdam, grouped
 from fgl_bench.engine.trips import LocalStep, Score, Trips, joined
 from fgl_bench.errors import UserError
 
@@ -58,7 +56,7 @@ class Trainer:
         reset_optimizer: bool = False,
         chunk: int | None = None,
         batch_nodes: int | None = None,
-        optimizer: Callable[[int, int, float, float, torch.dtype, torch.device], Any] = Adam,
+        optimizer: Callable[[int, int, float, float, torch.dtype, torch.device], Any] = StackedAdam,
         replay: bool = False,
         replay_reports: bool = False,
     ):

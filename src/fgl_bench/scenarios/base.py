@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.powers import Comparing, FinalState, Regraphing, Staging
-from fgl_bench.engine.answers import check_like, check_shape
+from fgl_bench.engine.hooks import check_like, check_shape
 from fgl_bench.engine.shard import Shard
 from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import Trips, of_all
@@ -127,7 +127,8 @@ class Rounds(Stragglers):
         sim.scored_points = partial(state.points, each)
 
         for number in (number for number in sim.numbers if number >= state.number):
-            who = Participants(*self._draw(sim, number, count, schedules, state.clock), everybody)
+            chosen = self._draw(sim.setting.seeds, number, count, clients)
+            who = Participants(chosen, self._wait(schedules, state.clock, chosen, number), everybody)
             self._replace(sim, state, number, who)
             trips = self._train(sim, state, number, who)
             self._record(sim, state, number, trips)
@@ -149,25 +150,22 @@ class Rounds(Stragglers):
         sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
         sim.points = state.points(each, [0] * seeds, self.transferred(sim, state.scored, count))
 
-    def _draw(
-        self, sim: Simulation, number: int, count: int, schedules: Sequence[Schedule], clock: Sequence[list[float]]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw ``count`` clients of every seed and advance its clock by the round.
-
-        Returns:
-            ``[S, C]`` bool, the clients that train, and those of them whose messages arrive in time.
-        """
-        clients = sim.setting.num_clients
-        chosen = np.ones((len(schedules), clients), dtype=bool)
+    def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
+        """The ``count`` participants of a round, ``[S, C]`` bool."""
+        chosen = np.ones((len(seeds), clients), dtype=bool)
         if count < clients:
-            for own, seed in zip(chosen, sim.setting.seeds, strict=True):
+            for own, seed in zip(chosen, seeds, strict=True):
                 own[generator(seed, "participation", number).permutation(clients)[count:]] = False
+        return chosen
+
+    def _wait(self, schedules: Sequence[Schedule], clock: list[list[float]], chosen: np.ndarray, number: int) -> np.ndarray:
+        """Advance every seed's clock by the round; returns the clients that arrived in time, ``[S, C]`` bool."""
         arrived = chosen.copy()
         for s, schedule in enumerate(schedules):
             lasts = {i: schedule.duration(i, number) for i in np.flatnonzero(chosen[s]).tolist()}
             arrived[s, [i for i, duration in lasts.items() if self.late(duration)]] = False
             clock[s].append(clock[s][-1] + self.longest(max(lasts.values())))
-        return chosen, arrived
+        return arrived
 
     def _replace(self, sim: Simulation, state: RoundsState, number: int, who: Participants) -> None:
         """Take the graphs and the network that the method has from this round on.

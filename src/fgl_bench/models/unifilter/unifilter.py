@@ -15,7 +15,7 @@ from fgl_bench.engine.dropout import DropoutFunction, no_dropout
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import linear
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.parameter_groups import Rates
+from fgl_bench.engine.stacked_optimizers import Rates
 from fgl_bench.models.base import Spectral
 from fgl_bench.models.unifilter._basis import UniBasis, signal_basis
 from fgl_bench.models.unifilter._filtering import combined, filtered
