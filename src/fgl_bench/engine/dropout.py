@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import LARGE, compiles
 from fgl_bench.engine.random_numbers import GOLDEN, mix, mix_on_host, step_key, uniform16
 from fgl_bench.engine.transfer import put
 
@@ -74,10 +73,6 @@ class Dropout:
         if threshold == ALL:
             return x
         key = self._next()
-        if x.numel() >= LARGE and compiles(x):
-            from fgl_bench.engine._dropout_loops import Dropped
-
-            return Dropped.apply(x, key, threshold, _scale(threshold))
         if self.layers is not None and self.layers.mask is not None and x.is_cuda:
             mask = self.layers.mask(self.calls, x, threshold)
             if mask is not None:
