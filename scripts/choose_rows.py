@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Choose, by one rule, which row and model of ours every printed row is compared with (fgl_bench.papers.choices).
+"""Choose, by one rule, which row and model of ours every printed row is compared with (fgl_bench.papers.matched_rows).
 
     python scripts/choose_rows.py                 print the choices
     python scripts/choose_rows.py --write         keep them in results/settlements/choices.csv too
@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "scripts")]
 
 import reproduce_tables  # noqa: E402
 
-from fgl_bench.papers.choices import FILE, candidates, choose, table_of  # noqa: E402
+from fgl_bench.papers.matched_rows import FILE, candidates, choose, table_of  # noqa: E402
 from fgl_bench.utils.files import write_whole  # noqa: E402
 
 

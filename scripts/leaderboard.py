@@ -18,8 +18,8 @@ from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import RUNS
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
-from fgl_bench.leaderboard.queue import Cells, plan
 from fgl_bench.leaderboard.record import current, read_records
+from fgl_bench.leaderboard.remaining import Cells, plan
 from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import MODELS, VIEWS, text
 from fgl_bench.results.console import line_width

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from fgl_bench.errors import UserError
-from fgl_bench.papers.figures.sources import Sources, draw, statistics
+from fgl_bench.papers.figures.inputs import Sources, draw, statistics
 from fgl_bench.papers.plan import load_paper, papers
 from fgl_bench.papers.published import read_published
 from fgl_bench.results.plots.style import save_all

@@ -34,8 +34,8 @@ def main(arguments: list[str]) -> int:
         defaults = {"seeds": "[0]", "progress": "false", "cache_dir": cache}
         given = {argument.split("=")[0] for argument in arguments}
         try:
-            with Composer() as composed:
-                cfg = composed([*(f"{key}={value}" for key, value in defaults.items() if key not in given), *arguments])
+            composed = Composer()
+            cfg = composed([*(f"{key}={value}" for key, value in defaults.items() if key not in given), *arguments])
             spec = resolve(cfg)
             device, federations = pick_devices(cfg.device)[0], prepare(spec)
             need, plan = chunks(spec, federations, device, exact=True)

@@ -30,11 +30,11 @@ from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.papers import scorings
+from fgl_bench.papers.agreement import OVERVIEW as FINDINGS
+from fgl_bench.papers.agreement import agreeing, apart, coverage
+from fgl_bench.papers.agreement import overview_line as findings_line
 from fgl_bench.papers.analysis import OVERVIEW
-from fgl_bench.papers.choices import FILE, read_choices
-from fgl_bench.papers.findings import OVERVIEW as FINDINGS
-from fgl_bench.papers.findings import agreeing, apart, coverage
-from fgl_bench.papers.findings import overview_line as findings_line
+from fgl_bench.papers.matched_rows import FILE, read_choices
 from fgl_bench.papers.outlook import outlook
 from fgl_bench.papers.plan import Cell, Paper, Table, fill, in_order, load_paper, papers, plan
 from fgl_bench.papers.published import read_published

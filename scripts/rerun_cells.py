@@ -1,7 +1,7 @@
 """Run stored cells again, drawn at random or named, and compare their scores: whether the committed results are what the code gives.
 
     python scripts/rerun_cells.py --count 30 --seconds 300
-    python scripts/rerun_cells.py --hash cd4a23c67307
+    python scripts/rerun_cells.py --hash 0983a5402256
 
 A cell's command is run as it stands in the cell, into a folder of its own; raw files come from ``FGL_BENCH_DATA``. The test scores of both
 models are compared seed by seed, and their means over the seeds. Another processor rounds differently (docs/reproducibility.md): say

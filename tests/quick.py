@@ -25,7 +25,7 @@ def prepared(
         "split": "metis", "model": "gcn", "dataset": "csbm_cora", "num_clients": clients, "seeds": seeds, "trips": rounds * clients,
         "device": "cpu", "progress": "false", "cache_dir": folder, **SMALL, **changes,
     }  # fmt: skip
-    with Composer() as compose:
-        cfg = compose([f"algorithm={algorithm}", *(f"{key}={value}" for key, value in settings.items())])
+    compose = Composer()
+    cfg = compose([f"algorithm={algorithm}", *(f"{key}={value}" for key, value in settings.items())])
     spec = resolve(cfg)
     return spec, prepare(spec)

@@ -108,7 +108,7 @@ def test_a_folder_without_runs_gives_an_empty_table(here, capsys):
         ({"algorithm": "fedprx"}, "did you mean fedprox"),
         ({"algorithm": "fedprox", "algorithm__nu": 1}, "algorithm.nu"),
         ({"algorithm": "fedprox", "algorithm__mu": "abc"}, "'abc' is not a number"),
-        ({"num_clients": 0}, "num_clients=0: must be an integer of at least 1"),
+        ({"num_clients": 0}, "num_clients=0 is out of range; allowed: 1 to 10000000"),
         ({"algorithm": "fedssa", "model": "gcn"}, "try: fgl-bench algorithm=fedssa model=unifilter"),
         ({"algorithm": HalfWay(), "algorithm__share": 1}, "algorithm is an object here"),
         ({"algorithm": MLP(hidden=8, layers=2, dropout=0.0)}, "is not a method"),

@@ -12,11 +12,10 @@ import torch
 
 from fgl_bench.algorithms.powers import federated
 from fgl_bench.evaluation import summary as summaries
-from fgl_bench.evaluation.history import History, Point
+from fgl_bench.evaluation.history import History, Point, history_rows
 from fgl_bench.evaluation.metrics import METRICS
 from fgl_bench.evaluation.summary import best, divergence, other_scores, trips_to
 from fgl_bench.results.progress import RunProgress
-from fgl_bench.results.store import history_rows
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate, simulation
 from tests.engine.graphs import make_client

@@ -26,8 +26,8 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
 from fgl_bench.config.identity import canonical_names
 from fgl_bench.results.cells import read_cells
+from fgl_bench.results.plots.draw import OPTIONS
 from fgl_bench.results.plots.kinds import KINDS
-from fgl_bench.results.plots.plot import OPTIONS
 from fgl_bench.results.question import KEYS, question, read_words
 from fgl_bench.runner.validation import check_configuration
 from scripts.quote_commands import page, pages
@@ -63,8 +63,7 @@ def said(done) -> str:
 
 @pytest.fixture(scope="module")
 def compose():
-    with Composer() as composer:
-        yield composer
+    return Composer()
 
 
 @pytest.mark.parametrize(("where", "line"), COMMANDS_SHOWN)
@@ -94,7 +93,7 @@ def test_a_command_names_what_there_is(where, line, compose):
     elif first == "submit":
         assert rest[0] == "--check" and len(rest) == 2
     elif first == "report":
-        assert set(read_words(rest, ("out", "papers", "placed", "sweep"), "")[0]) <= {"papers", "placed", "sweep", "out"}
+        assert set(read_words(rest, ("out", "papers", "placed", "sweep", "where"), "")[0]) <= {"papers", "placed", "sweep", "where", "out"}
     else:
         assert first in ("check", "place") and (rest[0].endswith(".py") or file_of(rest[0]))
 

@@ -15,7 +15,8 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build, label
 from fgl_bench.config.pairing import paired
 from fgl_bench.errors import UserError
-from fgl_bench.results.unlike import differences
+from fgl_bench.results import choose
+from fgl_bench.results.frame import Result
 from fgl_bench.runner.validation import validate
 from fgl_bench.scenarios.hooks import supported
 from tests.warm import command
@@ -31,8 +32,8 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def composed():
-    with Composer() as composer:
-        yield composer
+    composer = Composer()
+    yield composer
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,9 @@ def test_a_sweep_says_in_what_else_its_runs_differ(tmp_path):
 
 
 def test_differences_are_what_no_swept_key_explains():
+    def differences(summaries, swept):
+        return choose.differences([Result(Path(), summary) for summary in summaries], swept)
+
     def run(algorithm: str, **changes) -> dict:
         config = {"lr": 0.1, "num_clients": 4, "rounds": 5, "trips": 20, "algorithm": {"_target_": algorithm}}
         config |= {"model": {"_target_": "gcn", "hidden": 8}, "scenario": {"sparsity": {"rate": 0.1}}, **changes.pop("config", {})}
@@ -117,7 +121,7 @@ def test_differences_are_what_no_swept_key_explains():
     assert differences([run("x"), run("y", config=gat)], {"algorithm"}) == ["model=gcn (x), gat (y)"]
     assert differences([run("x"), run("x", config=gat)], {"model"}) == []
     sparse = {"scenario": {"sparsity": {"rate": 0.5}}}
-    assert differences([run("x"), run("x", config=sparse)], {"scenario.sparsity"}) == []
+    assert differences([run("x"), run("x", config=sparse, sparsity="none")], {"scenario.sparsity"}) == []
     assert differences([run("x"), run("x", config=sparse)], {"lr"}) == ["scenario.sparsity.rate=0.1 (x), 0.5 (x)"]
     later = run("y", versions={"torch": "2.14"}, code=None)
     assert differences([run("x"), later], {"algorithm"}) == ["version of torch=2.13 (x), 2.14 (y)", f"commit={'a' * 12} (x), None (y)"]

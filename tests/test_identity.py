@@ -14,8 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench import UserError, run, table
 from fgl_bench.config.compose import composed
 from fgl_bench.config.identity import CORRECTED
+from fgl_bench.results.frame import read_runs
 from fgl_bench.results.migrate import migrate
-from fgl_bench.results.runs import read_runs
 from fgl_bench.results.store import config_hash, identity
 
 

@@ -17,10 +17,9 @@ from fgl_bench.data.splits.base import SCORE_TRAINED
 from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation import summary as summaries
-from fgl_bench.evaluation.history import Outcome
+from fgl_bench.evaluation.history import Outcome, history_rows
 from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
 from fgl_bench.results.saved_models import write_models
-from fgl_bench.results.store import history_rows
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.planning import network
 from fgl_bench.runner.program import simulation

@@ -24,9 +24,9 @@ from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import BoardCell, validation_scores
 from fgl_bench.leaderboard.protocol import BoardColumn, read_protocol
-from fgl_bench.leaderboard.queue import plan
 from fgl_bench.leaderboard.record import Record, Trial, current, path_of, read_record, read_records, write_record
-from fgl_bench.leaderboard.space import configuration, drawn, size, space_of
+from fgl_bench.leaderboard.remaining import plan
+from fgl_bench.leaderboard.search_space import configuration, drawn, size, space_of
 from fgl_bench.results.estimates import Kind
 from fgl_bench.results.frame import value_of
 from fgl_bench.runner.one import run_one
@@ -89,8 +89,7 @@ def test_the_protocol_has_what_was_announced():
 
 @pytest.fixture(scope="module")
 def compose():
-    with Composer() as composer:
-        yield composer
+    return Composer()
 
 
 @pytest.mark.parametrize("entry", PROTOCOL.entries, ids=lambda entry: entry.name)

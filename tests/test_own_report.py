@@ -10,16 +10,16 @@ import pandas
 import pytest
 
 from fgl_bench import load_results, table
+from fgl_bench.errors import UserError
 from fgl_bench.papers.placement import FILE, read_rows
 from fgl_bench.papers.plan import load_paper
-from fgl_bench.report.report import sources, with_rows
+from fgl_bench.report.html import sources, with_rows
 from fgl_bench.report.shown import paper_data
-from fgl_bench.results.again import question_of
 from fgl_bench.results.cells import compact, write_cells
-from fgl_bench.results.recorded import record
-from fgl_bench.results.runs import complete_runs
+from fgl_bench.results.frame import complete_runs
 from fgl_bench.results.sections import sections
 from fgl_bench.results.store import read_summary
+from fgl_bench.results.sweeps import question_of, record
 from tests.results.report_pages import data_of, source
 from tests.results.stored_runs import store
 from tests.results.test_comparison import check_latex
@@ -124,6 +124,15 @@ def test_the_page_has_the_newest_sweep_and_what_was_made_since(tmp_path, capsys)
     methods = {each: {cell["algorithm"] for cell in sources(tmp_path, sweep=each)[0].stored.values()} for each in (None, "all", 1)}
     assert methods == {None: {"fedavg", "fedgta", "fedprox"}, "all": {"local", "fedavg", "fedgta", "fedprox"}, 1: {"fedavg", "fedgta"}}
     assert capsys.readouterr().err.count("note: 3 of 4 runs") == 1
+
+
+def test_a_report_takes_the_runs_that_are_asked_for(tmp_path):
+    for lr in (0.1, 0.2):
+        store(tmp_path / "runs", "fedavg", config={"lr": lr})
+    [own] = sources(tmp_path / "runs", where="lr=0.2")
+    assert len(own.stored) == 1 and next(iter(own.stored.values()))["config"]["lr"] == 0.2
+    with pytest.raises(UserError, match="where=lr=0.3: no run has it"):
+        sources(tmp_path / "runs", where={"lr": 0.3})
 
 
 def test_two_methods_of_one_seed_make_a_report(tmp_path):

@@ -18,7 +18,7 @@ from fgl_bench.papers import placement
 from fgl_bench.papers.placement import read_rows
 from fgl_bench.papers.plan import Paper, Row, Table, columns, plan
 from fgl_bench.papers.published import WHERE
-from fgl_bench.report import report
+from fgl_bench.report import html
 from fgl_bench.report.shown import paper_data
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.runner.one import run_one
@@ -102,12 +102,12 @@ def test_a_method_gets_its_row_rank_and_tests(toy, capsys):
 
 def test_the_report_has_the_row_and_takes_the_paper_s_runs_where_their_cells_are_absent(toy, monkeypatch):
     show(["halved_method.py", "paper=toy", "algorithm.share=0.5", "results=stored", "progress=false", "device=cpu", "out=placed/mine"])
-    monkeypatch.setattr(report, "load_paper", lambda name: PAPER)
-    monkeypatch.setattr(report, "papers", lambda: ["toy"])
+    monkeypatch.setattr(html, "load_paper", lambda name: PAPER)
+    monkeypatch.setattr(html, "papers", lambda: ["toy"])
     shutil.copytree(toy / "results/runs", toy / "stored/runs")
     kept = [cell for cell in read_cells(toy / "stored/cells/toy") if cell["algorithm"] != "fedavg"]
     write_cells(toy / "stored/cells/toy", kept)
-    [source] = report.sources("stored", placed=toy / "placed")  # all three runs belong to the table: none is listed again
+    [source] = html.sources("stored", placed=toy / "placed")  # all three runs belong to the table: none is listed again
     [table] = paper_data(source)["tables"]
     assert [row["title"] for row in table["rows"]] == ["Halved (yours)", "Local", "FedAvg"]
     assert all("run" in cell and cell["received"]["text"] for cell in table["cells"].values())

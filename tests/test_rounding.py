@@ -58,8 +58,8 @@ Place = tuple[str, str, int]  # the function that takes a gradient, the paramete
 @pytest.fixture(scope="module")
 def compose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable]:
     folder = tmp_path_factory.mktemp("rounding")
-    with Composer() as composer:
-        yield lambda overrides: composer([*SMALL, *overrides, f"cache_dir={folder}", f"results_dir={folder}"])
+    composer = Composer()
+    yield lambda overrides: composer([*SMALL, *overrides, f"cache_dir={folder}", f"results_dir={folder}"])
 
 
 def lonely(federation: Federation) -> Federation:

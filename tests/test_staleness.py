@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fgl_bench.config.identity import CORRECTED
-from fgl_bench.results.store import config_hash
-from fgl_bench.results.superseded import ago
+from fgl_bench.results.store import ago, config_hash
 from tests.warm import command
 
 TINY = (

@@ -140,7 +140,7 @@ def test_workers_give_the_serial_numbers_and_a_failing_job_is_told_and_stops_not
 
 def test_what_will_be_refused_is_told_before_anything_is_trained(tmp_path: Path) -> None:
     done = command(tmp_path, "-m", "algorithm=fedprox,fedsa_gcl", "lr=0.1,-1", "scenario=sync", *SMALL, "results_dir=runs")
-    assert done.returncode == 1 and "lr=-1.0: must be a number above 0" in done.stderr
+    assert done.returncode == 1 and "lr=-1.0 is out of range; allowed: above 0" in done.stderr
     told = [line.partition("algorithm=")[2] for line in done.stdout.splitlines() if line.startswith("[")]
     assert told == ["fedprox lr=-1", "fedsa_gcl lr=0.1", "fedsa_gcl lr=-1", "fedprox lr=0.1"], done.stderr
 

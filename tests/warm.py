@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
@@ -68,4 +69,7 @@ def _run(folder: str, arguments: Sequence[str], variables: Mapping[str, str], pa
     torch.set_num_threads(int(variables["OMP_NUM_THREADS"]))
     sys.argv = ["fgl-bench", *arguments]
     sys.path[:] = modules
-    cli.main()
+    try:
+        cli.main()
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]  # as a new process: before it waits for its children, which joblib ends here

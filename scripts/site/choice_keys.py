@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from fgl_bench.config.choices import config_folder, path_of
-from fgl_bench.config.schema import class_source, source_fields
+from fgl_bench.config.schema import class_fields
 from fgl_bench.config.values import shown as as_yaml
 from fgl_bench.errors import ranges_of
 
@@ -48,8 +48,7 @@ def identifier(cls: type) -> str:
 def keys_of(group: str, path: Path) -> list[Key]:
     """The keys of a choice, those of the choices that it is made from first."""
     cls = class_of(path)
-    source = class_source(cls.__module__, cls.__qualname__)
-    hints = source_fields(*source) if source else {}
+    hints = class_fields(cls)
     allowed, said, defaults = ranges_of(cls), attributes(cls), values_of(group, path)
     found = []
     for name, (default, comment) in defaults.items():

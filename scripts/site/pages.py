@@ -19,7 +19,7 @@ from fgl_bench.cli.commands import about
 from fgl_bench.cli.main import help_text
 from fgl_bench.config.choices import choices, config_folder, path_of
 from fgl_bench.config.settings import Settings
-from fgl_bench.report.methods import UNCHECKED, cross_checks
+from fgl_bench.report.method_facts import UNCHECKED, cross_checks
 from fgl_bench.runner.validation import CHOICES
 from fgl_bench.scenarios.hooks import supported
 

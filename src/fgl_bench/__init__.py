@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from fgl_bench.errors import UserError as UserError
     from fgl_bench.models.base import Backbone as Backbone
     from fgl_bench.results.frame import Result as Result
-    from fgl_bench.results.plots.plot import plot as plot
-    from fgl_bench.results.runs import load_results as load_results
+    from fgl_bench.results.frame import load_results as load_results
+    from fgl_bench.results.plots.draw import plot as plot
+    from fgl_bench.results.result_table import ResultTable as ResultTable
+    from fgl_bench.results.result_table import table as table
     from fgl_bench.results.saved_models import load_models as load_models
-    from fgl_bench.results.table import ResultTable as ResultTable
-    from fgl_bench.results.table import table as table
     from fgl_bench.runner.api import run as run
 
 __version__ = "1.0.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
     "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
-    "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.runs",
+    "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.frame",
     "run": "runner.api",
-    "ResultTable": "results.table", "table": "results.table", "plot": "results.plots.plot",
+    "ResultTable": "results.result_table", "table": "results.result_table", "plot": "results.plots.draw",
 }  # fmt: skip
 __all__ = [
     "Algorithm", "Backbone", "Dataset", "Peers", "Result", "ResultTable", "SemiAsyncServer", "ServerRounds", "Split", "UserError",

@@ -64,9 +64,9 @@ class GridSweeper(BasicSweeper):
 
 def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
     """Print the runs as a table over the keys that vary between the jobs' overrides, and in what else they differ."""
+    from fgl_bench.results.choose import differences
     from fgl_bench.results.frame import Result
     from fgl_bench.results.store import Untrusted, read_summary
-    from fgl_bench.results.unlike import differences
 
     values: dict[str, set[str]] = {}
     for override in (text for job in jobs for text in job):
@@ -80,7 +80,7 @@ def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
         except Untrusted:  # taken away since
             continue
         found += [Result(run, summary)] if summary else []
-    different = differences([result.summary for result in found], set(swept))
+    different = differences(found, set(swept))
     if different:
         print(f"note: these runs differ in more than {', '.join(sorted(swept))}: {'; '.join(different)}", file=sys.stderr)
     folders = {result.results_dir for result in found}
@@ -91,9 +91,9 @@ def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
 def show(runs: Sequence[Result], swept: Sequence[str], folder: Path) -> None:
     """Record the sweep in its ``results_dir`` and print its table, or why there is none."""
     from fgl_bench.errors import UserError
-    from fgl_bench.results.again import of_sweep, question_of
     from fgl_bench.results.console import line_width
-    from fgl_bench.results.recorded import record
+    from fgl_bench.results.result_table import of_sweep
+    from fgl_bench.results.sweeps import question_of, record
     from fgl_bench.utils.masking import masked
 
     question = question_of(swept) if swept and "experiment" not in swept else None

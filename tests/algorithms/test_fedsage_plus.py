@@ -17,10 +17,10 @@ from fgl_bench.algorithms.fedsage_plus._mended import mended, within
 from fgl_bench.algorithms.fedsage_plus._mending import Generated, MendedGraph
 from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, described, features_of
 from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
-from fgl_bench.data.inductive import training_view
+from fgl_bench.data.graph import training_view
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import mix, no_dropout
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.random_numbers import mix, normal
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.gin import GIN

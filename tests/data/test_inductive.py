@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from fgl_bench.data.federation import build_federations
-from fgl_bench.data.inductive import training_view
+from fgl_bench.data.graph import training_view
 from fgl_bench.data.splits.iid import IID
 from fgl_bench.engine.batch import Batch
 from fgl_bench.errors import UserError

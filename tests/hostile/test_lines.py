@@ -22,7 +22,7 @@ REFUSED = {
     "overwrite=maybe": ["overwrite=maybe", "true or false"],
     "seeds=abc": ["seeds=abc", "list"],
     "lr=null": ["lr=null", "null"],
-    "num_clients=0": ["num_clients=0", "at least 1"],
+    "num_clients=0": ["num_clients=0", "allowed: 1"],
     "seeds=[]": ["seeds=[]", "at least one"],
     "seeds=[1,1]": ["seeds=[1, 1]", "distinct"],
     "split.ratios=[0.9,0.9,0.9]": ["split.ratios", "0.9", "sum"],

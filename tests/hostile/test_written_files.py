@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.errors import UserError
-from fgl_bench.results.plots.plot import target
+from fgl_bench.results.plots.draw import target
 from fgl_bench.utils.files import home, replacing, write_out, write_whole
 from tests.hostile.worker import answer
 from tests.results.stored_runs import store

@@ -14,7 +14,7 @@ import numpy as np
 from fgl_bench.papers.plan import Cell, Paper, Row, Table, columns
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import Difference, Settlement
-from fgl_bench.report.report import page
+from fgl_bench.report.html import page
 from fgl_bench.report.shown import Source
 from fgl_bench.results.thinned import packed
 from tests.results.test_analysis import PUBLISHED, cell

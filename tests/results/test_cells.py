@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fgl_bench.errors import UserError
 from fgl_bench.results.cells import compact, read_cells, write_cells
-from fgl_bench.results.selection import scored_models
+from fgl_bench.results.scored import scored_models
 from fgl_bench.results.shapes import curve_flaw
 from fgl_bench.results.store import Untrusted, checked
 from fgl_bench.results.thinned import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked

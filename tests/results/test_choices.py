@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fgl_bench.papers.choices import Candidate, candidates, choose, chosen_on, common_columns, read_choices, table_of
+from fgl_bench.papers.matched_rows import Candidate, candidates, choose, chosen_on, common_columns, read_choices, table_of
 from fgl_bench.papers.plan import Basis
 from fgl_bench.papers.published import Printed
 from tests.results.test_analysis import cell, printed

@@ -13,12 +13,11 @@ import pytest
 from scipy import stats
 
 from fgl_bench import UserError, table
-from fgl_bench.results.again import of_sweep, question_of
-from fgl_bench.results.formats import csv
+from fgl_bench.results.frame import read_runs
 from fgl_bench.results.question import conditions, matches, parts, question
-from fgl_bench.results.recorded import NAME, record
-from fgl_bench.results.runs import read_runs
+from fgl_bench.results.result_table import of_sweep
 from fgl_bench.results.statistics import holm
+from fgl_bench.results.sweeps import NAME, question_of, record
 from tests.results.stored_runs import store
 
 A, B, C = (0.80, 0.82, 0.81, 0.83), (0.79, 0.83, 0.80, 0.82), (0.60, 0.61, 0.59, 0.62)
@@ -313,6 +312,15 @@ def test_without_a_choice_the_newest_sweep_is_shown_with_its_own_keys(runs, caps
         table(runs, sweep=3)
 
 
+def test_trials_of_a_search_stand_apart(runs, capsys):
+    trials = [store(runs, "fedavg", "cora", per_seed=A, config={"lr": lr}) for lr in (0.5, 0.6)]
+    assert record(runs, trials, "fgl-bench tune ...", None, search=True) == 1
+    assert len(table(runs).chosen.runs) == 6 and "2 trials of searches are left out; sweep=1 shows them" in capsys.readouterr().err
+    assert list(table(runs, rows="lr", sweep=1).chosen.rows) == [("0.5",), ("0.6",)]
+    with pytest.raises(UserError, match="lr="):
+        table(runs, sweep="all")
+
+
 def test_runs_made_since_join_the_newest_sweep_if_they_can_be_compared(runs, capsys):
     record(runs, [run.folder for run in read_runs(runs)], "fgl-bench -m ...", question_of(["algorithm", "dataset"]))
     with (runs / NAME).open("a", encoding="utf-8") as file:
@@ -340,14 +348,14 @@ def test_names_keep_their_words_in_latex_and_none_is_html_or_a_formula(tmp_path)
     store(tmp_path, "=cmd|x", "my graph.npz", config={"lr": -0.5})
     store(tmp_path, "<b>loud</b>", "my graph.npz")
     made = table(tmp_path, where="lr=*")
-    tex, md, plain = made.latex(), made.markdown(), csv(made)
+    tex, md, plain = made.latex(), made.markdown(), made.csv()
     check_latex(tex)
     assert tex.count("my graph.npz") and tex.count("your graph.npz") and "&lt;b&gt;loud" in md
     assert all("<b>" not in line or line.startswith("    fgl-bench ") for line in md.splitlines()), "code is not read as HTML"
     read = pandas.read_csv(io.StringIO(plain))
     assert set(read["algorithm"]) == {"fedavg", "'=cmd|x", "<b>loud</b>"}
     assert made.frame()["algorithm"].str.startswith("=").any(), "Python gets the names themselves"
-    negative = csv(table(tmp_path, rows="lr,algorithm", cols="dataset"))
+    negative = table(tmp_path, rows="lr,algorithm", cols="dataset").csv()
     assert "\n-0.5," in negative, "a number is no formula"
 
 
@@ -362,5 +370,5 @@ def test_a_line_break_in_a_value_does_not_leave_the_comment_of_a_missing_run(tmp
 
 def test_the_csv_has_the_seeds_scores_unrounded(tmp_path):
     store(tmp_path, "fedavg", per_seed=(1 / 3, 2 / 3))
-    written = pandas.read_csv(io.StringIO(csv(table(tmp_path, model_of="received"))))["per_seed"][0]
+    written = pandas.read_csv(io.StringIO(table(tmp_path, model_of="received").csv()))["per_seed"][0]
     assert [float(text) for text in written.split()] == [100.0 * (1 / 3), 100.0 * (2 / 3)]

@@ -12,7 +12,7 @@ from fgl_bench.results.console import amount, percent, reach, show, table
 def test_percentages():
     assert percent({"mean": 0.8123, "std": 0.01, "ci95": 0.00567}) == "81.23 ± 0.57"
     assert percent({"mean": 0.5, "std": None, "ci95": None}) == "50.00"
-    assert percent({"mean": None, "std": None, "ci95": None}) == "-"
+    assert percent({"mean": None, "std": None, "ci95": None}) == "no score"
     assert percent({"mean": 0.5, "std": 0.0, "ci95": 0.0}) == "50.00 ± 0.00"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.papers.analysis import analyze, markdown
-from fgl_bench.papers.tables import entry_of, percent
-from fgl_bench.report.report import page
+from fgl_bench.papers.tables import accuracy, entry_of
+from fgl_bench.report.html import page
 from fgl_bench.report.shown import run_data, statistics_data
 from fgl_bench.results.console import show, table
 from fgl_bench.results.thinned import curve, records
@@ -57,9 +57,9 @@ def test_the_console_marks_the_table_and_warns_once(tmp_path: Path, capsys: pyte
 
 
 def test_a_mean_of_fewer_seeds_says_so_and_does_not_compete() -> None:
-    assert percent({"mean": 0.9, "ci95": None, "per_seed": [0.9, None]}).text == "90.0 (1/2)"
-    assert percent({"mean": 0.9, "ci95": None, "per_seed": [0.9, None]}).rank is None
-    nothing = percent({"mean": None, "ci95": None, "per_seed": [None, None]})
+    assert accuracy({"mean": 0.9, "ci95": None, "per_seed": [0.9, None]}).text == "90.0 (1/2)"
+    assert accuracy({"mean": 0.9, "ci95": None, "per_seed": [0.9, None]}).rank is None
+    nothing = accuracy({"mean": None, "ci95": None, "per_seed": [None, None]})
     assert nothing.text == "no score" and nothing.rank is None
     cell = diverged("b", "cora", [0.9, 0.9], [0.8, 0.8])
     assert entry_of(ACCURACY, cell, "received", None).text == "90.0 ± 0.0 †", "marked, though every seed has a score"

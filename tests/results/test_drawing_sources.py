@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_bench.papers.figures.sources import Sources, is_curve, lines
+from fgl_bench.papers.figures.inputs import Sources, is_curve, lines
 from fgl_bench.papers.plan import columns, load_paper
 from fgl_bench.results.cells import compact, write_cells
 from fgl_bench.results.thinned import packed

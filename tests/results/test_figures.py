@@ -12,7 +12,7 @@ import pytest
 from fgl_bench.data.graph import ClientGraph, Federation
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.figures import pictures
-from fgl_bench.papers.figures.sources import both, convergence, line, swept
+from fgl_bench.papers.figures.inputs import both, convergence, line, swept
 from fgl_bench.results.plots import figures
 from fgl_bench.results.plots.figures import Panel
 from fgl_bench.results.plots.ranks import ranks_figure

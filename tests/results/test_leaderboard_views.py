@@ -13,8 +13,9 @@ from fgl_bench.leaderboard.board import Board, read_board
 from fgl_bench.leaderboard.properties import label_skew, of_one
 from fgl_bench.leaderboard.protocol import BoardColumn
 from fgl_bench.leaderboard.record import write_record
-from fgl_bench.leaderboard.views import VIEWS, as_csv, board_rows, markdown, narrow, text
-from fgl_bench.report.report import read_board as rows_of_page
+from fgl_bench.leaderboard.views import VIEWS, as_csv, board_rows, markdown, text
+from fgl_bench.report.html import read_board as rows_of_page
+from fgl_bench.results.render import plain
 from tests.data.graphs import configured
 from tests.results.boards import PROTOCOL, board, cell
 
@@ -146,10 +147,10 @@ def test_marks_of_the_best_and_of_those_that_are_not_worse():
 
 def test_wide_tables_go_on_below_with_the_first_column():
     [part] = VIEWS["overview"](SOME, ("received", "trained"), None)
-    tables = narrow(part, 50)
-    assert len(tables) > 1 and [name for head, _ in tables for name in head[1:]] == part.head[1:]
-    assert all([row[0] for row in rows] == [row[0] for row in part.rows] for _, rows in tables)
-    assert narrow(part, 1000) == [([*part.head], [list(row) for row in part.rows])]
+    blocks = plain(part.head, part.rows, 50).split("\n\n")
+    assert len(blocks) > 1 and all(len(line) <= 50 for block in blocks for line in block.splitlines())
+    assert all([line.split()[0] for line in block.splitlines()[-len(part.rows) :]] == [row[0] for row in part.rows] for block in blocks)
+    assert len(plain(part.head, part.rows, 1000).split("\n\n")) == 1
 
 
 def test_the_command_reads_cells_and_leaves_those_of_another_protocol_out(tmp_path, capsys):
@@ -164,7 +165,7 @@ def test_the_command_reads_cells_and_leaves_those_of_another_protocol_out(tmp_pa
     show([str(tmp_path), f"out={tmp_path / 'board.csv'}"])
     assert (tmp_path / "board.csv").read_text().splitlines()[1].startswith("leaderboard,fedgta,2,1.00,2/0 of 2,+10.0")
     show([str(tmp_path), "show=local", "format=md"])
-    assert "| fedgta  | +12.0* | +5.0*    | 2/0/0   |" in capsys.readouterr().out
+    assert "| fedgta | +12.0* | +5.0* | 2/0/0 |" in capsys.readouterr().out
     assert board_rows(read_board(tmp_path, PROTOCOL))[1][:3] == ["fedgta", "2", "1.00"]
     (tmp_path / "leaderboard").mkdir()
     assert rows_of_page(tmp_path / "leaderboard.csv") == []

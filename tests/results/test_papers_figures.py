@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.figures import fedaas, fedssa
-from fgl_bench.papers.figures.fedaas import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, drawn
-from fgl_bench.papers.figures.sources import Sources, line
+from fgl_bench.papers.figures import fedaas_figures as fedaas
+from fgl_bench.papers.figures import fedssa_figures as fedssa
+from fgl_bench.papers.figures.fedaas_figures import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, drawn
+from fgl_bench.papers.figures.inputs import Sources, line
 from fgl_bench.papers.plan import Cell, Table, load_paper, plan
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.tables import common, cost, levels, texts

@@ -80,7 +80,7 @@ def test_nothing_goes_to_standard_output_and_no_control_characters_without_a_ter
 def test_a_terminal_gets_a_bar(monkeypatch, clock, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with RunProgress("x", 10, True) as report:
-        assert report.live and report.bar is not None
+        assert report.bar is not None
         clock.now += progress.BAR_EVERY
         report(0, 4, lambda: 0.25)
         (task,) = report.bar.tasks

@@ -10,8 +10,8 @@ import pytest
 
 from fgl_bench.errors import UserError
 from fgl_bench.papers.plan import load_paper, papers
-from fgl_bench.report import methods, report
-from fgl_bench.report.report import gather
+from fgl_bench.report import html, method_facts
+from fgl_bench.report.html import gather
 from fgl_bench.report.shown import paper_data
 from tests.results.report_pages import TRIPS, data_of, tab_of, two_papers
 
@@ -44,9 +44,9 @@ def test_the_page_makes_the_findings_of_the_committed_tables(name):
 def test_what_does_not_fit_is_left_out_and_said(monkeypatch):
     whole = data_of(two_papers())
     assert "less" not in whole and whole["runs"]["a-cora"]["matrices"]
-    monkeypatch.setattr(report, "MOST_BYTES", len(report.packed(data_of(two_papers()))) - 1)
+    monkeypatch.setattr(html, "MOST_BYTES", len(html.packed(data_of(two_papers()))) - 1)
     assert "to keep this page small" in data_of(two_papers())["less"]
-    monkeypatch.setattr(report, "MOST_BYTES", 0)
+    monkeypatch.setattr(html, "MOST_BYTES", 0)
     least = data_of(two_papers())
     assert not {"matrices", "labels", "curve"} & {name for run in least["runs"].values() for name in run}
     assert least["runs"]["a-cora"]["numbers"] == whole["runs"]["a-cora"]["numbers"]
@@ -62,26 +62,26 @@ def test_links_to_runs_are_relative_to_the_page(tmp_path, monkeypatch):
 def test_a_leaderboard_that_is_none_is_refused_and_an_empty_one_is_not_shown(tmp_path):
     board = tmp_path / "leaderboard.csv"
     board.write_text("method,score\n", encoding="utf-8")
-    assert report.read_board(board) == [] == report.read_board(tmp_path / "nowhere.csv")
+    assert html.read_board(board) == [] == html.read_board(tmp_path / "nowhere.csv")
     board.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="leaderboard.csv: cannot be read as csv"):
-        report.read_board(board)
+        html.read_board(board)
 
 
 def test_every_method_says_what_it_is():
-    for name, method in methods.all_methods().items():
+    for name, method in method_facts.all_methods().items():
         assert method["lead"] and method["target"].startswith("fgl_bench.algorithms."), name
         assert not any(part.startswith("Attributes") or "\n" in part for part in (method["lead"], *method["text"])), name
-    prox = methods.all_methods()["fedprox"]
+    prox = method_facts.all_methods()["fedprox"]
     assert "``mu/2 ||theta - w||^2``" in prox["lead"] and prox["keys"][0][:2] == ["mu", "0.01"] and prox["keys"][0][2]
 
 
 def test_every_method_says_whether_it_was_checked_against_other_code():
-    said = {name: method["checked"] for name, method in methods.all_methods().items()}
+    said = {name: method["checked"] for name, method in method_facts.all_methods().items()}
     assert "its authors' code (cora +0.05 ± 0.15," in said["fedgta"] and "OpenFGL (cora +0.00 ± 0.57," in said["fedgta"]
     assert "citeseer -1.65 ± 1.03*" in said["feddc"] and "excludes 0" in said["feddc"] and "excludes" not in said["fedprox"]
     assert "FED-PUB's code (cora +0.70" in said["fedavg"], "that code's FedAvg"
-    assert "unifilter" not in said["local"] and said["fedssa"] == methods.UNCHECKED
+    assert "unifilter" not in said["local"] and said["fedssa"] == method_facts.UNCHECKED
     rows = [path.read_text(encoding="utf-8").count("\n") - 1 for path in (Path(__file__).parents[2] / "results/cross_check").glob("*.csv")]
     assert sum(text.count("±") for text in said.values()) == sum(rows) - 4, "all but the checks of a backbone"
 
@@ -89,9 +89,9 @@ def test_every_method_says_whether_it_was_checked_against_other_code():
 def test_an_own_method_is_described_from_its_source_without_running_it(tmp_path, monkeypatch):
     (tmp_path / "never_imported.py").write_text('class Mine:\n    """Mine adds ``a = b``."""\n\nraise SystemExit(3)\n', encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    found = methods.of_run("mine", {"algorithm": {"_target_": "never_imported.Mine", "share": 0.5, "inner": {"_target_": "x.Y"}}})
+    found = method_facts.of_run("mine", {"algorithm": {"_target_": "never_imported.Mine", "share": 0.5, "inner": {"_target_": "x.Y"}}})
     assert found["lead"] == "Mine adds ``a = b``." and found["keys"] == [["share", "0.5", ""]]
-    assert methods.of_run("gone", {"algorithm": {"_target_": "no_such_module.Mine"}})["lead"] == ""
+    assert method_facts.of_run("gone", {"algorithm": {"_target_": "no_such_module.Mine"}})["lead"] == ""
 
 
 # ---- in a browser

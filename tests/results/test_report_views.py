@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fgl_bench.report.report import page, sources
+from fgl_bench.report.html import page, sources
 from tests.results.report_pages import tab_of, two_papers
 from tests.results.stored_runs import store
 

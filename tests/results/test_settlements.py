@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.papers.agreement import agreeing, apart, counts, coverage, markdown
 from fgl_bench.papers.analysis import scorer
-from fgl_bench.papers.choices import FILE, read_choices
-from fgl_bench.papers.findings import agreeing, apart, counts, coverage, markdown
+from fgl_bench.papers.matched_rows import FILE, read_choices
 from fgl_bench.papers.plan import Basis, Paper, Row, Table, columns, load_paper, look_up, papers, plan
 from fgl_bench.papers.published import Printed, read_published
 from fgl_bench.papers.settlements import TYPED, Difference, Settlement, alternatives, read_settlements, settle

@@ -11,12 +11,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from fgl_bench.errors import UserError
+from fgl_bench.evaluation.history import history_rows
 from fgl_bench.results.provenance import versions
 from fgl_bench.results.store import (
     PRESENTATION,
     Untrusted,
     config_hash,
-    history_rows,
     identity,
     is_complete,
     read_summary,
@@ -152,7 +152,7 @@ def test_a_file_in_the_place_of_a_run_is_kept(tmp_path):
     write(tmp_path / HASH)
     assert is_complete(tmp_path / HASH)
     [kept] = tmp_path.glob(f"{HASH}.kept-*")
-    assert (kept / HASH).read_text(encoding="utf-8") == "mine"
+    assert kept.read_text(encoding="utf-8") == "mine"
 
 
 def test_several_writers_of_the_same_run_leave_one_whole_run(tmp_path):

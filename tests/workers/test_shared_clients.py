@@ -86,8 +86,8 @@ REFUSED = {
 def test_what_cannot_be_shared_is_refused_with_what_can(why: str, tmp_path: Path) -> None:
     changes, says = REFUSED[why]
     keys = {"algorithm": "fedavg", "num_clients": 5, "seeds": [0, 1], "cache_dir": tmp_path, **changes}
-    with Composer() as compose:
-        spec = resolve(compose([f"{key}={value}" for key, value in keys.items()]))
+    compose = Composer()
+    spec = resolve(compose([f"{key}={value}" for key, value in keys.items()]))
     with pytest.raises(UserError, match=says):
         check(spec, 3, 1 if why == "seeds" else 3)
     check(spec, 2, 1)
@@ -117,8 +117,8 @@ DEALT = {
 
 @pytest.mark.parametrize(("size", "shard"), DEALT)
 def test_seeds_are_dealt_first_and_then_the_clients_of_each(size: int, shard: str) -> None:
-    with Composer() as compose:
-        spec = resolve(compose(["algorithm=fedavg", "seeds=[5,6,7,8,9]", f"shard={shard}"]))
+    compose = Composer()
+    spec = resolve(compose(["algorithm=fedavg", "seeds=[5,6,7,8,9]", f"shard={shard}"]))
     tasks = [deal(spec, Numbered(rank, size)) for rank in range(size)]
     assert [(task.seeds, task.shard.world.rank, task.shard.world.size) for task in tasks] == DEALT[size, shard]
     told = [seed for task in tasks if task.tells for seed in task.seeds]

@@ -131,7 +131,7 @@ def test_a_worker_that_dies_ends_the_run_with_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rank", "arguments", "says"),
     [
-        ("0", ("lr=-1",), "fgl-bench: error: lr=-1.0: must be a number above 0\n"),
+        ("0", ("lr=-1",), "fgl-bench: error: lr=-1.0 is out of range; allowed: above 0\n"),
         ("1", ("lr=-1",), ""),
         ("0", ("-m", "algorithm=fedavg,local"), "WORLD_SIZE=2: several workers make one run together"),
         ("0", ("ls",), "WORLD_SIZE=2: several workers make one run together"),

@@ -75,7 +75,7 @@ def of_datasets(board: Board, text: str) -> Board:
 
 def save(board: Board, models: Sequence[str], folder: Path) -> None:
     """Write the figures that there are enough cells for."""
-    from fgl_bench.leaderboard.figures import draw
+    from fgl_bench.leaderboard.drawings import draw
     from fgl_bench.results.plots.style import save_all
 
     try:

@@ -37,8 +37,8 @@ from fgl_bench.cli.arguments import (
 )
 from fgl_bench.cli.commands import CHOOSING, COMMANDS
 from fgl_bench.cli.commands import USAGE as COMMANDS_USAGE
+from fgl_bench.config import groups
 from fgl_bench.config.choices import GROUPS, check_readable, choices, config_folder, key_lines
-from fgl_bench.config.groups import COMMAND
 from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import PACKAGE, UserError, raised_by_user
@@ -179,7 +179,7 @@ def composed_runs() -> int:
         if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
             cfg.progress = False
             os.environ[JOB] = str(number)
-        before = COMMAND.set(command)
+        before = groups.COMMAND.set(command)  # by its module: launchers pickle this function and what it names, and no ContextVar can be
         try:
             run = run_one(cfg, title=f"[{sweep.done + 1}/{sweep.total}] " if sweep else "")
         except BrokenPipeError:
@@ -194,7 +194,7 @@ def composed_runs() -> int:
             tell(Note(number, True, "failed", complaint(error, " ".join(command.overrides.task))))
             raise error from None  # a launcher in another process sees a failure only through the exception
         finally:
-            COMMAND.reset(before)
+            groups.COMMAND.reset(before)
         finished.append(run.folder)
         if several:
             tell(note_of(number, run.summary, run.folder, run.again, cfg.selection, cfg.average))

@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from tabulate import tabulate
 
-from fgl_bench.cli import guest
+from fgl_bench.cli import place_in_leaderboard
 from fgl_bench.cli.check.subject import load_method
 from fgl_bench.config.compose import as_command
 from fgl_bench.errors import UserError
@@ -43,7 +43,7 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     """
     names = [text for text in arguments if "=" not in text]
     if len(names) == 2 and names[1] == BOARD and names[0].partition(":")[0].endswith(".py"):
-        guest.show(names[0], [text for text in arguments if "=" in text], folders)
+        place_in_leaderboard.show(names[0], [text for text in arguments if "=" in text], folders)
         return
     if len(names) != 1 or not names[0].partition(":")[0].endswith(".py"):
         named = f"{names[0]}: must be a file with your method, such as my_method.py;" if names else "place what?"

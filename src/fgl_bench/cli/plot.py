@@ -9,9 +9,9 @@ from typing import Any
 from fgl_bench.cli.table import only_folder
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
-from fgl_bench.results.plots.plot import OPTIONS, plot
+from fgl_bench.results.plots.draw import OPTIONS, plot
 from fgl_bench.results.question import KEYS, read_words, short
-from fgl_bench.results.table import table
+from fgl_bench.results.result_table import table
 
 USAGE = "fgl-bench plot curves|bars|ranks|pareto|clients [RESULTS] rows=algorithm cols=dataset,split"
 KINDS = ("curves", "bars", "ranks", "pareto", "clients")

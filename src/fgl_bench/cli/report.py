@@ -11,11 +11,11 @@ from fgl_bench.cli.table import write as write_file
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
 from fgl_bench.papers.plan import papers
-from fgl_bench.report.report import page, sources
+from fgl_bench.report.html import page, sources
 from fgl_bench.results.question import read_words, short
 from fgl_bench.utils.files import home
 
-USAGE = "fgl-bench report [RESULTS] [out=FILE.html] [papers=fedsa_gcl,fedgta] [placed=FOLDER] [sweep=all]"
+USAGE = "fgl-bench report [RESULTS] [out=FILE.html] [papers=fedsa_gcl,fedgta] [placed=FOLDER] [sweep=all] [where=KEY=VALUE]"
 DEFAULT, PLACED, NAME, BOARD = "results", "placed", "report.html", "leaderboard.csv"
 
 
@@ -25,7 +25,7 @@ def write(arguments: Sequence[str]) -> None:
     Raises:
         UserError: an argument is wrong, there is no run, or the page cannot be written.
     """
-    words, rest = read_words(arguments, ("out", "papers", "placed", "sweep"), USAGE)
+    words, rest = read_words(arguments, ("out", "papers", "placed", "sweep", "where"), USAGE)
     folder = Path(os.path.expanduser(only_folder(rest, USAGE) if rest else DEFAULT))
     names = [name.strip() for name in words["papers"][0].split(",")] if "papers" in words else None
     wrong = next((name for name in names or () if name not in papers()), None)
@@ -37,5 +37,5 @@ def write(arguments: Sequence[str]) -> None:
     out = home("out", words["out"][0]) if "out" in words else folder / NAME
     if out.suffix not in (".html", ".htm"):
         raise UserError(f"out={short(str(out))}: must end in .html")
-    text = page(sources(folder, names, placed, words.get("sweep", [None])[0]), out, folder / BOARD)
+    text = page(sources(folder, names, placed, words.get("sweep", [None])[0], words.get("where", ())), out, folder / BOARD)
     write_file(out, text)

@@ -8,16 +8,15 @@ from pathlib import Path
 
 from fgl_bench.errors import UserError
 from fgl_bench.results.console import line_width
-from fgl_bench.results.formats import csv
 from fgl_bench.results.question import KEYS, read_words, short
-from fgl_bench.results.table import ResultTable, table
+from fgl_bench.results.result_table import ResultTable, table
 from fgl_bench.utils.files import home, write_out
 
 USAGE = "fgl-bench table [RESULTS] rows=algorithm cols=dataset,split"
 DEFAULT = "results/runs"
 FORMATS: dict[str, Callable[[ResultTable], str]] = {
     "md": ResultTable.markdown,
-    "csv": csv,
+    "csv": ResultTable.csv,
     "tex": ResultTable.latex,
 }
 

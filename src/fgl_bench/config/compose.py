@@ -42,12 +42,6 @@ class Composer:
             register_all(ConfigStore.instance())
             self.loader = ConfigLoaderImpl(create_config_search_path(str(config_folder())))
 
-    def __enter__(self) -> Composer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def __call__(self, overrides: Iterable[str]) -> DictConfig:
         cfg = self.whole(overrides)
         with open_dict(cfg):

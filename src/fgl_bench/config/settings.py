@@ -16,14 +16,20 @@ from typing import Any, Optional
 
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from fgl_bench.errors import UserError, require
+from fgl_bench.errors import SHARE, Range, UserError, above, at_least, between, check_range, require
 from fgl_bench.utils.participation import participants
 
 DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000
-MOST = {"threads": 1024, "num_clients": 10**7, "local_epochs": 10**6, "rounds": 10**9, "trips": 10**9, "eval_every": 10**9}
-MOST_SEEDS = MOST_ENTRIES = 1000
-MOST_GB = 1e9
+MOST_SEEDS = 1000  # and entries of other lists
+RANGES = {
+    **dict.fromkeys(("rounds", "trips", "eval_every"), between(1, 10**9)),
+    **dict.fromkeys(("batch_nodes", "seeds_per_chunk"), at_least(1)),
+    **dict.fromkeys(("lr", "checkpoint_minutes"), above(0)),
+    **dict.fromkeys(("seeds", "weight_decay"), at_least(0)),
+    "num_clients": between(1, 10**7), "local_epochs": between(1, 10**6), "threads": between(1, 1024), "targets": SHARE,
+    "participation": Range(0, 1, above=True), "memory_budget_gb": Range(0, 1e9, above=True),
+}  # fmt: skip
 MOST_PARTS, LONGEST_PATH = 200, 3600  # of a run's folder; files below it have longer paths, and Linux allows 4,096 bytes
 FILE_SIZE = 1 << 18  # bytes that must fit into results_dir; a run's files have this order of size
 
@@ -85,29 +91,13 @@ def check_numbers(cfg: DictConfig) -> None:
     """Ranges of the top-level numbers; raises UserError."""
     for key in ("seeds", "metrics", "targets", "mixing_at"):  # OmegaConf lets lists inside pass
         require(not any(OmegaConf.is_config(entry) for entry in cfg[key]), key, cfg[key], "a list of single values")
-    seeds = list(cfg.seeds)
-    require(len(seeds) > 0, "seeds", seeds, "a list of at least one integer, such as [0,1,2,3,4]")
-    require(len(set(seeds)) == len(seeds), "seeds", seeds, "distinct; a repeated seed would count one repetition twice")
-    require(min(seeds) >= 0, "seeds", seeds, "non-negative integers")
-    require(len(seeds) <= MOST_SEEDS, "seeds", f"[... {len(seeds)} of them]", f"at most {MOST_SEEDS} integers")
-    for key in ("num_clients", "local_epochs"):
-        require(cfg[key] >= 1, key, cfg[key], "an integer of at least 1")
-    for key in ("batch_nodes", "rounds", "trips", "eval_every", "threads", "seeds_per_chunk"):
-        require(cfg[key] is None or cfg[key] >= 1, key, cfg[key], "null or an integer of at least 1")
-    for key, most in MOST.items():
-        require(cfg[key] is None or cfg[key] <= most, key, cfg[key], f"an integer of at most {most}")
-    require(0 < cfg.participation <= 1, "participation", cfg.participation, "above 0 and at most 1")
-    require(0 < cfg.lr < math.inf, "lr", cfg.lr, "a number above 0")
-    require(0 <= cfg.weight_decay < math.inf, "weight_decay", cfg.weight_decay, "a number of at least 0")
-    require(all(0 <= target <= 1 for target in cfg.targets), "targets", cfg.targets, "a list of accuracies between 0 and 1")
+        require(len(cfg[key]) <= MOST_SEEDS, key, f"[... {len(cfg[key])} of them]", f"a list of at most {MOST_SEEDS}")
+    for key, allowed in RANGES.items():
+        check_range(key, cfg[key], allowed)
+    require(len(cfg.seeds) > 0, "seeds", [], "a list of at least one integer, such as [0,1,2,3,4]")
+    require(len(set(cfg.seeds)) == len(cfg.seeds), "seeds", cfg.seeds, "distinct; a repeated seed would count one repetition twice")
     names = {f"{target:g}" for target in cfg.targets}
     require(len(names) == len({*cfg.targets}), "targets", cfg.targets, "distinct in their first six digits, by which they are named")
-    for key in ("targets", "mixing_at"):
-        require(len(cfg[key]) <= MOST_ENTRIES, key, f"[... {len(cfg[key])} of them]", f"a list of at most {MOST_ENTRIES}")
-    budget = cfg.memory_budget_gb
-    require(budget is None or 0 < budget <= MOST_GB, "memory_budget_gb", budget, f"null or a number above 0 and at most {MOST_GB:.0e}")
-    minutes = cfg.checkpoint_minutes
-    require(minutes is None or 0 < minutes < math.inf, "checkpoint_minutes", minutes, "null or a number above 0")
 
 
 def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:

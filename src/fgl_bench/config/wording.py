@@ -111,7 +111,7 @@ def unknown_key(error: OmegaConfBaseException) -> str:
     return f"{key}: unknown key{how}{suggest(str(error.key), allowed)}"
 
 
-def wrong_type(error: ValidationError) -> str:
+def wrong_type(error: Exception) -> str:
     """OmegaConf's first line, in plain words."""
     text = next(iter(str(error).splitlines()), "")
     found = re.match(r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)", text)
@@ -119,7 +119,7 @@ def wrong_type(error: ValidationError) -> str:
         return f"'{found[1]}' is not {KINDS.get(found[2], found[2])}"
     if "is not a ListConfig" in text:
         return "must be a list, such as [a,b]"
-    return "may not be null" if "is not Optional" in text else text
+    return "may not be null" if "is not Optional" in text or text.startswith("Incompatible value 'None'") else text
 
 
 def unreadable(error: OverrideParseException) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.shapes import Bool, Float, Int
+from fgl_bench.engine import Bool, Float, Int
 
 
 class ScoreLog:
@@ -254,3 +254,37 @@ class Outcome:
     exchanged: Int[np.ndarray, "S C C"] | None = None
     final_state: dict[str, Float[np.ndarray, "S C ..."]] = field(default_factory=dict)
     models: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:
+    """One row per seed and evaluation point; what is not defined is None.
+
+    ``diverged_received`` and ``diverged_trained`` are the numbers of clients whose model is not finite at that point.
+    """
+    rows = []
+    for number, h in enumerate(histories):
+        weight = None if weights is None else weights[number]
+        pooled = {model: h.pooled(model, weight) for model in h.scores}
+        losses, diverged = h.train_loss(), {model: h.diverged(model).sum(1) for model in h.scores}
+        others = {f"{model}_{name}": h.of_metric(name).pooled(model, weight)[:, 1] for name in h.others for model in h.scores}
+        for t in range(len(h.trips)):
+            row: dict[str, Any] = {"seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6)}
+            for model, score in pooled.items():
+                row |= {f"val_{model}": rounded(score[t, 0]), f"test_{model}": rounded(score[t, 1])}
+            row["train_loss"] = rounded(losses[t])
+            unknown = h.trained_scored is not None and not h.trained_scored[t]
+            row |= {f"diverged_{model}": None if unknown and model == "trained" else int(n[t]) for model, n in diverged.items()}
+            for name, score in others.items():
+                row[f"test_{name}"] = rounded(score[t])
+            row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}
+            if h.busiest is not None:
+                row["busiest_bytes"] = int(h.busiest[t])
+            row |= {name: round(each[t].item(), 6) for name, each in h.spent.items()}
+            for name, value in zip(("staleness_mean", "staleness_max"), h.staleness[t], strict=True):
+                row[name] = None if np.isnan(value) else round(float(value), 4)
+            rows.append(row)
+    return rows
+
+
+def rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 6)

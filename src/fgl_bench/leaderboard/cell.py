@@ -21,6 +21,7 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.leaderboard.properties import properties
 from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol
 from fgl_bench.leaderboard.record import Record, Trial, Winner, path_of, read_record, write_record
+from fgl_bench.results.render import percent
 from fgl_bench.results.statistics import fairness
 from fgl_bench.runner.one import run_one, take_owners
 from fgl_bench.utils.scratch import scratch
@@ -96,7 +97,7 @@ class BoardCell:
             if not record.properties:
                 record.properties = self.measured(values)
             write_record(self.folder, record)
-            scores = ", ".join(f"{model} {percent(score)}" for model, score in validation.items())
+            scores = ", ".join(f"{model} {percent(score, 2)}" for model, score in validation.items())
             self.say(f"{self.name}: trial {number + 1} of {record.planned}: validation {scores}")
 
     def score(self, record: Record) -> None:
@@ -166,7 +167,3 @@ def winner(trial: int, summary: Mapping[str, Any], model: str, command: str) -> 
 def facts(summary: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: summary[name] for name in ("metric", "scenario", "num_clients", "versions", "device")}
     return found | ({"commit": summary["code"]["commit"]} if summary.get("code") else {})
-
-
-def percent(score: float | None) -> str:
-    return "diverged" if score is None else f"{100 * score:.2f}"

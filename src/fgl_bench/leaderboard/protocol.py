@@ -14,7 +14,7 @@ import yaml
 from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.config.values import plain, shown
 from fgl_bench.errors import UserError
-from fgl_bench.leaderboard.space import Space, drawn, space_of
+from fgl_bench.leaderboard.search_space import Space, drawn, space_of
 
 FILE = Path(__file__).with_name("protocol.yaml")
 NATURAL = "natural"

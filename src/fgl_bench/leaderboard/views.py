@@ -7,20 +7,18 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tabulate import tabulate
-
 from fgl_bench.leaderboard import findings
 from fgl_bench.leaderboard.board import LOCAL, Board
 from fgl_bench.leaderboard.findings import Fit, titles
 from fgl_bench.leaderboard.protocol import BoardColumn
+from fgl_bench.results import render
 
 MODELS = ("received", "trained")
-GAP = 2  # spaces between columns of text
 NONE = "nothing to show yet"
 
 
 @dataclass(frozen=True)
-class Part:
+class View:
     """A table with what is to be said of it."""
 
     title: str
@@ -29,7 +27,7 @@ class Part:
     notes: Sequence[str] = ()
 
 
-def scores(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
+def scores(board: Board, models: Sequence[str], method: str | None) -> list[View]:
     """Mean test scores by split, with marks of the paired tests."""
     notes = [
         f"Mean over {len(board.protocol.test_seeds)} seeds. * best of a column. ~ not significantly different from the best: paired",
@@ -45,8 +43,8 @@ def scores(board: Board, models: Sequence[str], method: str | None) -> list[Part
                 for name in board.entries
                 if any(name in means[column.key] for column in columns)
             ]
-            parts.append(Part(f"test score in %, {model} model, {split}", ["entry", *(column.dataset for column in columns)], rows))
-    return [*parts[:-1], Part(parts[-1].title, parts[-1].head, parts[-1].rows, notes)] if parts else []
+            parts.append(View(f"test score in %, {model} model, {split}", ["entry", *(column.dataset for column in columns)], rows))
+    return [*parts[:-1], View(parts[-1].title, parts[-1].head, parts[-1].rows, notes)] if parts else []
 
 
 def marked(score: float | None, name: str, best: str | None, alike: set[str]) -> str:
@@ -62,14 +60,14 @@ def by_split(columns: Sequence[BoardColumn]) -> dict[str, list[BoardColumn]]:
     return found
 
 
-def ranks(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
+def ranks(board: Board, models: Sequence[str], method: str | None) -> list[View]:
     """Average ranks with the critical difference."""
     parts = []
     for model in models:
         found, columns = findings.ranks(board, model)
         title = f"average rank, {model} model"
         if found is None:
-            parts.append(Part(title, ["entry", "rank"], [], ["Ranks need two entries with scores in the same two columns."]))
+            parts.append(View(title, ["entry", "rank"], [], ["Ranks need two entries with scores in the same two columns."]))
             continue
         test = "" if found.friedman is None else f" Friedman's test that all are alike: p = {found.friedman:.2g}."
         notes = [
@@ -77,7 +75,7 @@ def ranks(board: Board, models: Sequence[str], method: str | None) -> list[Part]
             f"Nemenyi's critical difference at 5 %: {found.difference:.2f}; closer ranks do not differ significantly.",
             "Louvain and METIS of one graph are not independent columns.",
         ]
-        parts.append(Part(title, ["entry", "rank"], [[name, f"{rank:.2f}"] for name, rank in found.ranks.items()], notes))
+        parts.append(View(title, ["entry", "rank"], [[name, f"{rank:.2f}"] for name, rank in found.ranks.items()], notes))
     return parts
 
 
@@ -85,7 +83,7 @@ def over(columns: Sequence[BoardColumn]) -> str:
     return f"{len(columns)} column(s)" if len(columns) != 1 else columns[0].key
 
 
-def local(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
+def local(board: Board, models: Sequence[str], method: str | None) -> list[View]:
     """Points above local training by column, and wins by split."""
     parts = []
     for model in models:
@@ -99,15 +97,15 @@ def local(board: Board, models: Sequence[str], method: str | None) -> list[Part]
                 cells = ["" if one is None else f"{-100 * one.difference:+.1f}{'*' * one.worse}" for one in each]
                 rows.append([name, *cells, str(counted[name].get(split, ""))])
             head = ["entry", *(column.dataset for column in those), "+/-/="]
-            parts.append(Part(f"points above local training, {model} model, {split}", head, rows))
+            parts.append(View(f"points above local training, {model} model, {split}", head, rows))
     notes = [
         "* different: paired t-tests over the seeds, Holm-corrected in a column, 5 %. The seeds share a",
         "graph, so the tests are somewhat optimistic. +/-/=: columns in which the entry is better, worse, not different.",
     ]
-    return [*parts[:-1], Part(parts[-1].title, parts[-1].head, parts[-1].rows, notes)] if parts else []
+    return [*parts[:-1], View(parts[-1].title, parts[-1].head, parts[-1].rows, notes)] if parts else []
 
 
-def tuning(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
+def tuning(board: Board, models: Sequence[str], method: str | None) -> list[View]:
     """What tuning gains."""
     notes = [
         "Validation score of the best trial minus that of the defaults, in points, over the columns of the entry. The",
@@ -118,11 +116,11 @@ def tuning(board: Board, models: Sequence[str], method: str | None) -> list[Part
     for model in models:
         found = sorted(findings.gains(board, model).items(), key=lambda each: -each[1].mean)
         rows = [[name, f"{gain.mean:+.1f}", f"{gain.most:+.1f}", str(gain.columns), str(gain.kept)] for name, gain in found]
-        parts.append(Part(f"gain from tuning, {model} model", head, rows, notes if rows and model == models[-1] else ()))
+        parts.append(View(f"gain from tuning, {model} model", head, rows, notes if rows and model == models[-1] else ()))
     return parts
 
 
-def costs(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
+def costs(board: Board, models: Sequence[str], method: str | None) -> list[View]:
     """Score against bytes and seconds."""
     parts = []
     for model in models:
@@ -132,11 +130,11 @@ def costs(board: Board, models: Sequence[str], method: str | None) -> list[Part]
             for name, cost in found.items()
         ]
         notes = [f"Means over {over(columns)}, of a seed. * no other entry sends less and scores more."] if rows else []
-        parts.append(Part(f"score against bytes, {model} model", ["entry", "MB", "score", "seconds", ""], rows, notes))
+        parts.append(View(f"score against bytes, {model} model", ["entry", "MB", "score", "seconds", ""], rows, notes))
     return parts
 
 
-def fairness(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
+def fairness(board: Board, models: Sequence[str], method: str | None) -> list[View]:
     """Scores over the clients."""
     names = {"worst": "worst", "tenth": "lowest tenth", "median": "median", "best": "best", "std": "std"}
     parts = []
@@ -145,21 +143,21 @@ def fairness(board: Board, models: Sequence[str], method: str | None) -> list[Pa
         order = sorted(found, key=lambda name: -found[name].get("worst", 0.0))
         rows = [[name, *(f"{found[name][key]:.1f}" if key in found[name] else "" for key in names)] for name in order]
         notes = [f"Test score in % over the clients, means over the seeds of {over(columns)}; the best worst client first."] if rows else []
-        parts.append(Part(f"fairness over clients, {model} model", ["entry", *names.values()], rows, notes))
+        parts.append(View(f"fairness over clients, {model} model", ["entry", *names.values()], rows, notes))
     return parts
 
 
-def federation(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
+def federation(board: Board, models: Sequence[str], method: str | None) -> list[View]:
     """When federation helps: gains over local training explained by properties of the federation."""
     return [effects(board, model, method) for model in models]
 
 
-def effects(board: Board, model: str, method: str | None) -> Part:
+def effects(board: Board, model: str, method: str | None) -> View:
     what = method or "the mean of all federated entries"
     title, head = f"gain over {LOCAL} of {what}, {model} model", ["property", "points for one standard deviation more"]
     found = findings.regression(board, model, method)
     if not isinstance(found, Fit):
-        return Part(title, head, [], [f"The regression needs {findings.LEAST} columns with scores of both; there are {found}."])
+        return View(title, head, [], [f"The regression needs {findings.LEAST} columns with scores of both; there are {found}."])
     rows = [
         [named, f"{effect.coefficient:+.2f} ± {effect.half:.2f}"]
         for named, effect in zip(titles(list(found.effects)), found.effects.values(), strict=True)
@@ -169,10 +167,10 @@ def effects(board: Board, model: str, method: str | None) -> Part:
         f"from the others: {found.predicted:.2f} (0 or less: no better than their mean). Training nodes by their logarithm.",
         "Few columns, two of them often of one graph: this is a description, and no proof of a cause.",
     ]
-    return Part(title, head, rows, notes)
+    return View(title, head, rows, notes)
 
 
-def overview(board: Board, models: Sequence[str], method: str | None) -> list[Part]:
+def overview(board: Board, models: Sequence[str], method: str | None) -> list[View]:
     """A line for every entry: rank, wins against local training, gain from tuning."""
     head = ["entry", "cells"]
     by_model = []
@@ -195,44 +193,33 @@ def overview(board: Board, models: Sequence[str], method: str | None) -> list[Pa
         "rank: average over the columns in which all ranked entries have a score. against local: columns in which it is",
         "better and worse (paired t-tests, Holm, 5 %), of how many. tuning: validation points gained over the defaults.",
     ]
-    return [Part("leaderboard", head, rows, notes if rows else ())]
+    return [View("leaderboard", head, rows, notes if rows else ())]
 
 
-VIEWS: dict[str, Callable[[Board, Sequence[str], str | None], list[Part]]] = {
+VIEWS: dict[str, Callable[[Board, Sequence[str], str | None], list[View]]] = {
     "overview": overview, "scores": scores, "ranks": ranks, "local": local, "tuning": tuning, "costs": costs, "fairness": fairness,
     "federation": federation,
 }  # fmt: skip
 
 
-def text(parts: Sequence[Part], said: str, width: int) -> str:
+def text(parts: Sequence[View], said: str, width: int) -> str:
     """For a terminal."""
     found = [said]
     for part in parts:
-        body = "\n\n".join(tabulate(rows, head, disable_numparse=True) for head, rows in narrow(part, width)) if part.rows else NONE
-        found.append("\n".join([part.title, *("\n".join(line.rstrip() for line in body.splitlines()).splitlines()), *part.notes]))
+        body = render.plain(part.head, part.rows, width) if part.rows else NONE
+        found.append("\n".join([part.title, body, *render.wrapped([" ".join(part.notes)], width)]))
     return "\n\n".join(found) + "\n"
 
 
-def narrow(part: Part, width: int) -> list[tuple[list[str], list[list[str]]]]:
-    """The table in as many as are needed for the width, each with the first column."""
-    sizes = [max(len(row[i]) for row in [part.head, *part.rows]) + GAP for i in range(len(part.head))]
-    chosen: list[list[int]] = [[]]
-    for i in range(1, len(part.head)):
-        if chosen[-1] and sizes[0] + sum(sizes[j] for j in chosen[-1]) + sizes[i] - GAP > width:
-            chosen.append([])
-        chosen[-1].append(i)
-    return [([part.head[i] for i in (0, *some)], [[row[i] for i in (0, *some)] for row in part.rows]) for some in chosen]
-
-
-def markdown(parts: Sequence[Part], said: str) -> str:
+def markdown(parts: Sequence[View], said: str) -> str:
     found = [said]
     for part in parts:
-        body = tabulate(part.rows, part.head, tablefmt="pipe", disable_numparse=True) if part.rows else NONE.capitalize() + "."
+        body = render.markdown(part.head, part.rows) if part.rows else NONE.capitalize() + "."
         found += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([" ".join(part.notes)] if part.notes else [])]
     return "\n\n".join(found) + "\n"
 
 
-def as_csv(parts: Sequence[Part]) -> str:
+def as_csv(parts: Sequence[View]) -> str:
     """Every part with its headings, the title in the first column."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")

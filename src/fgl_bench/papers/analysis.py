@@ -12,7 +12,7 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed, Published
 from fgl_bench.results import statistics
-from fgl_bench.results.selection import scored_models
+from fgl_bench.results.scored import scored_models
 from fgl_bench.results.statistics import Agreement, Comparison, Ranks, Verdict, counted
 from fgl_bench.utils.files import write_whole
 
@@ -20,7 +20,7 @@ RUNS = {"fedsa_gcl": 5, "dfed_sst": 5, "fedssa": 10, "fedaas": 10, "fedgta": 10}
 
 
 @dataclass(frozen=True)
-class Score:
+class CellScore:
     """One number of ours.
 
     Attributes:
@@ -69,30 +69,30 @@ class Statistics:
         return counted(list(self.verdicts.values()))
 
 
-def of_accuracy(cell: Mapping, model: str, target: float | None) -> Score | None:
+def of_accuracy(cell: Mapping, model: str, target: float | None) -> CellScore | None:
     """Percent."""
     test = cell["test"][model]
     if test["mean"] is None or any(value is None for value in test["per_seed"]):
         return None
-    return Score(100 * test["mean"], None if test["ci95"] is None else 100 * test["ci95"], tuple(100 * v for v in test["per_seed"]))
+    return CellScore(100 * test["mean"], None if test["ci95"] is None else 100 * test["ci95"], tuple(100 * v for v in test["per_seed"]))
 
 
-def of_trips(cell: Mapping, model: str, target: float | None) -> Score | None:
+def of_trips(cell: Mapping, model: str, target: float | None) -> CellScore | None:
     """Trips of the seeds that reached the target; for ranks and tests the others count as the whole budget."""
     counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model) if target is not None else None
     if not counts or not counts["reached"]:
         return None
     budget = cell.get("config", {}).get("trips", cell["client_trips"]["total"])
-    return Score(counts["mean"], counts["ci95"], tuple(-float(budget if n is None else n) for n in counts["per_seed"]))
+    return CellScore(counts["mean"], counts["ci95"], tuple(-float(budget if n is None else n) for n in counts["per_seed"]))
 
 
-def of_metric(name: str, cell: Mapping, model: str, target: float | None) -> Score | None:
+def of_metric(name: str, cell: Mapping, model: str, target: float | None) -> CellScore | None:
     """Percent, of a metric that the run reports besides its first."""
     test = cell.get("metrics", {}).get(name)
     return None if test is None else of_accuracy({"test": test}, model, target)
 
 
-Scorer = Callable[[Mapping, str, float | None], "Score | None"]
+Scorer = Callable[[Mapping, str, float | None], "CellScore | None"]
 SCORES: dict[str, Scorer | None] = {"accuracy": of_accuracy, "trips": of_trips, "seconds": None, "costs": None, "curves": None}
 
 
@@ -142,7 +142,7 @@ def analyze(paper: Paper, table: Table, stored: Stored, published: Printed, mode
     )
 
 
-def judged(ours: Score, their: Published, paper: Paper) -> Verdict:
+def judged(ours: CellScore, their: Published, paper: Paper) -> Verdict:
     """The verdict on one cell; a trip count's spread is over the seeds that reached the target."""
     spread = float(their.spread) if their.spread else 0.0
     half = statistics.printed_half_width(spread, their.kind, their.reached or RUNS.get(paper.name, 5)) if spread else None
@@ -152,7 +152,7 @@ def judged(ours: Score, their: Published, paper: Paper) -> Verdict:
 def of_column(
     table: Table,
     column: Column,
-    scores: Mapping[tuple[str, str], Score],
+    scores: Mapping[tuple[str, str], CellScore],
     cells: Mapping[tuple[str, str], Mapping],
     published: Printed,
     points: Mapping[str, tuple[float, float]],
@@ -188,7 +188,7 @@ def block(table: Table, known: Collection[tuple[str, str]]) -> Block:
     return best
 
 
-def ranked(whole: Block, scores: Mapping[tuple[str, str], Score]) -> Ranks | None:
+def ranked(whole: Block, scores: Mapping[tuple[str, str], CellScore]) -> Ranks | None:
     """Average ranks of a block's rows."""
     rows, shown = whole
     return statistics.average_ranks({row.title: [mean(scores[row.key, column.key].per_seed) for column in shown] for row in rows})

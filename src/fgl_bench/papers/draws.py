@@ -16,7 +16,7 @@ from scipy.special import stdtrit  # Student's quantile; scipy.stats, which call
 PER_SEED = "split.per_seed=[masks]"
 
 
-class Range(NamedTuple):
+class Interval(NamedTuple):
     """Where 95 % of single draws lie, for a normal distribution of ``draws`` of them: mean +- t s sqrt(1 + 1/draws)."""
 
     mean: float
@@ -25,9 +25,9 @@ class Range(NamedTuple):
     draws: int
 
 
-def single_draw(scores: Sequence[float]) -> Range | None:
+def single_draw(scores: Sequence[float]) -> Interval | None:
     """From one score a draw; None for fewer than three."""
     if len(scores) < 3:
         return None
     mean, away = fmean(scores), float(stdtrit(len(scores) - 1, 0.975)) * stdev(scores) * math.sqrt(1 + 1 / len(scores))
-    return Range(mean, mean - away, mean + away, len(scores))
+    return Interval(mean, mean - away, mean + away, len(scores))

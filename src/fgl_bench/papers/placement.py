@@ -12,7 +12,7 @@ from typing import Any
 from fgl_bench.config.choices import config_folder, suggest
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.analysis import Score, scorer
+from fgl_bench.papers.analysis import CellScore, scorer
 from fgl_bench.papers.plan import Column, Key, Paper, Row, Table, fill, load_paper, look_up, plan
 from fgl_bench.papers.published import Printed, read_published
 from fgl_bench.papers.tables import texts, write_texts
@@ -53,7 +53,7 @@ class Placement:
         self.stored[self.table.key, OWN, column.key] = compact(summary, command, folder)
         self.commands.append(command)
 
-    def scores(self, column: Column, model: str) -> dict[str, Score]:
+    def scores(self, column: Column, model: str) -> dict[str, CellScore]:
         """By title, of the rows that have a score for every seed; the user's method first."""
         scored, found = scorer(self.table.measure), {}
         assert scored is not None

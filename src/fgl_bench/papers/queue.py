@@ -11,6 +11,7 @@ from typing import Any
 from fgl_bench.papers.plan import Cell
 from fgl_bench.papers.work import Work
 from fgl_bench.results.progress import Display
+from fgl_bench.results.render import percent
 from fgl_bench.runner.started import InTurn
 from fgl_bench.utils.processes import quoted
 
@@ -72,7 +73,3 @@ class Runs(InTurn):
             self.waiting.remove(pair)
         if lost:
             display.say(f"left out: {len(lost)} more run(s) that need dataset={dataset}")
-
-
-def percent(score: float | None) -> str:
-    return "-" if score is None else f"{100 * score:.1f}"

@@ -10,10 +10,10 @@ from functools import partial
 from operator import methodcaller
 from typing import Any
 
-from fgl_bench.papers.findings import percent, settle_all
+from fgl_bench.papers.agreement import percent, settle_all
 from fgl_bench.papers.settlements import AGREES, NOT_RUN
 from fgl_bench.papers.work import Work
-from fgl_bench.results.selection import selected
+from fgl_bench.results.scored import selected
 
 SCORINGS: dict[str, Callable[[Any], Any]] = {
     "best round": partial(selected, selection="federation", average="weighted"),

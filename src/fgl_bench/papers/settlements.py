@@ -1,7 +1,7 @@
 """What became of every printed cell: it agrees with a run of ours, or why it does not.
 
 ``results/settlements/<paper>.yaml`` names, for each printed row, the row and the model of ours that it is compared with: those that
-:mod:`fgl_bench.papers.choices` chose, or others for the reason given as ``why``. All else follows from the stored runs; a reason for
+:mod:`fgl_bench.papers.matched_rows` chose, or others for the reason given as ``why``. All else follows from the stored runs; a reason for
 a difference is typed only where no run of ours is near the printed number.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.analysis import Score, judged, of_accuracy, scorer
-from fgl_bench.papers.draws import Range, single_draw
+from fgl_bench.papers.analysis import CellScore, judged, of_accuracy, scorer
+from fgl_bench.papers.draws import Interval, single_draw
 from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, look_up
 from fgl_bench.papers.published import Printed, Published
 
@@ -134,7 +134,7 @@ def settle(
             named_row, named_model = (named.row or rows[0].key, named.model) if named else (rows[0].key, MODELS[0])
             rows = [*(row for row in rows if row.key == named_row), *(row for row in rows if row.key != named_row)]
             models = [named_model, *(model for model in MODELS if model != named_model)]
-            scores: dict[tuple[Row, str], Score] = {}
+            scores: dict[tuple[Row, str], CellScore] = {}
             for row in rows:
                 if (cell := stored.get((table.key, row.key, column.key))) is None:
                     continue
@@ -187,11 +187,11 @@ def alternatives(table: Table, settlements: Sequence[Settlement]) -> set[str]:
     return {row.key for rows, each in named if each is not None for row in rows if row.key != (each.row or rows[0].key)}
 
 
-def agrees(ours: Score, their: Published, paper: Paper, near: float) -> bool:
+def agrees(ours: CellScore, their: Published, paper: Paper, near: float) -> bool:
     return distance(ours, their) <= near or judged(ours, their, paper) == "within"
 
 
-def distance(ours: Score, their: Published) -> float:
+def distance(ours: CellScore, their: Published) -> float:
     """Points between two means, without the rounding of their difference."""
     return round(abs(ours.mean - float(their.mean)), 9)
 
@@ -201,11 +201,11 @@ def _settled(
     column: Column,
     their: Published,
     first: tuple[Row, str],
-    scores: Mapping[tuple[Row, str], Score],
+    scores: Mapping[tuple[Row, str], CellScore],
     close: Sequence[tuple[Row, str]],
     named: Settlement | None,
     last: str,
-    spread: Range | None,
+    spread: Interval | None,
 ) -> Settled:
     """One cell; ``first`` is the row and model that it is compared with, ``close`` what agrees.
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from fgl_bench.evaluation.summary import MODELS, spread
 from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed, Published
+from fgl_bench.results import render
 from fgl_bench.results.divergence import MARK, diverged_seeds, footnote, scored_seeds
-from fgl_bench.results.hardware import marked, on_cpu
-from fgl_bench.results.latex import escape
-from fgl_bench.results.selection import score_trained, scored_models
+from fgl_bench.results.provenance import marked, on_cpu
+from fgl_bench.results.render import number
+from fgl_bench.results.scored import score_trained, scored_models
 from fgl_bench.utils.files import write_whole
 
 MEAN, PUBLISHED, SENT = "mean", "published", "MB"
@@ -23,7 +24,7 @@ Cell = Mapping[str, Any]
 # ---- numbers
 
 
-class Entry(NamedTuple):
+class Number(NamedTuple):
     """One number of a table.
 
     Attributes:
@@ -39,40 +40,35 @@ class Entry(NamedTuple):
     best: bool = False
 
 
-def number(value: float, digits: int, half: float | None) -> str:
-    return f"{value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
-
-
-def percent(scores: Mapping[str, Any]) -> Entry:
+def accuracy(scores: Mapping[str, Any]) -> Number:
     """Of the seeds that have a score, and how many have where not all do: leaving failures out favors a method that fails."""
     if not scores:
-        return Entry()  # a run from before they were stored
+        return Number()  # a run from before they were stored
     if scores["mean"] is None:
-        return Entry("no score", values=scores)
-    text = number(100 * scores["mean"], 1, None if scores["ci95"] is None else 100 * scores["ci95"])
-    count, seeds = scored_seeds(scores), len(scores["per_seed"])
-    return Entry(text, round(100 * scores["mean"], 1), scores) if count == seeds else Entry(f"{text} ({count}/{seeds})", values=scores)
+        return Number("no score", values=scores)
+    text = render.percent(scores["mean"], 1, scores["ci95"], scores["per_seed"])
+    return Number(text, None if None in scores["per_seed"] else round(100 * scores["mean"], 1), scores)
 
 
-def trips(cell: Cell, model: str, target: float | None) -> Entry:
+def trips(cell: Cell, model: str, target: float | None) -> Number:
     """Trips to the target: mean of the seeds that got there ± interval, how many did, mean with the others at the whole budget.
 
     The last decides which entry is best, since leaving failures out favors a method that fails.
     """
     counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model) if target is not None else None
     if counts is None:
-        return Entry()
+        return Number()
     mean, censored = number(counts["mean"], 0, counts["ci95"]) if counts["reached"] else "never", round(counts["censored_mean"])
     text = f"{mean} ({counts['reached']}/{len(cell['seeds'])}; {censored})"
-    return Entry(text, -censored if counts["reached"] else None, counts)
+    return Number(text, -censored if counts["reached"] else None, counts)
 
 
-def seconds(cell: Cell) -> Entry:
+def seconds(cell: Cell) -> Number:
     """Seconds of training and evaluation per round and seed; those of a GPU say so and do not compete."""
     if "rounds" not in cell.get("config", {}) or "train" not in cell["seconds"]:
-        return Entry()
+        return Number()
     each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
-    return Entry(marked(f"{each:.3g}", cell), -each if on_cpu(cell) else None, {"mean": each})
+    return Number(marked(f"{each:.3g}", cell), -each if on_cpu(cell) else None, {"mean": each})
 
 
 # What has been spent, by heading: its name in a cell's records, and how many of it make one of what is shown.
@@ -84,23 +80,20 @@ COSTS = {
 }
 
 
-def cost(cell: Cell, kind: str, target: float | None) -> Entry:
+def cost(cell: Cell, kind: str, target: float | None) -> Number:
     """What the server's model had cost when its validation score first reached the target.
 
     Mean of the seeds that got there ± 95 % interval, and how many did where not all; those that fail do not compete.
     """
     if target is None or not cell.get("records"):
-        return Entry()
+        return Number()
     name, unit = COSTS[kind]
     found = [next((c / unit for v, c in zip(seed["val"], seed[name], strict=True) if v >= target), None) for seed in cell["records"]]
     reached = [value for value in found if value is not None]
     values: dict[str, Any] = {**spread(reached), "reached": len(reached)}
-    seeds = len(found)
     if not reached:
-        return Entry("never", values=values)
-    text = number(values["mean"], 1, values["ci95"])
-    whole = len(reached) == seeds
-    return Entry(text, -round(values["mean"], 1), values) if whole else Entry(f"{text} ({len(reached)}/{seeds})", values=values)
+        return Number("never", values=values)
+    return Number(number(values["mean"], 1, values["ci95"], found), None if None in found else -round(values["mean"], 1), values)
 
 
 def kinds_of(table: Table) -> tuple[str, ...]:
@@ -108,12 +101,12 @@ def kinds_of(table: Table) -> tuple[str, ...]:
     return {"seconds": ("ours",), "costs": tuple(COSTS)}.get(table.measure, tuple(MODELS))
 
 
-def entry_of(table: Table, cell: Cell, kind: str, target: float | None) -> Entry:
+def entry_of(table: Table, cell: Cell, kind: str, target: float | None) -> Number:
     """Our entry, marked where a seed of the run has diverged; accuracies for a figure that shows curves."""
     if kind == "trained" and score_trained(cell) == "never":
-        return Entry()
+        return Number()
     if table.measure in ("accuracy", "curves"):
-        found = percent(cell["test"][kind])
+        found = accuracy(cell["test"][kind])
     elif table.measure == "trips":
         found = trips(cell, kind, target)
     elif table.measure == "seconds":
@@ -121,7 +114,7 @@ def entry_of(table: Table, cell: Cell, kind: str, target: float | None) -> Entry
     elif table.measure == "costs":
         found = cost(cell, kind, target)
     else:  # another metric that the run reported, at the same point
-        found = percent(cell.get("metrics", {}).get(table.measure, {}).get(kind, {}))
+        found = accuracy(cell.get("metrics", {}).get(table.measure, {}).get(kind, {}))
     return found._replace(text=f"{found.text} {MARK}") if found.text and diverged_seeds(cell) else found
 
 
@@ -149,15 +142,15 @@ def printed(their: Published | None) -> str:
     return their.text if their.reached is None else f"{their.text} ({their.reached}/5)"
 
 
-def mean_entry(row: Sequence[Cell | None], model: str) -> Entry:
+def mean_entry(row: Sequence[Cell | None], model: str) -> Number:
     """Unweighted mean over the datasets of the table, where all were run and have a score; marked where a seed has diverged."""
     cells = [cell for cell in row if cell is not None and cell["test"][model]["mean"] is not None]
     if len(cells) < len(row):
-        return Entry()
+        return Number()
     value = sum(100 * cell["test"][model]["mean"] for cell in cells) / len(cells)
     text = f"{value:.1f} {MARK}" if any(diverged_seeds(cell) for cell in cells) else f"{value:.1f}"
     whole = all(scored_seeds(cell["test"][model]) == len(cell["seeds"]) for cell in cells)
-    return Entry(text, round(value, 1) if whole else None)
+    return Number(text, round(value, 1) if whole else None)
 
 
 def printed_mean(row: Sequence[Published | None]) -> str:
@@ -171,7 +164,7 @@ def sent(cell: Cell) -> str:
     return f"{cell['bytes']['upload'] / cell['client_trips']['total'] / 1e6:.3g}"
 
 
-class Part(NamedTuple):
+class ColumnGroup(NamedTuple):
     """The part of a table that one group of columns makes.
 
     Attributes:
@@ -182,10 +175,10 @@ class Part(NamedTuple):
 
     group: str
     heads: list[tuple[str, str]]
-    rows: list[tuple[str, list[Entry]]]
+    rows: list[tuple[str, list[Number]]]
 
 
-def parts(table: Table, stored: Stored, published: Printed, targets: Mapping[str, float]) -> Iterator[Part]:
+def parts(table: Table, stored: Stored, published: Printed, targets: Mapping[str, float]) -> Iterator[ColumnGroup]:
     """The table's numbers by group of columns.
 
     Args:
@@ -201,7 +194,7 @@ def parts(table: Table, stored: Stored, published: Printed, targets: Mapping[str
         rows = [(row.title, entries(table, row, shown, kinds, with_mean, stored, published, targets)) for row in table.rows]
         top = [max((rank for _, row in rows if (rank := row[i].rank) is not None), default=None) for i in range(len(heads))]
         best = [(name, [e._replace(best=e.rank is not None and e.rank == t) for e, t in zip(row, top, strict=True)]) for name, row in rows]
-        yield Part(group, heads, best)
+        yield ColumnGroup(group, heads, best)
 
 
 def entries(
@@ -213,7 +206,7 @@ def entries(
     stored: Stored,
     published: Printed,
     targets: Mapping[str, float],
-) -> list[Entry]:
+) -> list[Number]:
     """A row of a part."""
     cells = [stored.get((table.key, row.key, column.key)) for column in columns]
     theirs = [look_up(published, table, row, column) for column in columns]
@@ -221,13 +214,13 @@ def entries(
     for column, cell, their in zip(columns, cells, theirs, strict=True):
         for kind in kinds:
             if kind == PUBLISHED:
-                found.append(Entry(printed(their)))
+                found.append(Number(printed(their)))
             elif cell is None:
-                found.append(Entry())
+                found.append(Number())
             else:
-                found.append(Entry(sent(cell)) if kind == SENT else entry_of(table, cell, kind, targets.get(column.key)))
+                found.append(Number(sent(cell)) if kind == SENT else entry_of(table, cell, kind, targets.get(column.key)))
     if with_mean:
-        found += [mean_entry(cells, kind) for kind in kinds if kind not in (PUBLISHED, SENT)] + [Entry(printed_mean(theirs))]
+        found += [mean_entry(cells, kind) for kind in kinds if kind not in (PUBLISHED, SENT)] + [Number(printed_mean(theirs))]
     return found
 
 
@@ -324,15 +317,13 @@ def notes(
 # ---- formats
 
 
-def markdown(title: str, parts: Sequence[Part], paragraphs: Sequence[str], absent: Sequence[str]) -> str:
+def markdown(title: str, parts: Sequence[ColumnGroup], paragraphs: Sequence[str], absent: Sequence[str]) -> str:
     """A heading, the table with the best in bold, a part for each group, and the notes."""
     lines = [f"# {title}"]
     for part in parts:
-        head = ["method", *(f"{dataset} {kind}" for dataset, kind in part.heads)]
-        lines += [*(["", f"## {part.group}"] if part.group else []), "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-        for name, row in part.rows:
-            shown = (f"**{entry.text}**" if entry.best else entry.text for entry in row)
-            lines.append("| " + " | ".join((name, *shown)) + " |")
+        heads = ["method", *(f"{dataset} {kind}" for dataset, kind in part.heads)]
+        rows = [(name, *(render.marked("md", entry.text, entry.best) for entry in row)) for name, row in part.rows]
+        lines += [*(["", f"## {part.group}"] if part.group else []), "", render.markdown(heads, rows)]
     for paragraph in paragraphs:
         lines += ["", paragraph]
     if absent:
@@ -340,23 +331,13 @@ def markdown(title: str, parts: Sequence[Part], paragraphs: Sequence[str], absen
     return "\n".join(lines) + "\n"
 
 
-def latex(title: str, parts: Sequence[Part], paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
-    """A ``table*`` with booktabs' rules for each group; the notes are comments."""
+def latex(title: str, parts: Sequence[ColumnGroup], paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
+    """A float for each group; the notes are comments."""
     lines = [r"% needs \usepackage{booktabs,graphicx}"]
-    for number, part in enumerate(parts):
-        caption, name = (f"{title}, {part.group}", f"{label}-{number + 1}") if part.group else (title, label)
-        widths: dict[str, int] = {}
-        for dataset, _ in part.heads:
-            widths[dataset] = widths.get(dataset, 0) + 1
-        lines += [r"\begin{table*}", r"\centering", rf"\caption{{{escape(caption)}.}}", rf"\label{{{name}}}"]
-        lines += [r"\resizebox{\textwidth}{!}{%", rf"\begin{{tabular}}{{l{'c' * len(part.heads)}}}", r"\toprule"]
-        lines.append("".join(rf" & \multicolumn{{{width}}}{{c}}{{{escape(dataset)}}}" for dataset, width in widths.items()) + r" \\")
-        lines.append("method" + "".join(f" & {kind}" for _, kind in part.heads) + r" \\")
-        lines.append(r"\midrule")
-        for title_, row in part.rows:
-            shown = (rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text) for entry in row)
-            lines.append(" & ".join((escape(title_), *shown)) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]
+    for number_, part in enumerate(parts, 1):
+        caption, name = (f"{title}, {part.group}.", f"{label}-{number_}") if part.group else (f"{title}.", label)
+        rows = [(row_title, [render.marked("tex", entry.text, entry.best) for entry in row]) for row_title, row in part.rows]
+        lines += render.latex("method", part.heads, rows, caption, name)
     comments = [*paragraphs, *(["Not run:", *absent] if absent else [])]
     return "\n".join([*lines, *(f"% {line}" for line in comments)]) + "\n"
 

@@ -12,16 +12,16 @@ import yaml
 
 from fgl_bench.config.choices import config_folder, content
 from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.papers.agreement import markdown, settle_all
 from fgl_bench.papers.analysis import analyze, overview_line, write_statistics
-from fgl_bench.papers.findings import markdown, settle_all
 from fgl_bench.papers.plan import Cell, Key, Paper, Table, fill, in_table, look_up, plan, stale
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import Settled, Settlement, alternatives
 from fgl_bench.papers.tables import texts, write_texts
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import Costs, Kind, round_cost
-from fgl_bench.results.runs import complete_runs
-from fgl_bench.results.selection import scored_models
+from fgl_bench.results.frame import complete_runs
+from fgl_bench.results.scored import scored_models
 from fgl_bench.results.store import read_summary
 from fgl_bench.utils.files import write_whole
 

@@ -10,14 +10,12 @@ from typing import Any
 from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Stored, Table
 from fgl_bench.results.cells import NAME as CELLS
 from fgl_bench.results.cells import compact
-from fgl_bench.results.compared import label
-from fgl_bench.results.formats import csv, markdown
+from fgl_bench.results.choose import Chosen, Values
+from fgl_bench.results.compare import label
 from fgl_bench.results.frame import Result
-from fgl_bench.results.latex import latex
-from fgl_bench.results.runs import Chosen, Values
+from fgl_bench.results.result_table import ResultTable, in_folder, overrides_at
 from fgl_bench.results.sections import sections
 from fgl_bench.results.statistics import wide
-from fgl_bench.results.table import ResultTable
 
 NAME = "runs"
 SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices need no name before them
@@ -52,16 +50,19 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
         table = table_of(str(number), chosen)
         shown = ResultTable(folder, chosen)
         downloads[table.key] = {
-            "csv": csv(shown),
-            "md": markdown(shown, commands=False),
-            "tex": latex(shown, commands=False),
+            "csv": shown.csv(),
+            "md": shown.markdown(commands=False),
+            "tex": shown.latex(commands=False),
         }
         readings[table.key] = reading(shown)
         tables.append(table)
+        some = next(iter(chosen.runs.values()))
+        place = [] if is_cell(some) else in_folder(some.results_dir)
         for row, first in zip(table.rows, chosen.rows, strict=True):
             for column, second in zip(table.columns, chosen.columns, strict=True):
                 run = chosen.runs.get((first, second))
-                cells.append(Cell(table.key, row, column, () if run is None else run.overrides or ()))
+                words = overrides_at(chosen, (first, second))
+                cells.append(Cell(table.key, row, column, () if words is None else (*words, *place)))
                 if run is not None:
                     stored[cells[-1].key] = stored_of(run, cells[-1].command)
                     files[run.summary["config_hash"]] = run.folder / CELLS if is_cell(run) else run.folder

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers import analysis
-from fgl_bench.papers.findings import HEADS, counts, settle_all
+from fgl_bench.papers.agreement import HEADS, counts, settle_all
 from fgl_bench.papers.placement import OWN
 from fgl_bench.papers.plan import Cell, Column, Key, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed
@@ -20,7 +20,8 @@ from fgl_bench.papers.tables import entry_of, kinds_of, levels, printed, reading
 from fgl_bench.results.console import amount
 from fgl_bench.results.divergence import footnote, shares
 from fgl_bench.results.frame import value_of
-from fgl_bench.results.selection import scored_models
+from fgl_bench.results.render import percent
+from fgl_bench.results.scored import scored_models
 
 
 @dataclass(frozen=True)
@@ -158,10 +159,6 @@ def cell_data(
         verdict = found[kind].verdicts.get((row.key, column.key)) if kind in found else None
         entry[kind] = {"text": ours.text, "rank": ours.rank, "verdict": verdict}
     return {**entry, "run": cell["config_hash"]}
-
-
-def percent(value: float | None) -> str:
-    return "no score" if value is None else f"{100 * value:.1f}"
 
 
 def run_data(cell: Mapping) -> dict:

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.results.provenance import versions
+from fgl_bench.results.shapes import flaw, refused
 
 KEPT = 2  # the newest, and the one before: the newest may be damaged, or lack the part of a killed worker
 PART = "part-"  # prefix of one that is being written
 STATE, ABOUT = "state.pt", "checkpoint.json"
-FIELDS = ("seeds", "done", "of", "unit", "seconds", "sent")
 
 
 class Unusable(Exception):
@@ -111,20 +111,23 @@ def clear(folder: Path) -> None:
 
 
 def about(path: Path, identity: str) -> dict[str, Any]:
-    """The progress (``FIELDS``) of a checkpoint of the run ``identity``.
+    """The description of a checkpoint of the run ``identity``.
 
     Raises:
         Unusable: it is damaged, or another run's or other code's.
     """
     try:
-        known = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        known = json.loads((path / ABOUT).read_text(encoding="utf-8"), parse_constant=refused)
         if known["code"] != code():
             raise Unusable("it was made by another version of the code")
         if known["identity"] != identity:
             raise Unusable("it belongs to another run")
+        wrong = flaw(known, "checkpoint")
+        if wrong is not None or known["done"] != int(path.name):
+            raise Unusable(f"it is damaged ({wrong or 'its steps are wrong'})")
         with zipfile.ZipFile(path / STATE) as state:
             if state.testzip() is not None:
                 raise Unusable("it is damaged")
-        return {name: known[name] for name in FIELDS}
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile) as error:
         raise Unusable("it is damaged") from error
+    return known

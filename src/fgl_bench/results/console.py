@@ -9,8 +9,9 @@ from pathlib import Path
 from tabulate import tabulate
 
 from fgl_bench.errors import printable
-from fgl_bench.results.divergence import scored_seeds, shares, warning
-from fgl_bench.results.selection import COMMON, score_trained, selected
+from fgl_bench.results import render
+from fgl_bench.results.divergence import shares, warning
+from fgl_bench.results.scored import COMMON, score_trained, selected
 
 NARROW = 80
 
@@ -21,13 +22,7 @@ def line_width() -> int:
 
 
 def percent(stats: dict) -> str:
-    """``81.2 ± 0.6`` in percent, with the 95 % interval's half-width where there is one; (n/m) where n of m seeds have a score only."""
-    if stats["mean"] is None:
-        return "-"
-    half = stats["ci95"]
-    text = f"{100 * stats['mean']:.2f}" + (f" ± {100 * half:.2f}" if half is not None else "")
-    scored = scored_seeds(stats) if "per_seed" in stats else None
-    return text if scored is None or scored == len(stats["per_seed"]) else f"{text} ({scored}/{len(stats['per_seed'])})"
+    return render.percent(stats["mean"], 2, stats["ci95"], stats.get("per_seed", ()))
 
 
 def amount(count: float) -> str:

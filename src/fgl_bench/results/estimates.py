@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
-from fgl_bench.results.hardware import on_cpu
+from fgl_bench.results.provenance import on_cpu
 from fgl_bench.utils.files import write_whole
 
 MEASURED = "measured_rates.csv"  # what scripts/measure_rates.py writes below results/

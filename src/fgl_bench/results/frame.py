@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fgl_bench.errors import UserError, printable
 from fgl_bench.evaluation.summary import MODELS, over_seeds
+from fgl_bench.results.cells import NAME, read_cells
 from fgl_bench.results.console import table
-from fgl_bench.results.selection import selected
-from fgl_bench.results.store import run_folder
+from fgl_bench.results.question import short
+from fgl_bench.results.scored import selected
+from fgl_bench.results.store import Untrusted, read_summary, run_folder
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -132,3 +137,84 @@ def value_of(config: Any, key: str) -> Any:
     for name in key.split("."):
         config = config.get(name) if isinstance(config, dict) else None
     return config
+
+
+def read_runs(folder: str | Path) -> list[Result]:
+    """The complete runs below a folder, or where there is none its stored cells (``results/cells``).
+
+    What is damaged or of another version is left out, with a warning on stderr.
+
+    Raises:
+        UserError: there is no such folder, or nothing in it.
+    """
+    where = folder_of(folder)
+    found = complete_runs(where) or stored_cells(where)
+    if not found:
+        raise UserError(f"{where}: there is no complete run in it")
+    return found
+
+
+def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
+    """Every complete run below ``folder``, or where there is none every stored cell (``results/cells``): :meth:`Result.scores` of all.
+
+    Runs that are damaged or of another version are left out, with a warning on stderr.
+
+    Args:
+        keys: keys of the configuration that become columns, such as ``lr`` or ``algorithm.mu``; missing where a run has no such key.
+
+    Raises:
+        UserError: there is no such folder.
+    """
+    import pandas as pd
+
+    where, tables = folder_of(folder), []
+    for run in complete_runs(where) or stored_cells(where):
+        found = run.scores()
+        tables.append(found.assign(**{key: [value_of(run.summary["config"], key)] * len(found) for key in keys}))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_RUN, "seed", "evaluated", "score", *keys])
+
+
+def stored_cells(where: Path) -> list[Result]:
+    """The cells below a folder; folders of runs hold none."""
+    cells = [Result(path.parent, cell) for path in sorted(where.rglob(NAME)) for cell in read_cells(path.parent)]
+    return list({cell.summary["config_hash"]: cell for cell in cells}.values())
+
+
+def folder_of(text: str | Path) -> Path:
+    """The folder that a user names; raises UserError where there is none."""
+    where = Path(os.path.expanduser(text))
+    if "\0" in str(text) or not where.is_dir():
+        raise UserError(f"{short(str(text))}: there is no such folder; give the one that results_dir= named (by default results/runs)")
+    return where
+
+
+def complete_runs(where: Path) -> list[Result]:
+    """The complete runs below a folder; what is damaged or of another version is left out, with a warning on stderr."""
+    found = []
+    for path in sorted(where.rglob("summary.json")):
+        if any(part.startswith(".") for part in path.relative_to(where).parts):  # a run under way
+            continue
+        try:
+            summary = read_summary(path.parent)
+        except Untrusted as reason:
+            print(printable(f"warning: {path.parent} is left out: {reason}"), file=sys.stderr)
+            continue
+        if summary is not None and isinstance(summary.get("config"), dict):
+            found.append(Result(path.parent, summary))
+    if len({run.summary["schema_version"] for run in found}) > 1:
+        print(f"note: some of these runs are of version 1.0; to compare them: python -m fgl_bench.results.migrate {where}", file=sys.stderr)
+    return told_apart(found)
+
+
+def told_apart(runs: Sequence[Result]) -> list[Result]:
+    """The runs; methods of one name from several files are called by both, such as ``a.py:mine`` and ``b.py:mine``."""
+    modules = [str(value_of(run.summary["config"], "algorithm._target_")).rpartition(".")[0] for run in runs]
+    of_name: dict[str, set[str]] = {}
+    for run, module in zip(runs, modules, strict=True):
+        of_name.setdefault(run.summary["algorithm"], set()).add(module)
+
+    def called(name: str, module: str) -> str:
+        return name if len(of_name[name]) < 2 or module.startswith("fgl_bench.") else f"{module.replace('.', '/')}.py:{name}"
+
+    changed = zip(runs, modules, strict=True)
+    return [replace(run, summary={**run.summary, "algorithm": called(run.summary["algorithm"], module)}) for run, module in changed]

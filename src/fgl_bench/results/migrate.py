@@ -14,9 +14,9 @@ from pathlib import Path
 import yaml
 
 from fgl_bench.errors import UserError
-from fgl_bench.results.recorded import NAME
-from fgl_bench.results.runs import complete_runs, folder_of
+from fgl_bench.results.frame import complete_runs, folder_of
 from fgl_bench.results.store import SCHEMA_VERSION, config_hash, identity
+from fgl_bench.results.sweeps import NAME
 from fgl_bench.utils.files import write_whole
 from fgl_bench.utils.scratch import scratch
 

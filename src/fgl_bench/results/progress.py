@@ -10,16 +10,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fgl_bench.results.estimates import duration
 
 LINE_EVERY = 15.0
 BAR_EVERY = 0.5
-
-
-def no_rows() -> list[dict[str, Any]]:
-    return []
 
 
 class RunProgress(AbstractContextManager):
@@ -35,24 +31,22 @@ class RunProgress(AbstractContextManager):
     def __init__(
         self, title: str, total: int, shown: bool, metric: str = "accuracy", hear: Sequence[Callable[[Mapping[str, Any]], None]] = ()
     ):
-        self.title, self.total, self.canceled = title, total, False
-        self.metric, self.hear, self.hears, self.hearing = metric, hear, bool(hear), threading.Lock()
+        self.title, self.total, self.shown, self.metric, self.canceled = title, total, shown, metric, False
+        self.hear, self.hears, self.hearing = hear, bool(hear), threading.Lock()
         self.counts: dict[int, int] = {}
         self.score: float | None = None  # of the program that is furthest: one that begins would let it fall
-        self.live = shown and sys.stderr.isatty()
-        self.every = BAR_EVERY if self.live else LINE_EVERY
-        self.shown, self.begin = shown, time.monotonic()
-        self.due = self.begin + self.every
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TextColumn("trips"),
             TextColumn(f"trained val {metric} {{task.fields[accuracy]}}"), TimeRemainingColumn(), TextColumn("left"),
             console=Console(stderr=True), transient=True,
-        ) if self.live else None  # fmt: skip
+        ) if shown and sys.stderr.isatty() else None  # fmt: skip
+        self.every, self.begin = BAR_EVERY if self.bar else LINE_EVERY, time.monotonic()
+        self.due = self.begin + self.every
 
     def __enter__(self) -> RunProgress:
         if self.bar:
             self.bar.start()
-            self.task = self.bar.add_task(self.title, total=self.total, accuracy="...")
+            self.bar.add_task(self.title, total=self.total, accuracy="...")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,7 +58,7 @@ class RunProgress(AbstractContextManager):
         self.canceled = True
 
     def __call__(
-        self, program: int, trips: int, accuracy: Callable[[], float], rows: Callable[[], Sequence[Mapping[str, Any]]] = no_rows
+        self, program: int, trips: int, accuracy: Callable[[], float], rows: Callable[[], Sequence[Mapping[str, Any]]] = list
     ) -> None:
         """Report ``trips`` done by one of the programs that train side by side.
 
@@ -86,42 +80,38 @@ class RunProgress(AbstractContextManager):
         if self.score is None or trips >= max(self.counts.values()):
             self.score = accuracy()
         if self.bar:
-            self.bar.update(self.task, completed=done, accuracy=f"{100 * self.score:.1f}%")
+            self.bar.update(self.bar.task_ids[0], completed=done, accuracy=f"{100 * self.score:.1f}%")
         else:
             left = (now - self.begin) / max(done, 1) * (self.total - done)
             score = f"val {self.metric} {100 * self.score:.1f}%"
             print(f"{self.title}: {done}/{self.total} trips, {score}, {duration(left)} left", file=sys.stderr, flush=True)
 
 
-class Display:
+class Display(AbstractContextManager):
     """One bar for all runs on a terminal, above which lines go by; lines alone elsewhere."""
 
     def __init__(self, total: int):
-        self.bar: Progress | None = None
-        self.task: TaskID | None = None
-        if sys.stdout.isatty() and total:
-            self.bar = Progress(
-                TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn(),
-                TextColumn("{task.fields[left]}"), console=Console(),
-            )  # fmt: skip
-            self.task = self.bar.add_task("", total=total, left="")
+        self.bar = Progress(
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"), console=Console(), disable=not (total and sys.stdout.isatty()),
+        )  # fmt: skip
+        self.task = self.bar.add_task("", total=total, left="")
 
     def __enter__(self) -> Display:
-        if self.bar:
-            self.bar.start()
+        self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.bar:
+        if not self.bar.disable:
             self.bar.stop()
 
     def say(self, *lines: str) -> None:
-        if self.bar:
-            self.bar.console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-        else:
+        """Print lines, above the bar if there is one."""
+        if self.bar.disable:
             print(*lines, sep="\n", flush=True)
+        else:
+            self.bar.console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
     def show(self, done: int, running: Sequence[str], left: float | None) -> None:
-        """What is under way, and about how long the rest takes."""
-        if self.bar and self.task is not None:
-            self.bar.update(self.task, completed=done, description="; ".join(running)[:80], left=f"{duration(left)} left" if left else "")
+        """Show the runs under way, and about how long the rest takes."""
+        self.bar.update(self.task, completed=done, description="; ".join(running)[:80], left=f"{duration(left)} left" if left else "")

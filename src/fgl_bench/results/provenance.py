@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,3 +35,13 @@ def code_state() -> dict[str, str | bool] | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return {"commit": commit, "dirty": bool(changed.strip())}
+
+
+def on_cpu(run: Mapping) -> bool:
+    """Whether a CPU made the run that this summary or stored cell is of; one that does not say came from a CPU."""
+    return str(run.get("device", "CPU")).startswith("CPU")
+
+
+def marked(title: str, run: Mapping) -> str:
+    """``title`` of something that is measured in seconds, with the device where it was no CPU."""
+    return title if on_cpu(run) else f"{title} (GPU)"

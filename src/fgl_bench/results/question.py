@@ -26,7 +26,7 @@ class Question:
         rows, cols: keys whose values make the rows and the columns.
         where: by key the values that a run may have; ``*`` allows any, and says that the runs may differ in it.
         model_of: the kinds of models that are scored.
-        metric: see :func:`fgl_bench.results.scores.score`; None is each run's own.
+        metric: see :func:`fgl_bench.results.compare.score`; None is each run's own.
     """
 
     rows: tuple[str, ...] = ("algorithm",)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fgl_bench.results.choose import Chosen, choose, latest, unlike, value, values
 from fgl_bench.results.frame import Result
 from fgl_bench.results.question import ANY, Question, said
-from fgl_bench.results.runs import Chosen, choose, latest, unlike, value, values
 
 ROW = "algorithm"
 COLUMNS = ("dataset", "split")

@@ -8,26 +8,24 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+import zipfile
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fgl_bench.config.identity import canonical_names, corrections
+from fgl_bench.config.identity import CORRECTED, canonical_names, corrections
 from fgl_bench.errors import UserError
 from fgl_bench.results.saved_models import write_models
-from fgl_bench.results.selection import score_trained
-from fgl_bench.results.shapes import RUN, archive_flaw, flaw, history_flaw, summary_flaw
+from fgl_bench.results.scored import score_trained
+from fgl_bench.results.shapes import flaw, history_flaw, refused, summary_flaw
 from fgl_bench.utils.files import umask
 from fgl_bench.utils.masking import masked_config
-from fgl_bench.utils.scratch import leftovers
-from fgl_bench.utils.scratch import scratch as scratch_folder
-from fgl_bench.utils.sources import code_sums
-
-if TYPE_CHECKING:
-    from fgl_bench.evaluation.history import History
+from fgl_bench.utils.scratch import leftovers, scratch
+from fgl_bench.utils.sources import code_sums, files_of
 
 SCHEMA_VERSION = 2
 READABLE = (1, SCHEMA_VERSION)  # runs of version 1.0 can be compared with each other; results/migrate.py makes them runs of this version
@@ -60,9 +58,18 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
     return {**chosen, "rounds": rounds, "trips": trips, **{key: sums for key, sums in content.items() if sums}}
 
 
-def config_hash(what: dict) -> str:
-    """Twelve hex digits of the canonical form of :func:`identity`."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
+def config_hash(what: Mapping[str, Any], version: int = SCHEMA_VERSION) -> str:
+    """Twelve hex digits of the canonical form of :func:`identity`, in which 1.0 is 1; in runs of ``version`` 1 it was not."""
+    return hashlib.sha256(json.dumps(what if version == 1 else with_whole_numbers(what), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """``value`` with an integer in the place of every float that is one."""
+    if isinstance(value, Mapping):
+        return {key: with_whole_numbers(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_whole_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def run_folder(results: Path, dataset: str, split: str, clients: int, scenario: str, algorithm: str, digest: str) -> Path:
@@ -84,7 +91,7 @@ def checked(text: str, name: str | None = None) -> dict:
         Untrusted: it is damaged, of another version, or of another configuration.
     """
     try:
-        found = json.loads(text, parse_constant=_refused)
+        found = json.loads(text, parse_constant=refused)
     except (ValueError, RecursionError) as error:
         raise Untrusted(f"not readable as json ({error})") from error
     if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get("test"), dict):
@@ -92,7 +99,7 @@ def checked(text: str, name: str | None = None) -> dict:
     if found["schema_version"] not in READABLE:
         raise Untrusted(f"schema_version {found['schema_version']!r}, this version writes {SCHEMA_VERSION}")
     digest = found.get("config_hash")
-    if isinstance(found.get("config"), dict) and config_hash(found["config"]) != digest:
+    if isinstance(found.get("config"), dict) and config_hash(found["config"], found["schema_version"]) != digest:
         raise Untrusted(f"its configuration does not have the hash {digest}")
     if name is not None and digest != name:
         raise Untrusted(f"it is the run {digest}, not {name}")
@@ -102,10 +109,6 @@ def checked(text: str, name: str | None = None) -> dict:
     if score_trained(found) == "never" and set(found["test"]["trained"]["per_seed"]) != {None}:
         raise Untrusted("its trained models' scores are those of one client only, as before split.score_trained; overwrite=true repeats it")
     return found
-
-
-def _refused(name: str) -> float:
-    raise ValueError(f"{name} is no number")
 
 
 def read_summary(folder: Path) -> dict | None:
@@ -126,10 +129,12 @@ def read_summary(folder: Path) -> dict | None:
     for name in ("config.yaml", "history.csv"):
         if not (folder / name).is_file():
             raise Untrusted(f"no {name} in it")
-    flaws = (flaw(summary, RUN), history_flaw(folder / "history.csv", summary["seeds"]))
-    for wrong in (*flaws, *(archive_flaw(folder / f"{name}.npz") for name in ("mixing", "final_state", "portrait"))):  # portrait: old
+    for wrong in (flaw(summary, "run"), history_flaw(folder / "history.csv", summary["seeds"])):
         if wrong is not None:
             raise Untrusted(wrong)
+    damaged = [path.name for path in folder.glob("*.npz") if not zipfile.is_zipfile(path)]
+    if damaged:
+        raise Untrusted(f"{damaged[0]} is no archive of arrays")
     return summary
 
 
@@ -139,40 +144,6 @@ def is_complete(folder: Path) -> bool:
         return read_summary(folder) is not None
     except Untrusted:
         return False
-
-
-def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:
-    """One row per seed and evaluation point; what is not defined is None.
-
-    ``diverged_received`` and ``diverged_trained`` are the numbers of clients whose model is not finite at that point.
-    """
-    rows = []
-    for number, h in enumerate(histories):
-        weight = None if weights is None else weights[number]
-        pooled = {model: h.pooled(model, weight) for model in h.scores}
-        losses, diverged = h.train_loss(), {model: h.diverged(model).sum(1) for model in h.scores}
-        others = {f"{model}_{name}": h.of_metric(name).pooled(model, weight)[:, 1] for name in h.others for model in h.scores}
-        for t in range(len(h.trips)):
-            row: dict[str, Any] = {"seed": h.seed, "trip": int(h.trips[t]), "round": int(h.version[t]), "time": round(float(h.time[t]), 6)}
-            for model, score in pooled.items():
-                row |= {f"val_{model}": rounded(score[t, 0]), f"test_{model}": rounded(score[t, 1])}
-            row["train_loss"] = rounded(losses[t])
-            unknown = h.trained_scored is not None and not h.trained_scored[t]
-            row |= {f"diverged_{model}": None if unknown and model == "trained" else int(n[t]) for model, n in diverged.items()}
-            for name, score in others.items():
-                row[f"test_{name}"] = rounded(score[t])
-            row |= {"upload_bytes": int(h.upload[t]), "download_bytes": int(h.download[t])}
-            if h.busiest is not None:
-                row["busiest_bytes"] = int(h.busiest[t])
-            row |= {name: round(each[t].item(), 6) for name, each in h.spent.items()}
-            for name, value in zip(("staleness_mean", "staleness_max"), h.staleness[t], strict=True):
-                row[name] = None if np.isnan(value) else round(float(value), 4)
-            rows.append(row)
-    return rows
-
-
-def rounded(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), 6)
 
 
 def write_run(
@@ -185,7 +156,7 @@ def write_run(
     models: dict[str, np.ndarray] | None = None,
     which: str = "",
 ) -> None:
-    """Write a complete run directory, or none: everything goes to a temporary sibling that is then renamed.
+    """Write a complete run directory, or none: its files go to a temporary folder beside it, which is then renamed.
 
     An earlier complete run is replaced. Anything else in its place is renamed and kept.
 
@@ -197,79 +168,94 @@ def write_run(
     """
     import pandas as pd
 
-    with _under_way(folder) as scratch:
-        (scratch / "config.yaml").write_text(config, encoding="utf-8")
-        pd.DataFrame(rows).to_csv(scratch / "history.csv", index=False)
-        for name, named in (("mixing.npz", arrays), ("final_state.npz", final_state)):
-            if named:
-                np.savez_compressed(scratch / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle
-        if models is not None:
-            write_models(scratch, models, which).chmod(0o666 & ~umask())
-        (scratch / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        scratch.chmod(0o777 & ~umask())
-        _put(scratch, folder)
-
-
-@contextmanager
-def _under_way(folder: Path) -> Iterator[Path]:
-    """A scratch folder beside ``folder``; raises UserError where there cannot be one."""
     with ExitStack() as stack:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            path = stack.enter_context(scratch_folder(f".{folder.name}-", folder.parent))
+            temporary = stack.enter_context(scratch(f".{folder.name}-", folder.parent))
         except OSError as error:
             raise UserError(f"results_dir: cannot write {folder.parent} ({error.strerror}); choose a folder that can be written") from error
-        yield path
+        stack.callback(settle, temporary, folder)
+        run = temporary / "new"
+        run.mkdir()
+        (run / "config.yaml").write_text(config, encoding="utf-8")
+        pd.DataFrame(rows).to_csv(run / "history.csv", index=False)
+        for name, named in (("mixing.npz", arrays), ("final_state.npz", final_state)):
+            if named:
+                np.savez_compressed(run / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle
+        if models is not None:
+            write_models(run, models, which).chmod(0o666 & ~umask())
+        (run / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        while run.exists():
+            try:
+                os.replace(run, folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    raise
+                with suppress(FileNotFoundError):  # another process was faster
+                    os.replace(folder, Path(tempfile.mkdtemp(prefix="", dir=temporary)) / folder.name)
+
+
+def settle(temporary: Path, folder: Path) -> None:
+    """Put what was moved out of the way of a run from its temporary folder beside it, or back; a complete run that was replaced stays."""
+    for found in temporary.glob(f"*/{folder.name}"):
+        if not is_complete(found):
+            os.replace(found, folder.with_name(f"{folder.name}.kept-{found.parent.name}"))
+        elif not folder.exists():
+            os.replace(found, folder)
 
 
 def clear_leftovers(folder: Path) -> None:
     """Remove temporary folders of killed processes that were writing the run ``folder``; a complete run among them is kept."""
     with leftovers(f".{folder.name}-", folder.parent) as found:
-        for path in found:
-            replaced = path / folder.name  # by which :func:`_put` makes room
-            if replaced.exists() and not folder.exists():
-                os.replace(replaced, folder)
-            elif replaced.exists() and not is_complete(replaced):
-                _keep(replaced, folder)
-            shutil.rmtree(path, ignore_errors=True)
+        for temporary in found:
+            settle(temporary, folder)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _put(scratch: Path, folder: Path) -> None:
-    """Rename ``scratch`` to ``folder``, whatever lies there and whoever else does the same at the same time."""
-    for _ in range(10):
-        if _renamed(scratch, folder):
-            return
-        # Rename first, then check: the content may change between a check and a rename.
-        with scratch_folder(f".{folder.name}-replaced-", folder.parent) as aside:
-            found = aside / folder.name
-            try:
-                os.replace(folder, found)
-            except FileNotFoundError:  # another process was faster
-                continue
-            try:
-                if not is_complete(found):
-                    _keep(found, folder)
-                if _renamed(scratch, folder):
-                    return
-            except BaseException:
-                if found.exists() and not folder.exists():
-                    os.replace(found, folder)
-                raise
-    raise OSError(f"{folder} is written by others all the time")
+def superseded(folder: Path, what: Mapping[str, Any], raw: Mapping[str, Path]) -> str | None:
+    """Return one line on the latest run beside ``folder`` that differs in the content of files or in corrections alone; None without one.
+
+    Args:
+        folder: the directory of the run that is to be made.
+        what: its identity, see :func:`identity`.
+        raw: the dataset's raw files by name.
+    """
+
+    def content(config: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+        return {(key, name, digest) for key in ("code", "data") for name, digest in config.get(key, {}).items()}
+
+    if not content(what):
+        return None
+    earlier = []
+    for other in folder.parent.glob("[!.]*"):
+        with suppress(Untrusted):
+            summary = read_summary(other)
+            if summary and content(summary["config"]) != content(what):
+                if {**summary["config"], "code": None, "data": None} == {**what, "code": None, "data": None}:
+                    earlier.append((summary["finished"], other, content(summary["config"])))
+    if not earlier:
+        return None
+    _, other, before = max(earlier, key=lambda run: run[:2])
+    changes = sorted({(key, name) for key, name, _ in before ^ content(what)})
+    files = {key: ", ".join(described(name, raw) for each, name in changes if each == key) for key, _ in changes}
+    return f"note: {other} was made by {' and '.join(f'other {key} ({names})' for key, names in files.items())}; this is another run"
 
 
-def _renamed(scratch: Path, folder: Path) -> bool:
-    """Rename ``scratch`` to ``folder``; False where a folder that is not empty, or a file, is in the way."""
+def described(name: str, raw: Mapping[str, Path]) -> str:
+    """A file's name and when it changed, or a class's name and when it was corrected."""
+    if name in CORRECTED:
+        return f"{name.rpartition('.')[2]}, corrected on {CORRECTED[name]}"
+    module, _, place = name.rpartition(":")
+    path = next((file.parent / place for file in files_of(module)[:1]), None) if module else raw.get(name)
     try:
-        os.replace(scratch, folder)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise
-        return False
-    return True
+        return place + (f", changed {ago(time.time() - path.stat().st_mtime)}" if path else "")
+    except OSError:
+        return place
 
 
-def _keep(found: Path, folder: Path) -> None:
-    """Put ``found`` beside ``folder`` under another name."""
-    kept = Path(tempfile.mkdtemp(prefix=f"{folder.name}.kept-", dir=folder.parent))
-    os.replace(found, kept if found.is_dir() else kept / folder.name)
+def ago(seconds: float) -> str:
+    """``40 s ago``, ``12 min ago``, ``3 h ago``, ``5 days ago``."""
+    for unit, size, most in (("s", 1, 90), ("min", 60, 90 * 60), ("h", 3600, 48 * 3600)):
+        if seconds < most:
+            return f"{max(seconds, 0) / size:.0f} {unit} ago"
+    return f"{seconds / 86400:.0f} days ago"

@@ -21,7 +21,7 @@ from fgl_bench.results.console import percent
 from fgl_bench.results.divergence import warning
 from fgl_bench.results.estimates import duration
 from fgl_bench.results.progress import Display
-from fgl_bench.results.selection import selected
+from fgl_bench.results.scored import selected
 from fgl_bench.utils.masking import masked
 
 FOLDER = "FGL_BENCH_SWEEP_DIR"  # the variable that names the folder, in workers too

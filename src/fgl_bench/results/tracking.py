@@ -1,17 +1,16 @@
-"""Tells a tracker of a run: every evaluation point while it trains, and its scores when it is complete.
+"""Logs a run to a tracker: every evaluation point while it trains, and its scores when it is complete.
 
-A tracker is told what ``history.csv`` and ``summary.json`` have. If it fails, the run goes on, with a warning, and the same command
-tells it later from the run directory what is missing.
+A tracker gets what ``history.csv`` and ``summary.json`` have. If it fails, the run goes on, with a warning, and the same command
+logs later from the run directory what is missing.
 """
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.trackers.base import Log, SeedRun, values_of
 from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.utils.masking import without_secrets
-
-MARKER = ".tracked"
-LATER = "the run goes on, and the same command tells it later"
 
 
 def check_installed(tracker: Any) -> None:
@@ -38,117 +34,108 @@ def name_of(tracker: Any) -> str:
 
 
 class Tracking(AbstractContextManager):
-    """A run while a tracker is told of it.
+    """Logs a run to a tracker.
 
     Args:
         digest: the hash of the configuration.
         names: what the method and the dataset are called.
+        later: what a warning of the tracker's failure says besides.
     """
 
-    def __init__(self, tracker: Any, digest: str, names: Mapping[str, str], config: Mapping[str, Any], seeds: Sequence[int]):
-        self.tracker, self.live = tracker, not isinstance(tracker, NoTracker)
+    def __init__(
+        self,
+        tracker: Any,
+        digest: str,
+        names: Mapping[str, str],
+        config: Mapping[str, Any],
+        seeds: Sequence[int],
+        later: str = "the run goes on, and the same command tells it later",
+    ):
+        self.tracker, self.live, self.later = tracker, not isinstance(tracker, NoTracker), later
         title = f"{names['algorithm']}-{names['dataset']}"
         self.seeds = [SeedRun(seed, digest, f"{title}-seed{seed}", config) for seed in seeds]
         self.logs: dict[int, Log] = {}
-        self.told: dict[int, int] = {}  # the last trip by seed
+        self.logged: dict[int, float] = {}  # the last trip by seed
 
     def __enter__(self) -> Tracking:
         if self.live:
-            self._try(lambda: self.logs.update({seed.seed: self.tracker.start(seed) for seed in self.seeds}))
+            with self.warning():
+                self.logs.update({seed.seed: self.tracker.start(seed) for seed in self.seeds})
         return self
 
     def point(self, row: Mapping[str, Any]) -> None:
-        """Tell an evaluation point, a row of ``history.csv``; one that was told before is passed over (memory ran out, a new beginning)."""
+        """Log an evaluation point, a row of ``history.csv``, unless it was logged before an attempt that ran out of memory."""
         seed, trip = row["seed"], row["trip"]
-        if self.live and trip > self.told.get(seed, -1):
-            self.told[seed] = trip
-            self._try(lambda: self.logs[seed].point(trip, values_of(row)))
+        if self.live and trip > self.logged.get(seed, -1):
+            self.logged[seed] = trip
+            with self.warning():
+                self.logs[seed].point(trip, values_of(row))
 
     def finish(self, folder: Path) -> None:
-        """Tell the rest of the complete run in ``folder``."""
-        if self.live and self._try(lambda: tell(folder, self.logs, self.told), f"the run is complete in {folder}"):
+        """Log what ``history.csv`` and ``summary.json`` of the complete run in ``folder`` have and the tracker has not."""
+        if not self.live:
+            return
+        self.later = f"the run is complete in {folder}"
+        with self.warning():
+            summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+            for seed, rows in rows_by_seed(folder / "history.csv").items():
+                for row in rows:
+                    known = row["trip"] <= self.logged.get(seed, -1)  # but bytes and costs
+                    values = values_of(row).items()
+                    self.logs[seed].point(
+                        int(row["trip"]), {name: value for name, value in values if not known or name.startswith(("traffic/", "cost/"))}
+                    )
+                table = seed_table(summary, seed)
+                self.logs[seed].finish({f"selected/{name}/{model}": value for model, name, value in table}, table)
+            marker(folder, self.tracker).touch()
             self.live = False
-            mark(folder, self.tracker)
 
     def __exit__(self, *_: object) -> None:
         if self.live:  # not finished
+            self.later = ""
             for log in self.logs.values():
-                self._try(log.stop, "")
+                with self.warning():
+                    log.stop()
             self.live = False
 
-    def _try(self, call: Callable[[], Any], then: str = LATER) -> bool:
-        """Whether ``call`` succeeded; else warn (unless ``then`` is empty), and tell no more."""
+    @contextmanager
+    def warning(self) -> Iterator[None]:
+        """Warn of a tracker's failure (network, quota, credentials) on stderr, and log no more."""
         try:
-            call()
-        except (Exception, SystemExit) as error:  # a tracker's trouble (network, quota, credentials) is not the run's
+            yield
+        except (Exception, SystemExit) as error:
             self.live = False
-            if then:
-                warn(error, self.tracker, then)
-            return False
-        return True
+            if self.later:
+                problem = " ".join(without_secrets(f"{type(error).__name__}: {error}", self.tracker).split())[:300]
+                print(f"warning: the tracker failed ({problem}); {self.later}", file=sys.stderr)
+
+
+def tracking_of(folder: Path, tracker: Any) -> Tracking:
+    """Return the log of the complete run in ``folder``, not yet begun."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    config: Any = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
+    return Tracking(tracker, summary["config_hash"], summary, config, sorted(summary["seeds"]), f"the run is complete in {folder}")
 
 
 def publish(tracker: Any, folder: Path) -> None:
-    """Tell ``tracker`` of the complete run in ``folder``, unless it was told; on any failure warn on stderr and go on."""
-    if isinstance(tracker, NoTracker) or marker(folder, tracker).exists():
-        return
-    try:
-        logs = {seed.seed: tracker.start(seed) for seed in seed_runs(folder)}
-        tell(folder, logs, {})
-        mark(folder, tracker)
-    except (Exception, SystemExit) as error:
-        warn(error, tracker, f"the run is complete in {folder}")
-
-
-def tell(folder: Path, logs: Mapping[int, Log], told: Mapping[int, int]) -> None:
-    """Tell what ``history.csv`` and ``summary.json`` have and the logs have not, and finish them.
-
-    Args:
-        told: by seed the trip up to which all was told but bytes and costs.
-    """
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    for seed, rows in sorted(rows_by_seed(folder / "history.csv").items()):
-        for row in rows:
-            values = values_of(row)
-            if row["trip"] <= told.get(seed, -1):
-                values = {name: value for name, value in values.items() if name.startswith(("traffic/", "cost/"))}
-            logs[seed].point(int(row["trip"]), values)
-        table = seed_table(summary, seed)
-        logs[seed].finish({f"selected/{name}/{model}": value for model, name, value in table}, table)
+    """Log the complete run in ``folder``, unless it was logged; a failure is a warning."""
+    if not isinstance(tracker, NoTracker) and not marker(folder, tracker).exists():
+        with tracking_of(folder, tracker) as tracking:
+            tracking.finish(folder)
 
 
 def marker(folder: Path, tracker: Any) -> Path:
-    return folder / f"{MARKER}_{name_of(tracker)}"
-
-
-def mark(folder: Path, tracker: Any) -> None:
-    """Note that the run was told."""
-    marker(folder, tracker).touch()
-
-
-def seed_runs(folder: Path) -> Iterator[SeedRun]:
-    """The seeds of a complete run."""
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    config: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))  # type: ignore[assignment]
-    for seed in sorted(summary["seeds"]):
-        yield SeedRun(seed, str(summary["config_hash"]), f"{summary['algorithm']}-{summary['dataset']}-seed{seed}", config)
+    """The file that says that the run in ``folder`` was logged."""
+    return folder / f".tracked_{name_of(tracker)}"
 
 
 def rows_by_seed(path: Path) -> dict[int, list[dict[str, float]]]:
     """The rows of ``history.csv`` of each seed, in order, numbers only (an empty cell is left out)."""
-    found: dict[int, list[dict[str, float]]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            numbers = {key: number for key, text in row.items() if key != "seed" and (number := to_number(text)) is not None}
-            found.setdefault(int(row["seed"]), []).append(numbers)
-    return found
+    import pandas as pd
 
-
-def to_number(text: str | None) -> float | None:
-    try:
-        return float(text or "")
-    except ValueError:
-        return None
+    table = pd.read_csv(path).select_dtypes("number")
+    by_seed = {int(seed): table[table["seed"] == seed].drop(columns="seed").iterrows() for seed in table["seed"].unique()}
+    return {seed: [row.dropna().to_dict() for _, row in rows] for seed, rows in by_seed.items()}
 
 
 def seed_table(summary: dict[str, Any], seed: int) -> list[tuple[str, str, float]]:
@@ -160,8 +147,3 @@ def seed_table(summary: dict[str, Any], seed: int) -> list[tuple[str, str, float
         values |= {f"trips_to_{target}": by_model[model]["per_seed"] for target, by_model in targets.items() if model in by_model}
         table += [(model, name, float(v[position])) for name, v in values.items() if v is not None and v[position] is not None]
     return table
-
-
-def warn(error: BaseException, tracker: Any, then: str) -> None:
-    problem = " ".join(without_secrets(f"{type(error).__name__}: {error}", tracker).split())[:300]
-    print(f"warning: the tracker failed ({problem}); {then}", file=sys.stderr)

@@ -141,7 +141,7 @@ class Program:
         self.sent = self.world.sent
 
     def simulation(self, make: Callable[[], Simulation]) -> Simulation:
-        """A fresh one, or one that goes on from the newest checkpoint that fits."""
+        """A fresh one, or one that resumes from the newest checkpoint that fits."""
         sim = make()
         self.state = SimulationState(sim)
         if self.world.first(self.folder.is_dir) and self.locked():
@@ -203,7 +203,7 @@ class Program:
 
         Raises:
             Stopped: it was told to end.
-            UserError: a method of the package holds something that cannot be kept.
+            UserError: a method of the package holds something that cannot be stored.
         """
         now = time.monotonic()
         ends = done >= self.end and self.run.turns > 1 and now - self.last > self.run.interval / self.run.turns
@@ -227,7 +227,7 @@ class Program:
         except Unstorable as reason:
             if self.run.strict:
                 raise
-            fault = f"algorithm={self.run.method}: {reason} cannot be kept in a checkpoint"
+            fault = f"algorithm={self.run.method}: {reason} cannot be stored in a checkpoint"
         except OSError as error:
             full = f"no checkpoint in {self.part} ({error.strerror or error}); the run goes on"
         finally:

@@ -15,9 +15,8 @@ import torch
 
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
-from fgl_bench.evaluation.history import History, Point, excerpt
+from fgl_bench.evaluation.history import History, Point, excerpt, history_rows
 from fgl_bench.evaluation.metrics import scored_nodes
-from fgl_bench.results.store import history_rows
 from fgl_bench.runner.program import reported
 from fgl_bench.scenarios.simulation import Simulation
 

@@ -25,13 +25,12 @@ from fgl_bench.data.sums import fingerprint
 from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.history import Outcome
+from fgl_bench.evaluation.history import Outcome, history_rows
 from fgl_bench.results.checkpoints import ABOUT, discard, place
 from fgl_bench.results.progress import RunProgress
 from fgl_bench.results.saved_models import kept as kept_models
 from fgl_bench.results.saved_models import which_models
-from fgl_bench.results.store import clear_leftovers, config_hash, history_rows, write_run
-from fgl_bench.results.superseded import superseded
+from fgl_bench.results.store import clear_leftovers, config_hash, superseded, write_run
 from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.results.tracking import Tracking
 from fgl_bench.runner.checkpoints import Checkpoints
@@ -153,7 +152,7 @@ def write(
     try:
         write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state, models, which or "")
     except (OSError, UserError) as error:  # the folder above it may have gone while it trained
-        left = "goes on from its last checkpoint" if any(place(folder).rglob(ABOUT)) else "is lost"
+        left = "resumes from its last checkpoint" if any(place(folder).rglob(ABOUT)) else "is lost"
         why = getattr(error, "strerror", None) or error
         raise UserError(
             f"results_dir: cannot write {folder} ({why}); a run of {summary['seconds']['total']:.0f} s {left}: "

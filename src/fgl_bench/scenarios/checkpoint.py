@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copyreg
 import pickle
-import pydoc
+import pkgutil
 import random
 import sys
+import threading
 import types
 import weakref
 from collections import defaultdict, deque
@@ -30,12 +31,14 @@ CONSTANT = (Batch, BlockSparse, DenseBlocks, ParameterLayout)  # never change on
 RESULTS = ("log", "losses", "mixing", "similarity", "sent", "models")
 PACKAGES = ("fgl_bench", "torch.nn", "torch.optim", "scipy.sparse", "numpy")  # whose classes a checkpoint may name
 NAMES = {
-    "builtins.bool", "builtins.bytes", "builtins.dict", "builtins.float", "builtins.frozenset", "builtins.int", "builtins.list", "builtins.range",
-    "builtins.slice", "builtins.str", "builtins.tuple", "collections.defaultdict", "collections.deque", "functools.partial",
-    "numpy._core.multiarray._reconstruct", "numpy._core.multiarray.scalar", "numpy.random._pickle.__bit_generator_ctor",
-    "numpy.random._pickle.__generator_ctor", "numpy.random.bit_generator.__pyx_unpickle_SeedSequence", "random.Random",
-    "torch._C.Generator", "weakref.WeakKeyDictionary", "weakref.WeakValueDictionary",
+    "builtins.bool", "builtins.bytes", "builtins.dict", "builtins.float", "builtins.frozenset", "builtins.int", "builtins.list",
+    "builtins.range", "builtins.slice", "builtins.str", "builtins.tuple", "collections.defaultdict", "collections.deque",
+    "functools.partial", "numpy._core.multiarray._reconstruct", "numpy._core.multiarray.scalar",
+    "numpy.random._pickle.__bit_generator_ctor", "numpy.random._pickle.__generator_ctor",
+    "numpy.random.bit_generator.__pyx_unpickle_SeedSequence", "random.Random", "torch._C.Generator", "weakref.WeakKeyDictionary",
+    "weakref.WeakValueDictionary",
 }  # fmt: skip
+LOADING = threading.Lock()  # the allow-list is the process's, and programs may be threads
 BUILT_IN = ("torch", "math", "operator")  # modules whose built-in functions a method may hold
 
 
@@ -104,7 +107,7 @@ class SimulationState:
             Exception: of any kind, if the file does not fit; the simulation is of no use then.
         """
         sim, device = self.sim, str(self.sim.initial.device)
-        with path.open("rb") as file, safe_globals(self._allowed(file)):
+        with path.open("rb") as file, LOADING, safe_globals(self._allowed(file)):
             file.seek(0)
             state = torch.load(
                 file,
@@ -144,7 +147,7 @@ class SimulationState:
         pairs = [*zip(own.values(), own, strict=True), *(getattr(np.dtypes, name) for name in np.dtypes.__all__)]
         for name in get_unsafe_globals_in_checkpoint(file):
             if name not in own:
-                found = pydoc.locate(name) if name in NAMES or within(name, self.packages) else None
+                found = pkgutil.resolve_name(name) if name in NAMES or within(name, self.packages) else None
                 if name not in NAMES and not (isinstance(found, type) and within(found.__module__, self.packages)):
                     raise pickle.PicklingError(f"an object of {name}")
                 pairs.append((found, name))
@@ -169,7 +172,8 @@ def reduced(value: Any, packages: tuple[str, ...]) -> Any:
         return deque, (list(value), value.maxlen)
     if isinstance(value, weakref.WeakKeyDictionary | weakref.WeakValueDictionary):  # a cache
         return type(value), ()
-    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and value.__module__ != __name__:
+    called = (__name__, "numpy.random._pickle")  # modules whose functions pickle calls
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and value.__module__ not in called:
         modules = [value.__module__] if isinstance(value, types.FunctionType) else BUILT_IN
         module = next((each for each in modules if function(each, value.__name__, packages) is value), None)
         return NotImplemented if module is None else (from_module, (module, value.__name__))

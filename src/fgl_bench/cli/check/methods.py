@@ -215,7 +215,7 @@ PROMISES: Cases = {
     "a repeated run gives the same numbers": repeatable,
     "a seed alone equals the seed among others": alone,
     "chunks of clients change nothing": chunked,
-    "a run that goes on from a checkpoint gives the same numbers": resumed,
+    "a run that resumes from a checkpoint gives the same numbers": resumed,
     "labels outside training change nothing": unlabeled,
     "absent clients change nothing": absent,
     "rows of averages sum to one, none is negative": stochastic,

@@ -18,7 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.config.choices import choices, file_of, path_of
 from fgl_bench.config.compose import Composer
-from fgl_bench.config.groups import first_line, imported
+from fgl_bench.config.groups import imported
+from fgl_bench.config.wording import one_line
 from fgl_bench.data.splits.base import Split
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.models.base import Backbone
@@ -78,7 +79,7 @@ def load(name: str) -> type:
     try:
         module = importlib.import_module(path.stem)
     except (Exception, SystemExit) as error:  # a user's module can raise anything while it is imported
-        raise UserError(f"{file}: cannot be imported ({raised_by_user(error) or first_line(error)})") from error
+        raise UserError(f"{file}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
     if Path(str(module.__file__)).resolve() != path:
         raise UserError(f"{file}: another module is called {path.stem} ({module.__file__}); give the file another name")
     classes = {key: value for key, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__}
@@ -116,13 +117,13 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
     if subject.group != "algorithm":
         chosen.append("algorithm=fedavg")
     given = {text.partition("=")[0] for text in rest}
-    with Composer(folders) as compose:
-        if subject.own is not None:
-            chosen += paired(subject.own, given, scenario=True)
-        elif subject.group == "algorithm":  # overrides may set keys that only the paired choices have
-            target = OmegaConf.select(OmegaConf.load(path_of(subject.group, str(subject.choice), folders)), "_target_")
-            chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
-        cfg = compose([*chosen, *SMALL, *small, *rest])
+    compose = Composer(folders)
+    if subject.own is not None:
+        chosen += paired(subject.own, given, scenario=True)
+    elif subject.group == "algorithm":  # overrides may set keys that only the paired choices have
+        target = OmegaConf.select(OmegaConf.load(path_of(subject.group, str(subject.choice), folders)), "_target_")
+        chosen += paired(imported("algorithm", target or compose(chosen).algorithm._target_), given)
+    cfg = compose([*chosen, *SMALL, *small, *rest])
     if subject.own is not None:
         OmegaConf.set_struct(cfg, False)
         cfg[subject.group] = own_node(subject.own, mine, subject.group)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fgl_bench.cli.tune.options import OWN, read_options
+from fgl_bench.cli.tune.options import Options, read_options
 from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
+from fgl_bench.config.values import plain
 
 
 def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
@@ -25,10 +26,11 @@ def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
         for name in spaces():
             first = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
             print(f"{name:<14} {first.removeprefix('#').strip()}")
-        print(f"keys of the search: {', '.join(f'{key}={value}' for key, value in OWN.items())}")
+        print(f"keys of the search: {', '.join(f'{key}={plain(value)}' for key, value in vars(Options()).items())}")
         return
-    space, overrides = read_space(arguments[0]), [text for text in arguments[1:] if text.partition("=")[0] not in OWN]
-    options = read_options(dict(text.split("=", 1) for text in arguments[1:] if text.partition("=")[0] in OWN))
+    own = [text for text in arguments[1:] if text.partition("=")[0] in vars(Options())]
+    space, overrides = read_space(arguments[0]), [text for text in arguments[1:] if text not in own]
+    options = read_options(own)
     from fgl_bench.cli.tune.outcome import tell
     from fgl_bench.cli.tune.study import Search
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Optional
 
-from fgl_bench.errors import UserError
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-MODELS = ("received", "trained")
-PRUNERS = ("median", "none")
+from fgl_bench.config.wording import wrong_type
+from fgl_bench.errors import UserError, require
+
 MOST = 2**32 - 1
-OWN = {"trials": "20", "seconds": "null", "model_of": "trained", "pruner": "median", "sampler_seed": "0"}  # with their defaults
 
 
 @dataclass(frozen=True)
@@ -26,27 +29,23 @@ class Options:
         sampler_seed: of Optuna's sampler; None draws another seed in every process; use it for several processes at once.
     """
 
-    trials: int
-    seconds: float | None
-    model_of: str
-    pruner: str
-    sampler_seed: int | None
+    trials: int = 20
+    seconds: Optional[float] = None  # noqa: UP045 (OmegaConf reads Optional on every version it supports)
+    model_of: str = "trained"
+    pruner: str = "median"
+    sampler_seed: Optional[int] = 0  # noqa: UP045
 
 
-def read_options(given: Mapping[str, str]) -> Options:
+def read_options(given: Sequence[str]) -> Options:
     """The keys of the search; raises UserError."""
-    texts = {**OWN, **given}
-    for key, allowed in (("model_of", MODELS), ("pruner", PRUNERS)):
-        if texts[key] not in allowed:
-            raise UserError(f"{key}={texts[key]}: must be one of {', '.join(allowed)}")
     try:
-        values = {key: None if texts[key] == "null" else float(texts[key]) for key in ("trials", "seconds", "sampler_seed")}
-    except ValueError as error:
-        raise UserError(f"{error}; trials, seconds and sampler_seed are numbers") from error
-    for key, value in values.items():
-        if value is not None and not (0 <= value <= MOST and (key == "seconds" or value == int(value))):
-            raise UserError(f"{key}={texts[key]}: must be {'a number' if key == 'seconds' else 'an integer'} from 0 to {MOST}")
-    trials, seed = values["trials"], values["sampler_seed"]
-    if trials is None or trials < 1 or trials != int(trials):
-        raise UserError(f"trials={texts['trials']}: must be an integer of at least 1")
-    return Options(int(trials), values["seconds"], texts["model_of"], texts["pruner"], None if seed is None else int(seed))
+        values = OmegaConf.from_dotlist(list(given))
+        options: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Options), values))
+    except (OmegaConfBaseException, YAMLError) as error:
+        raise UserError(f"{getattr(error, 'full_key', None) or ' '.join(given)}: {wrong_type(error)}") from error
+    for key, least in (("trials", 1), ("seconds", 0), ("sampler_seed", 0)):
+        value = getattr(options, key)
+        require(value is None or least <= value <= MOST, key, value, f"a number from {least} to {MOST}")
+    for key, allowed in (("model_of", ("received", "trained")), ("pruner", ("median", "none"))):
+        require(getattr(options, key) in allowed, key, getattr(options, key), f"one of {', '.join(allowed)}")
+    return options

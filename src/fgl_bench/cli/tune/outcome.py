@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import shlex
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
@@ -14,7 +16,8 @@ from fgl_bench.cli.tune.study import STAGES, Search
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
 from fgl_bench.results.console import line_width
-from fgl_bench.results.formats import plain_cell
+from fgl_bench.results.result_table import plain_cell
+from fgl_bench.results.sweeps import record
 from fgl_bench.utils.masking import masked
 
 MOST_ROWS = 20
@@ -32,6 +35,9 @@ def tell(search: Search) -> None:
     if not ended:
         return
     write(search, ended)
+    runs = [Path(trial.user_attrs["run"]) for trial in ended if "run" in trial.user_attrs]
+    if runs:
+        record(search.results, runs, masked(shlex.join(["fgl-bench", *sys.argv[1:]])), None, search=True)
     scored: list[Any] = [trial for trial in ended if trial.state.name == "COMPLETE"]
     if not scored:
         raise UserError("no trial could be run to its end; the refusals above say why")

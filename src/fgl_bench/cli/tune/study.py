@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from fgl_bench.cli.tune.journal import lock_of, reading
 from fgl_bench.cli.tune.options import Options
 from fgl_bench.cli.tune.space import chosen, ends, rounded, short, suggested
 from fgl_bench.config.compose import as_command
@@ -25,13 +23,26 @@ from fgl_bench.results.estimates import duration
 from fgl_bench.results.tracking import rows_by_seed
 from fgl_bench.runner.one import check_one, run_one
 from fgl_bench.utils.files import home
-from fgl_bench.utils.scratch import leftovers, scratch
 from fgl_bench.utils.seeding import derive_seed
 from fgl_bench.utils.sources import code_sums
 
 STAGES = 20  # of a run's budget, at whose ends trials are compared
 SPARED = 4  # first stages in which none is pruned
 UNPRUNED = 5  # first trials that are not
+GRACE = 5  # seconds after which the journal's lock is taken from a process that was killed
+
+
+@contextmanager
+def reading(journal: Path) -> Iterator[None]:
+    """Turn whatever Optuna raises on a damaged journal into one line.
+
+    Raises:
+        UserError: the journal is damaged.
+    """
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError, RecursionError) as error:
+        raise UserError(f"{journal} is damaged; remove the file to search again: complete runs are not repeated") from error
 
 
 class Search:
@@ -40,6 +51,7 @@ class Search:
     Attributes:
         study: Optuna's, a journal in ``searches/`` beside the runs.
         path: of the journal, without its ending.
+        seed: the first, by which trials are compared while they run.
 
     Raises:
         UserError: the configuration is wrong, or Optuna is not installed.
@@ -49,16 +61,16 @@ class Search:
         try:
             import optuna
             from optuna.storages import JournalStorage
-            from optuna.storages.journal import JournalFileBackend
+            from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
         except ImportError as error:
             raise UserError("tune needs Optuna: pip install 'fgl-bench[tune]'") from error
 
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.space, self.overrides, self.options, self.folders = space, list(overrides), options, folders
         with as_command(self.overrides, folders) as cfg:
-            results = home("results_dir", cfg.results_dir)
+            self.results, self.seed = home("results_dir", cfg.results_dir), cfg.seeds[0]
             code = code_sums(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)))
-        where = results.parent / "searches"
+        where = self.results.parent / "searches"
         asked = sorted(text for text in overrides if not text.startswith(("results_dir=", "device=", "progress=")))
         what = json.dumps([space, asked, options.model_of, [str(Path(folder).resolve()) for folder in folders], code])
         self.path = where / hashlib.sha256(what.encode()).hexdigest()[:12]
@@ -70,7 +82,7 @@ class Search:
         with reading(journal):
             self.study = optuna.create_study(
                 study_name=self.path.name,
-                storage=JournalStorage(JournalFileBackend(str(journal), lock_of(journal))),  # type: ignore[arg-type]  # it has the methods
+                storage=JournalStorage(JournalFileBackend(str(journal), JournalFileOpenLock(str(journal), GRACE))),
                 pruner=pruners[options.pruner],
                 direction="maximize",
                 load_if_exists=True,
@@ -93,49 +105,33 @@ class Search:
 
     def run(self) -> None:
         """Make trials until the study has enough."""
-        print(f"study {self.path}.journal: {self.done()} of {self.options.trials} trials made", flush=True)
-        begin, before = time.monotonic(), self.done()
-        with scratch(self.prefix, self.path.parent) as worker:
-            while (done := self.done()) < self.options.trials:
-                spent = time.monotonic() - begin
-                if self.options.seconds is not None and spent >= self.options.seconds:
-                    print(f"stopped after {spent:.0f} s: {done} of {self.options.trials} trials made", flush=True)
-                    return
-                said = self.make(worker.name)
-                left = (time.monotonic() - begin) / (done + 1 - before) * (self.options.trials - done - 1)
-                print(f"{said}{f'; {duration(left)} left' if left else ''}", flush=True)
+        before, begin, most = self.done(), time.monotonic(), self.options.trials
+        print(f"study {self.path}.journal: {before} of {most} trials made", flush=True)
 
-    def make(self, worker: str) -> str:
-        """Make one trial; returns what became of it."""
-        import optuna
-        from optuna.trial import TrialState
+        def report(study: Any, trial: Any) -> None:
+            done = self.done()
+            left = (time.monotonic() - begin) / max(done - before, 1) * (most - done)
+            print(f"{self.outcome(trial)}{f'; {duration(left)} left' if left > 0 else ''}", flush=True)
+            if done >= most:
+                study.stop()
 
-        trial = self.abandoned(worker) or self.study.ask()
-        trial.set_user_attr("worker", worker)
-        seed = self.options.sampler_seed
-        # By the number of the trial, so that a search that was killed goes on like one that was not.
-        self.study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else derive_seed(seed, "trial", trial.number) % 2**32)
-        params = {key: suggested(trial, key, bounds) for key, bounds in self.space.items()}
-        line, named = chosen(params, self.overrides), f"trial {trial.number}"
-        said = " ".join(f"{key}={rounded(value)}" for key, value in zip(short(list(params)), params.values(), strict=True))
-        try:
-            score = self.validation(line, trial)
-        except optuna.TrialPruned as pruned:
-            self.study.tell(trial, state=TrialState.PRUNED)
-            return f"{named}: pruned {pruned} with {said}"
-        except UserError as error:
-            trial.set_user_attr("reason", f"refused: {error}")
-            self.study.tell(trial, state=TrialState.FAIL)
-            print(f"refused: {error}", file=sys.stderr, flush=True)
-            return f"{named}: refused with {said}"
-        if math.isnan(score):
-            trial.set_user_attr("reason", "no score")
-            self.study.tell(trial, state=TrialState.FAIL)
-            return f"{named}: no score with {said}"
-        self.study.tell(trial, score)
-        return f"{named}: validation {100 * score:.2f} with {said}"
+        if before < most:
+            self.study.optimize(self.validation, timeout=self.options.seconds, catch=UserError, callbacks=[report])
+        if self.done() < most:
+            print(f"stopped after {time.monotonic() - begin:.0f} s: {self.done()} of {most} trials made", flush=True)
 
-    def validation(self, line: Sequence[str], trial: Any) -> float:
+    def outcome(self, trial: Any) -> str:
+        """The score of a trial that has ended, or why it has none, and its parameters."""
+        text = str(trial.user_attrs.get("reason", "")).partition(":")[0]
+        if trial.state.name == "COMPLETE":
+            text = f"validation {100 * trial.value:.2f}"
+        elif trial.state.name == "PRUNED":
+            best = 100 * trial.intermediate_values[trial.last_step]
+            text = f"pruned at {100 * trial.last_step / STAGES:.0f} % of its trips, seed {self.seed} at validation {best:.2f},"
+        values = zip(short(list(trial.params)), trial.params.values(), strict=True)
+        return f"trial {trial.number}: {text} with {' '.join(f'{key}={rounded(value)}' for key, value in values)}"
+
+    def validation(self, trial: Any) -> float:
         """Mean over the seeds of the validation score at the selected point, of a run that is made now or stored already.
 
         NaN if a seed has no score (it diverged before any selectable point): the mean of the others would hide it.
@@ -144,65 +140,53 @@ class Search:
             UserError: the run is refused.
             TrialPruned: the trial is hopeless.
         """
-        with as_command([*self.overrides, *line], self.folders) as cfg:
-            watch = self.watch(trial, cfg)
-            run = run_one(cfg, watch)
-            if run.again:
-                for row in rows_by_seed(run.folder / "history.csv").get(cfg.seeds[0], []):
-                    watch({"seed": cfg.seeds[0], **row}, prunes=False)
-        test = run.summary["test"][self.options.model_of]
-        return math.nan if None in test["per_seed"] else float(test["val"]["mean"])
+        import optuna
 
-    def watch(self, trial: Any, cfg: DictConfig) -> Callable[..., None]:
+        seed = self.options.sampler_seed
+        # By the number of earlier trials, so that a search that was killed proposes again what it was at.
+        self.study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else derive_seed(seed, "trial", self.done()) % 2**32)
+        params = {key: suggested(trial, key, bounds) for key, bounds in self.space.items()}
+        try:
+            with as_command([*self.overrides, *chosen(params, self.overrides)], self.folders) as cfg:
+                watch = self.watch(trial, resolve_budget(cfg)[1])
+                run = run_one(cfg, watch)
+                trial.set_user_attr("run", str(run.folder))
+                if run.again:
+                    for row in rows_by_seed(run.folder / "history.csv").get(self.seed, []):
+                        watch({"seed": self.seed, **row}, prunes=False)
+        except UserError as error:
+            trial.set_user_attr("reason", f"refused: {error}")
+            print(f"refused: {error}", file=sys.stderr, flush=True)
+            raise
+        test = run.summary["test"][self.options.model_of]
+        if None in test["per_seed"]:
+            trial.set_user_attr("reason", "no score")
+            return math.nan
+        return float(test["val"]["mean"])
+
+    def watch(self, trial: Any, budget: int) -> Callable[..., None]:
         """What is called with every evaluation point: at the end of a stage the trial is compared with earlier ones.
 
         What is compared is the best validation score so far of the first seed, of which all trials have the same clients and masks.
         """
         import optuna
 
-        first, column, budget = cfg.seeds[0], f"val_{self.options.model_of}", resolve_budget(cfg)[1]
-        told, best = set(self.study.get_trials(deepcopy=False)[trial.number].intermediate_values), -math.inf
+        column, last, best = f"val_{self.options.model_of}", 0, -math.inf
 
         def point(row: Mapping[str, Any], prunes: bool = True) -> None:
-            nonlocal best
-            if row["seed"] != first or row.get(column) is None:
+            nonlocal last, best
+            if row["seed"] != self.seed or row.get(column) is None:
                 return
             best = max(best, row[column])
             stage = int(STAGES * row["trip"] / budget)
-            if stage == 0 or stage in told:
+            if stage == last:
                 return
-            told.add(stage)
+            last = stage
             trial.report(best, stage)
             if prunes and stage < STAGES and trial.should_prune():
-                raise optuna.TrialPruned(f"at {100 * stage / STAGES:.0f} % of its trips, seed {first} at validation {100 * best:.2f},")
+                raise optuna.TrialPruned
 
         return point
-
-    def abandoned(self, worker: str) -> Any:
-        """A trial whose process is gone, taken over with what it had drawn; None where there is none."""
-        import optuna
-        from optuna.trial import TrialState
-
-        with self.alive() as alive:
-            for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-                owner = trial.user_attrs.get("worker")  # not yet known of one that was only just begun
-                if owner not in {*alive, worker} and (owner or alive <= {worker}):
-                    taken = optuna.trial.Trial(self.study, trial._trial_id)
-                    taken.set_user_attr("worker", worker)
-                    return taken
-        return None
-
-    @contextmanager
-    def alive(self) -> Iterator[set[str]]:
-        """The names of processes that search now; those that are gone are held meanwhile, so that nobody else takes over their trials."""
-        with leftovers(self.prefix, self.path.parent) as gone:
-            yield {path.name for path in self.path.parent.glob(f"{self.prefix}*")} - {path.name for path in gone}
-            for path in gone:
-                shutil.rmtree(path, ignore_errors=True)
-
-    @property
-    def prefix(self) -> str:
-        return f".{self.path.name}-"
 
     def done(self) -> int:
         """Trials that ended with a score, pruned or refused."""

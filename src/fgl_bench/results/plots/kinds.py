@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fgl_bench.errors import UserError
-from fgl_bench.results.compared import Block, Compared, column_label, label
+from fgl_bench.results.choose import Values
+from fgl_bench.results.compare import Block, Compared, column_label, heading, label
 from fgl_bench.results.frame import Result
-from fgl_bench.results.hardware import on_cpu
 from fgl_bench.results.plots.figures import draw_tradeoff
 from fgl_bench.results.plots.ranks import ranks_figure
 from fgl_bench.results.plots.style import (
@@ -31,8 +31,7 @@ from fgl_bench.results.plots.style import (
     plt,
     points,
 )
-from fgl_bench.results.runs import Values
-from fgl_bench.results.scores import heading
+from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.thinned import curve
 
 ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB moved a seed", 1e9)}
@@ -45,7 +44,7 @@ LABELLED = 2.2  # inches of a panel whose lines are labelled at their ends
 
 
 @dataclass(frozen=True)
-class Panel:
+class PanelOf:
     """One pair of axes: a column of the table and a kind of model."""
 
     block: Block
@@ -53,14 +52,14 @@ class Panel:
     title: str
 
 
-def panels(table: Compared) -> list[Panel]:
+def panels(table: Compared) -> list[PanelOf]:
     """Kind of model after kind of model."""
     several = len(table.blocks) > 1
     found = []
     for block in table.blocks:
         for column in table.chosen.columns:
             named = column_label(table.question.cols, column) if column else ""
-            found.append(Panel(block, column, "\n".join(filter(None, (named, f"{block.model} model" if several or not named else "")))))
+            found.append(PanelOf(block, column, "\n".join(filter(None, (named, f"{block.model} model" if several or not named else "")))))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -55,14 +55,11 @@ class Tracker:
 
     Attributes:
         extra: of this package, which installs ``packages``.
+        packages: modules that must be installed.
     """
 
     extra: ClassVar[str] = ""
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Modules that must be installed."""
-        return ()
+    packages: ClassVar[tuple[str, ...]] = ()
 
     def start(self, seed: SeedRun) -> Log:
         """Begin the run of one seed, again from the start where an earlier one was killed; raises whatever is wrong."""
@@ -81,12 +78,3 @@ def name_of(column: str) -> str:
         if column.startswith(f"{start}_"):
             return f"{start}/{column.removeprefix(f'{start}_')}"
     return NAMES.get(column) or (f"traffic/{column}" if column.endswith("_bytes") else f"cost/{column}")
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """``(key, value)`` of every leaf, keys joined by dots."""
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", str(value)

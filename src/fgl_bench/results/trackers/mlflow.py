@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fgl_bench.results.trackers.base import Log, SeedRun, Tracker, flat
+from fgl_bench.results.choose import leaves
+from fgl_bench.results.trackers.base import Log, SeedRun, Tracker
 
 FILE = "sqlite:///"
 MOST_PARAMETERS = 100  # in one request
@@ -25,7 +26,7 @@ class MLflow(Tracker):
     experiment: str
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def packages(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the address
         return ("mlflow", "sqlalchemy", "alembic") if self.uri.startswith(FILE) else ("mlflow",)
 
     def start(self, seed: SeedRun) -> Log:
@@ -46,7 +47,7 @@ class MLflow(Tracker):
             client.set_terminated(killed.info.run_id, "KILLED")
         tags = {"mlflow.runName": seed.name, "group": seed.group, "seed": str(seed.seed), "key": seed.key}
         run = client.create_run(number, tags=tags).info.run_id
-        parameters = [Param(key, value[:500]) for key, value in flat({**seed.config, "seed": seed.seed})]
+        parameters = [Param(key, str(value)[:500]) for key, value in leaves({**seed.config, "seed": seed.seed})]
         for start in range(0, len(parameters), MOST_PARAMETERS):
             client.log_batch(run, params=parameters[start : start + MOST_PARAMETERS])
         return MLflowLog(client, run)

@@ -16,12 +16,9 @@ class TensorBoard(Tracker):
     """Event files for TensorBoard (the ``tensorboard`` extra): ``<folder>/<algorithm>-<dataset>-<hash>/seed<n>``."""
 
     extra: ClassVar[str] = "tensorboard"
+    packages: ClassVar[tuple[str, ...]] = ("tensorboard",)
 
     folder: str
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        return ("tensorboard",)
 
     def start(self, seed: SeedRun) -> Log:
         from torch.utils.tensorboard import SummaryWriter

@@ -21,15 +21,12 @@ class Wandb(Tracker):
     """
 
     extra: ClassVar[str] = "wandb"
+    packages: ClassVar[tuple[str, ...]] = ("wandb",)
 
     project: str
     entity: str | None
     mode: Literal["online", "offline"]
     folder: str
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        return ("wandb",)
 
     def start(self, seed: SeedRun) -> Log:
         import wandb

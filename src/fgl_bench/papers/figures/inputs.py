@@ -1,0 +1,225 @@
+"""What the figures of every paper are drawn from: the runs that are there, and the data."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeGuard, TypeVar, cast
+
+import numpy as np
+from matplotlib.figure import Figure
+from omegaconf import DictConfig, OmegaConf
+
+from fgl_bench.config.compose import Composer
+from fgl_bench.data.graph import Federation
+from fgl_bench.errors import UserError
+from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.papers import analysis
+from fgl_bench.papers.plan import Cell, Key, Paper, fill, plan
+from fgl_bench.papers.published import Printed
+from fgl_bench.results.cells import read_cells, warn
+from fgl_bench.results.frame import complete_runs
+from fgl_bench.results.plots.figures import Line, Panel, critical_difference, tradeoffs
+from fgl_bench.results.shapes import curve_flaw
+from fgl_bench.results.thinned import curve, matrices, unpacked
+
+Curve = Mapping[str, Sequence[float]]  # of thinned.curve
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where a drawing finds what it shows: in the runs, and where those are gone in the little that their cells kept.
+
+    Attributes:
+        datasets: those that were asked for.
+        results: holds ``runs/`` and ``cells/``.
+        data_dir: raw data sets; None leaves it to the configuration.
+        prepare: makes the federations of a configuration.
+        extra: overrides of every run, as they were given when the runs were made.
+    """
+
+    paper: Paper
+    datasets: tuple[str, ...]
+    results: Path
+    data_dir: str | None
+    prepare: Callable[[DictConfig], Sequence[Federation]]
+    extra: tuple[str, ...] = ()
+
+    @cached_property
+    def planned(self) -> list[Cell]:
+        """The cells of all tables."""
+        return plan(self.paper.tables, self.extra)
+
+    @cached_property
+    def stored(self) -> dict[Key, Mapping[str, Any]]:
+        """The stored results that fill them."""
+        return fill(self.planned, read_cells(self.results / "cells" / self.paper.name))
+
+    @cached_property
+    def _runs(self) -> dict[Key, Path]:
+        """The run directories that are still there."""
+        folder = self.results / "runs"
+        made = complete_runs(folder) if folder.is_dir() else []
+        by_hash = {run.summary["config_hash"]: run.folder for run in made}
+        by_overrides = {run.overrides: run.folder for run in made}
+        hashes = {key: cell["config_hash"] for key, cell in self.stored.items()}
+        found = {cell.key: by_hash.get(hashes.get(cell.key, ""), by_overrides.get(cell.overrides)) for cell in self.planned}
+        return {key: path for key, path in found.items() if path is not None}
+
+    def runs(self, *tables: str) -> dict[Key, Path]:
+        """The complete run directories of these tables."""
+        return {key: folder for key, folder in self._runs.items() if key[0] in tables}
+
+    def cells(self, *tables: str) -> dict[Key, Any]:
+        """The stored results of these tables."""
+        return {key: cell for key, cell in self.stored.items() if key[0] in tables}
+
+    def curves(self, *keys: str) -> dict[Key, Curve]:
+        """``thinned.curve`` of all that is stored of these tables; empty for what kept none."""
+        found = self._kept("curve", lambda run: curve(run / "history.csv", None), keys)
+        return {place: kept if is_curve(kept) else {} for place, kept in found.items()}
+
+    def matrices(self, kind: str, *keys: str) -> dict[Key, dict[int, np.ndarray]]:
+        """The first seed's matrices ``[C, C]`` of a kind (``similarity``, ``mixing``) by trip count; empty for what kept none."""
+        found = self._kept("matrices", lambda run: matrices(run / "mixing.npz") if (run / "mixing.npz").is_file() else {}, keys)
+        return {place: unpacked_all(kept, kind) for place, kept in found.items()}
+
+    def _kept(self, name: str, of_run: Callable[[Path], object], tables: Sequence[str]) -> dict[Key, object]:
+        runs, cells = self.runs(*tables), self.cells(*tables)
+        here = [cell.key for cell in self.planned if cell.key in runs or cell.key in cells]
+        return {key: self._readable(name, of_run, runs[key]) if key in runs else cells[key].get(name) for key in here}
+
+    @staticmethod
+    def _readable(name: str, of_run: Callable[[Path], object], run: Path) -> object:
+        try:
+            return of_run(run)
+        except Exception as error:  # a damaged file may raise anything
+            warn(run, f"its {name} only: {type(error).__name__}: {error}")
+            return None
+
+    def federations(self, experiment: str, datasets: Sequence[str], *overrides: str) -> Iterator[tuple[str, Federation]]:
+        """The first seed's federation of every dataset that is at hand; the others are named on the way."""
+        for dataset in datasets:
+            composed = Composer()
+            choices = (f"experiment={experiment}", f"dataset={dataset}")
+            cfg = composed([*choices, *overrides, *self.extra, "seeds=[0]"])
+            if self.data_dir:
+                cfg = cast(DictConfig, OmegaConf.merge(cfg, {"data_dir": self.data_dir}))
+            cfg.cache_dir = str(Path(cfg.cache_dir).expanduser())
+            try:
+                [federation] = self.prepare(cfg)
+            except UserError as error:
+                print(f"left out: {dataset}: {error}", file=sys.stderr)
+                continue
+            yield dataset, federation
+
+
+def percent(score: float | None) -> float:
+    """In percent; NaN, which is not drawn, where there is no score."""
+    return float("nan") if score is None else 100 * score
+
+
+def interval(score: Mapping[str, Any]) -> tuple[float, float]:
+    """Mean and half-width of the 95 % interval of a stored score, in percent."""
+    return percent(score["mean"]), 100 * (score["ci95"] or 0)
+
+
+def line(curve: Curve, x: str, y: str, units: tuple[float, float] = (1.0, 1.0)) -> Line | None:
+    """The curve's values under ``y`` against ``x``, each times its unit; None if it lacks one of the two."""
+    if x not in curve or y not in curve:
+        return None
+    along, mean, half = (np.array(curve.get(name, np.zeros(len(curve[x]))), dtype=float) for name in (x, y, f"{y}_half"))
+    return along * units[0], mean * units[1], half * units[1]
+
+
+def convergence(curves: Mapping[str, Mapping[str, Curve]], what: str = "test accuracy") -> list[Panel]:
+    """Test scores against client trips, a panel for each model and each of ``curves``, which are lines by name."""
+    found = []
+    for model in MODELS:
+        for title, named in curves.items():
+            drawn = {name: points for name, curve in named.items() if (points := line(curve, "trips", model, (1, 100))) is not None}
+            if drawn:  # trained models may not have been scored along the run
+                found.append(Panel(f"{title}, {model} model", "client trips", f"{what} in %", drawn))
+    return found
+
+
+def swept(points: Sequence[tuple[int, Mapping[str, Any]]]) -> Line:
+    """Stored scores in percent at positions 0, 1, ...: those that were run."""
+    return tuple(np.array(values, dtype=float) for values in zip(*((place, *interval(score)) for place, score in points), strict=True))  # type: ignore[return-value]
+
+
+def both(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """Stored scores by name as bars of received and trained models."""
+    return {name: [interval(test[model]) for model in MODELS] for name, test in tests.items()}
+
+
+def seconds(cell: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Seconds of training per round and seed as a bar."""
+    return [(cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"])), 0.0)]
+
+
+def lines(name: str, places: Mapping[str, Key], found: Mapping[Key, T], least: int = 2) -> dict[str, T]:
+    """By line what was kept of the results that are there.
+
+    None where one of them kept nothing, with a word on stderr: a figure without some of its methods would look like all there is.
+    None either where fewer than ``least`` lines have a result.
+
+    Args:
+        name: the figure's.
+        places: where each line's result is looked for.
+    """
+    here = {line: found[place] for line, place in places.items() if place in found}
+    lacking = [line for line, kept in here.items() if not kept]
+    if lacking:
+        some = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} others" if len(lacking) > 3 else "")
+        print(f"left out: {name}: nothing of it is stored with {some}; reproduce_tables.py --again repeats runs", file=sys.stderr)
+        return {}
+    return compared(name, {"": here}, least).get("", {})
+
+
+def compared(name: str, panels: Mapping[str, Mapping[str, T]], least: int = 2) -> dict[str, dict[str, T]]:
+    """The panels in which there is something to compare: at least so many lines; one word on stderr if no panel is left."""
+    kept = {panel: dict(found) for panel, found in panels.items() if len(found) >= least}
+    alone = dict.fromkeys(line for found in panels.values() for line in found)
+    if alone and not kept:
+        print(f"left out: {name}: nothing to compare, there are results of {', '.join(map(str, alone))} only", file=sys.stderr)
+    return kept
+
+
+def is_curve(kept: object) -> TypeGuard[Curve]:
+    """Whether this is what ``thinned.curve`` makes."""
+    return curve_flaw(kept) is None
+
+
+def unpacked_all(kept: Any, kind: str) -> dict[int, np.ndarray]:
+    """What ``thinned.matrices`` kept of a kind, by trip count; nothing where it is damaged."""
+    try:
+        return {int(trips): unpacked(matrix) for trips, matrix in kept[kind].items()}
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return {}
+
+
+def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
+    """Names and figures of the paper that there is something to show in."""
+    return importlib.import_module(f"fgl_bench.papers.figures.{sources.paper.name}_figures").draw(sources)
+
+
+def statistics(paper: Paper, results: Path, published: Printed) -> Iterator[tuple[str, Figure]]:
+    """Names and figures of every table that enough cells of ``results/cells`` are there for, received and trained models apart."""
+    tables = [table for table in paper.tables if analysis.scorer(table.measure) is not None]
+    stored = fill(plan(tables), read_cells(results / "cells" / paper.name))
+    for table in tables:
+        trips = table.measure == "trips"
+        unit = "client trips to the target" if trips else "score in %"
+        for model in MODELS:
+            part = analysis.analyze(paper, table, stored, published, model)
+            title = f"{paper.title}, table {table.key}, {model} models"
+            if part.ranks is not None:
+                yield f"table{table.key}_ranks_{model}", critical_difference(part.ranks, title)
+            if any(len(points) > 1 for points in part.points.values()):
+                yield f"table{table.key}_bytes_{model}", tradeoffs(part.points, title, unit, trips)

@@ -1,0 +1,97 @@
+"""What the report page says about a method: its source's own words, its keys and where to read on."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import inspect
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fgl_bench.config.choices import choices, config_folder, key_lines
+from fgl_bench.config.values import shown
+from fgl_bench.utils.sources import origin_of
+
+GROUP = "algorithm"
+OTHER_CODE = {"openfgl": "OpenFGL", "pfllib": "PFLlib", "fed_pub": "FED-PUB's code"}  # files of results/cross_check
+UNCHECKED = "Not checked against its authors' code: no run of such code is stored."
+SECTIONS = ("Attributes:", "Args:", "Raises:", "Returns:")
+
+
+def all_methods() -> dict[str, dict]:
+    """Every choice of the group ``algorithm``."""
+    return {name: of_choice(name) for name in choices(GROUP)}
+
+
+def of_choice(name: str) -> dict:
+    """A method of the package."""
+    text = (config_folder() / GROUP / f"{name}.yaml").read_text(encoding="utf-8")
+    target = re.search(r"^_target_: *([\w.]+)", text, flags=re.MULTILINE)
+    first = re.match(r"# *(.+)", text)
+    method = described(name, first[1] if first else "", target[1] if target else "", [list(line) for line in key_lines(text)])
+    return {**method, "checked": cross_checks().get(name, UNCHECKED)}
+
+
+def of_run(name: str, config: Mapping[str, Any]) -> dict:
+    """A method that is no choice of the package, from the configuration of a run."""
+    own = config.get(GROUP, {})
+    keys = [[key, shown(value), ""] for key, value in own.items() if key != "_target_" and not isinstance(value, Mapping)]
+    return described(name, "", str(own.get("_target_", "")), keys)
+
+
+@cache
+def cross_checks() -> dict[str, str]:
+    """By method, a sentence with the stored comparisons with other code (docs/cross_check.md)."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for path in sorted((config_folder().parent / "results" / "cross_check").glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                [method] = re.findall(r"\balgorithm=(\w+)", row["command"])
+                if not row["method"].startswith(method):
+                    continue  # a backbone's check
+                code = "its authors' code" if method.startswith(path.stem) else OTHER_CODE.get(path.stem, f"the code of {path.stem}")
+                variant = f"{row['method']} on " * (row["method"] != method)
+                outside = "*" * (abs(float(row["difference"])) > float(row["interval"]))
+                difference = f"{float(row['difference']) + 0.0:+.2f} ± {row['interval']}{outside}"
+                found.setdefault(method, {}).setdefault(code, []).append(f"{variant}{row['dataset']} {difference}")
+    return {method: checked(by_code) for method, by_code in found.items()}
+
+
+def checked(by_code: Mapping[str, list[str]]) -> str:
+    """Differences by code as a sentence."""
+    parts = [f"{code} ({', '.join(differences)})" for code, differences in by_code.items()]
+    said = f"Checked against {' and '.join(parts)}: test scores, ours less theirs, in points with 95 % intervals over the seeds"
+    return f"{said}{'; * excludes 0' * ('*' in said)}."
+
+
+def described(name: str, about: str, target: str, keys: list[list[str]]) -> dict:
+    """Plain data: ``lead`` is the first paragraph of the class's docstring, ``text`` the others."""
+    lead, *text = paragraphs(docstring(target)) or [about]
+    return {"name": name, "about": about or lead, "lead": lead, "text": text, "target": target, "keys": keys}
+
+
+def docstring(target: str) -> str:
+    """The docstring of a class by its full name, read from its source without importing it; empty if there is none."""
+    module, _, name = target.rpartition(".")
+    if not module.startswith("fgl_bench.") and not module.isidentifier():
+        return ""  # its package would be imported
+    origin = Path(origin_of(module) or "")
+    files = sorted(origin.parent.glob("*.py")) if origin.name == "__init__.py" else [origin]
+    try:
+        nodes = [node for path in files if path.suffix == ".py" for node in ast.parse(path.read_text(encoding="utf-8")).body]
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    return next((ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.ClassDef) and node.name == name), "")
+
+
+def paragraphs(text: str) -> list[str]:
+    """The paragraphs before ``Attributes:``, each as one line."""
+    found = []
+    for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
+        if part.strip() in SECTIONS or part.startswith(SECTIONS):
+            break
+        found.append(re.sub(r":(?:class|func|meth|data|attr):`[~.]?([^`]+)`", r"``\1``", " ".join(part.split())))
+    return [part for part in found if part]

@@ -1,0 +1,100 @@
+"""Drawing a user's runs into files; imports matplotlib only when it draws."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from fgl_bench.config.choices import suggest
+from fgl_bench.errors import UserError
+from fgl_bench.results.compare import Compared
+from fgl_bench.results.question import short
+from fgl_bench.utils.files import home
+
+OPTIONS = ("out", "format", "style", "width", "side", "x")
+FORMATS = ("pdf", "svg", "png")
+WIDTHS = {"column": 3.35, "text": 7.0}  # inches
+AXES = {"curves": ("trips", "round", "bytes"), "pareto": ("bytes", "seconds", "trips")}
+WIDEST = 40.0
+ABOUT = 1.55  # inches of a panel, if nothing else is said
+
+
+def plot(
+    kind: str,
+    table: Compared,
+    out: str | Path,
+    format: str = "pdf,svg,png",
+    style: str = "",
+    width: str | float = "",
+    side: str | int = "",
+    x: str = "",
+) -> list[Path]:
+    """Draw the runs of a table and write the figure; returns the files.
+
+    Args:
+        kind: ``curves``, ``bars``, ``ranks``, ``pareto`` (cost against score) or ``clients``.
+        out: file name without an ending, or with that of the only format.
+        format: endings, joined by commas.
+        style: a style of matplotlib's or a file of one, on top of the package's.
+        width: ``column`` or ``text`` of a paper, or inches; by default the column where panels fit it.
+        side: panels side by side.
+        x: the horizontal axis: of ``curves`` ``trips``, ``round`` or ``bytes``; of ``pareto`` ``bytes``, ``seconds`` or ``trips``.
+
+    Raises:
+        UserError: an argument is wrong.
+    """
+    from fgl_bench.results.plots.kinds import KINDS
+    from fgl_bench.results.plots.style import save_all, styled
+
+    if kind not in KINDS:
+        raise UserError(f"{short(kind)}: no kind of figure{suggest(kind, KINDS)}")
+    stem, endings = target(out, format)
+    inches = size(width, len(table.chosen.columns) > 1 and kind != "ranks")
+    abreast = number(side, inches)
+    axes = AXES.get(kind, ())
+    if x and x not in axes:
+        raise UserError(f"x={short(x)}: {kind} take {'one of ' if axes else 'no x='}{', '.join(axes)}")
+    with styled(style):
+        figure = KINDS[kind](table, inches, abreast, **({"x": x} if x else {}))
+        try:
+            return save_all(figure, stem, endings)
+        except OSError as error:
+            raise UserError(f"out={short(str(out))}: cannot be written ({error.strerror})") from error
+
+
+def target(out: str | Path, format: str) -> tuple[Path, list[str]]:
+    """The file name without its ending, and the endings to write."""
+    path, endings = home("out", out), format.split(",")
+    if path.suffix[1:] in FORMATS:
+        path, endings = path.with_suffix(""), [path.suffix[1:]]
+    wrong = [ending for ending in endings if ending not in FORMATS]
+    if wrong:
+        raise UserError(f"format={short(wrong[0])}: must be some of {', '.join(FORMATS)}")
+    if not path.name or "\0" in str(path) or (os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))):
+        raise UserError(f"out={short(str(out))}: must be the name of a file")
+    return path, list(dict.fromkeys(endings))
+
+
+def size(width: str | float, several: bool) -> float:
+    """Inches."""
+    if not width:
+        return WIDTHS["text" if several else "column"]
+    if isinstance(width, str) and width in WIDTHS:
+        return WIDTHS[width]
+    try:
+        inches = float(width)
+    except ValueError:
+        inches = math.nan
+    if not 1 <= inches <= WIDEST:
+        raise UserError(f"width={short(str(width))}: must be one of {', '.join(WIDTHS)}, or inches from 1 to {WIDEST:g}")
+    return inches
+
+
+def number(side: str | int, inches: float) -> int:
+    """Panels side by side."""
+    if not side:
+        return max(int(inches / ABOUT), 1)
+    if not str(side).isdecimal() or not 1 <= int(side) <= 20:
+        raise UserError(f"side={short(str(side))}: must be an integer from 1 to 20")
+    return int(side)

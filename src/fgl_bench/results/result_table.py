@@ -1,0 +1,258 @@
+"""A user's own table: runs by row and column, for a terminal, as Markdown, LaTeX or tidy data."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fgl_bench.errors import UserError, printable
+from fgl_bench.results import render
+from fgl_bench.results.choose import BUDGET, GROUPS, Chosen, Values, choose
+from fgl_bench.results.compare import Block, Compared, column_label, label
+from fgl_bench.results.divergence import MARK
+from fgl_bench.results.frame import Result, folder_of, read_runs
+from fgl_bench.results.question import BOTH, Question, Words, is_number, question
+from fgl_bench.results.statistics import FEW, LEVEL, wide
+from fgl_bench.results.sweeps import choose_in
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+DEFAULT_FOLDER = Path("results/runs")
+MOST_MISSING = 10  # that a terminal lists
+RANK = "rank"
+SIGNS = {"text": ("*", "~"), "md": ("Bold:", "Underlined:"), "tex": ("Bold:", "Underlined:")}
+"""How the best of a column is marked in a format, and what does not differ significantly from it."""
+
+
+class ResultTable(Compared):
+    """Runs as a table; ``str()`` is for a terminal."""
+
+    def __str__(self) -> str:
+        lines = []
+        for block in self.blocks:
+            heads = [*(column_label(self.question.cols, column) for column in self.chosen.columns), *[RANK] * bool(block.ranks)]
+            rows = [[name, *entries] for name, entries in self.rows(block, "text")]
+            corner = label(self.question.rows)
+            lines += [f"{self.unit}, {block.model} model", render.plain([corner, *heads], rows, self.width), ""]
+        return "\n".join([*lines, *render.wrapped(notes(self, "text"), self.width), *absent(self)])
+
+    def markdown(self, commands: bool = True) -> str:
+        """Markdown: the best in bold, what does not differ significantly from it underlined.
+
+        Args:
+            commands: list those of missing runs.
+        """
+        lines = []
+        for block in self.blocks:
+            heads = [*(column_label(self.question.cols, column) for column in self.chosen.columns), *[RANK] * bool(block.ranks)]
+            rows = [[without_tags(name), *entries] for name, entries in self.rows(block, "md")]
+            named = [without_tags(head) for head in (label(self.question.rows), *heads)]
+            lines += [f"**{self.unit}, {block.model} model**", "", render.markdown(named, rows), ""]
+        lines.append(without_tags(" ".join(notes(self, "md"))))
+        missing = absent(self, None) if commands else []
+        code = [f"    {one_line(line.strip())}" for line in missing[2:]]
+        return "\n".join([*lines, *missing[:2], *[""] * bool(code), *code]) + "\n"
+
+    def latex(self, commands: bool = True) -> str:
+        """LaTeX with booktabs' rules, a float for each kind of model; needs ``\\usepackage{booktabs,graphicx}``.
+
+        Args:
+            commands: list those of missing runs in comments.
+        """
+        lines, keys = [r"% \usepackage{booktabs,graphicx}"], self.question.cols or ("",)
+        for block in self.blocks:
+            columns = [column or ("all",) for column in self.chosen.columns]
+            heads = [tuple(column_label([key], [value]) for key, value in zip(keys, column, strict=True)) for column in columns]
+            heads += [("",) * (len(keys) - 1) + (RANK,)] * bool(block.ranks)
+            caption = " ".join([f"{self.unit[:1].upper()}{self.unit[1:]} of {block.model} models.", *notes(self, "tex")])
+            rows = self.rows(block, "tex")
+            lines += ["", *render.latex(label(self.question.rows), heads, rows, caption, f"tab:{block.model}")]
+        missing = absent(self, None) if commands else []
+        return "\n".join([*lines, *(f"% {one_line(line)}".rstrip() for line in missing)]) + "\n"
+
+    def csv(self) -> str:
+        """:meth:`frame` as csv."""
+        return self.frame().map(plain_cell).to_csv(index=False, lineterminator="\n")
+
+    def rows(self, block: Block, form: str) -> list[tuple[str, list[str]]]:
+        """Names and entries of every row in a format: a dash where there is no run, at the end the average rank where there is one."""
+        ranks, found = block.ranks.ranks if block.ranks else {}, []
+        for row in self.chosen.rows:
+            entries = []
+            for column in self.chosen.columns:
+                score, test = block.scores.get((row, column)), block.tests.get((row, column))
+                entries.append(render.marked(form, score.text(self.digits), *((test.best, test.alike) if test else ())) if score else "-")
+            rank = [f"{ranks[label(row)]:.2f}" if label(row) in ranks else ""] * bool(ranks)
+            found.append((label(row), [*entries, *rank]))
+        return found
+
+    def frame(self) -> DataFrame:
+        """A row for every cell and kind of model, unrounded."""
+        import pandas as pd
+
+        question, lines = self.question, []
+        for block in self.blocks:
+            for place in ((row, column) for row in self.chosen.rows for column in self.chosen.columns):
+                line: dict[str, Any] = dict(zip((*question.rows, *question.cols), (*place[0], *place[1]), strict=True))
+                line |= {"evaluated": block.model, "metric": question.metric}
+                score, test = block.scores.get(place), block.tests.get(place)
+                if score is not None:
+                    run = self.chosen.runs[place]
+                    line |= {"metric": question.metric or run.summary["metric"], "mean": score.mean, "ci95": score.half, "std": score.std}
+                    line["seeds"] = " ".join(map(str, score.per_seed))
+                    line["per_seed"] = " ".join("" if each is None else str(each) for each in score.per_seed.values())
+                    line |= {"best": bool(test and test.best), "not_different": bool(test and (test.best or test.alike))}
+                    line |= {"p_holm": test.p if test else None, "config_hash": run.summary["config_hash"], "folder": str(run.folder)}
+                line["average_rank"] = block.ranks.ranks.get(label(place[0])) if block.ranks else None
+                lines.append(line)
+        return pd.DataFrame(lines)
+
+
+def table(
+    results: str | Path = "results/runs",
+    rows: Words | None = None,
+    cols: Words | None = None,
+    where: Words | Mapping[str, object] = (),
+    model_of: str = BOTH,
+    metric: str | None = None,
+    digits: int = 1,
+    width: int = 80,
+    sweep: str | int | None = None,
+) -> ResultTable:
+    """The runs of a folder as a table: those of its newest sweep, if it has sweeps, and runs made since that can be compared with them.
+
+    Args:
+        rows, cols: keys whose values make rows and columns, as a list or joined by commas: ``algorithm``, ``dataset``, ``split``,
+            ``num_clients``, ``model``, ``scenario``, ``sparsity``, or a key of the configuration such as ``lr`` or ``algorithm.mu``.
+            By default those of the sweep's own table, else ``algorithm`` and ``dataset,split``.
+        where: the values that runs may have, such as ``{"num_clients": 10, "dataset": ["cora", "citeseer"]}``; ``"*"`` allows any.
+        model_of: ``received``, ``trained`` or ``both``.
+        metric: see :func:`fgl_bench.results.compare.score`; None is each run's own.
+        digits: after the decimal point.
+        width: characters in a line of ``str()``.
+        sweep: ``"all"`` for all runs of the folder, or the number of a sweep.
+
+    Raises:
+        UserError: there are no such runs, or they cannot be compared.
+    """
+    default = Question()
+    asked = question(default.rows if rows is None else rows, default.cols if cols is None else cols, where, model_of, metric)
+    if isinstance(digits, bool) or digits not in range(7):
+        raise UserError(f"digits={digits}: must be an integer from 0 to 6")
+    chosen = choose_in(folder_of(results), read_runs(results), asked, sweep, own_keys=rows is None and cols is None)
+    return ResultTable(Path(results), chosen, digits, width)
+
+
+def of_sweep(runs: Sequence[Result], question: Question, folder: Path, number: int, width: int) -> str:
+    """The runs of a sweep as a table, and how to make it again.
+
+    Args:
+        folder: the ``results_dir``, which knows the sweep by its ``number``.
+
+    Raises:
+        UserError: they cannot be compared.
+    """
+    made = ResultTable(folder, choose(runs, question), width=width)
+    line = shlex.join(["fgl-bench", "table", str(folder), f"sweep={number}"])
+    return f"\n{made}\n\nthis table again, or as md, csv or LaTeX with out=FILE:\n  {line}"
+
+
+def notes(table: Compared, form: str) -> list[str]:
+    """Sentences below a table in a format: how to read it."""
+    best, alike = SIGNS[form]
+    runs = list(table.chosen.runs.values())
+    seeds = sorted({len(run.summary["seeds"]) for run in runs})
+    count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    standings = [standing for block in table.blocks for standing in block.tests.values()]
+    found = [f"Mean over {count} seed{'s' * (seeds != [1])}{' ± half-width of the 95 % t-interval' * (seeds[-1] > 1)}."]
+    found.append(f"{best} best of a column{' (fewest)' * any(s.lower for block in table.blocks for s in block.scores.values())}.")
+    if tests := sorted({standing.seeds for standing in standings if standing.p is not None}):
+        corrected = f"paired t-tests over the seeds, Holm-corrected in a column, {100 * LEVEL:g} %"
+        found.append(f"{alike} not significantly different from the best: {corrected}.")
+        if tests[0] < FEW:
+            found.append(f"{tests[0]} seeds: a test of so few finds large differences only.")
+    ranked = {block.model: block for block in table.blocks if block.ranks}
+    if ranked:
+        parts = [f"{len(block.ranked)} of {len(table.chosen.columns)} columns ({model})" for model, block in ranked.items()]
+        whole = all(len(block.ranked) == len(table.chosen.columns) for block in ranked.values())
+        found.append(f"{RANK}: average rank over {f'{len(table.chosen.columns)} columns' if whole else ', '.join(parts)}, 1 is best.")
+    scenarios: dict[str, list[str]] = {}
+    for run in runs:
+        scenarios.setdefault(run.summary["scenario"], []).append(run.summary["algorithm"])
+    if len(scenarios) > 1 and "scenario" not in table.question.keys:
+        named = (f"{scenario} ({', '.join(sorted(set(methods)))})" for scenario, methods in sorted(scenarios.items()))
+        found.append(f"Scenarios: {'; '.join(named)}.")
+    scores = [score for block in table.blocks for score in block.scores.values()]
+    found += wide([None if score.lower else score.half for score in scores])
+    if any(score.diverged for score in scores):
+        found.append(f"{MARK} models of some clients diverged.")
+    if any(not score.complete for score in scores):
+        found.append("(n/m): only n of m seeds have a value; the mean is theirs and competes with no other.")
+    if table.chosen.superseded:
+        found.append(f"{table.chosen.superseded} run(s) of an earlier version of a class or of data are left out.")
+    return found
+
+
+def absent(table: Compared, most: int | None = MOST_MISSING) -> list[str]:
+    """The missing combinations with the commands that make them."""
+    if not table.missing:
+        return []
+    lines = ["", f"{len(table.missing)} of {len(table.chosen.rows) * len(table.chosen.columns)} combinations have no run; to make them:"]
+    lines += [f"  {command}" for command in missing_commands(table.chosen, table.folder, table.missing[:most])]
+    return lines + ([f"  ... and {len(table.missing) - most} more"] if most and len(table.missing) > most else [])
+
+
+def missing_commands(chosen: Chosen, folder: Path, missing: Sequence[tuple[Values, Values]]) -> list[str]:
+    """A command for every missing (row, column), as far as the runs of its row and column say what made them."""
+    found = [overrides_at(chosen, place) for place in missing]
+    unknown = found.count(None)
+    said = [f"({unknown} commands are not known: runs of version 1.0 do not say what made them)"] if unknown else []
+    return [shlex.join(["fgl-bench", *words, *in_folder(folder)]) for words in found if words is not None] + said
+
+
+def in_folder(folder: Path) -> list[str]:
+    """The override for a ``results_dir`` that is not the default."""
+    return [] if folder == DEFAULT_FOLDER else [f"results_dir={folder}"]
+
+
+def overrides_at(chosen: Chosen, place: tuple[Values, Values]) -> list[str] | None:
+    """The overrides of the run at ``place``: those of the rows' keys as of a run of its row, all others as of a run of its column.
+
+    An algorithm brings its scenario along. None where a run does not say what made it.
+    """
+    if place in chosen.runs:
+        own = chosen.runs[place].overrides
+        return None if own is None else [*own]
+    beside, above = (first_of(chosen, side, place[side]).overrides for side in (0, 1))
+    if beside is None or above is None:
+        return None
+    of_row = set(chosen.question.rows) | ({"scenario"} if "algorithm" in chosen.question.rows else set())
+    of_row |= {*BUDGET} if of_row & {*BUDGET} else set()
+    return [text for text in beside if is_about(text, of_row)] + [text for text in above if not is_about(text, of_row)]
+
+
+def first_of(chosen: Chosen, side: int, values: Values) -> Result:
+    return next(run for place, run in chosen.runs.items() if place[side] == values)
+
+
+def is_about(override: str, keys: set[str]) -> bool:
+    """Return True if an override sets one of the keys, or a key of one of the groups in them."""
+    key = override.lstrip("+~").partition("=")[0].replace("/", ".")
+    return key in keys or next((name for prefix, name in GROUPS.items() if f"{key}.".startswith(f"{prefix}.")), None) in keys
+
+
+def one_line(text: str) -> str:
+    return printable(" ".join(text.splitlines()))
+
+
+def without_tags(name: str) -> str:
+    """A name that a page does not take for HTML."""
+    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def plain_cell(value: Any) -> Any:
+    """A text that a spreadsheet does not take for a formula: an apostrophe before = + - @, except before numbers."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(value) else value
