@@ -290,10 +290,10 @@ def test_build_gives_the_object_with_plain_values() -> None:
     [
         ({"rate": 1, "kind": "a"}, "algorithm.names is missing"),
         ({"rate": 1, "kind": "a", "names": [], "other": 1}, "algorithm.other: unknown key; Toy has rate, kind, names, extra"),
-        ({"rate": "x", "kind": "a", "names": []}, "algorithm.rate: 'x' is not a number"),
+        ({"rate": "x", "kind": "a", "names": []}, "algorithm.rate=x: 'x' is not a number"),
         ({"rate": 1, "kind": "c", "names": []}, "algorithm.kind=c: must be one of a, b"),
-        ({"rate": 1, "kind": "a", "names": "x"}, "algorithm.names: must be a list"),
-        ({"rate": 1, "kind": "a", "names": [], "extra": 0.5}, "algorithm.extra: '0.5' is not an integer"),
+        ({"rate": 1, "kind": "a", "names": "x"}, "algorithm.names=x: must be a list"),
+        ({"rate": 1, "kind": "a", "names": [], "extra": 0.5}, "algorithm.extra=0.5: '0.5' is not an integer"),
         ({"rate": 13, "kind": "a", "names": []}, "algorithm: 13 is unlucky"),
     ],
 )

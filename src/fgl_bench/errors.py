@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sysconfig
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,12 @@ def require(allowed: bool, key: str, value: Any, rule: str) -> None:
     if not allowed:
         several = isinstance(value, Sequence) and not isinstance(value, str)
         raise UserError(f"{key}={list(value) if several else one_of([value])}: must be {rule}")
+
+
+def require_choice(key: str, value: Any, allowed: Collection[Any]) -> None:
+    """Raise UserError unless ``value`` is one of the allowed ones."""
+    if value not in allowed:
+        require(False, key, value, "one of " + one_of(allowed))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from fgl_bench.algorithms.fedssa._clustering import kmeans, together
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.random_numbers import uniform
 
 
 def draws(sets, clusters, attempts=10, seed=0):

@@ -19,8 +19,8 @@ from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, describe
 from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
 from fgl_bench.data.graph import training_view
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import mix, no_dropout
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.random_numbers import mix, normal
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.gin import GIN

@@ -72,10 +72,6 @@ def number(value: Any, kind: type) -> float | None:
     return found if math.isfinite(found) and abs(found) < 2**63 or kind is float and math.isfinite(found) else None
 
 
-# Groups whose choices have no types for Hydra: a whole number stays one there, and has 64 bits.
-UNTYPED = ("dataset.", "split.", "scenario.sparsity.")
-
-
 def allowed(key: Key, value: Any) -> bool:
     """Whether the key may have the value, by what its comment in ``conf`` says."""
     if value is None:
@@ -89,7 +85,7 @@ def allowed(key: Key, value: Any) -> bool:
     if key.kind.endswith("s"):
         entry = Key(key.name, key.kind[:-1], False, key.least, key.most, key.open)
         return isinstance(value, list) and all(allowed(entry, one) for one in value)
-    if kind is float and isinstance(value, int) and abs(value) >= 2**63 and key.name.startswith(UNTYPED):
+    if kind is float and isinstance(value, int) and abs(value) >= 2**63 and "." in key.name:
         return False
     found = number(value, kind)
     return found is not None and key.holds(found)

@@ -12,12 +12,10 @@ from torch import Tensor
 
 from fgl_bench.algorithms.records import Setting, Traffic
 from fgl_bench.data.splits.base import Split
-from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.hooks import JointTraining, TrainedScore
-from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.network import Parameters
+from fgl_bench.engine.hooks import JointTraining, TrainedScore, check_shape
+from fgl_bench.engine.network import Parameters, node_losses
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, check_ranges
 from fgl_bench.models.base import Backbone
@@ -95,7 +93,7 @@ class Algorithm(ABC):  # noqa: B024 (what is abstract is in the bases of scenari
         return initial
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        """The clients' optimizer, for ``count`` rows of ``size``, with the interface of ``engine.adam.Adam``; None means the chosen one.
+        """The clients' optimizer, for ``count`` rows of ``size``, with the interface of ``StackedAdam``; None means the chosen one.
 
         A method that does not take ``setting.optimizer`` says so in ``own_optimizer``.
         """

@@ -11,10 +11,9 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import messages, metropolis, product
-from fgl_bench.engine.noise import uniform
-from fgl_bench.engine.sgd import SGD
+from fgl_bench.engine.random_numbers import mix, uniform
+from fgl_bench.engine.stacked_optimizers import StackedSGD
 from fgl_bench.errors import Range, above, between
 
 
@@ -50,7 +49,7 @@ class DFedAvgM(Peers):
         return "ring", None
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        return SGD(count, size, lr if self.lr is None else self.lr, weight_decay, dtype, device, self.momentum)
+        return StackedSGD(count, size, lr if self.lr is None else self.lr, weight_decay, dtype, device, self.momentum)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)

@@ -14,11 +14,11 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.algorithms.scaffold import of_replicas
-from fgl_bench.engine.compiled import LARGE, compiles, over, shares
-from fgl_bench.engine.dropout import mix, no_dropout
+from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
-from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.noise import uniform as draws
+from fgl_bench.engine.network import node_losses
+from fgl_bench.engine.random_numbers import mix
+from fgl_bench.engine.random_numbers import uniform as draws
 from fgl_bench.engine.selection import drop_, grow_, largest
 from fgl_bench.engine.shard import Shard
 from fgl_bench.engine.trips import LocalStep, Trips
@@ -129,13 +129,6 @@ class DisPFL(Peers):
 
 def masked_mean(support: Tensor, mask: Tensor, models: Tensor, shard: Shard) -> Tensor:
     """``[S, C, P]``, every coordinate's mean over the ``models`` in ``support [S, C, C]`` (bool) that have it in their ``mask``, else 0."""
-    if shard.alone and compiles(models) and models.numel() >= LARGE:
-        from fgl_bench.algorithms._dis_pfl_loops import BLOCK, means
-
-        out = torch.empty_like(models, memory_format=torch.contiguous_format)
-        arrays = [x.numpy() for x in (support, mask, models, out)]
-        over(shares([1] * -(-models.shape[2] // BLOCK)), lambda first, last: means(*arrays, first * BLOCK, last * BLOCK))
-        return out
     count = product(support, mask, shard)
     return product(support, models, shard).div_(count.clamp_(min=1))
 

@@ -17,10 +17,9 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch, gcn_operator
-from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.linear import linear
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.random_numbers import step_key, uniform
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import Range, Unsuited, above, at_least

@@ -17,10 +17,9 @@ from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.batch import Batch, adjacency
-from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.mixing import Blockwise, normalize
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import normal, step_key
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, UserError, at_least

@@ -15,7 +15,7 @@ from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Parameters
-from fgl_bench.engine.parameter_groups import Rates
+from fgl_bench.engine.stacked_optimizers import Rates
 from fgl_bench.models.base import Around, Backbone
 
 

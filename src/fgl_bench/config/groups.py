@@ -14,9 +14,10 @@ from omegaconf.errors import ValidationError
 
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.identity import canonical
-from fgl_bench.config.schema import alternatives, class_choices, class_fields, make_schema
+from fgl_bench.config.schema import alternatives, class_choices, class_fields, schema_of
+from fgl_bench.config.values import plain
 from fgl_bench.config.wording import one_line, wrong_type
-from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require
+from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require_choice
 
 COMMAND: ContextVar[Any] = ContextVar("COMMAND", default=None)
 """Hydra's own group of the command whose configuration is in use: its overrides and choices. Every thread has its own."""
@@ -64,9 +65,10 @@ def chosen(cfg: DictConfig, group: str) -> str:
 
 def class_label(node: DictConfig, group: str) -> str:
     """The name of an object of the group, from its class alone."""
-    module, _, cls = canonical(str(node.get("_target_") or "")).rpartition(".")
+    target = node.get("_target_")
+    module, _, cls = canonical(target if isinstance(target, str) else "").rpartition(".")
     if not cls:
-        raise UserError(f"{key_of(node)}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
+        raise UserError(f"{key_of(node)}._target_{said(target)}")
     leaf = re.split(r"[./]", group)[-1]
     if not module.startswith("fgl_bench."):
         return cls.lower()
@@ -75,6 +77,11 @@ def class_label(node: DictConfig, group: str) -> str:
     if (config_folder() / group / f"{cls.lower()}.yaml").is_file():  # FedAAS1 is in the module of FedAAS
         return cls.lower()
     return module.rpartition(".")[2].rstrip("_")  # global_
+
+
+def said(target: Any) -> str:
+    """Why a ``_target_`` names no class."""
+    return f"{' is missing' if not target else f'={target}'}: it must name a class, such as my_package.my_module.MyClass"
 
 
 def key_of(node: DictConfig) -> str:
@@ -95,7 +102,7 @@ def is_object(value: Any) -> bool:
 def imported(key: str, target: Any) -> Any:
     """The class (or function) that ``<key>._target_`` names; raises UserError where there is none."""
     if not isinstance(target, str):
-        raise UserError(f"{key}._target_ is missing: it names the class to use, such as my_package.my_module.MyClass")
+        raise UserError(f"{key}._target_{said(target)}")
     try:
         module, _, name = target.rpartition(".")
         cls = getattr(importlib.import_module(module), name)
@@ -143,7 +150,7 @@ def check_node(node: DictConfig) -> Any:
             check_node(node[name])
     for name, allowed in class_choices(cls).items():
         if name in given:
-            require(node[name] in allowed, f"{key}.{name}", node[name], "one of " + one_of(allowed))
+            require_choice(f"{key}.{name}", node[name], allowed)
     for name, limits in ranges_of(cls).items():
         if name in given:
             check_range(f"{key}.{name}", node[name], limits)
@@ -153,10 +160,11 @@ def check_node(node: DictConfig) -> Any:
 def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
     """The values of ``names`` as the types of the dataclass's fields (5 as "5" for a string); raises UserError where one does not fit."""
     try:
-        schema = OmegaConf.structured(make_schema(cls.__name__, class_fields(cls)))
+        schema = OmegaConf.structured(schema_of(cls))
         return cast(DictConfig, OmegaConf.merge(schema, {name: node[name] for name in names}))
     except ValidationError as error:
-        raise UserError(f"{key_of(node)}.{error.full_key}: {wrong_type(error)}") from error
+        name = re.split(r"[.\[]", str(error.full_key))[0]
+        raise UserError(f"{key_of(node)}.{name}={plain(node[name])}: {wrong_type(error)}") from error
 
 
 def build(node: DictConfig, **extra: Any) -> Any:

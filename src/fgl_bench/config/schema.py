@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,19 @@ def plain_type(hint: Any) -> Any:
     return Any
 
 
-def make_schema(name: str, fields: dict[str, Any]) -> type:
-    """A dataclass called ``name`` with ``_target_`` and the given fields, all without values, for Hydra to check against."""
-    columns = [(key, plain_type(hint), dataclasses.field(default=MISSING)) for key, hint in {"_target_": str, **fields}.items()]
-    return dataclasses.make_dataclass(name, columns)
-
-
+@cache
 def class_fields(cls: type) -> dict[str, Any]:
     """Names and type hints of what the constructor of the imported dataclass ``cls`` takes."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+@cache
+def schema_of(cls: type) -> type:
+    """A dataclass with ``_target_`` and the fields of ``cls``, all without values, for OmegaConf to check against."""
+    hints = {"_target_": str, **class_fields(cls)}
+    fields = [(key, plain_type(hint), dataclasses.field(default=MISSING)) for key, hint in hints.items()]
+    return dataclasses.make_dataclass(cls.__name__, fields)
 
 
 def alternatives(hint: Any) -> tuple:
@@ -54,6 +58,7 @@ def alternatives(hint: Any) -> tuple:
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
+@cache
 def class_choices(cls: type) -> dict[str, tuple]:
     """The allowed values of every field of ``cls`` annotated ``Literal[...]`` (None too where it is ``| None``)."""
     found = {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -17,6 +16,7 @@ from fgl_bench.utils.processes import quoted
 
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 NAMES_ARE = "letters, digits, _ - . +, not beginning with a dot, at most 100 of them"
+UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates
 LARGEST = 2**63 - 1
 MOST_VALUES = 1000  # of a list
 MOST_DIGITS = 300  # a float has no more
@@ -67,33 +67,31 @@ def check_keys(cfg: DictConfig, known: Mapping[str, Any]) -> None:
 
 def check_values(cfg: DictConfig) -> None:
     """Raise UserError unless the files of a run can hold every value: json has neither NaN nor infinity nor keys that are numbers."""
-    for key, value in leaves(OmegaConf.to_container(cfg, resolve=True)):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{key}={value}: must be a finite number{' or null' if math.isinf(value) else ''}")
-        if isinstance(value, int) and abs(value) > LARGEST:
-            raise UserError(f"{key}={str(value)[:20]}...: must be an integer of at most {LARGEST}, or written with a point")
-        if isinstance(value, str):
-            check_text(key, value)
-        elif not isinstance(value, int | float | None):
-            raise UserError(f"{key}: a {type(value).__name__} is not allowed; use numbers, strings, lists and mappings")
+    check_value("", OmegaConf.to_container(cfg, resolve=True))
 
 
-def check_text(key: str, text: str) -> None:
-    """Raise UserError for a string with control characters, or one that cannot be written as UTF-8."""
-    if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in text):
-        raise UserError(f"{key}={text[:60]!r}: control characters and broken UTF-8 are not allowed in a value")
-
-
-def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """(key, value) of everything in a plain configuration that is neither a list nor a mapping."""
+def check_value(key: str, value: Any) -> None:
+    """:func:`check_values` of one value and all inside it."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if not isinstance(name, str):
                 raise UserError(f"{key}: its key {name} is no string; quote it")
             check_text(key or "config", name)
-            yield from leaves(inner, f"{key}.{name}" if key else name)
+            check_value(f"{key}.{name}" if key else name, inner)
     elif isinstance(value, list | tuple):
         for number, inner in enumerate(value):
-            yield from leaves(inner, f"{key}[{number}]")
-    else:
-        yield key, value
+            check_value(f"{key}[{number}]", inner)
+    elif isinstance(value, str):
+        check_text(key, value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{key}={value}: must be a finite number{' or null' if math.isinf(value) else ''}")
+    elif isinstance(value, int) and abs(value) > LARGEST:
+        raise UserError(f"{key}={str(value)[:20]}...: must be an integer of at most {LARGEST}, or written with a point")
+    elif not isinstance(value, int | float | None):
+        raise UserError(f"{key}: a {type(value).__name__} is not allowed; use numbers, strings, lists and mappings")
+
+
+def check_text(key: str, text: str) -> None:
+    """Raise UserError for a string with control characters, or one that cannot be written as UTF-8."""
+    if UNWRITABLE.search(text):
+        raise UserError(f"{key}={text[:60]!r}: control characters and broken UTF-8 are not allowed in a value")

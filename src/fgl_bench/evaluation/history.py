@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.shapes import Bool, Float, Int
+from fgl_bench.engine import Bool, Float, Int
 
 
 class ScoreLog:

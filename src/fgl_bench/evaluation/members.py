@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.pooling import Pooled, PooledServed
+from fgl_bench.engine import Float
 from fgl_bench.engine.batch import Batch, ScoredNodes
-from fgl_bench.engine.shapes import Float
 from fgl_bench.engine.trips import Score
 
 

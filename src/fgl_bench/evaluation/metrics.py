@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
+from fgl_bench.engine import Bool, Float, Int
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.shapes import Bool, Float, Int
+from fgl_bench.engine.network import node_losses
 from fgl_bench.engine.trips import Score
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgl_bench.engine.shapes import Float
+from fgl_bench.engine import Float
 
 if TYPE_CHECKING:
     from fgl_bench.evaluation.history import History

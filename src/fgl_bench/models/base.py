@@ -15,7 +15,7 @@ from fgl_bench.engine.dropout import DropoutFunction
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.minibatch import Part
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.parameter_groups import Rates
+from fgl_bench.engine.stacked_optimizers import Rates
 
 
 @dataclass

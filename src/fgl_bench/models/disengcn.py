@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, adjacency
+from fgl_bench.engine.kernels.routing import convolve
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import affine
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.models._routing import convolve
 from fgl_bench.models.base import Backbone
 
 SLOPE = 0.01  # of the LeakyReLU
@@ -24,7 +24,7 @@ class DisenGCN(Backbone):
     """Ma et al., ICML 2019, as FedIIH builds it: a linear projection, parameter-free routing layers, a linear classifier.
 
     ``H_0 = dropout(LeakyReLU(X U + b))``; every layer scales each of the K slices of a row to length one, routes (see
-    :func:`~fgl_bench.models._routing.route`), then LeakyReLU and dropout. Trained are the projection and the classifier only.
+    :func:`~fgl_bench.engine.kernels.routing.route`), then LeakyReLU and dropout. Trained are the projection and the classifier only.
 
     Attributes:
         factors: K, number of latent factors.

@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores, per_edge
+from fgl_bench.engine.attention import additive_scores, attend, per_edge
 from fgl_bench.engine.batch import Batch, looped_operator
 from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.kernels.dynamic_scores import dynamic_scores
 from fgl_bench.engine.layout import ParameterLayout, glorot, like_linear, uniform
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Output, Parameters

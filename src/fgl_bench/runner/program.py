@@ -13,8 +13,8 @@ from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import LabeledNodes, reducible
 from fgl_bench.data.served import Served
-from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.engine.shard import ALONE, Shard

@@ -13,7 +13,7 @@ from fgl_bench.config.groups import ROLES, check_role, label
 from fgl_bench.config.pairing import suited
 from fgl_bench.config.settings import Configuration, check_numbers, check_writable, resolve_budget
 from fgl_bench.config.values import check_keys, check_name, check_values
-from fgl_bench.errors import UserError, one_of, require
+from fgl_bench.errors import UserError, one_of, require, require_choice
 from fgl_bench.utils.processes import import_torch
 from fgl_bench.utils.world import world
 
@@ -49,7 +49,7 @@ def check_configuration(cfg: DictConfig) -> None:
     check_values(cfg)
     check_numbers(cfg)
     for key, allowed in CHOICES.items():
-        require(cfg[key] in allowed, key, cfg[key], "one of " + one_of(allowed))
+        require_choice(key, cfg[key], allowed)
     resolve_budget(cfg)
     check_metrics(cfg)
     check_ratios(cfg)

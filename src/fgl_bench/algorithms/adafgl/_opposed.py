@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
-
-from fgl_bench.engine.compiled import compiles
 
 # Pairs in a tile: a few of them fit in a CPU's second-level cache; on a GPU few launches count.
 TILE = {"cpu": 2**17, "cuda": 2**25}
@@ -117,21 +114,12 @@ class Tiles:
         return to_unit.mT.contiguous(), to_values.mT.contiguous(), sums.mT
 
 
-def passes(unit: Tensor, similar: Tensor | None, beta: float, itself: bool) -> Any:
-    """Passes over R: compiled where they can be."""
-    if beta or not compiles(unit):
-        return Tiles(unit, similar, beta, itself)
-    from fgl_bench.algorithms.adafgl._opposed_loops import Loops
-
-    return Loops(unit, itself)
-
-
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx, unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor, itself: bool
     ) -> tuple[Tensor, Tensor]:
-        pairs = passes(unit, similar, beta, itself)
+        pairs = Tiles(unit, similar, beta, itself)
         largest = pairs.largest()
         each = count.to(unit.dtype).square().clamp(min=1)
         total = unit.sum(1).square().sum(1)
@@ -149,7 +137,7 @@ class _Attend(torch.autograd.Function):
     def backward(ctx, to_above: Tensor, to_below: Tensor) -> tuple[Tensor | None, ...]:
         unit, values, similar, each, largest, *scales = ctx.saved_tensors
         (mean, above, below), share = scales, 1 - ctx.beta
-        pairs = passes(unit, similar, ctx.beta, ctx.itself)
+        pairs = Tiles(unit, similar, ctx.beta, ctx.itself)
         to_unit, to_values, sums = pairs.gradients(values, tuple(scales), to_above, to_below)
         all_raw, high_raw, high_sum = sums.unbind(1)
         # R's scales are 1 / (max - m) above the mean and 1 / m below it.

@@ -18,7 +18,8 @@ from fgl_bench.algorithms.cross_client._plan import First, Level, Plan
 from fgl_bench.algorithms.cross_client._scores import drawn_scores
 from fgl_bench.algorithms.cross_client._sides import sides
 from fgl_bench.algorithms.cross_client._touched import Made
-from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
+from fgl_bench.engine.attention import additive_scores, attend
+from fgl_bench.engine.kernels.dynamic_scores import dynamic_scores
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Parameters
 from fgl_bench.errors import Unsuited

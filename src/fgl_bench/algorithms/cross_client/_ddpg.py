@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.dropout import mix
-from fgl_bench.engine.noise import normal, uniform
+from fgl_bench.engine.random_numbers import mix, normal, uniform
 from fgl_bench.utils.seeding import derive_seed
 
 ACTOR, CRITIC = (400, 300), (400, 300)

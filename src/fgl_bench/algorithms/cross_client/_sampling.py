@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.dropout import GOLDEN, mix
-from fgl_bench.engine.noise import fractions
+from fgl_bench.engine.random_numbers import GOLDEN, fractions, mix
 
 
 def gumbel(key: Tensor, number: Tensor, dtype: torch.dtype) -> Tensor:

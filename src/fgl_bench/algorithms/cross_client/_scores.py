@@ -1,7 +1,7 @@
 """GATv2's scores of a convolution on a CPU where nothing else is wanted of it: a draw of neighbours.
 
 Sources are not padded to the same number for all replicas, rows that were never fetched (zeros) are multiplied once, and what an edge's
-score is made of is used while it is in the cache, or never stored where loops are compiled.
+score is made of is used while it is in the cache.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._plan import Level
-from fgl_bench.engine.attention import BLOCK
-from fgl_bench.engine.compiled import compiles, over, shares
+from fgl_bench.engine.kernels.dynamic_scores import BLOCK
 from fgl_bench.engine.sparse import Edges
 
 
 def drawn_scores(
     hidden: Tensor, store: Tensor, known: np.ndarray, weight: Tensor, shift: Tensor, vectors: Tensor, level: Level, slope: float
 ) -> Tensor:
-    """:func:`~fgl_bench.engine.attention.dynamic_scores` ``[H, E]`` of a convolution's edges, outside autograd.
+    """:func:`~fgl_bench.engine.kernels.dynamic_scores.dynamic_scores` ``[H, E]`` of a convolution's edges, outside autograd.
 
     Args:
         hidden: ``[k, own, a]``, the replicas' own sources.
@@ -37,7 +36,6 @@ def drawn_scores(
     rows = hidden.new_empty(int(near.max()), hidden.shape[2])
     ends = hidden.new_empty(int(near.max()) + r, width)
     found = hidden.new_empty(len(places), vectors.shape[1])
-    of_edges = _compiled if compiles(hidden) else _in_blocks
     for i in range(k):
         first, last, size = int(level.edges.bounds[i]), int(level.edges.bounds[i + 1]), int(near[i])
         if first == last:
@@ -47,11 +45,11 @@ def drawn_scores(
         rows[size - 1].zero_()
         torch.addmm(shift[i, :width], rows[:size], weight[i, :, :width], out=ends[:size])
         torch.addmm(shift[i, width:], hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], out=ends[size : size + r])
-        of_edges(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), found)
+        _set(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), found)
     return found.mT.contiguous()
 
 
-def _compiled(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
+def _set(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
     """Set the scores ``found[e]`` of the edges into one replica's targets.
 
     Args:
@@ -61,17 +59,6 @@ def _compiled(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, e
         targets: which of the ``[k * r]`` targets they are.
         found: ``[E, H]``.
     """
-    from fgl_bench.engine._attention_loops import scores_forward
-
-    into = edges.into[targets.start : targets.stop + 1].numpy()
-    rows = ends.view(len(ends), *vectors.shape).numpy()
-    size, r = len(ends) - len(into) + 1, len(into) - 1
-    arrays = rows[:size], rows[size:], vectors[None].detach().numpy(), places, into, r, rows.dtype.type(slope), found.numpy()
-    over(shares(np.diff(into).tolist()), lambda first, last: scores_forward(*arrays, first, last))
-
-
-def _in_blocks(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
-    """The same in PyTorch's operations."""
     first, last = (int(edges.into[v]) for v in (targets.start, targets.stop))
     most, size = max(1, BLOCK["cpu"] // ends.shape[1]), len(ends) - (targets.stop - targets.start)
     pairs = torch.stack([torch.from_numpy(places[first:last]), edges.target[first:last].int() + (size - targets.start)], dim=1)

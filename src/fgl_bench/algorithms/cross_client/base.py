@@ -22,12 +22,11 @@ from fgl_bench.algorithms.cross_client._sampling import cut, gumbel, largest
 from fgl_bench.algorithms.cross_client._touched import Made, TouchedAdam, TouchedFeatures
 from fgl_bench.algorithms.powers import JointTraining, ServerAnswers
 from fgl_bench.data.splits.base import Split
-from fgl_bench.engine.clock import clock
-from fgl_bench.engine.dropout import Dropout, mix, no_dropout
-from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.network import Parameters
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.dropout import Dropout, no_dropout
+from fgl_bench.engine.network import Parameters, node_losses
+from fgl_bench.engine.random_numbers import mix, uniform
 from fgl_bench.engine.training import Trainer
+from fgl_bench.engine.transfer import clock
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, Unsuited, UserError, at_least, between, check_ranges
 from fgl_bench.models.base import Backbone

@@ -12,7 +12,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.cross_client.base import CrossClient
 from fgl_bench.algorithms.powers import ServerNodes
-from fgl_bench.engine.losses import node_losses
+from fgl_bench.engine.network import node_losses
 from fgl_bench.errors import Range, UserError, at_least
 
 

@@ -16,10 +16,9 @@ from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import itself, messages, product
 from fgl_bench.engine.mixing import cosine, normalize
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.random_numbers import mix, uniform
 from fgl_bench.engine.topologies import Links, random_k_in
 from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import Trips

@@ -15,7 +15,7 @@ from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.bags import Bags
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import normal
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import derive_seed
 

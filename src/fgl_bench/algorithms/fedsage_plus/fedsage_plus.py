@@ -19,12 +19,12 @@ from fgl_bench.algorithms.fedsage_plus._mending import Generated, MendedGraph
 from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, described, generator_layout, in_order, initial, needed, used_slots
 from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
 from fgl_bench.algorithms.powers import Regraphing
-from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import Dropout, mix, no_dropout, step_key
+from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.mixing import Mixing, alone
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.random_numbers import mix, step_key, uniform
+from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import SHARE, Range, UserError, above, at_least
@@ -120,7 +120,7 @@ class FedSagePlus(Composed, Regraphing):
         rows = [initial(self.encoder, self.layout, seed).expand(clients, -1) for seed in setting.seeds]
         self.generators = torch.cat(rows).to(batch.device, batch.dtype).contiguous()
         lr = setting.lr if self.gen_lr is None else self.gen_lr
-        self.adam = Adam(batch.size, self.layout.size, lr, self.gen_weight_decay, batch.dtype, batch.device)
+        self.adam = StackedAdam(batch.size, self.layout.size, lr, self.gen_weight_decay, batch.dtype, batch.device)
         self.neighbourhoods = Neighbourhoods(batch.clients, clients, np.float32 if batch.dtype == torch.float32 else np.float64)
         inductive = any(client.present is not None for client in batch.clients)
         among = {"auto": "train" if inductive else "val"}.get(self.hide, self.hide)

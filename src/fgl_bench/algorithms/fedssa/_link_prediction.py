@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.linear import taken
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.random_numbers import uniform
 
 
 class UndirectedEdges(NamedTuple):

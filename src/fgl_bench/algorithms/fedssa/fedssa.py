@@ -17,9 +17,8 @@ from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, recons
 from fgl_bench.algorithms.fedssa._vgae import LabelAware
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.algorithms.powers import Comparing, FinalState
-from fgl_bench.engine.dropout import mix, step_key
 from fgl_bench.engine.mixing import Mixing, normalize
-from fgl_bench.engine.noise import normal, uniform
+from fgl_bench.engine.random_numbers import mix, normal, step_key, uniform
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, above, at_least, check_ranges
 from fgl_bench.models.base import Backbone, Spectral

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import compiles
-
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers at a time; on a CPU they stay in the cache
 
 
@@ -41,12 +39,6 @@ class _PairwiseDistance(torch.autograd.Function):
 
 def _signs(coefficients: Tensor, x: Tensor) -> Tensor:
     """``2 sum_b c_ab sign(x_a - x_b)``, ``[S, n, F]``."""
-    if compiles(x):
-        from fgl_bench.algorithms.fedtad._spread_loops import signs
-
-        out = torch.zeros_like(x, memory_format=torch.contiguous_format)
-        signs(coefficients.contiguous().numpy(), x.contiguous().numpy(), out.numpy())
-        return out
     out, nodes = torch.empty_like(x), x.shape[1]
     step = min(nodes, max(1, BLOCK.get(x.device.type, 1 << 26) // x.numel()))
     room = x.new_empty(x.shape[0], step, *x.shape[1:])  # fresh memory for every block costs as much as filling it

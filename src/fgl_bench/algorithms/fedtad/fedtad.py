@@ -17,11 +17,11 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedtad._pseudo_graph import PseudoGraph
 from fgl_bench.algorithms.fedtad._spread import spread
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import plain_operator
-from fgl_bench.engine.dropout import no_dropout, step_key
+from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import normal, step_key
+from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.errors import Range, UserError, above, at_least
 from fgl_bench.utils.seeding import derive_seed
 
@@ -97,8 +97,8 @@ class FedTAD(FedAvg):
         self.generator = generator_layout(self.noise, classes, self.hidden, batch.features.shape[2])
         rows = [self.generator.pack(_initial_generator(self.generator, seed)) for seed in setting.seeds]
         self.generators = torch.stack(rows).to(batch.device, batch.dtype)
-        self.generator_adam = Adam(seeds, self.generator.size, self.generator_lr, self.weight_decay, batch.dtype, batch.device)
-        self.student_adam = Adam(seeds, setting.layout.size, self.student_lr, self.weight_decay, batch.dtype, batch.device)
+        self.generator_adam = StackedAdam(seeds, self.generator.size, self.generator_lr, self.weight_decay, batch.dtype, batch.device)
+        self.student_adam = StackedAdam(seeds, setting.layout.size, self.student_lr, self.weight_decay, batch.dtype, batch.device)
         if self.outer:
             # Tells at once whether the backbone can run on a pseudo graph.
             blank = self.generators.new_zeros(seeds, self.pseudo_nodes, batch.features.shape[2])

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import DropoutFunction, no_dropout
+from fgl_bench.engine.kernels.column_sum import combined
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import linear
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.parameter_groups import Rates
+from fgl_bench.engine.stacked_optimizers import Rates
 from fgl_bench.models.base import Spectral
 from fgl_bench.models.unifilter._basis import UniBasis, signal_basis
-from fgl_bench.models.unifilter._filtering import combined, filtered
+from fgl_bench.models.unifilter._filtering import filtered
 
 
 @dataclass

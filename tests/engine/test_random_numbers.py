@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from fgl_bench.engine.noise import normal, uniform
+from fgl_bench.engine.random_numbers import normal, uniform
 
 KEYS = torch.tensor([3, 1234567890123, -17])
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 # Sums in another order, and products that are added without being rounded. Infinity and what is not a number stay what they are.
 LENIENT = {"nsz", "arcp", "contract", "reassoc"}
-LARGE = 1 << 17  # elements from which on a loop in place of a few passes is worth loading, which takes as long as hundreds of smaller ones
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Neighbourhood routing node by node, compiled: what :mod:`fgl_bench.models._routing` does in PyTorch, in one pass over the neighbours."""
+"""Neighbourhood routing node by node, compiled: what :mod:`~fgl_bench.engine.kernels.routing` does, in one pass over the neighbours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import loop, over, shares
+from fgl_bench.engine.kernels.compiled import loop, over, shares
 from fgl_bench.engine.sparse import Edges
 
 

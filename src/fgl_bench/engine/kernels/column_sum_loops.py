@@ -1,4 +1,4 @@
-"""Sums of precomputed matrices with dropout, compiled: what :mod:`~fgl_bench.models.unifilter._filtering` does in one pass over each."""
+"""Sums of precomputed matrices with dropout, compiled: what :mod:`~fgl_bench.engine.kernels.column_sum` does in one pass over each."""
 
 from __future__ import annotations
 
@@ -8,10 +8,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine._dropout_loops import draw
-from fgl_bench.engine.compiled import loop, over, shares
 from fgl_bench.engine.derived import DerivedBlocks
 from fgl_bench.engine.dropout import ALL, Kept
+from fgl_bench.engine.kernels.compiled import loop, over, shares
+
+# Those of engine.random_numbers, where they are signed.
+_GOLDEN, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+@loop
+def draw(key: Any, first: int, words: Any) -> None:
+    """Fill ``words`` as :func:`fgl_bench.engine.random_numbers.uniform16` does, from its word ``first`` on."""
+    start = key + np.uint64(first) * _GOLDEN
+    for w in range(len(words)):
+        x = start + np.uint64(w) * _GOLDEN
+        x = ((x >> _SHIFTS[0]) ^ x) * _MIX_1
+        x = ((x >> _SHIFTS[1]) ^ x) * _MIX_2
+        words[w] = (x >> _SHIFTS[2]) ^ x
 
 
 @loop

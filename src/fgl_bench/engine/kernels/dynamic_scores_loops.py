@@ -1,4 +1,4 @@
-"""The scores of GATv2 edge by edge, compiled: what :mod:`fgl_bench.engine.attention` does in PyTorch, without a row for every edge."""
+"""The scores of GATv2 edge by edge, compiled: what :mod:`~fgl_bench.engine.kernels.dynamic_scores` does, without a row for every edge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import loop, over, shares
+from fgl_bench.engine.kernels.compiled import loop, over, shares
 from fgl_bench.engine.sparse import Edges
 
 
@@ -76,7 +76,7 @@ def scores_backward(
 
 
 class DynamicScores(torch.autograd.Function):
-    """As ``attention._Dynamic``; whole replicas on every thread."""
+    """As ``dynamic_scores._Dynamic``; whole replicas on every thread."""
 
     @staticmethod
     def forward(ctx: Any, source: Tensor, target: Tensor, weight: Tensor, edges: Edges, slope: float) -> Tensor:

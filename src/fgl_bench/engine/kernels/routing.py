@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.engine.compiled import compiles
+from fgl_bench.engine.kernels.compiled import compiles
 from fgl_bench.engine.sparse import BlockSparse, Edges
 
 # Numbers of one factor in the clients that are routed together, and factors in a group. Elsewhere than on a CPU few launches count.
@@ -29,7 +29,7 @@ def convolve(graph: BlockSparse, x: Tensor, iterations: int, temperature: float,
     """A routing layer of ``x [k, n, K, d]``: rows of length one, :func:`route`, a LeakyReLU; compiled where it can be."""
     if not compiles(x):
         return F.leaky_relu(route(graph, unit(x), iterations, temperature), slope)
-    from fgl_bench.models._routing_loops import Convolution
+    from fgl_bench.engine.kernels.routing_loops import Convolution
 
     return Convolution.apply(x, graph.edges, _enough(x, iterations), temperature, slope)
 
