@@ -170,9 +170,9 @@ def sage(parameters, x, edges):
 def naive_objective(made, sim, federated, i, generator, classifier, targets):
     """Client i's objective with PyG layers and one node, neighbour and target at a time; ``targets[v][j]`` are client j's rows."""
     client, p, keys = federated.observed[i], made.max_neighbours, made._keys([i])
-    kept = made.kept[i, : client.num_nodes].numpy()
+    visible = made.visible[i, : client.num_nodes].numpy()
     row, column = client.edges
-    alive = torch.from_numpy(client.edges[:, kept[row] & kept[column]])
+    alive = torch.from_numpy(client.edges[:, visible[row] & visible[column]])
     x = torch.from_numpy(np.asarray(client.features, dtype=np.float64))
     z = sage(generator, x, alive)
     degree = torch.relu(z @ generator["degree.weight"] + generator["degree.bias"])[:, 0]
@@ -183,14 +183,14 @@ def naive_objective(made, sim, federated, i, generator, classifier, targets):
     rows, links = [x], [alive]
     for v in range(len(z)):
         for j in range(min(p, int(degree[v]))):
-            if kept[v]:
+            if visible[v]:
                 new = sum(len(block) for block in rows)
                 rows.append(made_up[v, j][None])
                 links.append(torch.tensor([[v, new], [new, v]]))
     train = np.flatnonzero(client.train)
     logits = sage(classifier, torch.cat(rows), torch.cat(links, 1))
     classes = functional.cross_entropy(logits[train], torch.from_numpy(client.labels)[train])
-    missing = {v: sorted(u for a, u in client.edges.T.tolist() if a == v and not kept[u]) for v in train.tolist()}
+    missing = {v: sorted(u for a, u in client.edges.T.tolist() if a == v and not visible[u]) for v in train.tolist()}
     degrees = torch.stack([functional.smooth_l1_loss(degree[v], torch.tensor(float(len(missing[v])))) for v in train]).mean()
     near = 0.0
     for v in train.tolist():
@@ -329,7 +329,7 @@ def test_only_kept_nodes_get_neighbours_and_as_many_as_their_degree_says():
     for i, client in enumerate(batch.clients):
         n = client.num_nodes
         extra = np.bincount(graph.clients[i].edges[0], minlength=n)[:n] - np.bincount(client.edges[0], minlength=n)
-        wanted = np.minimum(degree[i, :n].detach().numpy().astype(int), 3) * made.kept[i, :n].numpy()
+        wanted = np.minimum(degree[i, :n].detach().numpy().astype(int), 3) * made.visible[i, :n].numpy()
         assert extra.tolist() == wanted.tolist() and extra.max() > 0
         count = graph.clients[i].num_nodes - n
         flat = torch.stack([generated[j][i, v] for v in range(n) for j in range(wanted[v])])
@@ -546,9 +546,9 @@ def test_held_out_hidden_neighbours_are_predicted_better_than_by_the_mean(client
     errors, flat = [], []
     for i, client in enumerate(federated.clients):
         average = client.features.mean(0)
-        for v in np.flatnonzero(~client.train & made.kept[i].numpy() & (made.missing[i].numpy() > 0)):
+        for v in np.flatnonzero(~client.train & made.visible[i].numpy() & (made.missing[i].numpy() > 0)):
             row, column = client.edges
-            hidden = [u for u in column[row == v] if not made.kept[i, u]]
+            hidden = [u for u in column[row == v] if not made.visible[i, u]]
             for u in hidden:
                 ours += np.square(features[i, v].detach().numpy() - client.features[u]).mean()
                 mean += np.square(average - client.features[u]).mean()

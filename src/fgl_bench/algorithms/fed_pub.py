@@ -218,9 +218,9 @@ class ProxyBatch(Batch):
     """Replicas of a few distinct graphs whose dense features are stored once."""
 
     def _stack_features(self) -> SharedBlocks:  # type: ignore[override]  # with the same interface
-        found: dict[int, int] = {}
-        owner = [found.setdefault(id(client.features), len(found)) for client in self.clients]
-        values = np.stack([np.asarray(self.clients[owner.index(i)].features) for i in range(len(found))])
+        numbers: dict[int, int] = {}
+        owner = [numbers.setdefault(id(client.features), len(numbers)) for client in self.clients]
+        values = np.stack([np.asarray(self.clients[owner.index(i)].features) for i in range(len(numbers))])
         return SharedBlocks(torch.from_numpy(values).to(self.device, self.dtype), owner)
 
 

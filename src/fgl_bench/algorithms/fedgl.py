@@ -36,7 +36,7 @@ class FedGL(Composed, Regraphing):
     largest entry of q_v. The objective of the next trips is
     ``CE(training nodes) + weight CE(pseudo-labeled other nodes, pseudo labels)``; both terms are means (0 without such nodes).
 
-    With ``pseudo_graph`` (beta) above 0 the hidden representations e_v are uploaded and fused alike: the ``neighbours`` largest of
+    With ``pseudo_graph`` (beta) above 0 the hidden representations e_v are uploaded and fused too: the ``neighbours`` largest of
     ``max(e_v . e_u, 0)`` in every row, scaled to sum one, a diagonal of one, then ``D^-1/2 S D^-1/2``. A client propagates, in
     training and evaluation, with its operator plus beta times the rows and columns of S that belong to its nodes.
 
@@ -161,12 +161,12 @@ class FedGL(Composed, Regraphing):
         a_node = (self.setting.num_classes if self.weight else 0) + (self._width() if self.pseudo_graph else 0)
         # Only columns and values are sent; the row of an edge is that of its node.
         edges = torch.stack(self.entries).cpu().numpy()[:downs].sum(0) if self.entries else np.zeros(len(self.sizes))
-        found = []
+        totals = []
         for (up, down), nodes, more in zip(totals, self.sizes.sum(1), edges, strict=True):
             once = nodes if a_node and rounds else 0
             labels = 2 * nodes if self.weight else 0
-            found.append((up + int(4 * (once + share * ups * nodes * a_node)), down + int(4 * share * (downs * labels + 2 * more))))
-        return found
+            totals.append((up + int(4 * (once + share * ups * nodes * a_node)), down + int(4 * share * (downs * labels + 2 * more))))
+        return totals
 
     def _width(self) -> int:
         return self.fused["representations"].shape[2] if "representations" in self.fused else 0
@@ -218,8 +218,8 @@ class Union:
         self.seeds, self.clients = seeds, batch.size // seeds
         held = [c.nodes if c.present is None else np.where(c.present, c.nodes, -1) for c in batch.clients]
         ids = [np.unique(np.concatenate(held[s * self.clients : (s + 1) * self.clients])) for s in range(seeds)]
-        ids = [found[found >= 0] for found in ids]
-        self.nodes = max(found.size for found in ids)
+        ids = [each[each >= 0] for each in ids]
+        self.nodes = max(each.size for each in ids)
         place = np.full((batch.size, batch.nodes), self.nodes, dtype=np.int64)
         slot = np.full((batch.size, self.nodes + 1), -1, dtype=np.int64)
         for row, nodes in enumerate(held):

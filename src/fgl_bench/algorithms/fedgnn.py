@@ -182,14 +182,14 @@ def matching(clients: Sequence[ClientGraph], nodes: int, most: int) -> sp.csr_ma
             holders[keys[i, v]].append((i, int(client.nodes[v]), int(v)))
     rows, columns = [], []
     for (i, v), key in keys.items() if most else ():
-        found = 0
+        count = 0
         for j, name, u in holders[key]:
-            if found == most:
+            if count == most:
                 break
             if j != i and name != clients[i].nodes[v]:
                 rows.append(i * nodes + v)
                 columns.append(j * nodes + u)
-                found += 1
+                count += 1
     size = len(clients) * nodes
     matrix = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(size, size))
     matrix.sort_indices()

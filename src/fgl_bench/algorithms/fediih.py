@@ -178,13 +178,13 @@ class Inference(Around):
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Return the network's own parameters as without inference, normal centers, and maps initialized as PyTorch's linear layers."""
-        made = self.inner.init_parameters(self._own, generator)
+        initial = self.inner.init_parameters(self._own, generator)
         for name, shape in layout.shapes.items():
             if name == CENTRES:
-                made[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
-            elif name not in made:
-                made[name] = uniform(shape, self.inner.width, generator)
-        return made
+                initial[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
+            elif name not in initial:
+                initial[name] = uniform(shape, self.inner.width, generator)
+        return initial
 
 
 def elbo_terms(mean: Tensor, spread: Tensor, noise: Tensor, centres: Tensor, common: Tensor, batch: Batch) -> dict[str, Tensor]:
@@ -223,10 +223,10 @@ def divergence(mean: Tensor, variance: Tensor) -> Tensor:
     Half the sum of both Kullback-Leibler divergences to ``N((m_i + m_j) / 2, (v_i + v_j) / 2)``; unlike the exact one it may exceed ln 2.
     """
     middle = (variance[..., :, None, :] + variance[..., None, :, :]) / 2
-    apart = (mean[..., :, None, :] - mean[..., None, :, :]).square() / 4
+    squares = (mean[..., :, None, :] - mean[..., None, :, :]).square() / 4
     logs = variance.log()
     ratio = middle.log() - (logs[..., :, None, :] + logs[..., None, :, :]) / 2
-    return 0.5 * (ratio + apart / middle).sum(-1)
+    return 0.5 * (ratio + squares / middle).sum(-1)
 
 
 # ---- blocks of parameters: views of [B, P]

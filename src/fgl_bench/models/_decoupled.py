@@ -168,12 +168,12 @@ def xavier(layout: ParameterLayout, generator: torch.Generator, fans: Mapping[st
     Args:
         fans: (in, out) of parameters that concatenate several matrices.
     """
-    found = {}
+    initial = {}
     for name, shape in layout.shapes.items():
-        found[name] = torch.zeros(shape, dtype=torch.float64)
+        initial[name] = torch.zeros(shape, dtype=torch.float64)
         if len(shape) > 1:
             bound = math.sqrt(2) * math.sqrt(6 / sum(fans.get(name, shape)))
-            found[name].uniform_(-bound, bound, generator=generator)
+            initial[name].uniform_(-bound, bound, generator=generator)
         elif name == "slope":
-            found[name].fill_(0.25)
-    return found
+            initial[name].fill_(0.25)
+    return initial

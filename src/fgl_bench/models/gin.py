@@ -74,15 +74,15 @@ class GIN(FirstHop):
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Return PyTorch's defaults: linear layers uniform within 1/sqrt(in), scales 1, shifts and eps 0."""
-        found = {}
+        initial = {}
         for name, shape in layout.shapes.items():
             if name.endswith("scale"):
-                found[name] = torch.ones(shape, dtype=torch.float64)
+                initial[name] = torch.ones(shape, dtype=torch.float64)
             elif name.endswith(("shift", "epsilon")):
-                found[name] = torch.zeros(shape, dtype=torch.float64)
+                initial[name] = torch.zeros(shape, dtype=torch.float64)
             else:
-                found[name] = like_linear(layout, name, generator)
-        return found
+                initial[name] = like_linear(layout, name, generator)
+        return initial
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         weight, own = parameters["conv0.weight"], 1 + parameters["conv0.epsilon"][:, None]

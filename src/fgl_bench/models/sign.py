@@ -61,13 +61,13 @@ class SIGN(Decoupled):
         if self.uses_precomputed(batch):
             each = weight.unflatten(2, (self.hops + 1, self.hidden)).transpose(1, 2)
             return (batch.derived(self.hop_matrices()) @ each).transpose(1, 2).flatten(2) + bias
-        rest, found = batch.features @ weight, []
+        rest, columns = batch.features @ weight, []
         operator = batch.operator(loops_operator(0.5)) if self.hops else None
         for hop in range(self.hops + 1):
             rest = operator @ rest if hop and operator is not None else rest
-            found.append(rest[..., : self.hidden])
+            columns.append(rest[..., : self.hidden])
             rest = rest[..., self.hidden :]
-        return torch.cat(found, -1) + bias
+        return torch.cat(columns, -1) + bias
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         return self.perceptron(0)(parameters, first, dropout, since=1)

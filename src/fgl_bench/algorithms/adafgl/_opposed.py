@@ -36,10 +36,10 @@ def attend(unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, co
 
 def tiles(clients: int, nodes: int, most: int) -> Iterator[tuple[slice, slice]]:
     """Yield clients and rows of every tile: several whole clients, or some rows of one client."""
-    together, rows = max(1, most // max(nodes * nodes, 1)), max(1, min(nodes, most // max(nodes, 1)))
-    for client in range(0, clients, together):
+    whole, rows = max(1, most // max(nodes * nodes, 1)), max(1, min(nodes, most // max(nodes, 1)))
+    for client in range(0, clients, whole):
         for row in range(0, nodes, rows):
-            yield slice(client, client + together), slice(row, min(row + rows, nodes))
+            yield slice(client, client + whole), slice(row, min(row + rows, nodes))
 
 
 class Tiles:
@@ -55,12 +55,12 @@ class Tiles:
     def raw(self, clients: slice, rows: slice) -> Tensor:
         left, right = self.unit[clients, rows], self.unit[clients].mT
         if not self.beta:
-            found = torch.bmm(left, right)
+            products = torch.bmm(left, right)
         else:
-            found = torch.baddbmm(self.similar[clients, rows].to(left.dtype), left, right, beta=self.beta, alpha=1 - self.beta)
+            products = torch.baddbmm(self.similar[clients, rows].to(left.dtype), left, right, beta=self.beta, alpha=1 - self.beta)
         if not self.itself:
-            found[:, :, rows].diagonal(dim1=1, dim2=2).zero_()
-        return found
+            products[:, :, rows].diagonal(dim1=1, dim2=2).zero_()
+        return products
 
     def scaled(self, raw: Tensor, clients: slice, rows: slice, scales: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Return 1 where R0 is above its mean (else 0), the factor of R0, and R."""
@@ -68,9 +68,9 @@ class Tiles:
         # Comparisons as floats: on a CPU a selection by booleans takes as long as ten of these operations.
         high = torch.gt(raw, mean, out=torch.empty_like(raw))
         slope = (high * (above + below)).sub_(below)
-        found = (raw * slope).addcmul_(high, mean * above, value=-1)
-        found[:, :, rows].diagonal(dim1=1, dim2=2).add_(1)
-        return high, slope, found
+        attention = (raw * slope).addcmul_(high, mean * above, value=-1)
+        attention[:, :, rows].diagonal(dim1=1, dim2=2).add_(1)
+        return high, slope, attention
 
     def largest(self) -> Tensor:
         """Return the largest R0 of every node, ``[k, n]``."""
@@ -83,10 +83,10 @@ class Tiles:
         """Return the result of :func:`attend`, given the mean of R0 and its scales above and below, ``[k]`` each."""
         above, below = (values.new_zeros(values.mT.shape) for _ in range(2))  # not zeros_like, which keeps the transposed strides
         for clients, rows in self.tiles:
-            _, _, found = self.scaled(self.raw(clients, rows), clients, rows, scales)
+            _, _, attention = self.scaled(self.raw(clients, rows), clients, rows, scales)
             here = values[clients, rows].mT
-            above[clients].baddbmm_(here, found.clamp(min=0))
-            below[clients].baddbmm_(here, found.clamp_(max=0))
+            above[clients].baddbmm_(here, attention.clamp(min=0))
+            below[clients].baddbmm_(here, attention.clamp_(max=0))
         return above.mT.contiguous(), below.mT.contiguous()
 
     def gradients(self, values: Tensor, scales: tuple[Tensor, ...], to_above: Tensor, to_below: Tensor) -> tuple[Tensor, ...]:
@@ -102,12 +102,12 @@ class Tiles:
         turned = [torch.cat([values, to], 2).mT for to in (to_above, to_below)]
         for clients, rows in self.tiles:
             raw = self.raw(clients, rows)
-            high, slope, found = self.scaled(raw, clients, rows, scales)
-            positive = torch.gt(found, 0, out=torch.empty_like(found))
+            high, slope, attention = self.scaled(raw, clients, rows, scales)
+            positive = torch.gt(attention, 0, out=torch.empty_like(attention))
             through = [torch.bmm(left[clients, rows], right[clients]) for left, right in zip((down, up), turned[::-1], strict=True)]
             gradient = torch.lerp(*through, positive)
-            to_values[clients].baddbmm_(to_above[clients, rows].mT, found.clamp(min=0))
-            to_values[clients].baddbmm_(to_below[clients, rows].mT, found.clamp_(max=0))
+            to_values[clients].baddbmm_(to_above[clients, rows].mT, attention.clamp(min=0))
+            to_values[clients].baddbmm_(to_below[clients, rows].mT, attention.clamp_(max=0))
             sums[0, clients] += raw.mul_(gradient).sum((1, 2)) / 2
             sums[1, clients] += raw.mul_(high).sum((1, 2)) / 2
             sums[2, clients] += high.mul_(gradient).sum((1, 2)) / 2

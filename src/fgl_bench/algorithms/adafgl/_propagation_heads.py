@@ -95,17 +95,17 @@ class Heads(Backbone):
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
         """Return Xavier-uniform layers with the gain of a ReLU and their own fan-in, zero biases and slopes 0.25, as in both codes."""
         (features, _), h, copies = layout.shapes["input.weight"], self.options.width, self.options.hops + 1
-        made = {}
+        initial = {}
         for name, shape in layout.shapes.items():
             if name == "input.weight":
                 raw, *others = (GAIN * glorot((rows, h), generator) for rows in (features, *[copies * features] * 3))
                 columns = torch.stack(others, 1).unflatten(0, (copies, features))  # hop, feature, head, unit
-                made[name] = torch.cat([raw, columns.transpose(0, 1).flatten(1)], 1)
+                initial[name] = torch.cat([raw, columns.transpose(0, 1).flatten(1)], 1)
             elif len(shape) > 1:
-                made[name] = GAIN * glorot(shape, generator)
+                initial[name] = GAIN * glorot(shape, generator)
             else:
-                made[name] = torch.full(shape, 0.25 if name.endswith("slope") else 0.0, dtype=torch.float64)
-        return made
+                initial[name] = torch.full(shape, 0.25 if name.endswith("slope") else 0.0, dtype=torch.float64)
+        return initial
 
     @torch.no_grad()
     def knowledge(self, batch: Batch) -> Knowledge:
@@ -115,7 +115,7 @@ class Heads(Backbone):
             parameters, options = layout.views(models[batch.replicas]), self.options
             prediction = torch.softmax(model.forward(parameters, batch, model.first(parameters, batch), no_dropout).logits, -1)
             softened = torch.softmax(prediction, -1) if options.softmaxes == "double" else prediction
-            similar = alike(softened, batch.valid)
+            similar = similar_pairs(softened, batch.valid)
             itself = torch.eye(batch.nodes, dtype=batch.dtype, device=batch.device)
             joined = batch.operator(adjacency).multiply(itself.expand(batch.size, -1, -1).contiguous())
             matrix = joined.mul_(options.blend).add_(similar, alpha=1 - options.blend).add_(itself)
@@ -189,7 +189,7 @@ def smooths(hops: int, nodes: int, features: int) -> bool:
     return (hops + 1) * features <= SMOOTHED_BELOW * hops * nodes
 
 
-def alike(rows: Tensor, valid: Tensor) -> Tensor:
+def similar_pairs(rows: Tensor, valid: Tensor) -> Tensor:
     """Return ``cosine > 0.999`` for pairs of different real nodes, ``[k, n, d]`` to ``[k, n, n]`` bool."""
     unit = F.normalize(rows, dim=-1, eps=1e-12)
     joined = (torch.bmm(unit, unit.mT) > SIMILAR) & valid[:, :, None] & valid[:, None]

@@ -140,8 +140,8 @@ def propagated_accuracy(batch: Batch, source: Tensor, classes: int, steps: int, 
     """
     truth = F.one_hot(batch.labels, classes).to(batch.dtype)
     start = torch.where(source[..., None], truth, 1 / classes)
-    found = propagate(start, batch, gcn_operator, steps, alpha, inject=truth * source[..., None]).argmax(-1)
+    predicted = propagate(start, batch, gcn_operator, steps, alpha, inject=truth * source[..., None]).argmax(-1)
     held = batch.train & ~source
     count = held.sum(1)
-    right = ((found == batch.labels) & held).sum(1).to(batch.dtype)
+    right = ((predicted == batch.labels) & held).sum(1).to(batch.dtype)
     return torch.where((count > 0) & source.any(1), right / count.clamp(min=1), 0.5)

@@ -32,11 +32,11 @@ def places(slots: np.ndarray, replicas: int, nodes: int) -> tuple[np.ndarray, in
 
 def distinct(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``numpy.unique`` of numbers below ``size`` and the inverse, without sorting."""
-    there = np.zeros(size, dtype=bool)
-    there[numbers] = True
-    found, rank = np.flatnonzero(there), np.empty(size, dtype=np.int64)
-    rank[found] = np.arange(found.size)
-    return found, rank[numbers]
+    occurs = np.zeros(size, dtype=bool)
+    occurs[numbers] = True
+    values, rank = np.flatnonzero(occurs), np.empty(size, dtype=np.int64)
+    rank[values] = np.arange(values.size)
+    return values, rank[numbers]
 
 
 class NodeFeatures:

@@ -74,8 +74,8 @@ class Halo:
         self.entry = np.zeros(self.target.size, dtype=np.int64)
         crossing = self.kind == 2
         pairs = self.target[crossing] // most * (self.size * most) + self.source[crossing]
-        found, self.entry[crossing] = np.unique(pairs, return_inverse=True)
-        self.holder, self.owner = np.divmod(found, self.size * most)
+        unique, self.entry[crossing] = np.unique(pairs, return_inverse=True)
+        self.holder, self.owner = np.divmod(unique, self.size * most)
         self.near = self.kind < 2
         if own is not None:
             pairs = self.target * (self.size * most) + self.source

@@ -11,7 +11,7 @@ from fgl_bench.algorithms.cross_client._halo import Halo
 ID = 8  # bytes of a node's id
 
 
-class Moved:
+class Transfers:
     """Counts of S seeds with C clients each, over all replicas B = S * C.
 
     Attributes:

@@ -136,10 +136,10 @@ def first_of(halo: Halo, targets: np.ndarray) -> First:
     if not joined.any():
         return First(halo, (k, r), targets, alone, None, targets[:0], None)
     level, sources = halo.level(targets[joined], number[halo.joined[halo.target[number]]])
-    apart, ra = places(alone, k, n)
+    alone_place, ra = places(alone, k, n)
     among, rj = places(targets[joined], k, n)
     # Padding repeats a row of its own replica, so that values that are not finite do not spread.
     replica = np.arange(k * r) // max(r, 1)
     pick = replica * ra if ra else replica * rj
-    pick[place[~joined]], pick[place[joined]] = apart, k * ra + among
+    pick[place[~joined]], pick[place[joined]] = alone_place, k * ra + among
     return First(halo, (k, r), targets, alone, level, sources, halo.put(pick))

@@ -11,7 +11,7 @@ from torch import Tensor
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages
 from fgl_bench.algorithms.cross_client._features import distinct, places
 from fgl_bench.algorithms.cross_client._halo import Halo
-from fgl_bench.algorithms.cross_client._moved import Moved
+from fgl_bench.algorithms.cross_client._moved import Transfers
 from fgl_bench.algorithms.cross_client._plan import Level, Plan
 from fgl_bench.algorithms.cross_client._touched import Made
 from fgl_bench.algorithms.fedavg import FedAvg
@@ -49,7 +49,7 @@ class RemoteRows(FedAvg, Spending):
         self.store = [torch.zeros(entries, width, dtype=dtype, device=device) for width in self.layers.widths]
         self.stamp = [torch.full((entries,), -1, dtype=torch.int64, device=device) for _ in self.layers.widths]
         self.chosen = [torch.zeros(self.halo.target.size, dtype=torch.bool, device=device) for _ in self.layers.widths]
-        self.moved = Moved(self.halo, len(self.setting.seeds), self.setting.num_clients)
+        self.moved = Transfers(self.halo, len(self.setting.seeds), self.setting.num_clients)
         self.seconds = 0.0
 
     @torch.no_grad()
@@ -79,8 +79,8 @@ class RemoteRows(FedAvg, Spending):
         rows = torch.empty(owners.size, width, dtype=halo.dtype, device=halo.device)
         if there.any():
             place, _ = places(slots, halo.size, halo.nodes)
-            found = halo.put(place[np.searchsorted(slots, owners[there])])
-            rows.index_copy_(0, halo.put(np.flatnonzero(there)), known.view(-1, width).index_select(0, found))
+            positions = halo.put(place[np.searchsorted(slots, owners[there])])
+            rows.index_copy_(0, halo.put(np.flatnonzero(there)), known.view(-1, width).index_select(0, positions))
         if not there.all():
             answer = halo.plan(owners[~there], number)
             views, features = current(answer)

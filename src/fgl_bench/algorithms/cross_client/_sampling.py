@@ -50,12 +50,12 @@ def _largest(keys: np.ndarray, group: np.ndarray, limit: np.ndarray, among: np.n
     """Return :func:`largest` on the host for the items numbered ``among``; groups within the limit are not sorted."""
     chosen = np.zeros(keys.size, dtype=bool)
     chosen[among] = True
-    over = among[np.bincount(group[among])[group[among]] > limit[among]]
-    found = _within(keys[over], group[over], limit[over])
-    if found is not None:
-        chosen[over] = found
+    above = among[np.bincount(group[among])[group[among]] > limit[among]]
+    selected = _within(keys[above], group[above], limit[above])
+    if selected is not None:
+        chosen[above] = selected
         return chosen
-    ordered = over[np.lexsort((-keys[over], group[over]))]
+    ordered = above[np.lexsort((-keys[above], group[above]))]
     sorted_group, place = group[ordered], np.arange(ordered.size)
     begins = np.ones(ordered.size, dtype=bool)
     begins[1:] = sorted_group[1:] != sorted_group[:-1]

@@ -36,7 +36,7 @@ def drawn_scores(
     asked = level.asked[torch.from_numpy(known)]
     rows = hidden.new_empty(int(near.max()), hidden.shape[2])
     ends = hidden.new_empty(int(near.max()) + r, width)
-    found = hidden.new_empty(len(places), vectors.shape[1])
+    scores = hidden.new_empty(len(places), vectors.shape[1])
     of_edges = _compiled if compiles(hidden) else _in_blocks
     for i in range(k):
         first, last, size = int(level.edges.bounds[i]), int(level.edges.bounds[i + 1]), int(near[i])
@@ -47,30 +47,30 @@ def drawn_scores(
         rows[size - 1].zero_()
         torch.addmm(shift[i, :width], rows[:size], weight[i, :, :width], out=ends[:size])
         torch.addmm(shift[i, width:], hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], out=ends[size : size + r])
-        of_edges(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), found)
-    return found.mT.contiguous()
+        of_edges(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), scores)
+    return scores.mT.contiguous()
 
 
-def _compiled(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
-    """Set the scores ``found[e]`` of the edges into one replica's targets.
+def _compiled(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, scores: Tensor) -> None:
+    """Set the scores ``scores[e]`` of the edges into one replica's targets.
 
     Args:
         ends: ``[n + r, b]``, the replica's n sources followed by its r targets.
         vectors: ``[H, d]``.
         places: ``[E]``, see :func:`_places`.
         targets: the replica's slice of the ``[k * r]`` targets.
-        found: ``[E, H]``.
+        scores: ``[E, H]``, output.
     """
     from fgl_bench.engine._attention_loops import scores_forward
 
     into = edges.into[targets.start : targets.stop + 1].numpy()
     rows = ends.view(len(ends), *vectors.shape).numpy()
     size, r = len(ends) - len(into) + 1, len(into) - 1
-    arrays = rows[:size], rows[size:], vectors[None].detach().numpy(), places, into, r, rows.dtype.type(slope), found.numpy()
+    arrays = rows[:size], rows[size:], vectors[None].detach().numpy(), places, into, r, rows.dtype.type(slope), scores.numpy()
     over(shares(np.diff(into).tolist()), lambda first, last: scores_forward(*arrays, first, last))
 
 
-def _in_blocks(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
+def _in_blocks(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, scores: Tensor) -> None:
     """Set the same scores with PyTorch operations."""
     first, last = (int(edges.into[v]) for v in (targets.start, targets.stop))
     most, size = max(1, BLOCK["cpu"] // ends.shape[1]), len(ends) - (targets.stop - targets.start)
@@ -80,7 +80,7 @@ def _in_blocks(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, 
         part = pairs[start : start + most]
         sums = torch.embedding_bag(ends, part.flatten(), starts[: len(part) + 1], False, 0, False, None, True)[0]
         sums = F.leaky_relu_(sums, slope).mul_(vectors.flatten())
-        found[first + start : first + start + len(part)] = sums.unflatten(1, vectors.shape).sum(-1)
+        scores[first + start : first + start + len(part)] = sums.unflatten(1, vectors.shape).sum(-1)
 
 
 def _places(level: Level, known: np.ndarray, counts: np.ndarray, near: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ class _Sides(torch.autograd.Function):
         (k, r, c), width = level.shape, weight.shape[2] // parts
         near = hidden.new_zeros(k, c, width)
         mine = hidden.new_zeros(k, r, width) if parts > 1 else None
-        kept = []
+        saved = []
         for i in range(k):
             rows = _sources(hidden, store, level, i)
             bias = None if shift is None else shift[i]
@@ -64,8 +64,8 @@ class _Sides(torch.autograd.Function):
             if mine is not None:
                 _times(hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], None if bias is None else bias[width:], mine[i])
             if ctx.needs_input_grad[1]:
-                kept.append(rows)
-        ctx.level, ctx.width, ctx.shifted, ctx.rows = level, width, shift is not None, kept
+                saved.append(rows)
+        ctx.level, ctx.width, ctx.shifted, ctx.rows = level, width, shift is not None, saved
         ctx.save_for_backward(hidden, weight)
         return near, mine
 

@@ -224,9 +224,9 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         for mask, remote, fetch in draws:
             draw = self.halo.plan(slots[mask], self.layers.depth)
             batch = draw if np.array_equal(draw.slots, seeds) else batch
-            made = self._draw(current, draw, remote, key)
+            rows = self._draw(current, draw, remote, key)
             if fetch:
-                self._fetch(current, draw, step, made)
+                self._fetch(current, draw, step, rows)
         first = np.searchsorted(slots, np.arange(len(self.setting.seeds)) * self.setting.num_clients * self.halo.nodes)
         self.moved.syncs[-1] += now[first]
         return batch
@@ -237,15 +237,15 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
 
         def chosen(number: int, level: Level, scores: Tensor | None) -> Tensor:
             allowed = ~level.loop if remote else ~(level.loop | level.remote)
-            kept = self.choose(number, level, allowed, scores, self._noise(level, number, key))
-            self.chosen[number - 1][level.number] = kept | level.loop
-            return kept
+            edges = self.choose(number, level, allowed, scores, self._noise(level, number, key))
+            self.chosen[number - 1][level.number] = edges | level.loop
+            return edges
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
                 return torch.ones_like(level.loop)
-            kept = chosen(number, level, sent.scores.mean(0))
-            return kept & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
+            edges = chosen(number, level, sent.scores.mean(0))
+            return edges & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
 
         if not self.scored or not plan.levels:
             for number, level in enumerate(plan.levels, 1):
@@ -263,13 +263,13 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         return gumbel(mix(key + number)[level.edges.target // level.shape[1]], self._number[level.number], self.store[0].dtype)
 
     def _step(self, trainer: Trainer, trips: Trips, plan: Plan, key: Tensor) -> None:
-        apart = trainer.optimizer if isinstance(trainer.optimizer, TouchedAdam) else None
-        touched = None if apart is None else TouchedFeatures.of(plan.first.features, apart, trips.trained)
-        views = trainer.layout.views(trips.trained) if apart is None else apart.views()
+        optimizer = trainer.optimizer if isinstance(trainer.optimizer, TouchedAdam) else None
+        touched = None if optimizer is None else TouchedFeatures.of(plan.first.features, optimizer, trips.trained)
+        views = trainer.layout.views(trips.trained) if optimizer is None else optimizer.views()
         parameters, features = {name: view.detach().requires_grad_() for name, view in views.items()}, None
         if touched is not None:  # the gradient stops at the products, and the optimizer continues
-            parameters[apart.name].requires_grad_(False)
-            features = Made(touched.multiply(parameters[apart.name]).requires_grad_(), touched.sizes)
+            parameters[optimizer.name].requires_grad_(False)
+            features = Made(touched.multiply(parameters[optimizer.name]).requires_grad_(), touched.sizes)
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
@@ -288,11 +288,11 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         # Without neighbors in the first convolution, its attention is not used.
         wanted = {name: value for name, value in parameters.items() if value.requires_grad}
         wanted |= {} if features is None else {"products": features.all}
-        found = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
-        gradients = {name: torch.zeros_like(x) if g is None else g for (name, x), g in zip(wanted.items(), found, strict=True)}
+        raw = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+        gradients = {name: torch.zeros_like(x) if g is None else g for (name, x), g in zip(wanted.items(), raw, strict=True)}
         with torch.no_grad():
             if touched is not None:
-                apart.step(gradients, touched, gradients.pop("products"))
+                optimizer.step(gradients, touched, gradients.pop("products"))
                 return
             flat = trainer.layout.collect(gradients)
             counts = np.bincount(plan.slots // self.halo.nodes, minlength=self.halo.size)

@@ -90,8 +90,8 @@ def client_distances(clients: Sequence[ClientGraph], edges: np.ndarray, sources:
             begin = np.arange(start, stop)
             if begin.size > sources:
                 begin = np.sort(rng.choice(begin, sources, replace=False))
-            found = shortest_path(joined, "D", directed=False, unweighted=True, indices=begin)[:, offset : offset + size - (stop - start)]
-            distance[x, y] = found[np.isfinite(found)].mean()
+            hops = shortest_path(joined, "D", directed=False, unweighted=True, indices=begin)[:, offset : offset + size - (stop - start)]
+            distance[x, y] = hops[np.isfinite(hops)].mean()
     return distance
 
 

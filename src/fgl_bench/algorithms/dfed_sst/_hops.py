@@ -35,8 +35,8 @@ class Distances(NamedTuple):
 def _search(nodes: int, edges: bytes, sources: bytes) -> np.ndarray:
     row, column = np.frombuffer(edges, dtype=np.int64).reshape(2, -1)
     matrix = sp.csr_matrix((np.ones(row.size), (row, column)), shape=(nodes, nodes))
-    found = shortest_path(matrix, "D", directed=True, unweighted=True, indices=np.frombuffer(sources, dtype=np.int64))
-    return np.where(np.isfinite(found), found, UNREACHABLE).astype(np.int16)
+    distances = shortest_path(matrix, "D", directed=True, unweighted=True, indices=np.frombuffer(sources, dtype=np.int64))
+    return np.where(np.isfinite(distances), distances, UNREACHABLE).astype(np.int16)
 
 
 def hops(client: ClientGraph, sources: np.ndarray) -> np.ndarray:

@@ -108,8 +108,8 @@ class DFedSST(Peers, Comparing):
     def report(self, trips: Trips) -> dict[str, Tensor]:
         if self._round % self.refresh:
             return {}
-        found = self.dispersion(trips.batch, torch.softmax(trips.output.logits, -1), self._round // self.refresh)
-        return {"wlsd": found.wlsd, "cse": found.embedding}
+        dispersion = self.dispersion(trips.batch, torch.softmax(trips.output.logits, -1), self._round // self.refresh)
+        return {"wlsd": dispersion.wlsd, "cse": dispersion.embedding}
 
     def dispersion(self, batch: Batch, soft: Tensor, number: int) -> Dispersion:
         """Return WLSD and CSE of the clients in ``batch``, given predictions ``soft [k, n, Y]``, on the pairs of refresh ``number``."""

@@ -48,8 +48,8 @@ class AugmentedFeatures(Convolved):
         """As :class:`Convolved`: a generated node has one real neighbor; a real node adds the mean of its generated neighbors."""
         near, own = weight.chunk(2, -1)
         real_near, real_own = (self.real @ weight).chunk(2, -1)
-        made = torch.cat([self.means @ near, self.generated @ own], 1)
-        return batch.operator(mean_operator) @ real_near + real_own + scattered(made, self.nodes, self.shape[1] + 1)[:, :-1]
+        products = torch.cat([self.means @ near, self.generated @ own], 1)
+        return batch.operator(mean_operator) @ real_near + real_own + scattered(products, self.nodes, self.shape[1] + 1)[:, :-1]
 
 
 @dataclass
@@ -99,9 +99,9 @@ def augmented(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor], owne
     sums = [_means(*each) for each in zip(generated, slots, whole.degree, strict=True)]
     means = DenseRows.of(sums, [np.flatnonzero(count) for count in slots], whole.nodes)
     for chosen in owners:
-        kept = [np.repeat(np.ones(count.shape, bool) if chosen is None else chosen[i], count) for i, count in enumerate(slots)]
-        own = [rows if keep.all() else rows[put(np.flatnonzero(keep), rows.device)] for rows, keep in zip(generated, kept, strict=True)]
-        places = [client.num_nodes + np.flatnonzero(keep) for client, keep in zip(batch.clients, kept, strict=True)]
+        owned = [np.repeat(np.ones(count.shape, bool) if chosen is None else chosen[i], count) for i, count in enumerate(slots)]
+        own = [rows if keep.all() else rows[put(np.flatnonzero(keep), rows.device)] for rows, keep in zip(generated, owned, strict=True)]
+        places = [client.num_nodes + np.flatnonzero(keep) for client, keep in zip(batch.clients, owned, strict=True)]
         graph = copy(whole)
         graph.features, graph._derived = AugmentedFeatures(whole.features, means, DenseRows.of(own, places, whole.nodes)), {}
         graphs.append(graph)
@@ -125,12 +125,12 @@ def seen(model: Network, batch: Batch, mask: Tensor) -> tuple[np.ndarray, np.nda
     In GraphSAGE with L layers, their own first layer matters within L - 2 hops, and that of their real node within L - 1. Other
     backbones may use all of them.
     """
-    found = np.ones((2, *mask.shape), dtype=bool)
+    masks = np.ones((2, *mask.shape), dtype=bool)
     if isinstance(model, GraphSAGE):
-        for hops, kind in zip((model.layers - 2, model.layers - 1), found, strict=True):
+        for hops, kind in zip((model.layers - 2, model.layers - 1), masks, strict=True):
             for row, client, nodes in zip(kind, batch.clients, mask.cpu().numpy(), strict=True):
                 row[:] = within(client, nodes, max(hops, 0))
-    return found[0], found[1]
+    return masks[0], masks[1]
 
 
 def within(client: ClientGraph, nodes: np.ndarray, hops: int) -> np.ndarray:
@@ -146,8 +146,8 @@ def within(client: ClientGraph, nodes: np.ndarray, hops: int) -> np.ndarray:
 def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
     """Return ``client`` with ``count[v]`` additional neighbors of node v, without features, labels and masks."""
     real = np.repeat(np.arange(client.num_nodes), count)
-    made = client.num_nodes + np.arange(real.size)
-    edges = np.concatenate([client.edges, np.stack([real, made]), np.stack([made, real])], 1)
+    new = client.num_nodes + np.arange(real.size)
+    edges = np.concatenate([client.edges, np.stack([real, new]), np.stack([new, real])], 1)
     if sp.issparse(client.features):
         features = client.features.tocsr(copy=True)
         features.resize(client.num_nodes + real.size, features.shape[1])

@@ -163,9 +163,9 @@ def features_of(views: dict[str, Tensor], hidden: Tensor, sizes: Sequence[int], 
     return [torch.tanh(torch.baddbmm(b, hidden[:, :size], w)) for w, b, size in layers]
 
 
-def used_slots(degree: Tensor, kept: Tensor, most: int) -> Tensor:
-    """Return the slots in use ``[k, n, P]`` bool: the first floor(degree) slots of every kept node; P = ``most``."""
-    return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & kept[..., None]
+def used_slots(degree: Tensor, visible: Tensor, most: int) -> Tensor:
+    """Return the slots in use ``[k, n, P]`` bool: the first floor(degree) slots of every visible node; P = ``most``."""
+    return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & visible[..., None]
 
 
 def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> Generated:
@@ -178,13 +178,13 @@ def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> Generated
 
 def in_order(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> list[Tensor]:
     """Return each replica's generated features of ``slots [k, n, P]``, ``[m_i, F]``, by node and slot."""
-    (weight, bias), found = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias")), []
+    (weight, bias), features = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias")), []
     for matrix, offset, rows, used in zip(weight, bias, hidden, slots, strict=True):
         node, place = used.nonzero(as_tuple=True)
         layers = list(zip(matrix.chunk(used.shape[1], 1), offset.chunk(used.shape[1]), strict=True))
-        made = rows.new_empty(len(node), layers[0][0].shape[1])
+        values = rows.new_empty(len(node), layers[0][0].shape[1])
         for j, (w, b) in enumerate(layers):
             at = (place == j).nonzero()[:, 0]
-            made[at] = torch.tanh(torch.addmm(b, rows[node[at]], w))
-        found.append(made)
-    return found
+            values[at] = torch.tanh(torch.addmm(b, rows[node[at]], w))
+        features.append(values)
+    return features

@@ -132,7 +132,7 @@ class FedSagePlus(Composed, Regraphing):
         impaired = [impair(client, away, self.max_neighbours) for client, away in zip(batch.clients, hidden, strict=True)]
         self.impaired = Batch([graph for graph, _, _ in impaired], batch.dtype, batch.device, batch.feature_dtype)
         self.impaired.features = batch.features
-        self.kept = padded([~away for away in hidden], batch.nodes, False).to(batch.device)
+        self.visible = padded([~away for away in hidden], batch.nodes, False).to(batch.device)
         self.missing = padded([count for _, count, _ in impaired], batch.nodes, 0)
         self.targets = padded([ids for _, _, ids in impaired], batch.nodes, 0).numpy()
         self.in_full, self.in_means = (put(mask, batch.device) for mask in seen(setting.model, self.impaired, self.impaired.train))
@@ -229,7 +229,7 @@ class FedSagePlus(Composed, Regraphing):
         """Return the sum of the joint objectives of these replicas; ``batch`` has their impaired graphs."""
         model, device, keys = self.setting.model, batch.device, self._keys(rows)
         degree, hidden = described(self.encoder, generators, batch, keys[0], Dropout(self.gen_dropout, keys[1].to(device)))
-        slots = used_slots(degree, self.kept[rows] & batch.valid, self.max_neighbours)
+        slots = used_slots(degree, self.visible[rows] & batch.valid, self.max_neighbours)
         own, near = (mask[rows][..., None] for mask in (self.in_full, self.in_means))
         whole, others = needed(generators, hidden, slots & own), slots & near & ~own
         graph = AugmentedGraph(batch, slots, whole, needed(generators, hidden, others) if others.any() else None)
@@ -284,17 +284,17 @@ class FedSagePlus(Composed, Regraphing):
 
     @torch.no_grad()
     def augment(self, batch: Batch, owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
-        """Return the graphs of ``batch`` with generated neighbors of their kept nodes, without masks and labels, after the real nodes.
+        """Return the graphs of ``batch`` with generated neighbors of visible nodes, without masks and labels, after the real nodes.
 
         ``owners`` as in :func:`~fgl_bench.algorithms.fedsage_plus._mended.augmented`.
         """
-        made, slots = [], []
+        features, slots = [], []
         for start in range(0, batch.size, size := max(1, GROUP // (batch.nodes * batch.features.shape[2]))):
             rows = list(range(start, min(start + size, batch.size)))
             part = batch if len(rows) == batch.size else batch.select(rows)
             views = self.layout.views(self.generators[rows])
             degree, hidden = described(self.encoder, views, part, mix(self.streams[rows]), no_dropout)
-            used = used_slots(degree, self.kept[rows] & part.valid, self.max_neighbours)
-            made.extend(in_order(views, hidden, used))
+            used = used_slots(degree, self.visible[rows] & part.valid, self.max_neighbours)
+            features.extend(in_order(views, hidden, used))
             slots.append(used.sum(-1).cpu().numpy())
-        return augmented(batch, np.concatenate(slots), made, owners)
+        return augmented(batch, np.concatenate(slots), features, owners)

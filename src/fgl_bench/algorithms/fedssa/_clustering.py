@@ -25,9 +25,9 @@ def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tenso
     gram = gram[..., None, :, :]
     there = there[..., None, :]
     square = gram.diagonal(dim1=-2, dim2=-1)
-    apart = (square[..., None] + square[..., None, :] - 2 * gram).clamp(min=0)
+    distances = (square[..., None] + square[..., None, :] - 2 * gram).clamp(min=0)
     numbers = torch.where(there[..., None], torch.arange(draws.shape[-1], device=draws.device), -1)
-    start = _plus_plus(apart, square.abs().amax(-1, keepdim=True), there, draws)
+    start = _plus_plus(distances, square.abs().amax(-1, keepdim=True), there, draws)
     member = _nearest(start, numbers)
     gram = gram.expand(*start.shape[:-1], -1).contiguous()  # otherwise every product would copy it
     for _ in range(iterations):
@@ -44,22 +44,22 @@ def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tenso
     return member.gather(-3, best).squeeze(-3)
 
 
-def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Tensor:
+def _plus_plus(distances: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Tensor:
     """Return squared distances ``[..., R, C, K]`` to the initial centers; infinite if no distinct point is left."""
-    chance = there.expand(*draws.shape[:-1], there.shape[-1]).to(apart.dtype)
-    nearest, found, least = torch.full_like(chance, torch.inf), [], 1e-12 * scale
+    chance = there.expand(*draws.shape[:-1], there.shape[-1]).to(distances.dtype)
+    nearest, chosen, least = torch.full_like(chance, torch.inf), [], 1e-12 * scale
     for draw in draws.unbind(-1):
         total = chance.cumsum(-1)
         further = total > draw[..., None] * total[..., -1:]
         pick = further.to(torch.uint8).argmax(-1)
-        index = pick[..., None, None].expand(*pick.shape, apart.shape[-1], 1)
-        distance = apart.expand(*pick.shape, *apart.shape[-2:]).gather(-1, index)[..., 0]
+        index = pick[..., None, None].expand(*pick.shape, distances.shape[-1], 1)
+        distance = distances.expand(*pick.shape, *distances.shape[-2:]).gather(-1, index)[..., 0]
         distance = torch.where(further[..., -1:], distance, torch.inf)
-        found.append(distance)
+        chosen.append(distance)
         nearest = torch.minimum(nearest, distance)
         # A point equal to a center up to rounding cannot be another center.
         chance = torch.where(there & (nearest > least) & (nearest < torch.inf), nearest, 0.0)
-    return torch.stack(found, -1)
+    return torch.stack(chosen, -1)
 
 
 def _nearest(distance: Tensor, numbers: Tensor) -> Tensor:

@@ -37,8 +37,8 @@ def class_gaussians(mean: Tensor, log_variance: Tensor, shares: Tensor) -> Gauss
         ``[k, Y, d]``; zero for an absent class.
     """
     center = shares @ mean
-    apart = mean - (shares > 0).to(mean.dtype).mT @ center
-    return Gaussian(center, shares @ (log_variance.exp() + apart**2))
+    centered = mean - (shares > 0).to(mean.dtype).mT @ center
+    return Gaussian(center, shares @ (log_variance.exp() + centered**2))
 
 
 def matched(weights: Tensor, each: Gaussian) -> Gaussian:
@@ -52,5 +52,5 @@ def matched(weights: Tensor, each: Gaussian) -> Gaussian:
         ``[..., m, d]``.
     """
     mean = weights @ each.mean
-    apart = (each.mean[..., None, :, :] - mean[..., None, :]) ** 2
-    return Gaussian(mean, weights @ each.variance + (weights[..., None] * apart).sum(-2))
+    squares = (each.mean[..., None, :, :] - mean[..., None, :]) ** 2
+    return Gaussian(mean, weights @ each.variance + (weights[..., None] * squares).sum(-2))

@@ -36,8 +36,8 @@ class FedSSA(Alone, Comparing, FinalState):
     * SEM ``= sum_c KL(N(mu_i^c, Sigma_i^c) || N(mu*, Sigma*))``: the Gaussian of the client's class c against that of its cluster (eq. 7).
       The server draws a point of every client's Gaussian, runs k-means per class over the clients with the class (eq. 4), and
       matches the first two moments of every cluster's mixture, weighted by training nodes of the class (eq. 6).
-    * STR ``= |a_i - a*|^2 + l1 |a_i|_1 + l2 |a_i|^2``: the filter's coefficients compared to their mean over a cluster of clients (eqs. 14
-      to 16). A client reports its spectral energy ``E_i [F, J]``, the mean over nodes of ``a_j B_j X`` (eqs. 9, 10); the server clusters the
+    * STR ``= |a_i - a*|^2 + l1 |a_i|_1 + l2 |a_i|^2``: the filter's coefficients compared to their mean over a cluster of clients (eqs.
+      14 to 16). A client reports its spectral energy ``E_i [F, J]``, mean over nodes of ``a_j B_j X`` (eqs. 9, 10); the server clusters the
       column spaces with k-means on the projectors ``Q Q^T``, whose distance is sqrt(2) times the chordal one (eqs. 11 to 13); spaces of
       different dimensions are never equal.
 
@@ -171,19 +171,19 @@ class FedSSA(Alone, Comparing, FinalState):
 
     def structural_loss(self, weights: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
         """Return STR ``[k]``."""
-        apart = ((weights - self._coefficients[rows]) ** 2).sum(1) * self._guided[rows]
-        return apart + self.l1 * weights.abs().sum(1) + self.l2 * (weights**2).sum(1)
+        distance = ((weights - self._coefficients[rows]) ** 2).sum(1) * self._guided[rows]
+        return distance + self.l1 * weights.abs().sum(1) + self.l2 * (weights**2).sum(1)
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
-        rows, found = trips.batch.replicas, {}
+        rows, reports = trips.batch.replicas, {}
         self._trips[rows] += 1
         if self.semantic:
             with torch.no_grad():
-                found |= class_gaussians(*trips.output.posterior(), self._shares[rows])._asdict()
+                reports |= class_gaussians(*trips.output.posterior(), self._shares[rows])._asdict()
         if self.structural:
             weights = self._spectral.weights(trips.layout.views(trips.trained))
-            found |= {"coefficients": weights.clone(), "energy": weights[..., None] * self._responses[rows]}
-        return found
+            reports |= {"coefficients": weights.clone(), "energy": weights[..., None] * self._responses[rows]}
+        return reports
 
     @torch.no_grad()
     def final_state(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
@@ -197,9 +197,9 @@ class FedSSA(Alone, Comparing, FinalState):
                 means.append(class_gaussians(*ended.output.posterior(), self._shares[ended.batch.replicas]).mean)
             if isinstance(self._spectral, Spectral) and self._spectral.scalar:
                 weights.append(self._spectral.weights(ended.layout.views(ended.trained)).clone())
-        found = {"class_means": torch.cat(means), "class_counts": self._counts} if means else {}
-        found |= {"coefficients": torch.cat(weights)} if weights else {}
-        return found | ({"targets": self._coefficients} if self.structural else {})
+        state = {"class_means": torch.cat(means), "class_counts": self._counts} if means else {}
+        state |= {"coefficients": torch.cat(weights)} if weights else {}
+        return state | ({"targets": self._coefficients} if self.structural else {})
 
     # ---- server
 
@@ -266,11 +266,11 @@ class FedSSA(Alone, Comparing, FinalState):
         """Return draws ``[S, sets, attempts, clusters]`` for this round's k-means; infinite beyond a set's number of clusters."""
         sets = [(1, self.setting.num_classes, self.node_clusters)] if self.semantic else []
         sets += [(2, 1, self.structural_clusters)] if self.structural else []
-        most, found = max(clusters for *_, clusters in sets), []
+        most, padded = max(clusters for *_, clusters in sets), []
         for purpose, count, clusters in sets:
             draws = uniform(keys[purpose], count * self.attempts, clusters).unflatten(1, (count, self.attempts))
-            found.append(torch.nn.functional.pad(draws, (0, most - clusters), value=torch.inf) if clusters < most else draws)
-        return torch.cat(found, 1)
+            padded.append(torch.nn.functional.pad(draws, (0, most - clusters), value=torch.inf) if clusters < most else draws)
+        return torch.cat(padded, 1)
 
     # ---- traffic
 

@@ -15,8 +15,8 @@ BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # entries at a time; on a CPU they st
 def spread(noise: Tensor, features: Tensor) -> Tensor:
     """Return ``mean_ab ms(z_a - z_b) ma(x_a - x_b)`` over all ordered pairs, ``[S]``: ms the mean square, ma the mean absolute value."""
     square = noise.square().sum(-1)
-    apart = (square[..., None] + square[..., None, :] - 2 * noise @ noise.mT).clamp(min=0)
-    total = _PairwiseDistance.apply(apart / noise.shape[-1], features)
+    distances = (square[..., None] + square[..., None, :] - 2 * noise @ noise.mT).clamp(min=0)
+    total = _PairwiseDistance.apply(distances / noise.shape[-1], features)
     return total / (features.shape[1] ** 2 * features.shape[2])
 
 

@@ -219,8 +219,8 @@ def _initial_generator(layout: ParameterLayout, seed: int) -> dict[str, Tensor]:
     parameters = {}
     for name, shape in layout.shapes.items():
         bound = layout.shapes[name.replace("bias", "weight")][0] ** -0.5
-        made = torch.empty(shape, dtype=torch.float64)
-        parameters[name] = made.normal_(generator=draw) if name == "embedding" else made.uniform_(-bound, bound, generator=draw)
+        values = torch.empty(shape, dtype=torch.float64)
+        parameters[name] = values.normal_(generator=draw) if name == "embedding" else values.uniform_(-bound, bound, generator=draw)
     return parameters
 
 

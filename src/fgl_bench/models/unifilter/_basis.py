@@ -87,13 +87,13 @@ class UniBasis(Derived):
     The angle between heterophily vectors is ``pi / 2 (1 - h)`` with a cosine of at least 0.001. The homophily h is the share of
     edges within a class among the edges between training nodes.
 
-    Attributes: as for :func:`unibasis`; ``together`` counts the edges of all clients of a federation; ``default`` is h without edges.
+    Attributes: as for :func:`unibasis`; ``pooled`` counts the edges of all clients of a federation; ``default`` is h without edges.
     """
 
     orders: int
     tau: float
     previous: bool
-    together: bool = False
+    pooled: bool = False
     default: float = 0.5
 
     @property
@@ -103,7 +103,7 @@ class UniBasis(Derived):
     def among(self, clients: Sequence[ClientGraph], per_federation: int | None) -> Sequence[ClientGraph]:
         if any(client.labels.ndim > 1 for client in clients):
             raise UserError("model=unifilter: its basis needs one label a node, and this data set has several")
-        if not self.together:
+        if not self.pooled:
             return clients
         if per_federation is None:
             raise UserError(
