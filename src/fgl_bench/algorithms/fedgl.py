@@ -155,14 +155,14 @@ class FedGL(Composed, Regraphing):
 
         Assumes that clients participate equally often.
         """
-        totals, clients = super().bytes_after(rounds, trips), self.sizes.shape[1]
+        strategy, clients = super().bytes_after(rounds, trips), self.sizes.shape[1]
         ups, downs = -(-rounds // self.refresh), -(-max(rounds - 1, 0) // self.refresh)
         share = trips / max(rounds, 1) / clients
         a_node = (self.setting.num_classes if self.weight else 0) + (self._width() if self.pseudo_graph else 0)
         # Only columns and values are sent; the row of an edge is that of its node.
         edges = torch.stack(self.entries).cpu().numpy()[:downs].sum(0) if self.entries else np.zeros(len(self.sizes))
         totals = []
-        for (up, down), nodes, more in zip(totals, self.sizes.sum(1), edges, strict=True):
+        for (up, down), nodes, more in zip(strategy, self.sizes.sum(1), edges, strict=True):
             once = nodes if a_node and rounds else 0
             labels = 2 * nodes if self.weight else 0
             totals.append((up + int(4 * (once + share * ups * nodes * a_node)), down + int(4 * share * (downs * labels + 2 * more))))
