@@ -22,13 +22,13 @@ from fgl_bench.errors import Range, above, between
 class DFedAvgM(Peers):
     """Local heavy-ball descent, then averaging with the neighbors (Sun, Li & Wang, TPAMI 45(4), 2023).
 
-    ``y <- y - lr g(y) + momentum (y - y_before)`` for the epochs of a round, at rest at its beginning; then ``Theta <- W Theta^``
+    ``y <- y - lr g(y) + momentum (y - y_before)`` for the epochs of a round, starting without momentum; then ``Theta <- W Theta^``
     with W symmetric and doubly stochastic (Metropolis weights; 1/3 each on a ring, the default). ``bits`` sends the quantized
-    change instead, ``q_i = Q(theta^_i - theta_i)``, and takes ``theta_i <- theta_i + sum_j W_ij q_j``, as printed: the models
-    themselves are never mixed then, but all begin alike.
+    change instead, ``q_i = Q(theta^_i - theta_i)``, and takes ``theta_i <- theta_i + sum_j W_ij q_j``, as in the paper:
+    the models themselves are then never mixed, but all start equal.
 
-    Resolutions: momentum 0.9; no quantization. Q rounds to one of the ``2^(bits-1) - 1`` even steps on either side of zero, the
-    last at the change's largest entry, up or down at random so that the mean is right; the step's size travels along (4 bytes).
+    Resolutions: momentum 0.9; no quantization. Q rounds to one of ``2^(bits-1) - 1`` equal steps on either side of zero, the last
+    at the change's largest entry, up or down at random without bias; the step size is sent too (4 bytes).
 
     Attributes:
         momentum: beta.

@@ -28,19 +28,19 @@ from fgl_bench.utils.seeding import derive_seed
 
 @dataclass
 class DisPFL(Peers):
-    """Every client trains and sends a sparse, personal sub-network of fixed density (Dai et al., ICML 2022, algorithms 1 and 2; its code).
+    """Sparse, personal sub-networks of fixed density (Dai et al., ICML 2022, algorithms 1 and 2; its code).
 
-    Client i steps on the coordinates of its mask mu_i only. After training it drops, in every tensor, the
-    ``ceil(alpha_t nnz)`` active weights of least size, ``alpha_t = anneal / 2 (1 + cos(pi t / T))``, and takes in as many inactive
-    coordinates where the loss of all weights has the largest gradient. Then it takes, coordinate by coordinate, the mean over
-    itself and its in-neighbours that trained this coordinate, under its new mask; what nobody trained is zero.
+    Client i updates only the coordinates of its mask mu_i. After training it drops, in every tensor, the ``ceil(alpha_t nnz)``
+    active weights of smallest magnitude, ``alpha_t = anneal / 2 (1 + cos(pi t / T))``, and activates the same number of inactive
+    coordinates with the largest gradient of the loss of all weights. Under its new mask it then takes, per coordinate, the mean over
+    itself and its in-neighbors that trained this coordinate; a coordinate that no client trained is zero.
 
-    Densities of tensors are those of Erdős-Rényi kernels, ``(sum of shape / product of shape)^erk_power`` scaled to ``density``
-    overall, vectors dense. Resolutions: aggregation at the end of a round (the code's at the beginning of the next: the same
-    sequence); 30 % of the clients as random in-neighbours; gradients regrow, as in the paper (the released scripts: ``random``); clients
-    begin with masks of their own, as those scripts; gradients clipped to norm 10, as in the code; the optimiser's moments of coordinates
-    that leave or enter the mask are zero. A message is the non-zero weights and a mask of one bit a scalar; the matrix for plots is the
-    uniform one over itself and in-neighbours.
+    Tensors have the densities of Erdős-Rényi kernels, ``(sum of shape / product of shape)^erk_power`` scaled to ``density``
+    overall; vectors are dense. Resolutions: aggregation at the end of a round (in the code at the start of the next round, which is the
+    same sequence); 30 % of the clients as random in-neighbors; regrowth by gradient, as in the paper (the released scripts: ``random``);
+    different initial masks, as in those scripts; gradients clipped to norm 10, as in the code; zero optimizer moments for coordinates
+    that leave or enter the mask. A message holds the non-zero weights and a mask of one bit per scalar. The matrix for plots is uniform
+    over a client and its in-neighbors.
 
     Attributes:
         density: share of the weights that a client trains, in (0, 1].

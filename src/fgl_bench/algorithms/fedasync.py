@@ -18,10 +18,10 @@ from fgl_bench.errors import SHARE, Range, at_least
 
 @dataclass
 class FedAsync(SemiAsyncServer):
-    """Every arriving model is mixed into the global one at once (Xie, Koyejo & Gupta, OPT 2020, algorithm 1).
+    """Each arriving model is mixed into the global model immediately (Xie, Koyejo & Gupta, OPT 2020, algorithm 1).
 
-    On an arrival ``w <- (1 - a) w + a theta_i`` with ``a = alpha sigma(s)``; the client starts again from w. The local loss has
-    ``rho/2 ||theta - w_base||^2`` added, which does nothing with one local epoch. Clients are not weighted by size.
+    On an arrival ``w <- (1 - a) w + a theta_i`` with ``a = alpha sigma(s)``; the client restarts from w. The local loss has the
+    additional term ``rho/2 ||theta - w_base||^2``, which has no effect with one local epoch. Clients are not weighted by size.
 
     Resolutions: s = 0 for a fresh model (the paper's t - tau counts the step in progress: ``offset=1``); the hinge's ``b`` is a
     cycle, since at one step per arrival even a fast client is C - 1 versions old and the paper's b = 4 freezes the model.

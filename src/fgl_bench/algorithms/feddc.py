@@ -26,8 +26,8 @@ class FedDC(ServerRounds):
     client's size relative to the mean size and ``alpha_i = alpha / n_i``, as in the code (``scaling=none``: all 1, the paper).
 
     Resolutions: the code's ``a_i <- a_i - a/n_i - (theta_i - w)/(E lr)`` presumes plain SGD, where it equals the mean of the
-    gradients taken, less the last term's; that mean is what we accumulate, being meaningful under Adam too
-    (``control=literal`` has the formula). A client without training nodes takes no step and keeps both states. An upload
+    gradients taken, less the last term's; that mean is accumulated here, since it is meaningful under Adam too
+    (``control=literal`` uses the formula). A client without training nodes takes no step and keeps both states. An upload
     that misses a deadline is lost with its changes.
 
     Attributes:

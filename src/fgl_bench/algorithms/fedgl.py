@@ -30,19 +30,19 @@ BLOCK = 1 << 24  # similarities in memory at a time
 class FedGL(Composed, Regraphing):
     """FedAvg with global pseudo labels and a global pseudo graph (Chen et al., Information Sciences 657, 2024).
 
-    After training client i uploads its predictions p_i(v) for all its nodes. For every node v of the whole graph the server fuses
-    those of the clients that hold it, ``q_v = sum_i r_i thr(p_i(v)) / sum_i r_i``, where thr drops entries below
-    ``confidence`` and r_i is the client's share of the round's training nodes; where anything is left, the pseudo label of v is the
-    largest entry of q_v. In the next trips the objective is
-    ``CE(training nodes) + weight CE(pseudo-labelled other nodes, pseudo labels)``, each a mean, the second 0 without such nodes.
+    After training, client i uploads its predictions p_i(v) for all its nodes. For every node v of the whole graph, the server fuses
+    the predictions of the clients that have it, ``q_v = sum_i r_i thr(p_i(v)) / sum_i r_i``, where thr drops entries below
+    ``confidence`` and r_i is the client's share of the round's training nodes; if any entry is left, the pseudo label of v is the
+    largest entry of q_v. The objective of the next trips is
+    ``CE(training nodes) + weight CE(pseudo-labeled other nodes, pseudo labels)``; both terms are means (0 without such nodes).
 
-    With ``pseudo_graph`` (beta) above 0 the hidden representations e_v are uploaded and fused alike: the ``neighbours`` largest of
+    With ``pseudo_graph`` (beta) above 0 the hidden representations e_v are uploaded and fused too: the ``neighbours`` largest of
     ``max(e_v . e_u, 0)`` in every row, scaled to sum one, a diagonal of one, then ``D^-1/2 S D^-1/2``. A client propagates, in
     training and evaluation, with its operator plus beta times the rows and columns of S that belong to its nodes.
 
-    Resolutions (only OpenFGL's port could be read): pseudo labels of the last refresh, not of the first for ever; no invented label where
-    there is none; beta S is added to the backbone's own operator, not to the raw adjacency. A node that nobody uploaded in a
-    round keeps what was fused before. Labels and masks are never part of what is fused, but through the model.
+    Resolutions (only OpenFGL's port is public): pseudo labels of the last refresh, not of the first; no label for a node without
+    confident predictions; beta S is added to the backbone's own operator, not to the raw adjacency. A node that no client uploaded
+    in a round keeps its previous values. Labels and masks are never fused directly.
 
     Attributes:
         weight: weight of the pseudo labels in the objective (lambda_s).

@@ -30,17 +30,17 @@ from fgl_bench.models.gcn import GCN
 
 @dataclass
 class FedGNN(FedAvg):
-    """FedAvg on subgraphs expanded by embeddings of nodes with the same neighbourhood elsewhere (after Wu et al., arXiv 2102.04925, 2021).
+    """FedAvg on subgraphs expanded by embeddings of nodes with the same neighborhood elsewhere (after Wu et al., arXiv 2102.04925, 2021).
 
-    The original recommends items to users; this is the node-classification baseline of FED-PUB, FedIIH and FedSSA, of which only a
-    sentence is public (``fedgnn (adapted)``). With the model it received every client computes the output r_v of the first
-    convolution for its nodes and sends it with a key, the hash of the sorted global ids of v's neighbors. A matching service returns
-    r_u of up to ``matches`` nodes u of other clients with the same key and another id. They enter the second convolution as further
-    neighbors, without gradients: ``1 / sqrt(d'_v d'_u)`` with ``d' = degree + 1 + number received``.
+    The original recommends items to users; this is the node-classification baseline of FED-PUB, FedIIH and FedSSA, described in
+    a single sentence (``fedgnn (adapted)``). With the received model every client computes the output r_v of the first convolution
+    for its nodes and sends it with a key, the hash of the sorted global ids of v's neighbors. A matching service returns r_u of up to
+    ``matches`` nodes u of other clients with the same key and a different id. They are additional neighbors in the second
+    convolution, without gradients: ``1 / sqrt(d'_v d'_u)`` with ``d' = degree + 1 + number received``.
 
-    Without overlap no two clients know the same neighbor: the method is FedAvg then, to the last bit. Resolutions: d' stands in all
-    weights of the second convolution, also between own nodes; where more than ``matches`` fit, those of the first clients, by
-    global id; nodes without neighbors have no key. With ``ldp`` clients train on gradients clipped to ``[-clip, clip]`` with Laplace noise
+    Without overlap no two clients share a neighbor, and the method is exactly FedAvg. Resolutions: d' is in all weights of the
+    second convolution, also between own nodes; of more than ``matches`` matches the first are used, by client and global id;
+    nodes without neighbors have no key. With ``ldp`` clients train on gradients clipped to ``[-clip, clip]`` with Laplace noise
     of scale ``2 lr clip / (sqrt(training nodes) epsilon)``, the original's protection; its pseudo-interacted items have no counterpart.
 
     Attributes:

@@ -35,23 +35,23 @@ SLOPES = {"leaky_relu": SLOPE, "none": 1.0}  # of the activation after a routing
 
 @dataclass
 class FedIIH(ServerRounds, Comparing):
-    """Every latent factor is averaged by its own similarity of inferred distributions (Yu et al., AAAI 2025; its code).
+    """Averaging per latent factor by the similarity of inferred distributions (Yu et al., AAAI 2025; its code).
 
-    The network is a DisenGCN of K factors. A client infers mean and log-variance of a Gaussian for every node and factor, and sends
-    their means over its nodes. With JS the Jensen-Shannon divergence between two clients' Gaussians of factor k, whose middle has the mean
-    of the means and of the variances, ``S_ij = 1 - JS_ij / ln 2`` and ``M^(k)_ij = exp(tau S_ij) / sum_l exp(tau S_il)`` averages slice k
+    The network is a DisenGCN with K factors. A client infers mean and log-variance of a Gaussian for every node and factor, and sends
+    their averages over its nodes. JS is the Jensen-Shannon divergence between two clients' Gaussians of factor k, with a middle of
+    averaged mean and variance. Then ``S_ij = 1 - JS_ij / ln 2`` and ``M^(k)_ij = exp(tau S_ij) / sum_l exp(tau S_il)`` averages slice k
     of the projection and of the classifier; the classifier's bias is averaged uniformly. The server also sends the
-    global centres ``sum_i mean_i^k / (C + 0.25)``.
+    global centers ``sum_i mean_i^k / (C + 0.25)``.
 
     With ``elbo_weight > 0`` clients add that multiple of ``-ELBO / n^2`` to the cross-entropy: of the hierarchical model in which
-    a global centre gives a client's centre c_k, c_k a node's factor, ``z_k ~ N(c_k, 0.25 I)``, and factors the edges, ``sigma(z z^T)``
+    a global center gives a client's center c_k, c_k a node's factor, ``z_k ~ N(c_k, 0.25 I)``, and factors the edges, ``sigma(z z^T)``
     over all pairs (see :func:`elbo_terms`). By default it is 0: in the released code this objective never reaches the classifier.
 
-    Resolutions: inferred in evaluation mode, from one more routing layer (``inference_layers``), each with a LeakyReLU behind it, as in the
-    released code (``inference_activation=none``: without); with ``inference=free``, the released code's, mean and log-variance are both its
-    output (there they differ by dropout only); ``learned`` puts an affine map per factor on each, trained by the ELBO, sent and averaged
-    with its factor. Terms of the ELBO have the signs of the paper (the code pushes
-    centres away from 0). Centres begin at random, common to all clients, and stay with them.
+    Resolutions: inference in evaluation mode, from additional routing layers (``inference_layers``) with LeakyReLU, as in the released
+    code (``inference_activation=none``: without). With ``inference=free``, as in the released code, mean and log-variance are both the
+    output (there they differ by dropout only); ``learned`` adds an affine map per factor to each, trained by the ELBO, sent and
+    averaged with its factor. Terms of the ELBO have the signs of the paper (the code pushes centers away from 0). Centers start
+    at random, equal for all clients, and stay local.
 
     Attributes:
         tau: sharpness of the softmax over similarities; 0 averages uniformly.

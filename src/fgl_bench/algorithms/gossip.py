@@ -16,13 +16,13 @@ from fgl_bench.errors import Range, UserError, at_least, require
 
 @dataclass
 class Gossip(Peers):
-    """Every client averages each segment of its model with a few random peers (Hu, Jiang & Wang, arXiv 1908.07782).
+    """Clients average each segment of their models with a few random peers (Hu, Jiang & Wang, arXiv 1908.07782).
 
-    The D scalars are cut into S contiguous segments whose sizes differ by at most one. For every segment each client pulls from
-    R peers drawn anew and takes ``M_ij = m_j / (m_i + sum of m over the peers)``. S = 1 is plain gossip, what DFed-SST compares
-    with; the volume, about R models a client and round, does not depend on S.
+    The D scalars are cut into S contiguous segments whose sizes differ by at most one. For every segment, each client pulls from
+    R newly drawn peers and takes ``M_ij = m_j / (m_i + sum of m over the peers)``. S = 1 is plain gossip, the baseline of
+    DFed-SST. The traffic, about R models per client and round, does not depend on S.
 
-    Resolutions: R = 2; with a segment travels the sender's size m_j (4 bytes); segment s of round t uses the random graph of
+    Resolutions: R = 2; the sender's size m_j (4 bytes) is sent with every segment; segment s of round t uses the random graph at
     time ``t S + s``.
 
     Attributes:

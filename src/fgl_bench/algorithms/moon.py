@@ -19,13 +19,13 @@ from fgl_bench.errors import Range, above, at_least
 class Moon(FedAvg):
     """FedAvg with a model-contrastive loss (Li, He & Song, CVPR 2021, eq. 3).
 
-    ``mu`` times the mean over nodes of ``-log(e^(cos(r, r_glob)/t) / (e^(cos(r, r_glob)/t) + sum_b e^(cos(r, r_b)/t)))``, r being
-    a node's representation before the last layer under the model in training, r_glob under the received model, r_b under
-    the client's previously trained ones. References are taken without dropout and without gradient. A client's first trip
-    has no previous model and hence no contrast.
+    ``mu`` times the mean over nodes of ``-log(e^(cos(r, r_glob)/t) / (e^(cos(r, r_glob)/t) + sum_b e^(cos(r, r_b)/t)))``. Here r is
+    a node's representation before the last layer under the model in training, r_glob under the received model, and r_b under the
+    client's previously trained models. References have no dropout and no gradient. A client's first trip has no previous model
+    and therefore no contrastive term.
 
-    Resolutions (OpenFGL's reading on graphs): no projection head, which would give this method parameters that the others
-    lack; contrast over all nodes of the client. A previous model is kept as the representations that it gave.
+    Resolutions (OpenFGL's reading on graphs): no projection head, which would add parameters that other methods do not
+    have; contrast over all nodes of the client. Of a previous model only its representations are stored.
 
     Attributes:
         mu: strength of the contrastive term.

@@ -20,16 +20,16 @@ from fgl_bench.utils.seeding import generator
 
 @dataclass
 class PENS(Peers):
-    """Gossip with those peers whose models do well on one's own data (Onoszko et al., FL-ICML workshop 2021).
+    """Gossip with peers whose models perform well on the client's data (Onoszko et al., FL-ICML workshop 2021).
 
-    In the first phase a client samples n_s peers a round, evaluates their models on its own training nodes and averages its own
-    with the m of least loss, weighted by size. Then its preferred peers are those that were among the m more often than
-    chance would have it, ``selected_j > m / n_s * sampled_j``; in the second phase it averages with n_g of them a round.
+    In the first phase a client samples n_s peers per round, evaluates their models on its own training nodes and averages its model
+    with the m models of lowest loss, weighted by size. Its preferred peers are then those selected more often than by chance,
+    ``selected_j > m / n_s * sampled_j``; in the second phase it averages with n_g of them per round.
 
-    Resolutions: n_s = min(10, C - 1), m = 2, the first fifth of the rounds (at least one), n_g = m; where m = n_s, no peer can be
-    preferred to another, and all that were sampled are; rank by training loss, ties by index; with a
-    model travels its owner's size (4 bytes); all sampled models travel in the first phase. A client that prefers nobody, or
-    that has no training nodes to rank with, stays on its own. Peers are sampled among the scenario's links, by default all.
+    Resolutions: n_s = min(10, C - 1), m = 2, the first fifth of the rounds (at least one), n_g = m; if m = n_s, all sampled peers are
+    preferred; ranks by training loss, ties by index; the owner's size (4 bytes) is sent with a model; all sampled models are
+    sent in the first phase. A client without preferred peers, or without training nodes to rank with, does not average. Peers
+    are sampled among the scenario's links, by default all.
 
     Attributes:
         sampled: n_s; null means ten, or all other clients if they are fewer.

@@ -20,14 +20,14 @@ from fgl_bench.errors import Range, above, at_least
 class PFedMe(FedAvg):
     """Personal models by Moreau envelopes (Dinh, Tran, Nguyen, NeurIPS 2020, algorithm 1).
 
-    A client of a round begins with the global model, ``w_i = theta_i = w``. R times it takes ``inner_steps`` steps on
-    ``f_i(theta_i) + penalty/2 ||theta_i - w_i||^2`` and then moves ``w_i <- w_i - outer_lr penalty (w_i - theta_i)``. It uploads w_i and
-    is evaluated, as its trained model, with theta_i; the server takes ``w <- (1 - beta) w + beta mean of w_i``.
+    A participant starts from the global model, ``w_i = theta_i = w``. R times it takes ``inner_steps`` steps on
+    ``f_i(theta_i) + penalty/2 ||theta_i - w_i||^2`` and then moves ``w_i <- w_i - outer_lr penalty (w_i - theta_i)``. It uploads w_i;
+    its trained model is theta_i. The server takes ``w <- (1 - beta) w + beta mean of w_i``.
 
-    Resolutions: the R K steps are the ``local_epochs`` of a trip, each on all training nodes of the client (no ``batch_nodes``), so
-    ``R = ceil(local_epochs / K)`` and the last outer round may be shorter. Inner steps are the benchmark's optimizer's, not the original's
-    plain descent, and theta_i goes on from where the outer round before left it, as in the authors' code; the mean weighs by size, as
-    there. With ``local_epochs=1`` the penalty has no gradient, as in FedProx.
+    Resolutions: the R K steps are the ``local_epochs`` of a trip, each on all training nodes of the client (no ``batch_nodes``), so ``R =
+    ceil(local_epochs / K)`` and the last outer round may be shorter. Inner steps use the benchmark's optimizer instead of plain gradient
+    descent; theta_i continues across outer rounds, and the mean is weighted by size, both as in the authors' code. With
+    ``local_epochs=1`` the penalty has no gradient, as in FedProx.
 
     Attributes:
         inner_steps: K, steps per outer round.

@@ -20,13 +20,13 @@ from fgl_bench.errors import Range, above
 class Scaffold(ServerRounds):
     """Control variates against client drift (Karimireddy et al., ICML 2020, algorithm 1).
 
-    A local step uses ``g_i(y) - c_i + c``. After it, c_i becomes the client's gradient along the trip; the server takes
-    ``w <- w + server_lr * mean over S of (y_i - w)`` and ``c <- c + 1/C sum over S of the changes of c_i``, which keeps c the
-    mean of all c_i. Everything starts at zero, so the first round is a uniform average.
+    A local step uses ``g_i(y) - c_i + c``. After the trip, c_i becomes the client's mean gradient along the trip; the server takes
+    ``w <- w + server_lr * mean over S of (y_i - w)`` and ``c <- c + 1/C sum over S of the changes of c_i``, so c stays the
+    mean of all c_i. All states start at zero, so the first round is a uniform average.
 
     Resolutions: ``c_i = 1/E sum_k g_i(y_k)``, without weight decay. That is option II under plain SGD and, unlike its formula
-    ``c_i - c + (w - y)/(E lr)``, means something under Adam, whose steps have length lr whatever the gradient
-    (``control=option_ii_literal`` has the formula). A client without training nodes keeps its c_i. An upload that misses
+    ``c_i - c + (w - y)/(E lr)``, is meaningful under Adam, whose step length does not depend on the gradient
+    (``control=option_ii_literal`` uses the formula). A client without training nodes keeps its c_i. An upload that misses
     a deadline is lost with its change of c_i.
 
     Attributes:

@@ -20,17 +20,17 @@ from fgl_bench.errors import Range, Unsuited, UserError, at_least
 class TWAFL(SemiAsyncServer):
     """Temporally weighted aggregation with layerwise asynchronous update (Chen, Sun & Jin, IEEE TNNLS 31(10), 2020).
 
-    The server keeps every client's last upload, with the round at which its shallow and its deep parameters arrived. At round r
-    client k counts ``n_k a^-(r - g_k)`` in the average of the shallow parameters. Deep parameters travel, and are averaged with
-    their own ages, only in rounds whose number modulo ``loop`` is in ``exchange_rounds``; in between clients keep their own.
+    The server stores every client's last upload, with the rounds at which its shallow and deep parameters arrived. At round r
+    client k has weight ``n_k a^-(r - g_k)`` in the average of the shallow parameters. Deep parameters are sent, and averaged by
+    their own ages, only in rounds whose number modulo ``loop`` is in ``exchange_rounds``; otherwise clients keep their own.
 
-    Resolutions: one round per arrival, decided when the client reports in; weights normalised (the printed sum does not);
-    all stored copies count, which start as the initial model with age -1; a = e/2; the last 5 of 15 rounds exchange deep
-    layers. Of a GCN the last layer is deep, which holds few of its parameters: little traffic is saved.
+    Resolutions: one round per arrival, determined when the client uploads; weights normalized (the sum in the paper is not);
+    all stored copies are averaged, starting from the initial model with age -1; a = e/2; the last 5 of 15 rounds exchange deep
+    layers. The deep layer of a GCN is the last one, which has few parameters, so little traffic is saved.
 
-    Weights fall by 1/a per arrival, so the average is over about four clients unless ages are counted in cycles. With ages by
-    arrival and all clients equally fast, a client's flags repeat with C modulo ``loop``; at C = 15 most clients never
-    upload their deep layers: count by cycle then.
+    Weights fall by 1/a per arrival, so the average covers about four clients unless ages are counted in cycles. With ages by
+    arrival and equally fast clients, a client's rounds repeat with C modulo ``loop``; with C = 15 most clients never
+    upload their deep layers. Use ``age_unit=cycle`` then.
 
     Attributes:
         base: a.

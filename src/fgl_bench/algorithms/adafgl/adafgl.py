@@ -27,22 +27,22 @@ from fgl_bench.utils.seeding import derive_seed, generator
 class AdaFGL(FedAvg, Staging):
     """FedAvg, then personal propagation without federation (Li et al., ICDE 2024; its code and OpenFGL's).
 
-    After ``federated_rounds`` rounds of FedAvg client i keeps the model it received, whose predictions P it never changes, and
-    trains heads of its own (:mod:`~fgl_bench.algorithms.adafgl._propagation_heads`) for the rounds that are left, ``local_epochs`` steps
-    each; then M is the identity and nothing travels. With X_k = S^k X, S the normalisation of
+    After ``federated_rounds`` rounds of FedAvg, client i fixes its received model and its predictions P, and trains its own heads
+    (:mod:`~fgl_bench.algorithms.adafgl._propagation_heads`) for the remaining rounds, ``local_epochs`` steps each. In these rounds
+    M is the identity and nothing is communicated. With X_k = S^k X, S the normalization of
     ``a A + (1 - a) 1[similarity > 0.999]``, and Xs = [X_0 .. X_hops], their loss is
 
     ``CE(Z_h) + mean (Z_h - P)^2 + CE(Z_1) + CE(Z_2) + CE(Z_3)``
 
-    and they answer ``w (softmax Z_h + softmax P) / 2 + (1 - w) mean_k softmax Z_k``. The homophily w is the accuracy of label
-    propagation from a random half of the training nodes on the other half, 0.5 where there is no other half.
+    and the prediction is ``w (softmax Z_h + softmax P) / 2 + (1 - w) mean_k softmax Z_k``. The homophily w is the accuracy of label
+    propagation from a random half of the training nodes to the other half (0.5 if that is empty).
 
-    Points of both stages are selected from, as in OpenFGL; the point after the last federated round scores the model that was
-    received. Resolutions: OpenFGL's a, beta and number of rounds; the personal stage begins with the last model, as there (the official
-    code: with the best on validation nodes); w weighs (``fusion=hard``: the official code's switch at 0.9); P is soft-maxed again before
-    its cosines and in the answer, as in both codes (``softmaxes=single``: in neither); Z_3's attention compares softmax H, and no node
-    with itself, as in both codes (``attention=raw``: H, and a node with itself too); P is downloaded with the model once more when the
-    personal stage begins; initial layers and shared slopes as in both codes.
+    The best point is selected from both stages, as in OpenFGL; the point after the last federated round scores the received model.
+    Resolutions: OpenFGL's a, beta and number of rounds; the personal stage starts from the last model, as in OpenFGL (the official code:
+    from the model that is best on validation nodes); w is a weight (``fusion=hard``: the official code's switch at 0.9); a second softmax
+    of P before its cosines and in the prediction, as in both codes (``softmaxes=single``: no second softmax); Z_3's attention compares
+    softmax H of different nodes, as in both codes (``attention=raw``: H, and a node with itself too); P is downloaded with the model
+    once more at the start of the personal stage; initial layers and shared slopes as in both codes.
 
     Attributes:
         federated_rounds: R1; later rounds are personal.

@@ -18,19 +18,20 @@ from fgl_bench.errors import Range, UserError, at_least
 
 @dataclass
 class FedAAS(CrossClient, ServerNodes):
-    """Historical embeddings of sampled neighbours, fetched at an adaptive interval (Li et al., Proc. ACM Manag. Data 2(3), 2024).
+    """Historical embeddings of sampled neighbors, fetched at an adaptive interval (Li et al., Proc. ACM Manag. Data 2(3), 2024).
 
-    ``tau_i = ceil(sqrt(F_i / F_0) tau_0)`` batches between synchronisations in round i, clamped to [``min_interval``, tau_0], where F_i
-    is the loss of the global model before the round and tau_0 = ``interval``. Neighbours are drawn in proportion to the
-    exponentials of the top convolution's attention logits, remote rows as last fetched.
+    ``tau_i = ceil(sqrt(F_i / F_0) tau_0)`` batches between synchronizations in round i, clamped to [``min_interval``, tau_0], where F_i
+    is the loss of the global model before the round and tau_0 = ``interval``. Neighbors are drawn with
+    probabilities proportional to the exponentials of the top convolution's attention logits, on the last fetched remote rows.
 
-    Its ablations are other values of the keys, in yamls: ``fedaas1`` (fixed interval 1), ``fedaas2`` (all neighbours), ``fedall``
-    (both), ``fedlocal`` (no edges between clients). The released code has neither history nor sampling by attention; this is the paper.
+    The ablations are yamls with other values of the keys: ``fedaas1`` (fixed interval 1), ``fedaas2`` (all neighbors), ``fedall``
+    (both), ``fedlocal`` (no edges between clients). This is the method of the paper; the released code has neither history nor attention
+    sampling.
 
     Resolutions: F is the loss on the server's validation nodes (the paper's, on test nodes, leaks; ``loss_source=test``); the
-    layer's own attention, with which it aggregates, scores neighbours (eq. 9 mixes two clients' weights); one
-    joint sample of near and remote neighbours; rows of layer inputs travel, not their weighted sums. Reading F for
-    the interval is the only thing that a round waits for.
+    neighbors are scored by the layer's own attention, also used for aggregation (eq. 9 mixes two clients' weights); one
+    joint sample of local and remote neighbors; rows of layer inputs are sent, not their weighted sums. Reading F for the interval
+    is the only synchronization of a round.
 
     Attributes:
         adaptive: adapt the interval to the loss.

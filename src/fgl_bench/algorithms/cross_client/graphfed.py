@@ -23,15 +23,15 @@ from fgl_bench.utils.seeding import generator
 
 @dataclass
 class GraphFed(FedCross, Comparing):
-    """Personalised averaging by the distance between subgraphs (Deng et al., MASS 2023), as far as its abstract and FedAAS tell.
+    """Personalized averaging by the distance between subgraphs (Deng et al., MASS 2023), as described by its abstract and FedAAS.
 
-    ``theta_a = sum_b s_ab n_b theta_b / sum_b s_ab n_b`` (n_b training nodes) with ``s_ab = 1 / (1 + D_ab)``, 0 where no path joins
-    the two, and ``s_aa = 1``. D_ab is the mean length of the shortest paths from nodes of a to nodes of b over the edges between a
-    and b. Clients fetch embeddings of random neighbours before every batch. The server scores the mean of
+    ``theta_a = sum_b s_ab n_b theta_b / sum_b s_ab n_b`` (n_b training nodes) with ``s_ab = 1 / (1 + D_ab)``, 0 without a path,
+    and ``s_aa = 1``. D_ab is the mean length of the shortest paths from nodes of a to nodes of b over the edges between a
+    and b. Clients fetch embeddings of random neighbors before every batch. The server scores the mean of
     the models, weighted by n.
 
-    Resolutions: the original's formulas are not public. FedAAS's authors weigh in proportion to D_ab itself, without sizes and the
-    own model (``weighting=authors``), which gives the most to the furthest. Paths start at ``sources`` nodes of a client at most.
+    Resolutions: the original's formulas are not public. FedAAS's authors use weights proportional to D_ab, without sizes and the own
+    model (``weighting=authors``), which favors the most distant clients. Paths start at no more than ``sources`` nodes of a client.
 
     Attributes:
         weighting: ``similarity`` (above) or ``authors``.

@@ -46,18 +46,17 @@ class DFedSST(Peers, Comparing):
     """A communication graph that follows the clients' label dispersion and semantics (Guo et al., DFed-SST, algorithm 1).
 
     Every ``refresh`` rounds, after training, each client broadcasts WLSD, the mean hop distance between nodes of a class averaged
-    over the classes, and CSE, the class-wise mean of predictions over such pairs weighted by distance. Client i then listens to the
-    d_i others whose CSE is most similar, ``d_i = |{j : WLSD_j < WLSD_i}|``, and takes
-    ``theta_i <- sum_j alpha_ij theta^_j``, ``alpha_ij`` in proportion to ``exp(cos(CSE_i, CSE_j)) WLSD_j``.
+    over the classes, and CSE, the class-wise mean of predictions over such pairs weighted by distance. Client i then receives from the
+    d_i other clients with the most similar CSE, ``d_i = |{j : WLSD_j < WLSD_i}|``, and takes
+    ``theta_i <- sum_j alpha_ij theta^_j``, ``alpha_ij`` proportional to ``exp(cos(CSE_i, CSE_j)) WLSD_j``.
 
-    Resolutions: eq. 6 as the prose has it (printed, WLSD_i is compared with itself). The own model is not in its average, as
-    printed, but for d_i = 0, where it is all of it. True labels on training nodes only, predictions elsewhere. No path counts as
-    one hop more than the client's longest; a class of one node has D = 0; where all partners have WLSD 0 the similarity alone
-    weighs. Per class at most ``sources`` nodes are drawn and paired with all others of it, the same pairs for both statistics; of a
-    client of more than ``landmarks`` nodes only so many, drawn once, can be sources, and WLSD leaves out a class of several nodes that has
-    none of them. Until the first refresh, at the end of round 0, half of the others are heard, at random, and count alike. A client
-    knows only what it hears: links that the
-    scenario leaves out at a refresh are no candidates.
+    Resolutions: eq. 6 as described in the text (as printed, WLSD_i is compared with itself). The own model is not in its average, as
+    printed, unless d_i = 0, where it is kept. True labels on training nodes only, predictions elsewhere. A missing path counts as one
+    hop more than the client's longest path; a class of one node has D = 0; if all partners have WLSD 0, weights depend on the
+    similarity alone. Per class at most ``sources`` nodes are drawn and paired with all others of the class, the same pairs for both
+    statistics. In a client with more than ``landmarks`` nodes only this number of nodes, drawn once, can be sources, and WLSD leaves out a
+    class of several nodes without sources. Before the first refresh, at the end of round 0, a client averages uniformly over a random
+    half of the others. A client knows only received messages: links that the scenario drops at a refresh are no candidates.
 
     Attributes:
         refresh: K_topo.

@@ -36,26 +36,26 @@ GROUP = 1 << 26  # generated entries per program; more clients run in groups (re
 
 @dataclass
 class FedSagePlus(Composed, Regraphing):
-    """FedAvg on graphs mended with generated neighbours (Zhang et al., NeurIPS 2021).
+    """FedAvg on graphs augmented with generated neighbors (Zhang et al., NeurIPS 2021).
 
-    Phase 0, ``gen_rounds`` rounds: client i hides a share of its validation nodes with all their edges and trains, on what is
-    left and together with its classifier, a generator of its own: an encoder z_v, a degree ``n_v = ReLU(w z_v + b)`` and
-    P feature vectors from z_v plus noise. With n_v the true number of hidden neighbours of v, m training nodes and
+    Phase 0, ``gen_rounds`` rounds: client i hides a share of its validation nodes with all their edges and, on the remaining graph,
+    trains its own generator jointly with its classifier: an encoder z_v, a degree ``n_v = ReLU(w z_v + b)`` and
+    P feature vectors from z_v plus noise. With n_v the true number of hidden neighbors of v, m training nodes and
     ``L_f = 1/(m P) sum_v sum_{j <= min(P, floor n_v)} min_{k <= min(P, true n_v)} MSE(generated_vj, target_vk)`` the objective is
 
     ``1/C [ degree_weight L_d + feature_weight L_f + class_weight L_c + feature_weight sum_{j != i} L_f^{ij} ]``
 
-    where L_d is the smooth L1 error of n_v, L_c the classifier's cross-entropy on the graph mended by the generator, and L_f^{ij} has
-    random neighbourhoods of client j as targets. No model is averaged. Then every client mends its whole graph once,
-    ``floor n_v`` new neighbours of v joined by edges in both directions, and the classifiers are averaged uniformly.
+    where L_d is the smooth L1 error of n_v, L_c the classifier's cross-entropy on the graph augmented by the generator, and L_f^{ij} has
+    random neighborhoods of client j as targets. No model is averaged. Then every client augments its whole graph once with
+    ``floor n_v`` new neighbors of v, joined by edges in both directions, and the classifiers are averaged uniformly.
 
     Resolutions: OpenFGL's rounds (generator and classifier trained jointly, inside the common round loop), but generated
-    nodes send messages to real ones, as in the official code; the cross-client loss is computed where the data
-    are, and its traffic counted as the paper's gradient protocol: for every other client the generator and the m latent
-    inputs go up, a gradient of the generator comes down. A client without edges is nobody's partner.
-    In phase 0 models are scored on the unmended graphs. One initial generator a seed, as for the classifier, with b = 1: from a
-    negative b, half of all seeds, ``n_v`` would be 0 everywhere for ever. A ``strategy`` begins with the mended graphs: in phase 0
-    nothing is aggregated, and what it reads of a client's graph includes the generated nodes.
+    nodes send messages to real ones, as in the official code; the cross-client loss is computed locally,
+    with traffic counted as in the paper's gradient protocol: for every other client the generator and the m latent inputs are
+    uploaded, and a gradient of the generator is downloaded. A client without edges is not a partner. In phase 0 models are scored on
+    the original graphs. One initial generator per seed, as for the classifier, with b = 1: with a negative b (half of all seeds)
+    ``n_v`` would stay 0. A ``strategy`` starts with the augmented graphs: phase 0 aggregates nothing, and the strategy's statistics
+    of a client's graph include the generated nodes.
 
     Attributes:
         max_neighbours: P, largest number of neighbors generated per node; 0 disables phase 0 and generated neighbors.

@@ -30,25 +30,25 @@ from fgl_bench.utils.seeding import derive_seed
 class FedSSA(Alone, Comparing, FinalState):
     """Semantic and structural alignment without averaging of parameters (Yu et al., arXiv 2601.21589).
 
-    Client i's loss is ``CE + ELBO + SEM + STR`` (eq. 41); its model stays its own.
+    Client i's loss is ``CE + ELBO + SEM + STR`` (eq. 41); its model is never averaged.
 
-    * ELBO, negative: a VGAE with the backbone as trunk, labels of training nodes beside the features, inner products as decoder.
+    * ELBO, negative: a VGAE with the backbone as trunk, labels of training nodes appended to the features, inner products as decoder.
     * SEM ``= sum_c KL(N(mu_i^c, Sigma_i^c) || N(mu*, Sigma*))``: the Gaussian of the client's class c against that of its cluster (eq. 7).
-      The server draws a point of every client's Gaussian, runs k-means class by class over the clients that have the class (eq. 4), and
+      The server draws a point of every client's Gaussian, runs k-means per class over the clients with the class (eq. 4), and
       matches the first two moments of every cluster's mixture, weighted by training nodes of the class (eq. 6).
-    * STR ``= |a_i - a*|^2 + l1 |a_i|_1 + l2 |a_i|^2``: the filter's coefficients against their mean over a cluster of clients (eqs. 14 to
-      16). A client reports its spectral energy ``E_i [F, J]``, the mean over nodes of ``a_j B_j X`` (eqs. 9, 10); the server clusters the
+    * STR ``= |a_i - a*|^2 + l1 |a_i|_1 + l2 |a_i|^2``: the filter's coefficients compared to their mean over a cluster of clients (eqs.
+      14 to 16). A client reports its spectral energy ``E_i [F, J]``, mean over nodes of ``a_j B_j X`` (eqs. 9, 10); the server clusters the
       column spaces with k-means on the projectors ``Q Q^T``, whose distance is sqrt(2) times the chordal one (eqs. 11 to 13); spaces of
-      different dimension are apart.
+      different dimensions are never equal.
 
-    Targets come after a round's training and are constants of the next one: the first round has neither SEM nor the alignment.
+    Targets are computed after a round's training and are constant in the next round; the first round has neither SEM nor alignment.
 
-    Resolutions (the paper's text has lost its formulas): everything in the specification; the trunk is shared between classifier and
-    encoder, for otherwise SEM could not touch a prediction (``encoder=detached``: the ELBO trains only what the classifier does not use,
-    as FedIIH's code does; SEM still reaches the trunk); A is decoded, from all edges and as many drawn non-edges, and ``KL(q || N(0, I))
-    / n`` is added, as VGAE's authors weigh them; -log p(y), a constant, is left out; diagonal covariances; only clients that took part in
-    a round are clustered, and only they get targets. Without both components (``semantic=false structural=false``) clients train CE +
-    ELBO alone; without ELBO too that is ``local``, exactly.
+    Resolutions (the paper's text has lost its formulas): everything in the specification; classifier and encoder share
+    the trunk, since otherwise SEM could not affect predictions (``encoder=detached``: the ELBO trains only parameters that the classifier
+    does not use, as in FedIIH's code; SEM still reaches the trunk); A is decoded, from all edges and the same number of non-edges, and
+    ``KL(q || N(0, I)) / n`` is added, weighted as by VGAE's authors; the constant -log p(y) is left out; diagonal covariances; only
+    participants of a round are clustered and get targets. Without both components (``semantic=false structural=false``) clients
+    train CE + ELBO; without the ELBO too, the method is exactly ``local``.
 
     Attributes:
         semantic, structural: the components.

@@ -31,18 +31,17 @@ class FedTAD(FedAvg):
     """FedAvg repaired by topology-aware data-free distillation (Zhu et al., IJCAI 2024).
 
     Before training every client reports how reliable its knowledge of each class is, ``phi_i^c``: the mean cosine of its training
-    nodes of that class to their neighbours, on features beside return probabilities of a random walk. After every average w
-    the server invents pseudo graphs: a generator g makes ``pseudo_nodes`` feature rows from noise and an evenly spread class,
-    each joined with its ``neighbours`` most similar ones. With ``D = sum_ic phi_i^c Div_c(w, theta_i)``, in turn,
+    nodes of that class to their neighbors, on features concatenated with return probabilities of a random walk. After every average w
+    the server generates pseudo graphs: a generator g maps noise and evenly distributed classes to ``pseudo_nodes`` feature rows,
+    each joined with its ``neighbours`` most similar rows. With ``D = sum_ic phi_i^c Div_c(w, theta_i)``, in turn,
 
     * g takes ``generator_steps`` steps down on ``ce_weight sum_ic phi_i^c CE_c(theta_i) - D + diversity_weight sum_i exp(-spread)``,
-      spread being the mean over node pairs of the noise's mean square times the features' mean absolute difference;
+      where spread is the mean over node pairs of the noise's mean square times the features' mean absolute difference;
     * w takes ``student_steps`` steps down on D, with the uploaded models theta_i as teachers.
 
-    Resolutions: phi is normalised over the clients that take part, class by class (not over the classes of one client), 0 where no
-    client has the class; return probabilities (paper), not sampled node ids (code); KL (paper), the mean absolute
-    difference of logits (code) with ``divergence=l1``; teachers and student both without dropout; g and both Adams persist
-    over the rounds.
+    Resolutions: phi is normalized per class over the participants (not over the classes of a client), 0 if no client has the class;
+    return probabilities (paper), not sampled node ids (code); KL (paper), the mean absolute difference of logits (code) with
+    ``divergence=l1``; teachers and student without dropout; g and both Adams persist across rounds.
 
     Attributes:
         outer: turns per round; 0 is FedAvg.
