@@ -32,7 +32,7 @@ class _Filtered(torch.autograd.Function):
         reached = gradient.is_cuda or _reaches(gradient, ~batch.train)
         gradient = _gather(gradient, times)
         if not reached and (rows := _training_rows(batch, ctx.build, times)) is not None:
-            # Most objectives look at training nodes alone: the other rows of B need not be read.
+            # Most objectives depend on training nodes only, so the other rows of B are not read.
             values, index, there = rows
             gradient = torch.take_along_dim(gradient, index[..., None], 1) * there[..., None]
             summed = torch.take_along_dim(summed, index[..., None], 1)
@@ -44,7 +44,7 @@ class _Filtered(torch.autograd.Function):
 
 
 def filtered(batch: Batch, build: Derived, coefficients: Tensor, weight: Tensor) -> Tensor:
-    """``(sum_j c_j B_j) W`` of every replica, with B what ``build`` makes of its client.
+    """Return ``(sum_j c_j B_j) W`` of every replica, with the matrices B that ``build`` computes for its client.
 
     Args:
         coefficients: c, ``[k, J]``.
@@ -59,12 +59,12 @@ def filtered(batch: Batch, build: Derived, coefficients: Tensor, weight: Tensor)
 
 
 def _shared(blocks: DerivedBlocks) -> tuple[Tensor, int]:
-    """``[U, J, n, F]``, and how many replicas every client has; a copy where they do not lie in seed-major order."""
+    """Return ``[U, J, n, F]`` and the number of replicas per client; a copy unless replicas are in seed-major order."""
     return (blocks.values, blocks.times) if blocks.times else (blocks.copied, 1)
 
 
 def _gather(x: Tensor, times: int) -> Tensor:
-    """``[S * U, ...]`` to ``[U * S, ...]``."""
+    """Reorder ``[S * U, ...]`` to ``[U * S, ...]``."""
     return x if times == 1 else x.unflatten(0, (times, -1)).transpose(0, 1).flatten(0, 1)
 
 
@@ -78,14 +78,14 @@ def _sum(values: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def _reaches(gradient: Tensor, nodes: Tensor) -> bool:
-    """Whether any row of ``gradient [k, n, h]`` among these ``nodes [k, n]`` is not zero."""
+    """Return True if ``gradient [k, n, h]`` has a nonzero row among ``nodes [k, n]`` (bool)."""
     return bool((gradient.ne(0).any(-1) & nodes).any())
 
 
 def _training_rows(batch: Batch, build: Derived, times: int) -> tuple[Tensor, Tensor, Tensor] | None:
-    """The rows of B at training nodes ``[U, J, t, F]``, where they are ``[U * S, t]`` and which are real ``[U * S, t]``; made once a batch.
+    """Return B at training nodes ``[U, J, t, F]``, their indices ``[U * S, t]`` and a mask of real ones ``[U * S, t]``; cached.
 
-    None where replicas of one client train on different nodes.
+    None if replicas of one client train on different nodes.
     """
     blocks = batch.derived(build)
     if blocks.training_rows is None:
