@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-processors golden lint bench bench-peers reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
+.PHONY: help setup quickstart test test-processors golden lint bench bench-peers gpu reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ lint: $(DEV) ## check style and types
 bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)
 	$(if $(ARGS),,$(PY) scripts/bench_speed.py --dear)
+
+gpu: $(DEV) ## measure on a GPU that is at hand for half an hour: results/bench/gpu.md (DEVICE=cpu: a small rehearsal)
+	$(PY) scripts/gpu.py $(if $(filter cpu,$(DEVICE)),--device cpu --small --out results/rehearsal/gpu) $(ARGS)
 
 bench-peers: $(DEV) ## time other frameworks beside ours: PEERS="openfgl=../OpenFGL flower fed_graph"
 	$(PY) scripts/bench_peers.py $(PEERS) $(ARGS)

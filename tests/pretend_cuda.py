@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import fgl_bench
 from fgl_bench.config.compose import Composer
-from fgl_bench.engine import dropout, sparse
+from fgl_bench.engine import random_numbers, sparse
 from fgl_bench.engine.replay import WARM_UP
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.runner.memory import Plan
@@ -445,7 +445,7 @@ def pretended(ledger: Ledger) -> Iterator[None]:
         setattr(torch.cuda, name, {"CUDAGraph": Graph, "graph": mode.capture}.get(name, lambda *args: _Stream()))
     torch.autograd.has_torch_function = lambda *args: False
     sparse.Edges.dots = sampled
-    dropout._counters.pop(CUDA, None)
+    random_numbers._counters.pop(CUDA, None)
     try:
         with torch.autograd.set_multithreading_enabled(False), mode:
             yield

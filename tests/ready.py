@@ -5,7 +5,6 @@ from __future__ import annotations
 import matplotlib.pyplot  # noqa: F401
 import pymetis  # noqa: F401
 import scipy.stats  # noqa: F401
-import torch
 
 import fgl_bench.algorithms.fedavg
 import fgl_bench.algorithms.fedsa_gcl
@@ -19,10 +18,7 @@ import fgl_bench.results.result_table
 import fgl_bench.scenarios.decentralized
 import fgl_bench.scenarios.semi_async
 import fgl_bench.scenarios.sync  # noqa: F401
-from fgl_bench.engine.compiled import compiles
+from fgl_bench.engine.kernels.compiled import installed
 
-ONE = torch.ones(1, 1, 1)
-if compiles(ONE):
-    from fgl_bench.engine._dropout_loops import Dropped
-
-    Dropped.apply(ONE, torch.zeros(1, dtype=torch.int64), 0, 1.0)  # compiled, or read from disk
+if installed():
+    import numba  # noqa: F401

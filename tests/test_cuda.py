@@ -17,7 +17,8 @@ from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedprox import FedProx
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.algorithms.scaffold import Scaffold
-from fgl_bench.engine.dropout import Dropout, step_key
+from fgl_bench.engine.dropout import Dropout
+from fgl_bench.engine.random_numbers import step_key
 from fgl_bench.engine.replay import WARM_UP
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes

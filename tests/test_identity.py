@@ -31,15 +31,15 @@ def digest(*overrides):
 def test_a_run_of_version_1_0_is_a_run_of_this_version_once_it_is_migrated(tmp_path):
     """The stored folder of version 1.0 lacks younger keys in its identities; its table stays what it was."""
     folder = tmp_path / "runs"
-    shutil.copytree(Path(__file__).parent / "golden/runs", folder)
-    before, runs = str(table(folder, sweep=1)), {run.folder.name: run.summary for run in read_runs(folder)}
+    shutil.copytree(Path(__file__).parent / "version_1_0/runs", folder)
+    before, runs = str(table(folder)), {run.folder.name: run.summary for run in read_runs(folder)}
     assert {summary["schema_version"] for summary in runs.values()} == {1}
     renamed = migrate(folder)
     after = {run.folder.name: run.summary for run in read_runs(folder)}
     assert set(renamed) == set(runs) and set(renamed.values()) == set(after) and not set(runs) & set(after)
     for old, new in renamed.items():
         assert runs[old]["test"] == after[new]["test"] and config_hash(after[new]["config"]) == new
-    assert str(table(folder, sweep=1)) == before and migrate(folder) == {}
+    assert str(table(folder)) == before and migrate(folder) == {}
     summary = next(each for each in after.values() if each["algorithm"] == "fedprox")
     config = summary["config"]
     keys = {f"dataset__{key}": config["dataset"][key] for key in ("num_nodes", "num_edges", "num_features", "words_per_node")}

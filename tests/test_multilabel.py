@@ -12,7 +12,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
 from fgl_bench.data.federation import build_federations
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.losses import node_losses
+from fgl_bench.engine.network import node_losses
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from tests.data.graphs import configured

@@ -62,10 +62,11 @@ def test_wheel_holds_every_module_and_every_yaml_once(wheel: Path) -> None:
     assert modules | yamls <= set(names) and len(names) == len(set(names))
     information = next(name for name in names if name.endswith("/METADATA")).split("/")[0]
     assert {name.split("/")[0] for name in names} == {"fgl_bench", "hydra_plugins", information}
-    other = [path for pattern in ("page/*.*", "searches/*.yaml", "data/*.yaml") for path in (ROOT / "src").rglob(pattern)]
+    patterns = ("page/*.*", "searches/*.yaml", "data/*.yaml", "plans/*.yaml", "results/*.json")
+    other = [path for pattern in patterns for path in (ROOT / "src").rglob(pattern)]
     assert "fgl_bench/results/published/fedsa_gcl.csv" in names, "fgl-bench place has no printed numbers"
     assert "fgl_bench/results/cross_check/openfgl.csv" in names, "the report cannot say what was checked"
-    cells = {f"fgl_bench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "results/cells").rglob("*.json")}
+    cells = {f"fgl_bench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "results/cells").rglob("cells.csv")}
     assert cells and cells <= set(names), "fgl-bench place has no baselines"
     kept = {path.relative_to(ROOT / "src").as_posix() for path in other}
     assert len(kept) > 3 and kept <= set(names), "a file that the code reads is not in the wheel"

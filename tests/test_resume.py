@@ -26,7 +26,7 @@ SCENARIOS = {
     "decentralized": ("algorithm=osgp", "rounds=300"),
 }
 TIMES = {"seconds", "finished", "code", "device"}  # and the number of threads
-GOES_ON = re.compile(r"goes on from (?:round|trip) (\d+)(?: and (\d+))? of \d+, as kept in")
+RESUMING = re.compile(r"resuming at (?:round|trip) (\d+)(?: and (\d+))? of \d+ from")
 
 
 def stored(folder: Path) -> dict[str, Any]:
@@ -69,14 +69,14 @@ def test_a_run_that_is_killed_five_times_ends_with_the_same_numbers(whole: Any, 
             time.sleep(rng.uniform(0, 0.1))
             process.kill()
             process.join()
-        told = GOES_ON.search((tmp_path / "stderr").read_text())
+        told = RESUMING.search((tmp_path / "stderr").read_text())
         assert bool(told) == bool(before), "what was kept is used"
         if told:
             at = min(int(number) for number in told.groups() if number)
             assert at >= reached, "nothing is done twice that was kept"
             reached = at
     left, last = checkpoints(tmp_path), command(tmp_path, *arguments)
-    assert last.returncode == 0 and bool(GOES_ON.search(last.stderr)) == bool(left), last.stderr
+    assert last.returncode == 0 and bool(RESUMING.search(last.stderr)) == bool(left), last.stderr
     assert reached > 0 and stored(tmp_path) == expected
     assert not list(tmp_path.glob("results/runs/*/*/*/*/.*")), "a complete run leaves no checkpoint"
 
@@ -95,5 +95,5 @@ def test_a_signal_ends_a_run_in_one_line_after_a_checkpoint(whole: Any, tmp_path
     assert re.fullmatch(rf"fgl-bench: {how}; kept: (a checkpoint after \w+ \d+ of \d+(, )?)+; give the same command to go on\n", told), told
     assert len({path.parents[1] for path in checkpoints(tmp_path)}) == 2, "of each program"
     last = command(tmp_path, *arguments)
-    assert last.returncode == 0 and GOES_ON.search(last.stderr), last.stderr
+    assert last.returncode == 0 and RESUMING.search(last.stderr), last.stderr
     assert stored(tmp_path) == expected

@@ -62,7 +62,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
         begin_with(self, initial, NAMES)
 
     network.__init__ = created
-    counts = [[int(each.val_idx.sum()), int(each.test_idx.sum())] for each in data.subgraphs]
+    counts = [[int(each.val_idx.sum()), int(each.test_idx.sum())] for each in data.out_of_core]
     federated, program = watch_federated(counts), importlib.import_module("main")
     begin = time.perf_counter()
     program.step1_main()

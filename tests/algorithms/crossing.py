@@ -8,7 +8,8 @@ from omegaconf import OmegaConf
 from fgl_bench.algorithms.cross_client.fedaas import FedAAS
 from fgl_bench.config.compose import composed
 from fgl_bench.config.groups import build
-from fgl_bench.engine.dropout import mix, no_dropout
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.random_numbers import mix
 from fgl_bench.models.gat import GAT
 from tests.small_runs import simulate, synchronous
 

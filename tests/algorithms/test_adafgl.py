@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fgl_bench.algorithms.adafgl._propagation_heads import HEADS, Heads, Knowledge, Options, alike, head_layout
+from fgl_bench.algorithms.adafgl._propagation_heads import HEADS, Heads, Knowledge, Options, head_layout, similar_pairs
 from fgl_bench.algorithms.adafgl.adafgl import AdaFGL, propagated_accuracy
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency, gcn_operator
@@ -278,7 +278,7 @@ def test_the_hard_switch_takes_one_side():
 def test_what_is_alike():
     rows = torch.ones(3, 4, 2, dtype=torch.float64)
     valid = torch.tensor([[True] * 4, [True] + [False] * 3, [False] * 4])
-    assert alike(rows, valid).sum((1, 2)).tolist() == [12, 0, 0]
+    assert similar_pairs(rows, valid).sum((1, 2)).tolist() == [12, 0, 0]
 
 
 @pytest.mark.parametrize("hops", [0, 1, 3])

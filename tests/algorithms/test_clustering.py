@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from fgl_bench.algorithms.fedssa._clustering import kmeans, together
-from fgl_bench.engine.noise import uniform
+from fgl_bench.algorithms.fedssa._clustering import kmeans, same_cluster
+from fgl_bench.engine.random_numbers import uniform
 
 
 def draws(sets, clusters, attempts=10, seed=0):
@@ -48,7 +48,7 @@ def test_well_separated_groups_are_found_and_absent_points_are_left_out():
     there = torch.ones(1, 9, dtype=torch.bool)
     there[0, [1, 4, 7]] = False  # the whole second group
     member = kmeans(x @ x.mT, there, draws(1, 2), 20)[0]
-    assert together(member[None])[0].int().tolist() == [[int(i % 3 == j % 3 and i % 3 != 1) for j in range(9)] for i in range(9)]
+    assert same_cluster(member[None])[0].int().tolist() == [[int(i % 3 == j % 3 and i % 3 != 1) for j in range(9)] for i in range(9)]
 
 
 def test_no_more_clusters_than_different_points():
@@ -59,7 +59,7 @@ def test_no_more_clusters_than_different_points():
     alone[0, 3] = True
     assert kmeans(x @ x.mT, alone, draws(1, 5), 20)[0].nonzero()[:, 0].tolist() == [3]
     nobody = kmeans(x @ x.mT, torch.zeros(1, 8, dtype=torch.bool), draws(1, 5), 20)
-    assert not nobody.any() and not together(nobody).any()
+    assert not nobody.any() and not same_cluster(nobody).any()
 
 
 def test_a_cluster_that_loses_its_last_point_draws_none_to_the_origin():
@@ -88,4 +88,4 @@ def test_first_centres_are_spread():
 
 def test_together_says_who_shares_a_cluster():
     member = torch.tensor([[True, False], [True, False], [False, True]])
-    np.testing.assert_array_equal(together(member), [[True, True, False], [True, True, False], [False, False, True]])
+    np.testing.assert_array_equal(same_cluster(member), [[True, True, False], [True, True, False], [False, False, True]])

@@ -7,11 +7,8 @@ import math
 import pytest
 import torch
 
-from fgl_bench.algorithms import dis_pfl as module
 from fgl_bench.algorithms.d_psgd import DPSGD
-from fgl_bench.algorithms.dis_pfl import DisPFL, erk_densities, masked_mean
-from fgl_bench.engine.compiled import installed
-from fgl_bench.engine.shard import ALONE
+from fgl_bench.algorithms.dis_pfl import DisPFL, erk_densities
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from tests.algorithms.batching import assert_batching_changes_nothing
@@ -189,20 +186,3 @@ def test_keys_out_of_range_are_refused(key, value):
 @pytest.mark.parametrize("regrow", ["gradient", "random"])
 def test_batching_changes_nothing(regrow):
     assert_batching_changes_nothing(lambda: method(regrow=regrow), lambda: decentralized(link_failure=0.2))
-
-
-@pytest.mark.skipif(not installed(), reason="needs numba")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_compiled_means_are_those_of_products(dtype, monkeypatch):
-    draw = torch.Generator().manual_seed(0)
-    mask = (torch.rand(2, 5, 2055, generator=draw) < 0.4).to(dtype)
-    models = torch.randn(mask.shape, generator=draw, dtype=dtype) * mask
-    support = (torch.rand(2, 5, 5, generator=draw) < 0.5) | torch.eye(5, dtype=torch.bool)
-    monkeypatch.setattr(module, "LARGE", torch.inf)
-    expected = masked_mean(support, mask, models, ALONE)
-    monkeypatch.setattr(module, "LARGE", 0)
-    torch.testing.assert_close(masked_mean(support, mask, models, ALONE), expected)
-    assert (expected == 0).any(), "nobody who is heard has it"
-    models[0, 2] = torch.nan
-    found = masked_mean(support, mask, models, ALONE).isnan()
-    assert torch.equal(found.any(-1)[0], support[0, :, 2]) and not found[1].any()

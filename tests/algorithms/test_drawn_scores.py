@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,13 +27,7 @@ def scores_both_ways(method, **changes):
     return layers.scores(last, views, hidden, store, stamp, level), layers.sent(last, views, hidden, store, level).scores
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_equal_those_of_the_whole_convolution(compiled, threads, monkeypatch):
-    if compiled:
-        pytest.importorskip("numba")
-    monkeypatch.setattr(_scores, "compiles", lambda x: compiled)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+def test_equal_those_of_the_whole_convolution(monkeypatch):
     for width in (1 << 18, 8):  # one piece, and many
         monkeypatch.setitem(_scores.BLOCK, "cpu", width)
         for changes in ({}, {"hidden": [4, 6], "heads": 2}, {"version": "v1"}, {"layers": 3, "hidden": [5, 4, 3]}):

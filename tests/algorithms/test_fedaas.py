@@ -15,8 +15,8 @@ from torch_geometric.nn import GATv2Conv
 from fgl_bench.algorithms.cross_client import base
 from fgl_bench.algorithms.cross_client._halo import Halo
 from fgl_bench.algorithms.cross_client._touched import NEVER, TouchedAdam
-from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
 from fgl_bench.models.gcn import GCN
@@ -412,7 +412,7 @@ def test_leaving_features_that_no_batch_had_alone_changes_nothing(name, model, m
     apart = run(federations, configured(name), **keys)
     monkeypatch.setattr(base, "TOUCHED_BELOW", 0)
     whole = run(federations, configured(name), **keys)
-    assert type(apart.sim.trainer.optimizer) is TouchedAdam and type(whole.sim.trainer.optimizer) is Adam
+    assert type(apart.sim.trainer.optimizer) is TouchedAdam and type(whole.sim.trainer.optimizer) is StackedAdam
     assert apart.sim.algorithm.costs()["rows"] == whole.sim.algorithm.costs()["rows"]
     for one, other in zip(apart.trips, whole.trips, strict=True):
         for (received, trained), (expected, after) in zip(one, other, strict=True):
@@ -439,4 +439,4 @@ def test_all_features_are_trained_where_leaving_some_alone_would_be_wrong(change
     """With weight decay every weight moves; with fewer nodes than batches a client sits some out; dense features are all there."""
     changes = {"federation": rare_features(0), "method": fedaas(), **changes}
     recorded = run([changes.pop("federation")], changes.pop("method"), **changes)
-    assert type(recorded.sim.trainer.optimizer) is Adam
+    assert type(recorded.sim.trainer.optimizer) is StackedAdam

@@ -11,8 +11,7 @@ from torch_geometric.nn import GCNConv
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgnn import FedGNN, matching
-from fgl_bench.data.graph import Federation
-from fgl_bench.data.inductive import training_view
+from fgl_bench.data.graph import Federation, training_view
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.errors import UserError

@@ -13,14 +13,14 @@ from torch_geometric.nn import SAGEConv
 from fgl_bench.algorithms.fedadam import FedAdam
 from fgl_bench.algorithms.fedsage_plus import fedsage_plus
 from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair
-from fgl_bench.algorithms.fedsage_plus._mended import mended, within
-from fgl_bench.algorithms.fedsage_plus._mending import Generated, MendedGraph
-from fgl_bench.algorithms.fedsage_plus._neighgen import Neighbourhoods, described, features_of
+from fgl_bench.algorithms.fedsage_plus._mended import augmented, within
+from fgl_bench.algorithms.fedsage_plus._mending import AugmentedGraph, Generated
+from fgl_bench.algorithms.fedsage_plus._neighgen import Neighborhoods, described, features_of
 from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
-from fgl_bench.data.inductive import training_view
+from fgl_bench.data.graph import training_view
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import mix, no_dropout
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.random_numbers import mix, normal
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.gin import GIN
@@ -93,7 +93,7 @@ def test_impairing_by_hand():
 
 
 @pytest.fixture
-def neighbourhoods():
+def neighborhoods():
     clients = [
         make_client(6, seed=1),
         make_client(5, edges=0.0),
@@ -102,11 +102,11 @@ def neighbourhoods():
         make_client(4, 1.0),
         make_client(7),
     ]
-    return clients, Neighbourhoods(clients, 3)
+    return clients, Neighborhoods(clients, 3)
 
 
-def test_drawn_neighbourhoods_are_those_of_one_node_of_the_right_client(neighbourhoods):
-    clients, made = neighbourhoods
+def test_drawn_neighborhoods_are_those_of_one_node_of_the_right_client(neighborhoods):
+    clients, made = neighborhoods
     draw, seeds = np.random.default_rng(0), np.array([0, 1] * 40)
     ids, exists = made.draw(seeds, draw.random((80, 3)), draw.random((80, 3, 4)))
     reached = [set() for _ in clients]
@@ -128,7 +128,7 @@ def test_drawn_neighbourhoods_are_those_of_one_node_of_the_right_client(neighbou
 def test_nearest_targets(sparse, places):
     client = make_client(9, sparse=sparse)
     x = torch.from_numpy(client.features.toarray() if sparse else client.features)
-    made, draw = Neighbourhoods([client], 1), np.random.default_rng(0)
+    made, draw = Neighborhoods([client], 1), np.random.default_rng(0)
     generated = torch.from_numpy(draw.normal(size=(4, places, 5))).requires_grad_()
     ids, valid = draw.integers(9, size=(4, 3, 5)), draw.random((4, 3, 5)) < 0.6
     valid[1, 2] = False
@@ -146,7 +146,7 @@ def test_nearest_targets(sparse, places):
 
 def test_generating_a_true_neighbour_costs_nothing():
     client = make_client(9)
-    made = Neighbourhoods([client], 1)
+    made = Neighborhoods([client], 1)
     x = torch.from_numpy(client.features.toarray())
     nearest = made.nearest(x[[3, 4]][None], np.array([[[4, 3, 7]]]), np.ones((1, 1, 3), dtype=bool))
     torch.testing.assert_close(nearest, torch.zeros(1, 1, 2, dtype=torch.float64), rtol=0, atol=1e-14)
@@ -170,9 +170,9 @@ def sage(parameters, x, edges):
 def naive_objective(made, sim, federated, i, generator, classifier, targets):
     """Client i's objective with PyG layers and one node, neighbour and target at a time; ``targets[v][j]`` are client j's rows."""
     client, p, keys = federated.observed[i], made.max_neighbours, made._keys([i])
-    kept = made.kept[i, : client.num_nodes].numpy()
+    visible = made.visible[i, : client.num_nodes].numpy()
     row, column = client.edges
-    alive = torch.from_numpy(client.edges[:, kept[row] & kept[column]])
+    alive = torch.from_numpy(client.edges[:, visible[row] & visible[column]])
     x = torch.from_numpy(np.asarray(client.features, dtype=np.float64))
     z = sage(generator, x, alive)
     degree = torch.relu(z @ generator["degree.weight"] + generator["degree.bias"])[:, 0]
@@ -183,14 +183,14 @@ def naive_objective(made, sim, federated, i, generator, classifier, targets):
     rows, links = [x], [alive]
     for v in range(len(z)):
         for j in range(min(p, int(degree[v]))):
-            if kept[v]:
+            if visible[v]:
                 new = sum(len(block) for block in rows)
                 rows.append(made_up[v, j][None])
                 links.append(torch.tensor([[v, new], [new, v]]))
     train = np.flatnonzero(client.train)
     logits = sage(classifier, torch.cat(rows), torch.cat(links, 1))
     classes = functional.cross_entropy(logits[train], torch.from_numpy(client.labels)[train])
-    missing = {v: sorted(u for a, u in client.edges.T.tolist() if a == v and not kept[u]) for v in train.tolist()}
+    missing = {v: sorted(u for a, u in client.edges.T.tolist() if a == v and not visible[u]) for v in train.tolist()}
     degrees = torch.stack([functional.smooth_l1_loss(degree[v], torch.tensor(float(len(missing[v])))) for v in train]).mean()
     near = 0.0
     for v in train.tolist():
@@ -205,18 +205,18 @@ def naive_objective(made, sim, federated, i, generator, classifier, targets):
 def test_the_objective_and_its_gradients_equal_a_naive_loop(monkeypatch):
     federated = small_federation(3, clients=5)
     made, sim = ready(federations=[federated], by=1.2, hidden_share=1.0)
-    seen, nearest = {}, made.neighbourhoods.nearest
+    seen, nearest = {}, made.neighborhoods.nearest
 
     def recording(generated, ids, valid):
         seen["ids"], seen["valid"] = ids, valid
         return nearest(generated, ids, valid)
 
-    monkeypatch.setattr(made.neighbourhoods, "nearest", recording)
+    monkeypatch.setattr(made.neighborhoods, "nearest", recording)
     views = {name: view.clone().requires_grad_() for name, view in made.layout.views(made.generators).items()}
     weights = {name: view.clone().requires_grad_() for name, view in sim.setting.layout.views(sim.initial).items()}
     loss = made.objective(views, weights, made.impaired, range(5))
     ours = torch.autograd.grad(loss, [*views.values(), *weights.values()])
-    everything = torch.from_numpy(made.neighbourhoods.features.toarray().astype(np.float64))
+    everything = torch.from_numpy(made.neighborhoods.features.toarray().astype(np.float64))
     pairs = [
         (i, v) for i, c in enumerate(federated.observed) for v in np.flatnonzero(c.train & (made.missing[i, : c.num_nodes].numpy() > 0))
     ]
@@ -275,7 +275,7 @@ def test_graphs_being_mended_are_the_mended_graphs(model, sparse):
     slots[2] = False  # the last client generates nothing
     layout = model.layout(5, 3)
     theta = torch.stack([layout.pack(model.init_parameters(layout, torch.Generator().manual_seed(i))) for i in range(3)])
-    (made,) = mended(batch, slots.sum(-1).numpy(), [block[mask] for block, mask in zip(features, slots, strict=True)])
+    (made,) = augmented(batch, slots.sum(-1).numpy(), [block[mask] for block, mask in zip(features, slots, strict=True)])
 
     def logits(graph, rows=slice(None)):
         parameters = layout.views(theta[rows])
@@ -284,7 +284,7 @@ def test_graphs_being_mended_are_the_mended_graphs(model, sparse):
     count, nodes = slots.sum(-1).sort(dim=1, descending=True, stable=True)
     in_order = features.gather(1, nodes[..., None, None].expand_as(features))
     places = [in_order[:, :size, place] for place, size in enumerate(slots.sum(1).amax(0).tolist())]
-    moving = MendedGraph(batch, slots, Generated(places, nodes, count))
+    moving = AugmentedGraph(batch, slots, Generated(places, nodes, count))
     view, fixed = moving.real(logits(moving)), logits(made)
     for i, client in enumerate(clients):
         generated = features[i][slots[i]].numpy()
@@ -309,7 +309,7 @@ def test_generated_neighbours_change_real_nodes_logits():
     """The regression test for edges that go one way only: real nodes hear from generated ones."""
     made, sim = ready()
     batch = sim.setting.batch
-    (graph,) = made.mend(batch)
+    (graph,) = made.augment(batch)
     assert graph.nodes > batch.nodes
     parameters = sim.setting.layout.views(sim.initial)
     before, after = (SAGE.forward(parameters, g, SAGE.first(parameters, g), no_dropout).logits[:, : batch.nodes] for g in (batch, graph))
@@ -324,12 +324,12 @@ def test_generated_neighbours_change_real_nodes_logits():
 def test_only_kept_nodes_get_neighbours_and_as_many_as_their_degree_says():
     made, sim = ready()
     batch = sim.setting.batch
-    (graph,) = made.mend(batch)
+    (graph,) = made.augment(batch)
     degree, generated = in_all_places(made, batch)
     for i, client in enumerate(batch.clients):
         n = client.num_nodes
         extra = np.bincount(graph.clients[i].edges[0], minlength=n)[:n] - np.bincount(client.edges[0], minlength=n)
-        wanted = np.minimum(degree[i, :n].detach().numpy().astype(int), 3) * made.kept[i, :n].numpy()
+        wanted = np.minimum(degree[i, :n].detach().numpy().astype(int), 3) * made.visible[i, :n].numpy()
         assert extra.tolist() == wanted.tolist() and extra.max() > 0
         count = graph.clients[i].num_nodes - n
         flat = torch.stack([generated[j][i, v] for v in range(n) for j in range(wanted[v])])
@@ -341,7 +341,7 @@ def test_only_kept_nodes_get_neighbours_and_as_many_as_their_degree_says():
 def test_what_no_mask_sees_is_not_computed_and_changes_no_output(layers):
     made, sim = ready(model=GraphSAGE(hidden=4, layers=layers, dropout=0.0))
     model, layout, batch = sim.setting.model, sim.setting.layout, sim.setting.batch
-    (whole,), graphs = made.mend(batch), made._graphs(batch, batch)
+    (whole,), graphs = made.augment(batch), made._graphs(batch, batch)
     parameters = layout.views(sim.initial)
 
     def logits(graph):
@@ -374,7 +374,7 @@ def test_nodes_that_are_not_there_get_no_neighbours():
     made, sim = ready(federations=[replace(whole, observed=tuple(training_view(c, c.train) for c in whole.clients))])
     joined = {"observed": [], "scored": []}
     for name, batch in (("observed", sim.setting.batch), ("scored", sim.trainer.evaluation)):
-        for before, after in zip(batch.clients, made.mend(batch)[0].clients, strict=True):
+        for before, after in zip(batch.clients, made.augment(batch)[0].clients, strict=True):
             from_, to = after.edges
             real = np.unique(from_[(from_ < before.num_nodes) & (to >= before.num_nodes)])
             joined[name] += (np.ones(before.num_nodes, bool) if before.present is None else before.present)[real].tolist()
@@ -383,7 +383,7 @@ def test_nodes_that_are_not_there_get_no_neighbours():
 
 def test_no_wish_for_neighbours_leaves_the_graphs_unmended():
     made, sim = ready(by=-50.0)
-    assert made.mend(sim.setting.batch)[0] is sim.setting.batch
+    assert made.augment(sim.setting.batch)[0] is sim.setting.batch
     graphs = made.regraph(2, sim.setting.batch, sim.setting.batch)
     assert graphs[0] is graphs[1] is sim.setting.batch
 
@@ -546,9 +546,9 @@ def test_held_out_hidden_neighbours_are_predicted_better_than_by_the_mean(client
     errors, flat = [], []
     for i, client in enumerate(federated.clients):
         average = client.features.mean(0)
-        for v in np.flatnonzero(~client.train & made.kept[i].numpy() & (made.missing[i].numpy() > 0)):
+        for v in np.flatnonzero(~client.train & made.visible[i].numpy() & (made.missing[i].numpy() > 0)):
             row, column = client.edges
-            hidden = [u for u in column[row == v] if not made.kept[i, u]]
+            hidden = [u for u in column[row == v] if not made.visible[i, u]]
             for u in hidden:
                 ours += np.square(features[i, v].detach().numpy() - client.features[u]).mean()
                 mean += np.square(average - client.features[u]).mean()

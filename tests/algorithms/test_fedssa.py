@@ -16,8 +16,7 @@ from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, drawn_
 from fgl_bench.algorithms.fedssa._vgae import training_labels
 from fgl_bench.algorithms.fedssa.fedssa import FedSSA
 from fgl_bench.algorithms.local import Local
-from fgl_bench.engine.dropout import mix, step_key
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import mix, normal, step_key
 from fgl_bench.errors import UserError
 from fgl_bench.models.bernnet import BernNet
 from fgl_bench.models.chebnet import ChebNet

@@ -11,12 +11,10 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv
 
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.algorithms.fedtad import _spread
 from fgl_bench.algorithms.fedtad._pseudo_graph import _Shared
 from fgl_bench.algorithms.fedtad.fedtad import FedTAD, PseudoGraph, generate, reliability, return_probabilities, spread
 from fgl_bench.engine.batch import adjacency, gcn_operator, mean_operator, plain_operator
-from fgl_bench.engine.dropout import step_key
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import normal, step_key
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
@@ -132,12 +130,7 @@ def test_a_model_that_cannot_run_on_a_pseudo_graph_is_refused():
         run(method(neighbours=12))
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_spread_and_its_gradient(compiled, monkeypatch):
-    if compiled:
-        pytest.importorskip("numba")
-    else:
-        monkeypatch.setattr(_spread, "compiles", lambda x: False)
+def test_spread_and_its_gradient():
     z, x = (torch.randn(2, 7, width, dtype=torch.float64, generator=torch.Generator().manual_seed(width)) for width in (3, 5))
     x.requires_grad_()
     value = spread(z, x)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, drawn_pairs, reconstruction
-from fgl_bench.data.inductive import training_view
+from fgl_bench.data.graph import training_view
 from fgl_bench.engine.batch import Batch
 from tests.engine.graphs import from_edges, make_client
 

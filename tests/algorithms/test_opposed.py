@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
 import torch
 from torch.nn import functional
 
 from fgl_bench.algorithms.adafgl import _opposed as opposed
 from fgl_bench.algorithms.adafgl._opposed import attend, tiles
-from fgl_bench.engine import compiled
 
 SIZES = (9, 6, 1, 0)
-
-
-@pytest.fixture
-def operations(monkeypatch):
-    monkeypatch.setattr(compiled, "installed", lambda: False)
 
 
 def inputs(beta: float, seed: int = 0):
@@ -45,18 +37,8 @@ def dense(rows, values, similar, beta, itself):
 @pytest.mark.parametrize("tile", [1, 20, 100, 10_000])
 @pytest.mark.parametrize("itself", [True, False])
 @pytest.mark.parametrize("beta", [0.0, 0.3])
-def test_answers_and_gradients_equal_those_of_the_whole_matrices(beta, itself, tile, monkeypatch, operations):
+def test_answers_and_gradients_equal_those_of_the_whole_matrices(beta, itself, tile, monkeypatch):
     monkeypatch.setitem(opposed.TILE, "cpu", tile)
-    assert_equal_to_whole_matrices(beta, itself)
-
-
-@pytest.mark.parametrize("itself", [True, False])
-def test_compiled_passes_equal_the_whole_matrices(itself):
-    pytest.importorskip("numba")
-    assert_equal_to_whole_matrices(0.0, itself)
-
-
-def assert_equal_to_whole_matrices(beta, itself):
     rows, values, similar, count = inputs(beta)
     if not itself and beta:
         similar &= ~torch.eye(max(SIZES), dtype=torch.bool)  # as AdaFGL's B
@@ -76,30 +58,8 @@ def assert_equal_to_whole_matrices(beta, itself):
             assert n == 1 or other.abs().max() > 0
 
 
-@pytest.mark.parametrize("itself", [True, False])
-def test_compiled_passes_equal_the_operations_where_clients_have_several_blocks_and_threads(itself, monkeypatch):
-    loops = pytest.importorskip("fgl_bench.algorithms.adafgl._opposed_loops", exc_type=ImportError)
-    draw, nodes = torch.Generator().manual_seed(1), 2 * loops.BLOCK + 3
-    rows, values = (torch.randn(3, nodes, width, generator=draw, dtype=torch.float64) for width in (4, 3))
-    unit, values = functional.normalize(rows, dim=-1).requires_grad_(), values.requires_grad_()
-    weights = torch.randn(2, *values.shape, generator=draw, dtype=torch.float64)
-    answers = []
-    for installed, threads in ((False, 1), (True, 1), (True, 2)):
-        with monkeypatch.context() as patch:
-            patch.setattr(compiled, "installed", lambda installed=installed: installed)
-            patch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-            assert isinstance(opposed.passes(unit, None, 0.0, itself), loops.Loops) == installed
-            found = attend(unit, values, None, 0.0, torch.full((3,), nodes), itself)
-            answers.append((*found, *torch.autograd.grad((torch.stack(found) * weights).sum(), (unit, values))))
-    for some, one, two in zip(*answers, strict=True):
-        torch.testing.assert_close(one, some, rtol=1e-9, atol=1e-9)
-        assert torch.equal(one, two) and one.abs().max() > 0
-
-
-@pytest.mark.parametrize("installed", [True, False])
-def test_degenerate_pairs_are_finite(installed, monkeypatch):
+def test_degenerate_pairs_are_finite():
     """All alike: mean and maximum coincide; a single node; no node at all."""
-    monkeypatch.setattr(compiled, "installed", lambda: installed and find_spec("numba") is not None)
     valid = torch.tensor([[True] * 4, [True] + [False] * 3, [False] * 4])
     rows = torch.ones(3, 4, 2, dtype=torch.float64)
     rows[1] = 0  # a node without a direction

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from fgl_bench.data.npz import read_arrays
 from fgl_bench.data.own import keep
-from fgl_bench.data.raw import read_arrays
 from fgl_bench.errors import UserError
 from fgl_bench.utils.patience import say_once
 from tests.data.graphs import configured

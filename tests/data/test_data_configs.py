@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 import fgl_bench.data.datasets
 import fgl_bench.data.splits
+from fgl_bench.config.identity import RENAMED, canonical
 from fgl_bench.data import sparsity
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.splits.base import Split
@@ -58,3 +59,12 @@ def test_every_class_has_a_yaml():
         kind for kind in vars(sparsity).values() if inspect.isclass(kind) and hasattr(kind, "apply") and not kind.__name__.startswith("_")
     }
     assert named == classes(fgl_bench.data.datasets, Dataset) | classes(fgl_bench.data.splits, Split) | (kinds - {sparsity.Sparsity})
+
+
+def test_stored_runs_know_every_dataset_by_the_module_that_it_once_had():
+    assert canonical("fgl_bench.data.datasets.npz.Amazon") == "fgl_bench.data.datasets.amazon.Amazon"
+    assert canonical("fgl_bench.data.datasets.csbm.CSBM") == "fgl_bench.data.datasets.csbm.CSBM"
+    targets = {OmegaConf.load(path)._target_ for path in (CONF / "dataset").glob("*.yaml")}
+    assert {f"fgl_bench.data.datasets.{name}" for name in RENAMED} <= targets
+    known_as = {canonical(target) for target in targets}
+    assert len(known_as) == len(targets) and {canonical(name) for name in known_as} == known_as

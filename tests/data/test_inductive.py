@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from fgl_bench.data.federation import build_federations
-from fgl_bench.data.inductive import training_view
+from fgl_bench.data.graph import training_view
 from fgl_bench.data.splits.iid import IID
 from fgl_bench.engine.batch import Batch
 from fgl_bench.errors import UserError
@@ -119,8 +119,8 @@ def test_fedsage_hides_training_nodes_there():
     made = sage()
     simulate([inductive()], made, synchronous(), rounds=1, model=GCN(4, 2, 0.0))
     assert made.missing.sum() > 0, "there is something to generate"
-    for kept, client in zip(made.kept, inductive().clients, strict=True):
-        assert not (~kept[: client.num_nodes].numpy() & ~client.train).any(), "nothing but training nodes is hidden"
+    for visible, client in zip(made.visible, inductive().clients, strict=True):
+        assert not (~visible[: client.num_nodes].numpy() & ~client.train).any(), "nothing but training nodes is hidden"
     assert (made.impaired.num_train < made.setting.batch.num_train).any()
 
 

@@ -118,12 +118,12 @@ def test_a_school_whose_parts_do_not_fit_is_named(table, links, tmp_path):
 def test_an_absent_school_says_what_to_put_where(tmp_path, monkeypatch):
     asked = []
 
-    def refuse(address, timeout):
+    def refuse(address, **more):
         asked.append(address)
         raise OSError("offline")
 
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
-    with pytest.raises(UserError, match=r"facebook100/MIT8/raw/data\.mat not found.*put mit8's data there, a \.mat with A"):
+    monkeypatch.setattr("requests.get", refuse)
+    with pytest.raises(UserError, match=r"facebook100/MIT8/raw/data\.mat not found.*put a \.mat with A"):
         configured("dataset", "facebook100", schools=["mit8"]).load(str(tmp_path))
     with pytest.raises(UserError, match=r"dblpv7\.npz not found.*put an npz with adj_"):
         configured("dataset", "citation_domains", databases=["dblpv7"]).load(str(tmp_path))

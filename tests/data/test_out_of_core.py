@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.data import edges as on_disk
+from fgl_bench.data import out_of_core as on_disk
 from fgl_bench.data import storage
 from fgl_bench.data.canonical import canonical_edges
 from fgl_bench.data.datasets.base import stored
-from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.federation import build_federations
+from fgl_bench.data.out_of_core import canonical_edges_on_disk
 from fgl_bench.data.storage import Disk, Memory
 from fgl_bench.errors import UserError
 from fgl_bench.utils.scratch import lock

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
+import hashlib
 import io
+import multiprocessing
 import os
 import pickle
 import re
 import shutil
-import urllib.error
-import urllib.request
+import threading
+import time
 import zipfile
+from concurrent.futures import ProcessPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import requests
 import scipy.sparse as sp
 
+from fgl_bench.data import download
+from fgl_bench.data.datasets import graphsaint, npz, ogb, planetoid
 from fgl_bench.errors import UserError
 from tests.data.graphs import configured, need
 
@@ -26,21 +35,61 @@ DOWNLOADABLE = [
 NOT_DOWNLOADABLE = ["facebook_page_page", "github_social", "deezer_europe", "twitch"]
 
 
-class Answer(io.BytesIO):
-    """What a server sends."""
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pooch leaves a failed answer open
 
-    def __init__(self, content, announced=None):
-        super().__init__(content)
-        self.headers = {"Content-Length": str(len(content) if announced is None else announced)}
+
+class Server(BaseHTTPRequestHandler):
+    """Answers by ``server.answers``: a status, the bytes sent and the length announced, one after another, the last one again and again."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        answers = self.server.answers
+        status, content, announced = answers.pop(0) if len(answers) > 1 else answers[0]
+        time.sleep(self.server.delay)
+        self.send_response(status)
+        self.send_header("Content-Length", str(announced))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *given):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """Every dataset is published here; attempts follow one another at once."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as served:
+        served.answers, served.asked, served.delay = [sent(b"")], [], 0
+        served.address = f"http://127.0.0.1:{served.server_port}"
+        for cls in (npz._OneGraph, planetoid.Planetoid, ogb.OGB, graphsaint.Reddit):
+            published = cls.address
+            monkeypatch.setattr(cls, "address", lambda self, file, real=published: f"{served.address}/{Path(real(self, file)).name}")
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield served
+        served.shutdown()
+        thread.join()
+    gc.collect()
+
+
+def sent(content, status=200, announced=None):
+    return status, content, len(content) if announced is None else announced
 
 
 @pytest.fixture
 def offline(monkeypatch):
-    def refuse(address, timeout=None):
+    def refuse(address, timeout=None, **more):
         assert timeout is not None and timeout <= 30
-        raise urllib.error.URLError("no network")
+        raise requests.ConnectionError("no network")
 
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(requests, "get", refuse)
+    monkeypatch.setattr(download, "RETRIES", 0)
+
+
+def left(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def write_csr_npz(path, nodes=6, **changes):
@@ -70,18 +119,18 @@ def test_an_absent_file_without_network_is_one_line_that_helps(name, offline, tm
     first = next(iter(configured("dataset", name).files(data_dir).values()))
     assert re.search(rf"downloading https?://\S+ failed .*{first.name} (by hand into|in) {re.escape(str(first.parent))},", message)
     assert "data_dir" in message and "FGL_BENCH_DATA" in message and "dataset=csbm" in message
-    assert not (tmp_path / "not").exists()
+    assert left(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", NOT_DOWNLOADABLE)
 def test_what_nobody_publishes_is_not_asked_for(name, monkeypatch, tmp_path):
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *given, **more: pytest.fail("it went to the network"))
+    monkeypatch.setattr(requests, "get", lambda *given, **more: pytest.fail("it went to the network"))
     with pytest.raises(UserError, match=f"dataset={name}: .*not found, and it has no download.*adj_.*docs/data.md.*dataset=csbm"):
         configured("dataset", name).load(str(tmp_path))
 
 
 def test_a_folder_that_cannot_be_made_is_said_so_before_any_download(monkeypatch, tmp_path):
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *given, **more: pytest.fail("it went to the network"))
+    monkeypatch.setattr(requests, "get", lambda *given, **more: pytest.fail("it went to the network"))
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written to download it"):
         configured("dataset", "photo").load(str(tmp_path / "file" / "below"))
@@ -93,21 +142,83 @@ def test_the_environment_names_the_folder_where_the_key_does_not(monkeypatch, of
         configured("dataset", "photo").load(None)
 
 
-def test_a_download_comes_from_pygs_address_and_is_kept(monkeypatch, tmp_path):
-    content = write_csr_npz(tmp_path / "made.npz").read_bytes()
-    asked = []
-    monkeypatch.setattr(urllib.request, "urlopen", lambda address, timeout: asked.append(address) or Answer(content))
+PHOTO = "Photo/raw/amazon_electronics_photo.npz"
+
+
+@pytest.fixture
+def photo(tmp_path, monkeypatch):
+    """The bytes of a small graph, which is the known one."""
+    content = write_csr_npz(tmp_path / "made" / "photo.npz").read_bytes()
+    monkeypatch.setattr(download, "known_sums", lambda: {PHOTO: ["0" * 64, hashlib.sha256(content).hexdigest()]})
+    return content
+
+
+def test_a_download_is_kept(server, photo, tmp_path):
+    server.answers = [sent(photo)]
     for _ in range(2):
         assert configured("dataset", "photo").load(str(tmp_path / "data")).num_nodes == 6
-    assert asked == ["https://github.com/shchur/gnn-benchmark/raw/master/data/npz/amazon_electronics_photo.npz"]
-    assert [path.name for path in (tmp_path / "data" / "Photo" / "raw").iterdir()] == ["amazon_electronics_photo.npz"]
+    assert server.asked == ["/amazon_electronics_photo.npz"] and left(tmp_path / "data") == [PHOTO]
+    assert (tmp_path / "data" / PHOTO).stat().st_mode == (tmp_path / "made" / "photo.npz").stat().st_mode
 
 
-def test_half_a_download_is_not_kept(monkeypatch, tmp_path):
-    monkeypatch.setattr(urllib.request, "urlopen", lambda address, timeout: Answer(b"half", announced=8))
-    with pytest.raises(UserError, match="4 of 8 bytes arrived"):
+@pytest.mark.parametrize("failure", [sent(b"", status=503), sent(b"half", announced=8), sent(b"<html>quota exceeded</html>")])
+def test_a_failed_attempt_is_repeated(failure, server, photo, tmp_path):
+    server.answers = [failure, failure, sent(photo)]
+    assert configured("dataset", "photo").load(str(tmp_path / "data")).num_nodes == 6
+    assert len(server.asked) == 3 and left(tmp_path / "data") == [PHOTO]
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (sent(b"", status=404), "404 Client Error"),
+        (sent(b"half", announced=8), "4 bytes read, 4 more expected"),
+        (sent(b"another graph"), "its sum is none of the 2 known"),
+    ],
+)
+def test_a_download_that_keeps_failing_is_one_line_and_leaves_nothing(failure, says, server, photo, tmp_path):
+    server.answers = [failure]
+    with pytest.raises(UserError, match=f"dataset=photo: .*{PHOTO} not found, and downloading http.* failed .*{says}") as caught:
         configured("dataset", "photo").load(str(tmp_path / "data"))
-    assert not (tmp_path / "data").exists()
+    assert "\n" not in str(caught.value) and len(server.asked) == 3 and left(tmp_path / "data") == []
+
+
+def test_gits_id_is_a_known_sum(server, photo, monkeypatch, tmp_path):
+    git = hashlib.sha1(b"blob %d\0" % len(photo) + photo).hexdigest()
+    monkeypatch.setattr(download, "known_sums", lambda: {PHOTO: [git]})
+    server.answers = [sent(photo)]
+    assert configured("dataset", "photo").load(str(tmp_path)).num_nodes == 6
+
+
+def fetch_photo(address, folder):
+    files = {PHOTO: Path(folder) / PHOTO}
+    download.fetch("photo", PHOTO, files, address)
+    return files[PHOTO].read_bytes()
+
+
+def test_two_processes_download_a_file_once(server, tmp_path):
+    server.answers, server.delay = [sent(b"graph")], 0.5
+    with ProcessPoolExecutor(2, multiprocessing.get_context("fork"), unknown_sums) as pool:
+        found = list(pool.map(fetch_photo, [f"{server.address}/photo"] * 2, [tmp_path] * 2))
+    assert found == [b"graph"] * 2 and server.asked == ["/photo"] and left(tmp_path) == [PHOTO]
+
+
+def unknown_sums():
+    download.known_sums = dict
+
+
+def test_addresses_are_pygs():
+    from torch_geometric import datasets
+
+    for name, kind in [("cora", datasets.Planetoid), ("photo", datasets.Amazon), ("cs", datasets.Coauthor), ("actor", datasets.Actor),
+                       ("roman_empire", datasets.HeterophilousGraphDataset), ("reddit", datasets.Reddit)]:  # fmt: skip
+        assert all(configured("dataset", name).address(file).startswith(kind.url) for file in configured("dataset", name).files(Path()))
+    full = configured("dataset", "cora_ml")
+    assert full.address(full.paths["cora_ml"]) == datasets.CitationFull.url.format("cora_ml")
+    for name in ("reed98", "johnshopkins55"):
+        assert configured("dataset", name).address(f"{name}/raw/data.mat") == datasets.LINKXDataset.datasets[name]["data.mat"]
+    for name, kind in [("flickr", datasets.Flickr), ("yelp", datasets.Yelp)]:
+        assert configured("dataset", name).drive == (kind.adj_full_id, kind.feats_id, kind.class_map_id)
 
 
 def test_layout_and_file_names_are_pygs(offline, tmp_path):
@@ -255,8 +366,8 @@ def ogb_archive(nodes=5):
     return out.getvalue()
 
 
-def test_ogbs_archive_is_unpacked_into_its_layout_and_nowhere_else(monkeypatch, tmp_path):
-    monkeypatch.setattr(urllib.request, "urlopen", lambda address, timeout: Answer(ogb_archive()))
+def test_ogbs_archive_is_unpacked_into_its_layout_and_nowhere_else(server, tmp_path):
+    server.answers = [sent(ogb_archive())]
     graph = configured("dataset", "ogbn_arxiv").load(str(tmp_path / "data"))
     assert graph.num_nodes == 5 and graph.edges.shape == (2, 10) and graph.num_classes == 3
     assert graph.features[2].tolist() == [2.5, -1.0] and graph.labels.tolist() == [0, 1, 2, 0, 1]
@@ -264,15 +375,15 @@ def test_ogbs_archive_is_unpacked_into_its_layout_and_nowhere_else(monkeypatch, 
     assert written == [f"data/ogbn_arxiv/raw/{name}.csv.gz" for name in ("edge", "node-feat", "node-label")]
 
 
-def test_a_damaged_ogb_archive_is_named_and_not_kept(monkeypatch, tmp_path):
-    monkeypatch.setattr(urllib.request, "urlopen", lambda address, timeout: Answer(ogb_archive()[:200]))
-    with pytest.raises(UserError, match=r"dataset=ogbn_arxiv: https://.*arxiv\.zip is damaged"):
+def test_a_damaged_ogb_archive_is_named_and_not_kept(server, tmp_path):
+    server.answers = [sent(ogb_archive()[:200])]
+    with pytest.raises(UserError, match=r"dataset=ogbn_arxiv: http://.*arxiv\.zip is damaged"):
         configured("dataset", "ogbn_arxiv").load(str(tmp_path / "data"))
-    assert not (tmp_path / "data").exists()
+    assert left(tmp_path / "data") == []
 
 
-def test_a_truncated_ogb_file_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(urllib.request, "urlopen", lambda address, timeout: Answer(ogb_archive()))
+def test_a_truncated_ogb_file_is_named(server, tmp_path):
+    server.answers = [sent(ogb_archive())]
     configured("dataset", "ogbn_arxiv").load(str(tmp_path))
     path = tmp_path / "ogbn_arxiv" / "raw" / "edge.csv.gz"
     path.write_bytes(path.read_bytes()[:20])
@@ -283,12 +394,10 @@ def test_a_truncated_ogb_file_is_named(monkeypatch, tmp_path):
 def test_a_server_that_never_answers_is_given_up(monkeypatch, tmp_path):
     import socket
 
-    from fgl_bench.data import raw
-    from fgl_bench.data.datasets import amazon
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(raw, "TIMEOUT_SECONDS", 0.2)
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        monkeypatch.setattr(amazon, "_address", lambda file: f"http://127.0.0.1:{silent.getsockname()[1]}/{file}")
+        monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setattr(download, "RETRIES", 0)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setattr(npz.Amazon, "published", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(UserError, match="timed out"):
             configured("dataset", "photo").load(str(tmp_path))

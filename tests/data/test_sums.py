@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from fgl_bench.data import sums
-from fgl_bench.data.sums import MEMORY, fingerprint, known_sums
+from fgl_bench.data.download import known_sums
+from fgl_bench.data.sums import MEMORY, fingerprint
 from fgl_bench.errors import UserError
 from tests.data.graphs import CONF, DATA, configured
 from tests.data.test_custom_dataset import save_npz

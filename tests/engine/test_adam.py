@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fgl_bench.engine.adam import Adam, AdamW
+from fgl_bench.engine.stacked_optimizers import StackedAdam, StackedAdamW
 
 
 class Plain:
@@ -35,7 +35,7 @@ def generator():
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])
-@pytest.mark.parametrize(("ours", "theirs"), [(Adam, torch.optim.Adam), (AdamW, torch.optim.AdamW)])
+@pytest.mark.parametrize(("ours", "theirs"), [(StackedAdam, torch.optim.Adam), (StackedAdamW, torch.optim.AdamW)])
 @pytest.mark.parametrize("keys", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 1e-3}])
 def test_replicas_step_at_their_own_times(generator, dtype, tolerance, weight_decay, ours, theirs, keys):
     theta = torch.randn(4, 7, generator=generator, dtype=dtype)
@@ -66,7 +66,7 @@ def test_replicas_step_at_their_own_times(generator, dtype, tolerance, weight_de
 
 def test_those_who_cannot_step_keep_every_bit_of_their_models(generator):
     theta = torch.randn(3, 5, generator=generator, dtype=torch.float64)
-    before, adam = theta.clone(), Adam(3, 5, 0.1, 0.1, torch.float64, torch.device("cpu"))
+    before, adam = theta.clone(), StackedAdam(3, 5, 0.1, 0.1, torch.float64, torch.device("cpu"))
     for _ in range(3):
         adam.step(theta, torch.ones_like(theta), [0, 1, 2], able=[0, 2])
     assert torch.equal(theta[1], before[1]) and not torch.equal(theta[0], before[0])
@@ -77,7 +77,7 @@ def test_stepping_together_or_one_by_one_is_the_same(generator):
     start = torch.randn(3, 5, generator=generator, dtype=torch.float64)
     gradients = torch.randn(4, 3, 5, generator=generator, dtype=torch.float64)
     together, alone = start.clone(), start.clone()
-    one, other = (Adam(3, 5, 0.1, 0.01, torch.float64, torch.device("cpu")) for _ in range(2))
+    one, other = (StackedAdam(3, 5, 0.1, 0.01, torch.float64, torch.device("cpu")) for _ in range(2))
     for gradient in gradients:
         one.step(together, gradient.clone(), [0, 1, 2])
         for i in (2, 0, 1):
@@ -87,5 +87,5 @@ def test_stepping_together_or_one_by_one_is_the_same(generator):
 
 def test_the_first_step_moves_every_scalar_by_the_learning_rate(generator):
     theta, gradient = torch.zeros(1, 6, dtype=torch.float64), torch.randn(1, 6, generator=generator, dtype=torch.float64)
-    Adam(1, 6, 0.3, 0.0, torch.float64, torch.device("cpu")).step(theta, gradient, [0])
+    StackedAdam(1, 6, 0.3, 0.0, torch.float64, torch.device("cpu")).step(theta, gradient, [0])
     torch.testing.assert_close(theta, -0.3 * gradient.sign(), rtol=1e-6, atol=0)

@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from fgl_bench.engine import attention
-from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores, per_edge, softmax
+from fgl_bench.engine.attention import additive_scores, attend, per_edge, softmax
 from fgl_bench.engine.dropout import Dropout, no_dropout
+from fgl_bench.engine.kernels import dynamic_scores as module
+from fgl_bench.engine.kernels.dynamic_scores import dynamic_scores
 from fgl_bench.engine.sparse import BlockSparse
 
 SLOPE = 0.2
@@ -60,9 +61,9 @@ def test_is_the_dense_softmax(version, heads, block, monkeypatch):
         pytest.importorskip("numba")
         version = "dynamic"
     else:
-        monkeypatch.setattr(attention, "compiles", lambda x: False)
-    monkeypatch.setitem(attention.BLOCK, "cpu", block)
-    monkeypatch.setitem(attention.KEPT, "cpu", block)
+        monkeypatch.setattr(module, "compiles", lambda x: False)
+    monkeypatch.setitem(module.BLOCK, "cpu", block)
+    monkeypatch.setitem(module.KEPT, "cpu", block)
     graph, mask = bipartite()
     k, r, c = graph.shape
     width = heads if version == "additive" else heads * 4
@@ -98,7 +99,7 @@ def test_compiled_scores_are_those_in_operations_and_as_exactly_zero(monkeypatch
     here = run()
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert all(torch.equal(one, other) for one, other in zip(run(), here, strict=True))
-    monkeypatch.setattr(attention, "compiles", lambda x: False)
+    monkeypatch.setattr(module, "compiles", lambda x: False)
     wanted = run()
     for one, other in zip(here, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fgl_bench.engine import compiled
+from fgl_bench.engine.kernels import compiled
 
 
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 6))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_bench.engine import dropout as module
-from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, _mask, mix, no_dropout, step_key, uniform16
+from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, _mask, no_dropout
+from fgl_bench.engine.random_numbers import mix, step_key, uniform16
 from fgl_bench.utils.seeding import derive_seed
 
 N, H = 200, 16
@@ -45,37 +45,6 @@ def test_the_ends_of_the_range():
     x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
     assert Dropout(0.0, key(2))(x) is x and no_dropout(x) is x
     assert not Dropout(1.0, key(2))(x).any()
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize(("units", "dtype"), [(1, torch.float64), (7, torch.float32), (64, torch.float32)])
-def test_the_compiled_loop_gives_the_same_to_the_bit(rate, units, dtype, threads, monkeypatch):
-    pytest.importorskip("numba")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    monkeypatch.setattr(module, "LARGE", 0)
-    x, gradient = torch.randn(2, 3, 50, units, dtype=dtype, generator=torch.Generator().manual_seed(0))
-    x[0, 0], x[1, 0] = torch.nan, torch.inf
-    x = x.transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()  # not in one piece
-
-    def results():
-        dropout = Dropout(rate, key())
-        dropout(x)
-        out = dropout(x)
-        return out, *torch.autograd.grad(out, x, gradient)
-
-    compiled = results()
-    monkeypatch.setattr(module, "LARGE", torch.inf)
-    for found, expected in zip(compiled, results(), strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
-    assert compiled[0][0, 0].isnan().all(), "a number that is not finite shows, kept or not"
-
-
-def test_the_compiled_loop_refuses_keys_that_do_not_fit(monkeypatch):
-    pytest.importorskip("numba")
-    monkeypatch.setattr(module, "LARGE", 0)
-    with pytest.raises(RuntimeError, match="expand"):
-        Dropout(0.5, key(2))(torch.ones(3, 4, 5))
 
 
 def test_a_mask_does_not_depend_on_who_shares_the_batch():

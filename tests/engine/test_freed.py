@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.adafgl._opposed import attend as attend_opposed
-from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
+from fgl_bench.engine.attention import additive_scores, attend
 from fgl_bench.engine.batch import Batch, adjacency
+from fgl_bench.engine.kernels.dynamic_scores import dynamic_scores
+from fgl_bench.engine.kernels.routing import convolve, route
 from fgl_bench.engine.linear import linear
-from fgl_bench.models._routing import convolve, route
 from tests.engine.graphs import from_edges
 
 CLIENTS = [from_edges([(0, 1), (1, 2), (2, 3)], [0, 1, 0, 1]), from_edges([(0, 1), (1, 2)], [0, 1, 1])]

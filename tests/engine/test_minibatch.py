@@ -13,8 +13,8 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
 from fgl_bench.algorithms.scaffold import Scaffold
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.minibatch import Epochs, order_key
+from fgl_bench.engine.random_numbers import step_key
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.mlp import MLP
 from fgl_bench.models.sgc import SGC

@@ -7,17 +7,15 @@ from functools import partial
 import pytest
 import torch
 
-from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.parameter_groups import Grouped, Rates
-from fgl_bench.engine.sgd import SGD
+from fgl_bench.engine.stacked_optimizers import Grouped, Rates, StackedAdam, StackedSGD
 
 LAYOUT = ParameterLayout({"weight": (3, 2), "filter": (4,), "slope": (1,)}, inputs=("weight",))
 RATES = {"filter": Rates(0.3, 0.0), "slope": Rates(weight_decay=0.5)}
 OPTIMIZERS = {
-    "adam": (lambda size, lr, decay: Adam(3, size, lr, decay, torch.float64, torch.device("cpu")), torch.optim.Adam),
+    "adam": (lambda size, lr, decay: StackedAdam(3, size, lr, decay, torch.float64, torch.device("cpu")), torch.optim.Adam),
     "momentum": (
-        lambda size, lr, decay: SGD(3, size, lr, decay, torch.float64, torch.device("cpu"), 0.9),
+        lambda size, lr, decay: StackedSGD(3, size, lr, decay, torch.float64, torch.device("cpu"), 0.9),
         partial(torch.optim.SGD, momentum=0.9),
     ),
 }

@@ -9,13 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.engine import selection
-from fgl_bench.engine.compiled import installed
 from fgl_bench.engine.selection import drop_, grow_, largest
 from tests.pretend_cuda import CUDA, Ledger, pretended
 
 NUMBERS = st.sampled_from([-1.0, -0.0, 0.0, 0.5, 2.0, 1e30])
-WAYS = ["operations", "another device", pytest.param("compiled", marks=pytest.mark.skipif(not installed(), reason="needs numba"))]
+WAYS = ["host", "another device"]
 
 
 @st.composite
@@ -31,14 +29,12 @@ def rows(draw):
 
 @contextmanager
 def computed(way):
-    """The device on which numbers are selected in this way."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selection, "LARGE", 0 if way == "compiled" else torch.inf)
-        if way == "another device":
-            with pretended(Ledger()):
-                yield CUDA
-        else:
-            yield torch.device("cpu")
+    """The device on which numbers are selected."""
+    if way == "another device":
+        with pretended(Ledger()):
+            yield CUDA
+    else:
+        yield torch.device("cpu")
 
 
 def first(x, count, among, descending):
@@ -76,30 +72,7 @@ def test_it_takes_what_topk_takes_where_no_two_are_equal(way, dtype, count):
         assert torch.equal(taken, torch.zeros_like(x).scatter(-1, numbers.topk(count, largest=greatest).indices, 1))
 
 
-@pytest.mark.skipif(not installed(), reason="needs numba")
-def test_what_is_not_a_number_is_taken_last():
-    x = torch.tensor([[torch.nan, 1.0, torch.inf, -torch.nan, -torch.inf]])
-    with computed("compiled"):
-        assert largest(x, 3).tolist() == grow_(torch.zeros_like(x), x, 3).tolist() == [[0, 1, 1, 0, 1]]
-        assert drop_(torch.ones_like(x), x, 3).tolist() == [[1, 0, 0, 1, 0]]
-        assert drop_(torch.ones_like(x), x, 4).tolist() == [[0, 0, 0, 1, 0]]
-
-
-@pytest.mark.skipif(not installed(), reason="needs numba")
-@pytest.mark.parametrize("numbers", ["distinct", "equal", "few"])
-@pytest.mark.parametrize("count", [1, 7000, 9000, 12287])
-def test_a_sample_that_misleads_changes_nothing(numbers, count):
-    """What is looked at first, every third number, is less or greater than all others."""
-    x = torch.rand(2, 3 * 4096, generator=torch.Generator().manual_seed(0)) + 1
-    x = {"distinct": x, "equal": torch.ones_like(x), "few": x.mul(4).floor()}[numbers]
-    x[0, ::3] /= 1000
-    x[1, ::3] *= 1000
-    with computed("compiled"):
-        assert torch.equal(1 - drop_(torch.ones_like(x), x, count), first(x, count, torch.ones_like(x), False))
-
-
-def test_a_part_of_a_mask_changes_in_place(monkeypatch):
-    monkeypatch.setattr(selection, "LARGE", 0)
+def test_a_part_of_a_mask_changes_in_place():
     mask, x = torch.ones(2, 3, 8), torch.arange(30.0).view(2, 3, 5)
     assert drop_(mask[..., 2:7], x, 2).data_ptr() == mask[..., 2:7].data_ptr()
     assert mask.tolist() == [[[1, 1, 0, 0, 1, 1, 1, 1]] * 3] * 2

@@ -20,7 +20,7 @@ import torch
 from fgl_bench import UserError, run, table
 from fgl_bench.config.compose import as_command
 from fgl_bench.config.settings import check_writable
-from fgl_bench.data import edges, storage
+from fgl_bench.data import out_of_core, storage
 from fgl_bench.engine.batch import Batch
 from fgl_bench.report.html import page, sources
 from fgl_bench.runner.one import run_one
@@ -108,7 +108,7 @@ def test_a_damaged_file_is_written_again_and_one_line_says_so(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(storage, "BLOCK_BYTES", 700)  # many blocks of so small a graph
-    monkeypatch.setattr(edges, "RANGE", 150)
+    monkeypatch.setattr(out_of_core, "RANGE", 150)
     sound = build()
     build(tmp_path)
     (folder,) = tmp_path.glob("graph_*")

@@ -58,7 +58,7 @@ def test_hops_made_beforehand_change_nothing_with_seeds_that_share_their_clients
     for part in ([0, 1, 2, 3, 4, 5], [1, 2], [4], [0, 3, 5], [5, 1]):
         found = logits_and_gradients(made, batch.select(part), theta[part], layout)
         torch.testing.assert_close(found[0], wanted[0][part], **EXACT)
-    assert batch.derived(made.hops_made()).values.shape[:2] == (3, made.hops_made().copies), "two seeds share three clients' hops"
+    assert batch.derived(made.hop_matrices()).values.shape[:2] == (3, made.hop_matrices().copies), "two seeds share three clients' hops"
     for ours, theirs in zip(logits_and_gradients(made, batch, theta, layout), wanted, strict=True):
         torch.testing.assert_close(ours, theirs, **EXACT)
 
@@ -154,4 +154,4 @@ def test_mini_batches_make_hops_made_beforehand_worth_more():
 
 def test_what_is_not_settled_is_propagated_at_every_step():
     model, batch = SGC("auto", 2), Batch([make_client(6)], torch.float64, "cpu")
-    assert not model.made(batch)
+    assert not model.uses_precomputed(batch)

@@ -8,8 +8,8 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import Dropout, no_dropout
-from fgl_bench.models import _routing as routing
-from fgl_bench.models._routing import convolve, route, unit
+from fgl_bench.engine.kernels import routing
+from fgl_bench.engine.kernels.routing import convolve, route, unit
 from fgl_bench.models.disengcn import DisenGCN
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import from_edges, make_client

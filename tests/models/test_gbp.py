@@ -16,7 +16,7 @@ from tests.models.checking import CLASSES, EXACT, FEATURES, random_models, run
 
 @pytest.mark.parametrize("beta", [0.05, 0.1, 0.85])
 def test_weights_add_up_to_what_the_cut_leaves(beta):
-    (row,) = GBP("auto", 10, beta, 0.5, 4, 2, 0.0).hops_made().coefficients
+    (row,) = GBP("auto", 10, beta, 0.5, 4, 2, 0.0).hop_matrices().coefficients
     assert sum(row) == pytest.approx(1 - (1 - beta) ** 11)
     assert row[3] == pytest.approx(beta * (1 - beta) ** 3)
 

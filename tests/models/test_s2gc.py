@@ -23,8 +23,8 @@ def test_alpha_one_is_logistic_regression(mode):
 
 
 def test_weights_of_the_hops():
-    assert S2GC("auto", 4, 0.2).hops_made().coefficients == ((0.2, 0.2, 0.2, 0.2, 0.2),)
-    assert sum(S2GC("auto", 16, 0.05).hops_made().coefficients[0]) == pytest.approx(1)
+    assert S2GC("auto", 4, 0.2).hop_matrices().coefficients == ((0.2, 0.2, 0.2, 0.2, 0.2),)
+    assert sum(S2GC("auto", 16, 0.05).hop_matrices().coefficients[0]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("hops", "alpha", "key"), [(0, 0.5, "model.hops"), (3, 1.5, "model.alpha")])

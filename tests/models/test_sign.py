@@ -16,7 +16,7 @@ from tests.reference.decoupled import gcn_matrix
 def test_hop_k_is_k_times_the_propagation_with_self_loops():
     clients = [make_client(9), make_client(1), make_client(4, edges=0.0)]
     batch = Batch(clients, torch.float64, "cpu")
-    made = batch.derived(SIGN("precomputed", 3, 4, 2, 0.0).hops_made()).stacked()
+    made = batch.derived(SIGN("precomputed", 3, 4, 2, 0.0).hop_matrices()).stacked()
     for i, client in enumerate(clients):
         n, wanted = client.num_nodes, features_of(client)
         for hop in range(4):

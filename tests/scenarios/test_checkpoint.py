@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import collections
+import functools
+import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from fgl_bench.runner.program import simulation
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.scenarios.base import Rounds
-from fgl_bench.scenarios.checkpoint import State
+from fgl_bench.scenarios.checkpoint import SimulationState, Unstorable
 from fgl_bench.scenarios.simulation import Simulation
 from tests.device_cases import CASES, QUICK, SMALL, VARIANTS
 from tests.pretend_cuda import spec_of
@@ -87,23 +90,61 @@ def same(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in VARIANTS if not case.endswith(ALIKE)])
-def test_a_fresh_run_goes_on_from_a_checkpoint(case: str, folder: Path) -> None:
+def test_a_fresh_run_resumes_from_a_checkpoint(case: str, folder: Path, tmp_path: Path) -> None:
     """With a part of the clients, in chunks, after a change of network or of graphs; `fgl-bench check` tries every method whole."""
     spec, fresh = programs(case, folder)
-    whole, taken, steps = fresh(), {}, []
-    state, half = State(whole), spec.rounds // 2 if isinstance(spec.scenario, Rounds) else spec.trips
+    whole, taken, steps = fresh(), [], []
+    state, half = SimulationState(whole), spec.rounds // 2 if isinstance(spec.scenario, Rounds) else spec.trips
 
     def keep(done: int, record: Any) -> None:
         if done >= half and not taken:
-            stored, blocks = state.capture(record())
-            taken[done] = json.dumps(stored), {name: block.copy() for name, block in blocks.items()}
+            state.save(record(), tmp_path / "state.pt")
+            taken.append(done)
 
     whole.keep = keep
     spec.scenario.run(whole)
-    ((done, (stored, blocks)),) = taken.items()
     again = fresh()
     again.keep = lambda done, record: steps.append(done)
-    State(again).restore(json.loads(stored), blocks)
+    SimulationState(again).load(tmp_path / "state.pt")
     spec.scenario.run(again)
-    assert steps and min(steps) > done, "what was kept is not done again"
+    assert steps and min(steps) > taken[0], "steps before the checkpoint are not repeated"
     same(results(again), results(whole))
+
+
+def test_attributes_of_a_method_come_back_with_what_they_share(folder: Path, tmp_path: Path) -> None:
+    sim, again = (programs("fedavg chunk", folder)[1]() for _ in range(2))
+    method: Any = sim.algorithm
+    method.base = torch.zeros(3, 4)
+    method.row, method.weights, method.lines = method.base[1], sim.setting.weights, collections.deque([1, 2], 3)
+    method.counts, method.activation = (
+        collections.defaultdict(list, a=[1]),
+        functools.partial(torch.nn.functional.leaky_relu, negative_slope=0.3),
+    )
+    method.draws = [torch.Generator().manual_seed(1), np.random.default_rng(2), random.Random(3)]
+    method.network = torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.ReLU())
+    method.optimizer_of_network = torch.optim.Adam(method.network.parameters())
+
+    def step(method: Any) -> list[float]:
+        method.optimizer_of_network.zero_grad()
+        loss = method.activation(method.network(torch.ones(2, 3)) - 1).square().sum()
+        loss.backward()
+        method.optimizer_of_network.step()
+        torch_draws, numpy_draws, draws = method.draws
+        return [loss.item(), torch.rand(1, generator=torch_draws).item(), numpy_draws.random(), draws.random()]
+
+    step(method)
+    SimulationState(sim).save(None, tmp_path / "state.pt")
+    SimulationState(again).load(tmp_path / "state.pt")
+    found: Any = again.algorithm
+    assert [step(found) for _ in range(3)] == [step(method) for _ in range(3)]
+    found.base += 1
+    assert found.row.eq(1).all() and found.weights is again.setting.weights
+    assert found.lines == method.lines and found.lines.maxlen == 3 and found.counts["b"] == []
+
+
+@pytest.mark.parametrize("value", [iter([1]), lambda: 0, os.system], ids=["iterator", "lambda", "system"])
+def test_what_cannot_be_stored_is_named(value: Any, folder: Path, tmp_path: Path) -> None:
+    sim: Any = programs("fedavg chunk", folder)[1]()
+    sim.algorithm.own = {"here": value}
+    with pytest.raises(Unstorable, match=r"^method.own \("):
+        SimulationState(sim).save(None, tmp_path / "state.pt")

@@ -12,6 +12,7 @@ from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.local import Local
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
+from fgl_bench.scenarios.base import Participants, _moved
 from fgl_bench.scenarios.schedule import Schedule
 from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.engine.graphs import federation, make_client
@@ -144,3 +145,25 @@ def test_the_trained_model_of_a_client_that_has_not_trained_is_its_initial_one()
         initial, after = (counts(history, "trained", point) for point in (0, 1))
         assert initial == counts(history, "received", 0)
         assert [after[i] for i in absent] == [initial[i] for i in absent]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_message_of_a_client_is_the_last_that_arrived(seed):
+    """Some rounds with random participants and late messages, against a loop over clients."""
+    rng, known, expected = np.random.default_rng(seed), None, np.zeros((6, 2))
+    for _ in range(8):
+        chosen = rng.random((2, 3)) < rng.choice([0.5, 1.1])
+        who = Participants(chosen, chosen & (rng.random((2, 3)) < rng.choice([0.5, 1.1])), torch.ones(2, 3, dtype=torch.bool))
+        fresh = torch.from_numpy(rng.random((int(chosen.sum()), 2)))
+        known = who.update(known, fresh)
+        for k, row in enumerate(who.rows):
+            if who.arrived.flat[row]:
+                expected[row] = fresh[k]
+        np.testing.assert_array_equal(known, expected)
+        assert torch.equal(who.mask, torch.from_numpy(who.arrived)) and who.all == chosen.all()
+
+
+def test_positions_of_an_evaluation_point_stay_when_later_trips_are_scored():
+    before = np.arange(6).reshape(2, 3)
+    after = _moved(before, (1, 5), 10)
+    assert after.tolist() == [[0, 10, 2], [3, 4, 11]] and before.tolist() == [[0, 1, 2], [3, 4, 5]]

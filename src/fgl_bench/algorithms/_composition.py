@@ -1,4 +1,4 @@
-"""An optimization strategy on top of a graph model: two methods as one."""
+"""Composition of a graph model with an optimization strategy."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from fgl_bench.engine.hooks import JointTraining, ServerAnswers, ServerNodes, Tr
 from fgl_bench.engine.trips import Score, Trips
 from fgl_bench.errors import UserError
 
-# What a strategy must leave to the method that it stands on: with it a method does to clients' graphs or losses what only one can do.
+# Hooks that a strategy may not override: they change clients' graphs or losses, which is up to the graph model.
 EXCLUSIVE: dict[str, type] = {
     "federate": Federating, "regraph": Regraphing, "warmup_rounds": ServerRounds, "local_loss": Algorithm, "stage": Staging,
     "train": JointTraining, "observe": ServerNodes, "answer": ServerAnswers, "initialize": Algorithm,
 }  # fmt: skip
 
 
-def passed_on(hook: str, neutral: Any = None) -> Any:
-    """A hook that asks the strategy; ``neutral`` is the answer for one that has no such hook."""
+def delegated(hook: str, neutral: Any = None) -> Any:
+    """Return a hook that calls the strategy's; the result is ``neutral`` if the strategy has no such hook."""
 
-    def asked(self: Composed, *arguments: Any) -> Any:
+    def call(self: Composed, *arguments: Any) -> Any:
         answer = getattr(self.server, hook, None)
         return neutral if answer is None else answer(*arguments)
 
-    return asked
+    return call
 
 
 def attribute(name: str) -> Any:
-    """A property that is the strategy's."""
+    """Return a property that reads the strategy's attribute."""
     return property(lambda self: getattr(self.server, name))
 
 
@@ -41,12 +41,12 @@ def attribute(name: str) -> Any:
 class Composed(ServerRounds, Comparing, FinalState, Spending, TrainedScore):
     """Base of graph models (FedSage+, FedGL) whose trained parameters any synchronous method may aggregate (FedGTA, table 5).
 
-    The strategy is a whole method with its own keys, made for the model and the graphs that clients train on now: it adds its terms
-    to the local objective, corrects gradients, sees what is reported, mixes, and its messages are counted. This class
-    passes every hook on to it; a subclass adds its own part around these calls.
+    The strategy is a complete method with its own keys, prepared for the current model and graphs. It adds its terms to the local
+    objective, corrects gradients, reads reports and mixes, and its messages are counted. This class delegates every hook to the
+    strategy; a subclass adds its own part around these calls.
 
     Attributes:
-        strategy: the method that aggregates; null is the model's own average (:meth:`own`).
+        strategy: the method that aggregates; null means :meth:`own`.
     """
 
     node_batches: ClassVar[bool] = False
@@ -59,7 +59,7 @@ class Composed(ServerRounds, Comparing, FinalState, Spending, TrainedScore):
         self.server = self.own() if self.strategy is None else self.strategy
 
     def own(self) -> ServerRounds:
-        """The aggregation of the model's own paper."""
+        """Return the aggregation of the model's paper."""
         return FedAvg()
 
     def prepare(self, setting: Setting) -> None:
@@ -74,27 +74,27 @@ class Composed(ServerRounds, Comparing, FinalState, Spending, TrainedScore):
     unsent, refines, frozen = attribute("unsent"), attribute("refines"), attribute("frozen")
     reset_optimizer, uses_validation, own_optimizer = attribute("reset_optimizer"), attribute("uses_validation"), attribute("own_optimizer")
 
-    check_choices = passed_on("check_choices")
-    backbone = passed_on("backbone")
-    optimizer = passed_on("optimizer")
-    local_penalty = passed_on("local_penalty")
-    correct_gradient = passed_on("correct_gradient")
-    predict = passed_on("predict")
-    report = passed_on("report")
-    upload = passed_on("upload")
-    traffic = passed_on("traffic")
-    mix = passed_on("mix")
-    refine = passed_on("refine")
-    bytes_after = passed_on("bytes_after")
-    similarity = passed_on("similarity")
-    final_state = passed_on("final_state", {})
-    costs = passed_on("costs", {})
-    cost_history = passed_on("cost_history", {})
-    exchanged = passed_on("exchanged")
+    check_choices = delegated("check_choices")
+    backbone = delegated("backbone")
+    optimizer = delegated("optimizer")
+    local_penalty = delegated("local_penalty")
+    correct_gradient = delegated("correct_gradient")
+    predict = delegated("predict")
+    report = delegated("report")
+    upload = delegated("upload")
+    traffic = delegated("traffic")
+    mix = delegated("mix")
+    refine = delegated("refine")
+    bytes_after = delegated("bytes_after")
+    similarity = delegated("similarity")
+    final_state = delegated("final_state", {})
+    costs = delegated("costs", {})
+    cost_history = delegated("cost_history", {})
+    exchanged = delegated("exchanged")
 
 
 def check_strategy(strategy: Algorithm) -> None:
-    """Raise UserError unless ``strategy`` can aggregate another method's model."""
+    """Raise UserError if ``strategy`` cannot aggregate another method's model."""
     kind, reason = type(strategy), None
     taken = [name for name, base in EXCLUSIVE.items() if isinstance(strategy, base) and getattr(kind, name) is not getattr(base, name)]
     if not isinstance(strategy, ServerRounds):

@@ -1,4 +1,4 @@
-"""What stands in for a batch or an operator with a part of what a backbone may ask of it."""
+"""Base of stand-ins for a batch or an operator that support only some of its attributes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from fgl_bench.errors import Unsuited
 
 
 class Limited:
-    """Refuses what it has not.
+    """Raises Unsuited for unsupported attributes.
 
     Class attributes:
-        refusal: what the method cannot do, with ``{name}`` for what was asked for.
+        refusal: the message, with ``{name}`` for the name of the attribute.
     """
 
     refusal: ClassVar[str]

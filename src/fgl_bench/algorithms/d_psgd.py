@@ -50,7 +50,7 @@ def _after(meeting: Meeting) -> Tensor:
 
 
 def _before(meeting: Meeting) -> Tensor:
-    """The graph of the mixing that begins the next round; nobody is heard after the last one."""
+    """Return the graph for mixing at the start of the next round; empty after the last round."""
     heard = meeting.graph(meeting.number + 1)
     return heard if meeting.number + 1 < meeting.rounds else heard & False
 

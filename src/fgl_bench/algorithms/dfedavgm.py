@@ -11,10 +11,9 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import messages, metropolis, product
-from fgl_bench.engine.noise import uniform
-from fgl_bench.engine.sgd import SGD
+from fgl_bench.engine.random_numbers import mix, uniform
+from fgl_bench.engine.stacked_optimizers import StackedSGD
 from fgl_bench.errors import Range, above, between
 
 
@@ -22,18 +21,18 @@ from fgl_bench.errors import Range, above, between
 class DFedAvgM(Peers):
     """Local heavy-ball descent, then averaging with the neighbors (Sun, Li & Wang, TPAMI 45(4), 2023).
 
-    ``y <- y - lr g(y) + momentum (y - y_before)`` for the epochs of a round, at rest at its beginning; then ``Theta <- W Theta^``
+    ``y <- y - lr g(y) + momentum (y - y_before)`` for the epochs of a round, starting without momentum; then ``Theta <- W Theta^``
     with W symmetric and doubly stochastic (Metropolis weights; 1/3 each on a ring, the default). ``bits`` sends the quantized
-    change instead, ``q_i = Q(theta^_i - theta_i)``, and takes ``theta_i <- theta_i + sum_j W_ij q_j``, as printed: the models
-    themselves are never mixed then, but all begin alike.
+    change instead, ``q_i = Q(theta^_i - theta_i)``, and takes ``theta_i <- theta_i + sum_j W_ij q_j``, as in the paper:
+    the models themselves are then never mixed, but all start equal.
 
-    Resolutions: momentum 0.9; no quantization. Q rounds to one of the ``2^(bits-1) - 1`` even steps on either side of zero, the
-    last at the change's largest entry, up or down at random so that the mean is right; the step's size travels along (4 bytes).
+    Resolutions: momentum 0.9; no quantization. Q rounds to one of ``2^(bits-1) - 1`` equal steps on either side of zero, the last
+    at the change's largest entry, up or down at random without bias; the step size is sent too (4 bytes).
 
     Attributes:
         momentum: beta.
-        bits: of a quantized scalar, sign included, 2 to 16; null sends models.
-        lr: of the clients' steps, in the place of the top-level key; null takes that.
+        bits: bits per quantized scalar including the sign, 2 to 16; null sends models.
+        lr: learning rate of the clients; null takes the top-level key.
     """
 
     by_clients: ClassVar[bool] = True
@@ -50,7 +49,7 @@ class DFedAvgM(Peers):
         return "ring", None
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        return SGD(count, size, lr if self.lr is None else self.lr, weight_decay, dtype, device, self.momentum)
+        return StackedSGD(count, size, lr if self.lr is None else self.lr, weight_decay, dtype, device, self.momentum)
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
@@ -66,7 +65,7 @@ class DFedAvgM(Peers):
         return Exchange(models, matrix, messages(heard, -(-self.setting.layout.count * self.bits // 8) + 4))
 
     def quantized(self, change: Tensor, number: int) -> Tensor:
-        """Q of the clients' changes ``[S, C, P]`` in this round."""
+        """Return Q of the clients' changes ``[S, C, P]`` in this round."""
         assert self.bits is not None
         levels = 2 ** (self.bits - 1) - 1
         step = change.abs().amax(-1, keepdim=True) / levels

@@ -14,11 +14,11 @@ from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.algorithms.scaffold import of_replicas
-from fgl_bench.engine.compiled import LARGE, compiles, over, shares
-from fgl_bench.engine.dropout import mix, no_dropout
+from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.gossip import itself, messages, product, uniform
-from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.noise import uniform as draws
+from fgl_bench.engine.network import node_losses
+from fgl_bench.engine.random_numbers import mix
+from fgl_bench.engine.random_numbers import uniform as draws
 from fgl_bench.engine.selection import drop_, grow_, largest
 from fgl_bench.engine.shard import Shard
 from fgl_bench.engine.trips import LocalStep, Trips
@@ -28,27 +28,27 @@ from fgl_bench.utils.seeding import derive_seed
 
 @dataclass
 class DisPFL(Peers):
-    """Every client trains and sends a sparse, personal sub-network of fixed density (Dai et al., ICML 2022, algorithms 1 and 2; its code).
+    """Sparse, personal sub-networks of fixed density (Dai et al., ICML 2022, algorithms 1 and 2; its code).
 
-    Client i steps on the coordinates of its mask mu_i only. After training it drops, in every tensor, the
-    ``ceil(alpha_t nnz)`` active weights of least size, ``alpha_t = anneal / 2 (1 + cos(pi t / T))``, and takes in as many inactive
-    coordinates where the loss of all weights has the largest gradient. Then it takes, coordinate by coordinate, the mean over
-    itself and its in-neighbours that trained this coordinate, under its new mask; what nobody trained is zero.
+    Client i updates only the coordinates of its mask mu_i. After training it drops, in every tensor, the ``ceil(alpha_t nnz)``
+    active weights of smallest magnitude, ``alpha_t = anneal / 2 (1 + cos(pi t / T))``, and activates the same number of inactive
+    coordinates with the largest gradient of the loss of all weights. Under its new mask it then takes, per coordinate, the mean over
+    itself and its in-neighbors that trained this coordinate; a coordinate that no client trained is zero.
 
-    Densities of tensors are those of Erdős-Rényi kernels, ``(sum of shape / product of shape)^erk_power`` scaled to ``density``
-    overall, vectors dense. Resolutions: aggregation at the end of a round (the code's at the beginning of the next: the same
-    sequence); 30 % of the clients as random in-neighbours; gradients regrow, as in the paper (the released scripts: ``random``); clients
-    begin with masks of their own, as those scripts; gradients clipped to norm 10, as in the code; the optimiser's moments of coordinates
-    that leave or enter the mask are zero. A message is the non-zero weights and a mask of one bit a scalar; the matrix for plots is the
-    uniform one over itself and in-neighbours.
+    Tensors have the densities of Erdős-Rényi kernels, ``(sum of shape / product of shape)^erk_power`` scaled to ``density``
+    overall; vectors are dense. Resolutions: aggregation at the end of a round (in the code at the start of the next round, which is the
+    same sequence); 30 % of the clients as random in-neighbors; regrowth by gradient, as in the paper (the released scripts: ``random``);
+    different initial masks, as in those scripts; gradients clipped to norm 10, as in the code; zero optimizer moments for coordinates
+    that leave or enter the mask. A message holds the non-zero weights and a mask of one bit per scalar. The matrix for plots is uniform
+    over a client and its in-neighbors.
 
     Attributes:
         density: share of the weights that a client trains, in (0, 1].
         erk_power: 0 gives every matrix the same density.
         anneal: alpha_0, the share of the active weights dropped at first.
         regrow: by ``gradient`` or ``random``.
-        different_initial: clients begin with masks of their own.
-        clip: largest norm of a gradient; null does not clip.
+        different_initial: each client starts with its own mask.
+        clip: largest norm of a gradient; null disables clipping.
     """
 
     by_clients: ClassVar[bool] = True
@@ -76,7 +76,7 @@ class DisPFL(Peers):
         mask = torch.zeros(len(firsts), layout.size, dtype=setting.batch.dtype, device=device)
         for number, (name, part) in enumerate(self._parts()):
             mask[:, part] = largest(draws(mix(keys + number), 1, layout.numel(name))[:, 0], self.active[name])
-        self.mask = mask.unflatten(0, (len(setting.seeds), -1))  # numbers: bool ones would be converted at every use
+        self.mask = mask.unflatten(0, (len(setting.seeds), -1))  # floats: bools would be converted at every use
 
     def _parts(self) -> list[tuple[str, slice]]:
         layout = self.setting.layout
@@ -91,7 +91,7 @@ class DisPFL(Peers):
         return gradient.mul_(of_replicas(self.mask, step.batch))
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
-        """The gradient of the loss in all weights, masked or not, at the trained ones; it stays with the client."""
+        """Return the gradient of the loss in all weights, masked or not, at the trained model; it stays with the client."""
         if self.regrow == "random":
             return {}
         batch, train = trips.batch, trips.batch.training_nodes
@@ -107,12 +107,12 @@ class DisPFL(Peers):
         self._evolve(meeting)
         models.mul_(self.mask)
         for moments in meeting.moments:
-            moments.mul_(self.mask)  # those of regrown coordinates are zero already: they had no gradient
+            moments.mul_(self.mask)  # moments of regrown coordinates are zero already: they had no gradient
         size = 4 * sum(self.active.values()) + -(-self.setting.layout.count // 8)
         return Exchange(models, uniform(heard), messages(heard, size))
 
     def _evolve(self, meeting: Meeting) -> None:
-        """Make the masks ``[S, C, P]`` those of the next round: dropped by size, regrown by gradient or at random."""
+        """Update the masks ``[S, C, P]`` for the next round: drop by magnitude, regrow by gradient or at random."""
         rate = self.anneal / 2 * (1 + math.cos(math.pi * meeting.number / meeting.rounds))
         for number, (name, part) in enumerate(self._parts()):
             count = math.ceil(rate * self.active[name])
@@ -128,20 +128,13 @@ class DisPFL(Peers):
 
 
 def masked_mean(support: Tensor, mask: Tensor, models: Tensor, shard: Shard) -> Tensor:
-    """``[S, C, P]``, every coordinate's mean over the ``models`` in ``support [S, C, C]`` (bool) that have it in their ``mask``, else 0."""
-    if shard.alone and compiles(models) and models.numel() >= LARGE:
-        from fgl_bench.algorithms._dis_pfl_loops import BLOCK, means
-
-        out = torch.empty_like(models, memory_format=torch.contiguous_format)
-        arrays = [x.numpy() for x in (support, mask, models, out)]
-        over(shares([1] * -(-models.shape[2] // BLOCK)), lambda first, last: means(*arrays, first * BLOCK, last * BLOCK))
-        return out
+    """Return the mean per coordinate over the ``models`` in ``support [S, C, C]`` (bool) whose ``mask`` has it, else 0: ``[S, C, P]``."""
     count = product(support, mask, shard)
     return product(support, models, shard).div_(count.clamp_(min=1))
 
 
 def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float, power: float) -> dict[str, float]:
-    """Erdős-Rényi-kernel densities: in proportion to ``(sum / product of shape)^power``, ``density`` overall; none above one."""
+    """Return Erdős-Rényi-kernel densities, proportional to ``(sum / product of shape)^power``, at most 1, ``density`` overall."""
     size = {name: math.prod(shape) for name, shape in shapes.items()}
     score = {name: (sum(shape) / math.prod(shape)) ** power for name, shape in shapes.items()}
     dense = {name for name, shape in shapes.items() if len(shape) == 1}

@@ -101,7 +101,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
     # ---- at the clients
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
-        """Adds the regularisers' gradients ``sparsity sign(mu)`` and ``proximity (W - W_received) / ||W - W_received||``."""
+        """Add the regularizers' gradients ``sparsity sign(mu)`` and ``proximity (W - W_received) / ||W - W_received||``."""
         layout, far = step.layout, bool(self.proximity and self.number and step.epoch)
         for name in self.matrices if self.reg == "paper" else ():
             if self.masks == "trained":
@@ -126,7 +126,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         network = cast(Masked, trips.model)
         parameters = trips.__dict__.pop("pruned", None) or network.pruned(trips.layout.views(trips.trained))
         proxies = self._parts.get(trips.rows) or self.proxies.select(trips.rows)
-        if self.setting.full_participation:  # chunks come again, random participants do not
+        if self.setting.full_participation:  # chunks repeat every round, random participants do not
             self._parts[trips.rows] = proxies
         return {"embedding": embed(network.inner, parameters, proxies).mean(1)}
 
@@ -140,7 +140,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         weights = torch.softmax((self.tau * self.similarity(reports)).masked_fill(~arrived[:, None], -torch.inf), -1)
         if self.setting.full_participation:
             return Mixing(weights, shared=self.shared)
-        # Where nobody has arrived, the scenario keeps the models.
+        # The scenario keeps the models of seeds without an upload.
         weights = normalize(torch.nan_to_num(weights), arrived[:, None])
         self.seen = self.seen | arrived
         average = normalize(self.setting.weights, arrived)[:, None]
@@ -152,7 +152,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
         return Traffic(upload={**model, "embedding": self._width()}, download=model)
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        # The proxy graph once to every client: features, and both ends of every edge (stored in both directions).
+        # Every client downloads the proxy graph once: features, and both ends of every edge (stored in both directions).
         proxies = self.proxies.clients[:: self.proxies.size // len(self.setting.seeds)]
         sizes = [proxy.features.size + proxy.edges.shape[1] for proxy in proxies]
         once = [4 * size * self.setting.num_clients if rounds else 0 for size in sizes]
@@ -166,7 +166,7 @@ class FedPub(ServerRounds, Comparing, TrainedScore):
 
 
 class Masked(Around):
-    """The network with a mask ``mask.<name>``, at first one, on every matrix; or with none at all."""
+    """The network with a mask ``mask.<name>``, initially one, on every matrix; or without masks."""
 
     def __init__(self, inner: Backbone, threshold: float, trained: bool):
         super().__init__(inner)
@@ -182,30 +182,30 @@ class Masked(Around):
         return {**self.inner.init_parameters(self._own, generator), **masks}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
-        # Whoever evaluates goes through `pruned`.
+        # Evaluation calls `pruned` first.
         return self.inner.first(masked(parameters), batch)
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
         return self.inner.forward(masked(parameters), batch, first, dropout)
 
     def pruned(self, parameters: Parameters) -> dict[str, Tensor]:
-        """The matrices as evaluation has them: without the entries whose mask is smaller than the threshold."""
-        # In one pass; an entry of exactly that size goes too.
+        """Return the matrices for evaluation, without the entries whose mask is smaller than the threshold."""
+        # In one pass; a mask equal to the threshold is dropped too.
         return masked({n: F.hardshrink(p, self.threshold) if n.startswith(MASK) else p for n, p in parameters.items()})
 
 
 def masked(parameters: Parameters) -> dict[str, Tensor]:
-    """``W * mu`` for the matrices that have a mask, the others as they are."""
+    """Return ``W * mu`` for parameters with a mask, the others unchanged."""
     return {n: p * parameters[MASK + n] if MASK + n in parameters else p for n, p in parameters.items() if not n.startswith(MASK)}
 
 
 def answer(model: Backbone, parameters: Parameters, graph: Batch) -> Output:
-    """The forward pass in evaluation mode."""
+    """Return the output in evaluation mode."""
     return model.forward(parameters, graph, model.first(parameters, graph), no_dropout)
 
 
 def embed(model: Backbone, parameters: Parameters, graph: Batch) -> Tensor:
-    """What the network makes of nodes before its last layer, ``[k, n, h]``."""
+    """Return the representations before the last layer, ``[k, n, h]``."""
     if isinstance(model, GCN) and model.head == "linear":
         # Without the head, the last convolution is the output.
         model = copy(model)
@@ -215,17 +215,17 @@ def embed(model: Backbone, parameters: Parameters, graph: Batch) -> Tensor:
 
 
 class ProxyBatch(Batch):
-    """Replicas of few different graphs, whose dense features are held once."""
+    """Replicas of a few distinct graphs whose dense features are stored once."""
 
     def _stack_features(self) -> SharedBlocks:
-        found: dict[int, int] = {}
-        owner = [found.setdefault(id(client.features), len(found)) for client in self.clients]
-        values = np.stack([np.asarray(self.clients[owner.index(i)].features) for i in range(len(found))])
+        numbers: dict[int, int] = {}
+        owner = [numbers.setdefault(id(client.features), len(numbers)) for client in self.clients]
+        values = np.stack([np.asarray(self.clients[owner.index(i)].features) for i in range(len(numbers))])
         return SharedBlocks(torch.from_numpy(values).to(self.device, self.dtype), owner)
 
 
 class SharedBlocks:
-    """Dense features of k replicas of U different graphs, with the interface of ``DenseBlocks``; ``values [U, n, F]``."""
+    """Dense features of k replicas of U distinct graphs, with the interface of ``DenseBlocks``; ``values [U, n, F]``."""
 
     def __init__(self, values: Tensor, owner: Sequence[int]):
         self.values, self.owner = values, np.asarray(owner)
@@ -241,6 +241,6 @@ class SharedBlocks:
         if graphs == 1:
             return torch.bmm(self.values.expand(k, -1, -1), weight)
         if np.array_equal(self.owner, np.repeat(np.arange(graphs), k // graphs)):
-            together = weight.unflatten(0, (graphs, -1)).transpose(1, 2).flatten(2)
-            return torch.bmm(self.values, together).unflatten(2, (-1, h)).transpose(1, 2).reshape(k, nodes, h)
+            side_by_side = weight.unflatten(0, (graphs, -1)).transpose(1, 2).flatten(2)
+            return torch.bmm(self.values, side_by_side).unflatten(2, (-1, h)).transpose(1, 2).reshape(k, nodes, h)
         return torch.bmm(self.values[put(self.owner, weight.device)], weight)

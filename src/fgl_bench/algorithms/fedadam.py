@@ -20,9 +20,9 @@ class FedAdam(FedAvg):
     With ``d`` the average change of the clients' models, ``m <- beta1 m + (1 - beta1) d``, a second moment ``v`` by ``rule``, and
     ``w <- w + server_lr m / (sqrt(v) + tau)``; no bias correction. ``m`` starts at zero and ``v`` at ``tau^2``.
 
-    Resolutions: the paper averages clients alike in algorithm 2 and by size in its experiments; by size here, as in FedAvg. A round in
-    which nobody arrives leaves ``m`` and ``v`` alone. The defaults are those that the paper recommends (``beta1=0.9``,
-    ``beta2=0.99``, ``tau=1e-3``); it tunes ``server_lr``.
+    Resolutions: the paper averages uniformly in algorithm 2 and by size in its experiments; here by size, as in FedAvg. A round
+    without uploads leaves ``m`` and ``v`` unchanged. The defaults are those recommended in the paper (``beta1=0.9``, ``beta2=0.99``,
+    ``tau=1e-3``), which tunes ``server_lr``.
 
     Attributes:
         server_lr: step size of the server.

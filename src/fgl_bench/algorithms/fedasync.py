@@ -18,10 +18,10 @@ from fgl_bench.errors import SHARE, Range, at_least
 
 @dataclass
 class FedAsync(SemiAsyncServer):
-    """Every arriving model is mixed into the global one at once (Xie, Koyejo & Gupta, OPT 2020, algorithm 1).
+    """Each arriving model is mixed into the global model immediately (Xie, Koyejo & Gupta, OPT 2020, algorithm 1).
 
-    On an arrival ``w <- (1 - a) w + a theta_i`` with ``a = alpha sigma(s)``; the client starts again from w. The local loss has
-    ``rho/2 ||theta - w_base||^2`` added, which does nothing with one local epoch. Clients are not weighted by size.
+    On an arrival ``w <- (1 - a) w + a theta_i`` with ``a = alpha sigma(s)``; the client restarts from w. The local loss has the
+    additional term ``rho/2 ||theta - w_base||^2``, which has no effect with one local epoch. Clients are not weighted by size.
 
     Resolutions: s = 0 for a fresh model (the paper's t - tau counts the step in progress: ``offset=1``); the hinge's ``b`` is a
     cycle, since at one step per arrival even a fast client is C - 1 versions old and the paper's b = 4 freezes the model.
@@ -29,12 +29,12 @@ class FedAsync(SemiAsyncServer):
     Attributes:
         alpha: mixing weight of a fresh model, in [0, 1].
         staleness: sigma(s): ``constant``, 1; ``polynomial``, (1 + s)^-exponent; ``hinge``, 1 up to b, then 1 / (1 + slope (s - b)).
-        exponent: of the polynomial.
+        exponent: exponent of the polynomial.
         hinge_slope: of the hinge (the paper's a).
         hinge_b: where the hinge begins to fall, in ``staleness_unit``; null means one cycle.
         staleness_unit: s in server ``version``s, or in ``cycle``s of C versions (not rounded).
         offset: added to s, in versions.
-        halve_after: arrivals after which alpha is halved (the paper: 800 of 2000); null never.
+        halve_after: arrivals after which alpha is halved (the paper: 800 of 2000); null: never.
         rho: strength of the proximal term.
     """
 
@@ -63,7 +63,7 @@ class FedAsync(SemiAsyncServer):
         return gradient
 
     def mixing_weight(self, staleness: int, version: int) -> float:
-        """The weight of a model ``staleness`` versions old in the step that makes ``version``."""
+        """Return the weight of a model ``staleness`` versions old in the step to ``version``."""
         cycle = self.setting.num_clients
         unit = {"version": 1, "cycle": cycle}[self.staleness_unit]
         late = self.halve_after is not None and version > self.halve_after

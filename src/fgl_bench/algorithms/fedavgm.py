@@ -19,10 +19,10 @@ class FedAvgM(FedAvg):
 
     With ``d`` the average change of the clients' models, ``v <- momentum v + d`` and ``w <- w + server_lr v``. ``v`` starts at zero.
 
-    Resolutions: the paper writes the step without ``server_lr``; 1 is the paper. A round in which nobody arrives leaves ``v`` alone.
+    Resolutions: the paper has no ``server_lr`` (1). A round without uploads leaves ``v`` unchanged.
 
     Attributes:
-        momentum: of the server, in [0, 1); 0 with ``server_lr=1`` is FedAvg.
+        momentum: momentum of the server, in [0, 1); 0 with ``server_lr=1`` is FedAvg.
         server_lr: step size of the server.
     """
 

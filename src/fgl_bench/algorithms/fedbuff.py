@@ -28,7 +28,7 @@ class FedBuff(SemiAsyncServer):
         server_lr: step of the server on the averaged difference.
         staleness_exponent: a; 0.5 is the paper's 1/sqrt(1 + staleness), 0 ignores staleness.
         weighting: ``uniform`` (omega = 1) or ``samples`` (omega proportional to n_k within the buffer).
-        wait: an uploader waits for the step it takes part in (else it downloads the current model at once).
+        wait: an uploader waits for the server step that uses its upload (otherwise it downloads the current model immediately).
     """
 
     labeled_only: ClassVar[bool] = True

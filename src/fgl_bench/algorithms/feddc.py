@@ -26,24 +26,24 @@ class FedDC(ServerRounds):
     client's size relative to the mean size and ``alpha_i = alpha / n_i``, as in the code (``scaling=none``: all 1, the paper).
 
     Resolutions: the code's ``a_i <- a_i - a/n_i - (theta_i - w)/(E lr)`` presumes plain SGD, where it equals the mean of the
-    gradients taken, less the last term's; that mean is what we accumulate, being meaningful under Adam too
-    (``control=literal`` has the formula). A client without training nodes takes no step and keeps both states. An upload
+    gradients taken, less the last term's; that mean is accumulated here, since it is meaningful under Adam too
+    (``control=literal`` uses the formula). A client without training nodes takes no step and keeps both states. An upload
     that misses a deadline is lost with its changes.
 
     Attributes:
         alpha: strength of the pull to the drift-corrected model.
         scaling: by ``size``, or ``none``.
-        clip: largest norm of a client's gradient, its penalties included; null does not clip.
-        drift: false holds h_i at zero, which with alpha = 0, no scaling and no clipping is SCAFFOLD.
+        clip: largest norm of a client's gradient including penalties; null disables clipping.
+        drift: false fixes h_i at zero, which with alpha = 0, no scaling and no clipping is SCAFFOLD.
         control: ``mean_gradient`` or ``literal``.
-        weighting: clients of a round count alike (``uniform``) or by size (``samples``).
+        weighting: ``uniform``, or by size (``samples``).
     """
 
     by_clients: ClassVar[bool] = True
     labeled_only: ClassVar[bool] = True
     own_reports: ClassVar[tuple[str, ...]] = ("state", "moved")
     ranges: ClassVar[dict[str, Range]] = {"alpha": at_least(0), "clip": above(0)}
-    unsent: ClassVar[tuple[str, ...]] = ("moved",)  # the model less what the server sent
+    unsent: ClassVar[tuple[str, ...]] = ("moved",)  # the trained minus the received model
 
     alpha: float
     scaling: Literal["size", "none"]
@@ -61,7 +61,7 @@ class FedDC(ServerRounds):
         self.states = torch.zeros_like(self.drifts)  # a_i
         self.correction = torch.zeros_like(self.drifts)  # the constant part of the added gradient: alpha_i h_i + a/n_i - a_i
         size = setting.shard.of(SCALINGS[self.scaling](setting.weights))[..., None]
-        inverse = torch.where(size > 0, 1 / size, 0.0)  # who has no size takes no step
+        inverse = torch.where(size > 0, 1 / size, 0.0)  # a client of size 0 takes no step
         self._size, self._inverse, self._alpha = (x.to(batch.dtype) for x in (size, inverse, self.alpha * inverse))
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
@@ -70,14 +70,14 @@ class FedDC(ServerRounds):
             gradient.addcmul_(of_replicas(self._alpha, step.batch), step.theta - step.received)
         if self.clip is not None:
             gradient.mul_((self.clip / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1.0))
-        # Who has gone through all its mini-batches takes no step any more.
+        # A client without mini-batches left takes no step.
         taken = gradient if step.batch.num_train.all() else gradient * step.batch.train.any(1, keepdim=True)
         self._sum = self._sum.add_(taken) if step.epoch else taken
         return gradient
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
         batch = trips.batch
-        # In place, for the rows are long: the mean gradient less what was linear in the objective, correction - alpha drift.
+        # In place, since rows are long: the mean gradient minus the linear terms, correction - alpha drift.
         linear = (of_replicas(self._alpha, batch) * of_replicas(self.drifts, batch)).neg_().add_(of_replicas(self.correction, batch))
         state = linear.neg_().add_(CONTROLS[self.control](self, trips))
         return {"state": keep_unable(state, self.states, batch), "moved": trips.trained - trips.received}

@@ -11,27 +11,26 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import identity, messages, metropolis, product
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import mix, normal
 from fgl_bench.errors import Range, above, at_least
 
 
 @dataclass
 class FedDual(Peers):
-    """Clients meet in random pairs and both take the average of their models (the pair-wise core of Chen et al., TIFS 18, 2023).
+    """Random pairs of clients average their models (the pair-wise core of Chen et al., TIFS 18, 2023).
 
-    ``Theta <- M Theta^`` with M of a random matching: symmetric, doubly stochastic, a projection. ``gossip_steps`` meetings follow each
-    other in a round; on ``scenario.topology=hypercube`` log2 C of them give the exact mean where C is a power of two.
+    ``Theta <- M Theta^`` with M of a random matching: symmetric, doubly stochastic, a projection. A round has ``gossip_steps``
+    meetings; on ``scenario.topology=hypercube`` log2 C of them give the exact mean where C is a power of two.
 
-    Resolutions (only the abstract can be read, DFed-SST names it "a pairwise gossip mechanism"): models, not gradients; both count
-    alike; one meeting a round; no noise. With ``noise`` each client clips its change of the round to norm ``clip`` and adds
-    ``N(0, (noise clip)^2)`` to every scalar before anything leaves it, and goes on from that model too. Meeting s of
-    round t uses the graph of time ``t gossip_steps + s``.
+    Resolutions (only the abstract is public, DFed-SST calls it "a pairwise gossip mechanism"): models, not gradients; equal weights;
+    one meeting per round; no noise. With ``noise`` each client clips its change of the round to norm ``clip``, adds
+    ``N(0, (noise clip)^2)`` to every scalar before sending it, and also continues from this model itself. Meeting s of round t
+    uses the graph at time ``t gossip_steps + s``.
 
     Attributes:
         gossip_steps: meetings in a round.
-        noise: sigma of the local differential privacy; 0 turns it and the clipping off.
+        noise: sigma of the local differential privacy; 0 disables noise and clipping.
         clip: largest norm of a client's change under noise.
     """
 
@@ -62,7 +61,7 @@ class FedDual(Peers):
         return Exchange(models, matrix, sent)
 
     def private(self, meeting: Meeting) -> Tensor:
-        """The models that may be shown to others: changes clipped, noise added, ``[S, C, P]``."""
+        """Return the models to send, with clipped changes and noise, ``[S, C, P]``."""
         change = meeting.uploaded - meeting.received
         change = change * (self.clip / change.norm(dim=-1, keepdim=True).clamp(min=1e-12)).clamp(max=1.0)
         scalars = torch.tensor(self.setting.layout.scalars(), device=change.device)

@@ -23,34 +23,34 @@ from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, at_least
 
 UNFIT = "needs a backbone that uses no more of a graph than products with it, or algorithm.pseudo_graph=0"
-BLOCK = 1 << 24  # similarities held at a time
+BLOCK = 1 << 24  # similarities in memory at a time
 
 
 @dataclass
 class FedGL(Composed, Regraphing):
     """FedAvg with global pseudo labels and a global pseudo graph (Chen et al., Information Sciences 657, 2024).
 
-    After training client i uploads its predictions p_i(v) for all its nodes. For every node v of the whole graph the server fuses
-    those of the clients that hold it, ``q_v = sum_i r_i thr(p_i(v)) / sum_i r_i``, where thr drops entries below
-    ``confidence`` and r_i is the client's share of the round's training nodes; where anything is left, the pseudo label of v is the
-    largest entry of q_v. In the next trips the objective is
-    ``CE(training nodes) + weight CE(pseudo-labelled other nodes, pseudo labels)``, each a mean, the second 0 without such nodes.
+    After training, client i uploads its predictions p_i(v) for all its nodes. For every node v of the whole graph, the server fuses
+    the predictions of the clients that have it, ``q_v = sum_i r_i thr(p_i(v)) / sum_i r_i``, where thr drops entries below
+    ``confidence`` and r_i is the client's share of the round's training nodes; if any entry is left, the pseudo label of v is the
+    largest entry of q_v. The objective of the next trips is
+    ``CE(training nodes) + weight CE(pseudo-labeled other nodes, pseudo labels)``; both terms are means (0 without such nodes).
 
-    With ``pseudo_graph`` (beta) above 0 the hidden representations e_v are uploaded and fused alike: the ``neighbours`` largest of
+    With ``pseudo_graph`` (beta) above 0 the hidden representations e_v are uploaded and fused too: the ``neighbours`` largest of
     ``max(e_v . e_u, 0)`` in every row, scaled to sum one, a diagonal of one, then ``D^-1/2 S D^-1/2``. A client propagates, in
     training and evaluation, with its operator plus beta times the rows and columns of S that belong to its nodes.
 
-    Resolutions (only OpenFGL's port could be read): pseudo labels of the last refresh, not of the first for ever; no invented label where
-    there is none; beta S is added to the backbone's own operator, not to the raw adjacency. A node that nobody uploaded in a
-    round keeps what was fused before. Labels and masks are never part of what is fused, but through the model.
+    Resolutions (only OpenFGL's port is public): pseudo labels of the last refresh, not of the first; no label for a node without
+    confident predictions; beta S is added to the backbone's own operator, not to the raw adjacency. A node that no client uploaded
+    in a round keeps its previous values. Labels and masks are never fused directly.
 
     Attributes:
-        weight: of the pseudo labels in the objective (lambda_s).
-        confidence: probability below which an entry does not count (pi); above 1 there are no pseudo labels.
+        weight: weight of the pseudo labels in the objective (lambda_s).
+        confidence: entries below this probability are ignored (pi); above 1 there are no pseudo labels.
         fusion: r_i: ``samples``, or ``uniform``.
         refresh: rounds between two fusions.
-        pseudo_graph: beta; 0 leaves the pseudo graph out.
-        neighbours: entries kept in a row of it.
+        pseudo_graph: beta; 0 disables the pseudo graph.
+        neighbours: number of entries per row of the pseudo graph.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
@@ -77,11 +77,11 @@ class FedGL(Composed, Regraphing):
         self._plain: tuple[Batch, Batch] | None = None
         self._graph: PseudoEdges | None = None
 
-    # ---- what is sent up
+    # ---- uploads
 
     @property
     def refreshes(self) -> bool:
-        """Whether the round in progress ends with a fusion."""
+        """Return True if the current round ends with a fusion."""
         return self.round % self.refresh == 0
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
@@ -104,7 +104,7 @@ class FedGL(Composed, Regraphing):
         return super().mix(reports, arrived)
 
     def _fuse(self, name: str, values: Tensor, weights: Tensor) -> Tensor:
-        """Weighted means over the holders of every node, ``[S, C, n, w]`` to ``[S, N, w]``; the former ones where nobody sent any."""
+        """Return weighted means over the clients with each node, ``[S, C, n, w]`` to ``[S, N, w]``; previous values without an upload."""
         weights = weights.to(values.dtype)[..., None, None].expand(*values.shape[:3], 1)
         total = self.union.gather(weights)
         mean = self.union.gather(weights * values) / torch.where(total > 0, total, 1.0)
@@ -114,7 +114,7 @@ class FedGL(Composed, Regraphing):
     # ---- pseudo labels
 
     def _label(self, fused: Tensor) -> None:
-        """Hand every client the labels of its nodes; which of them enter its loss."""
+        """Set the pseudo labels of each client's nodes, and which of them enter its loss."""
         batch = self.setting.batch
         self.labels = self.union.scatter(fused.argmax(-1))
         known = self.union.scatter(fused.sum(-1) > 0) & batch.valid & ~batch.train
@@ -142,31 +142,31 @@ class FedGL(Composed, Regraphing):
         return extended, extended if evaluation is batch else Extended(evaluation, graph)
 
     def _edges(self, fused: Tensor) -> PseudoEdges:
-        """S restricted to every client's nodes, times beta."""
+        """Return S restricted to each client's nodes, times beta."""
         near, value = nearest(fused, min(self.neighbours, fused.shape[1]))
         graph = self.union.restrict(near, self.pseudo_graph * value)
         self.entries.append((graph.value != 0).flatten(1).sum(1).view(len(self.sizes), -1).sum(1))
         return graph
 
-    # ---- what travels
+    # ---- traffic
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        """The strategy's; node ids once; predictions and representations up, labels and masks (and edges) down after a fusion.
+        """Add to the strategy's bytes: node ids once; predictions and representations up, labels and masks (and edges) down per fusion.
 
-        Clients take part equally often, in expectation.
+        Assumes that clients participate equally often.
         """
-        totals, clients = super().bytes_after(rounds, trips), self.sizes.shape[1]
+        strategy, clients = super().bytes_after(rounds, trips), self.sizes.shape[1]
         ups, downs = -(-rounds // self.refresh), -(-max(rounds - 1, 0) // self.refresh)
         share = trips / max(rounds, 1) / clients
         a_node = (self.setting.num_classes if self.weight else 0) + (self._width() if self.pseudo_graph else 0)
-        # The row of an edge is that of its node; its column and its value travel.
+        # Only columns and values are sent; the row of an edge is that of its node.
         edges = torch.stack(self.entries).cpu().numpy()[:downs].sum(0) if self.entries else np.zeros(len(self.sizes))
-        found = []
-        for (up, down), nodes, more in zip(totals, self.sizes.sum(1), edges, strict=True):
+        totals = []
+        for (up, down), nodes, more in zip(strategy, self.sizes.sum(1), edges, strict=True):
             once = nodes if a_node and rounds else 0
             labels = 2 * nodes if self.weight else 0
-            found.append((up + int(4 * (once + share * ups * nodes * a_node)), down + int(4 * share * (downs * labels + 2 * more))))
-        return found
+            totals.append((up + int(4 * (once + share * ups * nodes * a_node)), down + int(4 * share * (downs * labels + 2 * more))))
+        return totals
 
     def _width(self) -> int:
         return self.fused["representations"].shape[2] if "representations" in self.fused else 0
@@ -176,7 +176,7 @@ FUSIONS = {"samples": lambda sizes: sizes, "uniform": torch.ones_like}
 
 
 def nearest(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The pseudo graph of ``rows [S, N, h]``: columns and values ``[S, N, count + 1]`` of its entries, the diagonal last."""
+    """Return the pseudo graph of ``rows [S, N, h]``: columns and values ``[S, N, count + 1]`` of its entries, the diagonal last."""
     seeds, nodes, _ = rows.shape
     size = max(1, BLOCK // (seeds * nodes))
     parts = [torch.relu(rows[:, i : i + size] @ rows.mT).topk(count) for i in range(0, nodes, size)]
@@ -199,7 +199,7 @@ class PseudoEdges(NamedTuple):
         return PseudoEdges(self.column[index], self.value[index])
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """``[k, n, h]`` to the same, differentiable in ``x``."""
+        """Multiply with ``x [k, n, h]``; differentiable in ``x``."""
         k, n, m = self.column.shape
         start = torch.arange(k, device=x.device)[:, None, None] * n
         rows = (self.column + start).view(k * n, m)
@@ -208,18 +208,18 @@ class PseudoEdges(NamedTuple):
 
 
 class Union:
-    """Which places of clients are the same node of the whole graph, for every seed.
+    """The map from clients' nodes to nodes of the whole graph, for every seed.
 
     Attributes:
-        place: ``[S, C, n]`` number of the node in a place, N in padding and where no node is.
+        place: ``[S, C, n]`` number in the whole graph of each client's node, N in padding and for absent nodes.
     """
 
     def __init__(self, batch: Batch, seeds: int):
         self.seeds, self.clients = seeds, batch.size // seeds
         held = [c.nodes if c.present is None else np.where(c.present, c.nodes, -1) for c in batch.clients]
         ids = [np.unique(np.concatenate(held[s * self.clients : (s + 1) * self.clients])) for s in range(seeds)]
-        ids = [found[found >= 0] for found in ids]
-        self.nodes = max(found.size for found in ids)
+        ids = [each[each >= 0] for each in ids]
+        self.nodes = max(each.size for each in ids)
         place = np.full((batch.size, batch.nodes), self.nodes, dtype=np.int64)
         slot = np.full((batch.size, self.nodes + 1), -1, dtype=np.int64)
         for row, nodes in enumerate(held):
@@ -235,16 +235,16 @@ class Union:
         self.holders = BlockSparse.stack(blocks, self.nodes, flat.shape[1], batch.dtype, batch.device)
 
     def gather(self, values: Tensor) -> Tensor:
-        """Sums over the holders of every node, ``[S, C, n, w]`` to ``[S, N, w]``."""
+        """Sum over the clients with each node, ``[S, C, n, w]`` to ``[S, N, w]``."""
         return self.holders.multiply(values.flatten(1, 2))
 
     def scatter(self, values: Tensor) -> Tensor:
-        """To every place its node's value, ``[S, N]`` to ``[B, n]``; 0 (False) where there is no node."""
+        """Return the value of each client's node, ``[S, N]`` to ``[B, n]``; 0 (False) for absent nodes."""
         padded = torch.cat([values, torch.zeros_like(values[:, :1])], 1)
         return padded.gather(1, self.place.view(self.seeds, -1)).view_as(self.place)
 
     def restrict(self, column: Tensor, value: Tensor) -> PseudoEdges:
-        """The entries between nodes of one client, of matrices ``[N, N]`` given by columns and values ``[S, N, m]``."""
+        """Return the entries between nodes of one client, of matrices ``[N, N]`` given by columns and values ``[S, N, m]``."""
         m = column.shape[2]
         index = self.place.clamp(max=self.nodes - 1).view(self.seeds, -1, 1).expand(-1, -1, m)
         column, value = (part.gather(1, index).view(*self.place.shape, m) for part in (column, value))
@@ -254,9 +254,9 @@ class Union:
 
 
 class Extended:
-    """The graphs of a batch with pseudo edges, for the trainer and a backbone in its place: every operator has beta S added.
+    """Stand-in for a batch with pseudo edges: beta S is added to every operator.
 
-    Not a :class:`Batch`, so that backbones propagate at every step and do not use what was made of the graphs beforehand.
+    Not a :class:`Batch`, so that backbones propagate at every step and do not use precomputed matrices.
     """
 
     def __init__(self, batch: Batch, graph: PseudoEdges):

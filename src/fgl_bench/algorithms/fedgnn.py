@@ -17,10 +17,9 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch, gcn_operator
-from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.linear import linear
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.random_numbers import step_key, uniform
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import Range, Unsuited, above, at_least
@@ -30,21 +29,21 @@ from fgl_bench.models.gcn import GCN
 
 @dataclass
 class FedGNN(FedAvg):
-    """FedAvg on subgraphs expanded by embeddings of nodes with the same neighbourhood elsewhere (after Wu et al., arXiv 2102.04925, 2021).
+    """FedAvg on subgraphs expanded by embeddings of nodes with the same neighborhood elsewhere (after Wu et al., arXiv 2102.04925, 2021).
 
-    The original recommends items to users; this is the node-classification baseline of FED-PUB, FedIIH and FedSSA, of which only a
-    sentence is public (``fedgnn (adapted)``). With the model it received every client computes the output r_v of the first
-    convolution for its nodes and sends it with a key, the hash of the sorted global ids of v's neighbors. A matching service returns
-    r_u of up to ``matches`` nodes u of other clients with the same key and another id. They enter the second convolution as further
-    neighbors, without gradients: ``1 / sqrt(d'_v d'_u)`` with ``d' = degree + 1 + number received``.
+    The original recommends items to users; this is the node-classification baseline of FED-PUB, FedIIH and FedSSA, described in
+    a single sentence (``fedgnn (adapted)``). With the received model every client computes the output r_v of the first convolution
+    for its nodes and sends it with a key, the hash of the sorted global ids of v's neighbors. A matching service returns r_u of up to
+    ``matches`` nodes u of other clients with the same key and a different id. They are additional neighbors in the second
+    convolution, without gradients: ``1 / sqrt(d'_v d'_u)`` with ``d' = degree + 1 + number received``.
 
-    Without overlap no two clients know the same neighbor: the method is FedAvg then, to the last bit. Resolutions: d' stands in all
-    weights of the second convolution, also between own nodes; where more than ``matches`` fit, those of the first clients, by
-    global id; nodes without neighbors have no key. With ``ldp`` clients train on gradients clipped to ``[-clip, clip]`` with Laplace noise
+    Without overlap no two clients share a neighbor, and the method is exactly FedAvg. Resolutions: d' is in all weights of the
+    second convolution, also between own nodes; of more than ``matches`` matches the first are used, by client and global id;
+    nodes without neighbors have no key. With ``ldp`` clients train on gradients clipped to ``[-clip, clip]`` with Laplace noise
     of scale ``2 lr clip / (sqrt(training nodes) epsilon)``, the original's protection; its pseudo-interacted items have no counterpart.
 
     Attributes:
-        matches: m, most embeddings that a node receives; 0 is FedAvg.
+        matches: m, largest number of embeddings that a node receives; 0 is FedAvg.
         expand_every: rounds between exchanges of embeddings.
         ldp: local differential privacy of gradients.
         clip, epsilon: its delta and epsilon.
@@ -71,7 +70,7 @@ class FedGNN(FedAvg):
         self.streams = setting.streams("fedgnn").view(len(setting.seeds), clients)
         groups = [batch.clients[i : i + clients] for i in range(0, batch.size, clients)]
         matrices = [matching(group, batch.nodes, self.matches) for group in groups]
-        # Embeddings that every client sends and receives in one exchange, by seed.
+        # Number of embeddings that each client sends and receives per exchange, by seed.
         self.sent = batch.num_nodes.reshape(len(groups), -1).sum(1).tolist()
         self.got = [matrix.nnz for matrix in matrices]
         counts = np.stack([np.diff(matrix.indptr) for matrix in matrices])
@@ -92,7 +91,7 @@ class FedGNN(FedAvg):
 
     @torch.no_grad()
     def _exchange(self, models: Tensor, seeds: Tensor | None) -> None:
-        """Everybody's messages from the models ``[B, P]`` that clients hold; those of the seeds ``[S]`` bool (None: all) are replaced."""
+        """Replace the messages by those of the clients' ``models [B, P]``, for the ``seeds [S]`` (bool; None: all)."""
         if self.service is None:
             return
         setting, network = self.setting, self.network
@@ -101,7 +100,7 @@ class FedGNN(FedAvg):
         messages = self.service.multiply(own.view(len(setting.seeds), -1, own.shape[2])).view_as(own) * network.scale(batch)[..., None]
         if seeds is not None:
             there = seeds.repeat_interleave(setting.num_clients)[:, None, None]
-            assert network.messages is not None  # made from the initial models
+            assert network.messages is not None  # set from the initial models
             messages = torch.where(there, messages, network.messages)
         network.messages = messages
 
@@ -119,7 +118,7 @@ class FedGNN(FedAvg):
         return gradient
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        # Clients take part equally often, in expectation; a key is one number.
+        # Assumes that clients participate equally often; a key is one number.
         exchanges = -(-rounds // self.expand_every)
         share, width = exchanges * (trips // max(rounds, 1)), self.setting.layout.shapes["conv0.bias"][0]
         models = super().bytes_after(rounds, trips)
@@ -129,34 +128,34 @@ class FedGNN(FedAvg):
 
 
 class Expanded(Around):
-    """A GCN whose second convolution hears messages from outside.
+    """A GCN whose second convolution adds messages from other clients.
 
     Attributes:
-        messages: ``[B, n, h]``, the weighted sum of what every node hears.
+        messages: ``[B, n, h]``, the weighted sum of each node's received embeddings.
     """
 
     inner: GCN
     messages: Tensor | None = None
 
     def expand(self, count: Tensor, heard: bool) -> None:
-        """``count [B, n]``: messages that every node receives; whether there are any at all."""
+        """Set the number of messages per node, ``count [B, n]``, and whether there are any (``heard``)."""
         self.count, self.heard = count, heard
 
     def scale(self, batch: Batch) -> Tensor:
-        """``1 / sqrt(d')``, ``[k, n]``."""
+        """Return ``1 / sqrt(d')``, ``[k, n]``."""
         return (batch.degree + 1 + self.count[batch.replicas]).rsqrt()
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         if not self.heard:
             return self.inner.forward(parameters, batch, first, dropout)
-        assert self.messages is not None  # somebody is heard
+        assert self.messages is not None  # there are messages
         propagate, messages = batch.operator(gcn_operator), self.messages
         if batch.size != len(messages):
             messages = messages[batch.replicas]
-        # Exactly one where nothing is received.
+        # Exactly one for nodes without messages.
         ratio = (1 + self.count[batch.replicas] / (batch.degree + 1)).rsqrt()[..., None]
         hidden, weight = dropout(torch.relu(first)), parameters["conv1.weight"]
-        if weight.shape[2] < weight.shape[1]:  # the sparse product takes the narrower side
+        if weight.shape[2] < weight.shape[1]:  # the sparse product uses the narrower side
             out = ratio * (propagate @ (ratio * linear(hidden, weight))) + linear(messages, weight)
         else:
             out = linear(ratio * (propagate @ (ratio * hidden)) + messages, weight)
@@ -171,7 +170,7 @@ class Expanded(Around):
 
 
 def matching(clients: Sequence[ClientGraph], nodes: int, most: int) -> sp.csr_matrix:
-    """Who hears whom, ``[C * nodes, C * nodes]`` 0/1: node v of client i (row ``i * nodes + v``) up to ``most`` others."""
+    """Return the matches ``[C * nodes, C * nodes]`` (0/1): up to ``most`` senders for node v of client i (row ``i * nodes + v``)."""
     holders: dict[bytes, list[tuple[int, int, int]]] = defaultdict(list)
     keys = {}
     for i, client in enumerate(clients):
@@ -182,14 +181,14 @@ def matching(clients: Sequence[ClientGraph], nodes: int, most: int) -> sp.csr_ma
             holders[keys[i, v]].append((i, int(client.nodes[v]), int(v)))
     rows, columns = [], []
     for (i, v), key in keys.items() if most else ():
-        found = 0
+        count = 0
         for j, name, u in holders[key]:
-            if found == most:
+            if count == most:
                 break
             if j != i and name != clients[i].nodes[v]:
                 rows.append(i * nodes + v)
                 columns.append(j * nodes + u)
-                found += 1
+                count += 1
     size = len(clients) * nodes
     matrix = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(size, size))
     matrix.sort_indices()

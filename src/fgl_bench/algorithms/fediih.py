@@ -17,10 +17,9 @@ from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.batch import Batch, adjacency
-from fgl_bench.engine.dropout import step_key
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.mixing import Blockwise, normalize
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import normal, step_key
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, UserError, at_least
@@ -28,37 +27,37 @@ from fgl_bench.models.base import Around, Backbone
 from fgl_bench.models.disengcn import SLOPE, DisenGCN
 
 CENTRES = "inference.centres"
-VARIANCE = 0.25  # of the factors around their centres, and of the centres around the global ones
-SMOOTHING = 0.25  # in the denominator of the global centres
-SLOPES = {"leaky_relu": SLOPE, "none": 1.0}  # of the activation behind a routing layer of the inference
+VARIANCE = 0.25  # of factors around their centers, and of centers around the global centers
+SMOOTHING = 0.25  # in the denominator of the global centers
+SLOPES = {"leaky_relu": SLOPE, "none": 1.0}  # of the activation after a routing layer of the inference
 
 
 @dataclass
 class FedIIH(ServerRounds, Comparing):
-    """Every latent factor is averaged by its own similarity of inferred distributions (Yu et al., AAAI 2025; its code).
+    """Averaging per latent factor by the similarity of inferred distributions (Yu et al., AAAI 2025; its code).
 
-    The network is a DisenGCN of K factors. A client infers mean and log-variance of a Gaussian for every node and factor, and sends
-    their means over its nodes. With JS the Jensen-Shannon divergence between two clients' Gaussians of factor k, whose middle has the mean
-    of the means and of the variances, ``S_ij = 1 - JS_ij / ln 2`` and ``M^(k)_ij = exp(tau S_ij) / sum_l exp(tau S_il)`` averages slice k
+    The network is a DisenGCN with K factors. A client infers mean and log-variance of a Gaussian for every node and factor, and sends
+    their averages over its nodes. JS is the Jensen-Shannon divergence between two clients' Gaussians of factor k, with a middle of
+    averaged mean and variance. Then ``S_ij = 1 - JS_ij / ln 2`` and ``M^(k)_ij = exp(tau S_ij) / sum_l exp(tau S_il)`` averages slice k
     of the projection and of the classifier; the classifier's bias is averaged uniformly. The server also sends the
-    global centres ``sum_i mean_i^k / (C + 0.25)``.
+    global centers ``sum_i mean_i^k / (C + 0.25)``.
 
     With ``elbo_weight > 0`` clients add that multiple of ``-ELBO / n^2`` to the cross-entropy: of the hierarchical model in which
-    a global centre gives a client's centre c_k, c_k a node's factor, ``z_k ~ N(c_k, 0.25 I)``, and factors the edges, ``sigma(z z^T)``
+    a global center gives a client's center c_k, c_k a node's factor, ``z_k ~ N(c_k, 0.25 I)``, and factors the edges, ``sigma(z z^T)``
     over all pairs (see :func:`elbo_terms`). By default it is 0: in the released code this objective never reaches the classifier.
 
-    Resolutions: inferred in evaluation mode, from one more routing layer (``inference_layers``), each with a LeakyReLU behind it, as in the
-    released code (``inference_activation=none``: without); with ``inference=free``, the released code's, mean and log-variance are both its
-    output (there they differ by dropout only); ``learned`` puts an affine map per factor on each, trained by the ELBO, sent and averaged
-    with its factor. Terms of the ELBO have the signs of the paper (the code pushes
-    centres away from 0). Centres begin at random, common to all clients, and stay with them.
+    Resolutions: inference in evaluation mode, from additional routing layers (``inference_layers``) with LeakyReLU, as in the released
+    code (``inference_activation=none``: without). With ``inference=free``, as in the released code, mean and log-variance are both the
+    output (there they differ by dropout only); ``learned`` adds an affine map per factor to each, trained by the ELBO, sent and
+    averaged with its factor. Terms of the ELBO have the signs of the paper (the code pushes centers away from 0). Centers start
+    at random, equal for all clients, and stay local.
 
     Attributes:
         tau: sharpness of the softmax over similarities; 0 averages uniformly.
         elbo_weight: weight of the negative ELBO in the local loss.
         inference: ``free`` or ``learned``.
         inference_layers: routing layers of the inference.
-        inference_activation: ``leaky_relu`` or ``none``, behind each of them.
+        inference_activation: ``leaky_relu`` or ``none``, after each of these layers.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "disengcn"}
@@ -96,7 +95,7 @@ class FedIIH(ServerRounds, Comparing):
     # ---- at the clients
 
     def infer(self, hidden: Tensor, parameters: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of every node's factors, ``[k, n, K, d]`` each."""
+        """Return mean and log-variance of every node's factors, ``[k, n, K, d]`` each."""
         for _ in range(self.inference_layers):
             hidden = self.network.convolve(hidden, batch, SLOPES[self.inference_activation])
         slices = hidden.unflatten(2, (self.network.factors, self.network.width))
@@ -131,7 +130,7 @@ class FedIIH(ServerRounds, Comparing):
     # ---- at the server
 
     def factor_similarity(self, reports: dict[str, Tensor]) -> Tensor:
-        """``S^(k)``, ``[S, K, C, C]``."""
+        """Return ``S^(k)``, ``[S, K, C, C]``."""
         mean, variance = reports["mean"].double().transpose(1, 2), reports["spread"].double().transpose(1, 2).exp()
         return 1 - divergence(mean, variance) / math.log(2)
 
@@ -142,7 +141,7 @@ class FedIIH(ServerRounds, Comparing):
         self.number += 1
         there = arrived[:, None, None]
         weights = torch.softmax((self.tau * self.factor_similarity(reports)).masked_fill(~there, -torch.inf), -1)
-        if not self.setting.full_participation:  # a seed in which nobody arrived keeps its models
+        if not self.setting.full_participation:  # a seed without uploads keeps its models
             weights = normalize(torch.nan_to_num(weights), there)
         present = arrived[..., None, None].to(reports["mean"].dtype)
         centres = (reports["mean"] * present).sum(1) / (present.sum(1) + SMOOTHING)
@@ -161,7 +160,7 @@ class FedIIH(ServerRounds, Comparing):
 
 
 class Inference(Around):
-    """A DisenGCN with the parameters of inference beside its own: affine maps per factor, a client's centres."""
+    """A DisenGCN with additional parameters for inference: affine maps per factor, and a client's centers."""
 
     inner: DisenGCN
 
@@ -177,18 +176,18 @@ class Inference(Around):
         return ParameterLayout({**self._own.shapes, **shapes}, self._own.inputs)
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """The network's as without inference; normal centres, maps as PyTorch draws linear layers."""
-        made = self.inner.init_parameters(self._own, generator)
+        """Return the network's own parameters as without inference, normal centers, and maps initialized as PyTorch's linear layers."""
+        initial = self.inner.init_parameters(self._own, generator)
         for name, shape in layout.shapes.items():
             if name == CENTRES:
-                made[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
-            elif name not in made:
-                made[name] = uniform(shape, self.inner.width, generator)
-        return made
+                initial[name] = torch.randn(shape, generator=generator, dtype=torch.float64)
+            elif name not in initial:
+                initial[name] = uniform(shape, self.inner.width, generator)
+        return initial
 
 
 def elbo_terms(mean: Tensor, spread: Tensor, noise: Tensor, centres: Tensor, common: Tensor, batch: Batch) -> dict[str, Tensor]:
-    """The terms of the negative evidence lower bound, up to constants, ``[k]`` each.
+    """Return the terms of the negative evidence lower bound, up to constants, ``[k]`` each.
 
     ``edges``: cross-entropy of ``sigma(z_u . z_v)`` with A over all ordered pairs, self-pairs being none, for ``z = mean + noise
     exp(spread / 2)``. ``factors``: ``sum_v,k KL(q(z_v,k) || N(c_k, 0.25 I))``. ``centres``: ``sum_k KL(N(c_k, 0.25 I) || N(g_k, 0.25 I))``.
@@ -196,7 +195,7 @@ def elbo_terms(mean: Tensor, spread: Tensor, noise: Tensor, centres: Tensor, com
 
     Args:
         mean, spread, noise: ``[k, n, K, d]``, spread the log-variance.
-        centres, common: c and g, ``[k, K, d]``.
+        centers, common: c and g, ``[k, K, d]``.
     """
     valid = batch.valid[..., None, None].to(mean.dtype)
     z = ((mean + noise * torch.exp(spread / 2)) * valid).flatten(2)
@@ -211,25 +210,25 @@ def elbo_terms(mean: Tensor, spread: Tensor, noise: Tensor, centres: Tensor, com
 
 
 def pair_entropy(z: Tensor, edges: BlockSparse, valid: Tensor) -> Tensor:
-    """``sum_uv softplus(z_u . z_v) - A_uv z_u . z_v`` over the real nodes, ``[k]``; rows of padding must be zero."""
+    """Return ``sum_uv softplus(z_u . z_v) - A_uv z_u . z_v`` over the real nodes, ``[k]``; rows of padding must be zero."""
     padding = valid.shape[1] ** 2 - valid.sum(1).square()
     pairs = F.softplus(torch.bmm(z, z.mT)).sum((1, 2)) - padding * math.log(2)
     return pairs - (z * (edges @ z)).sum((1, 2))
 
 
 def divergence(mean: Tensor, variance: Tensor) -> Tensor:
-    """Jensen-Shannon divergence of diagonal Gaussians with the moment-averaged middle, ``[..., C, d]`` to ``[..., C, C]``.
+    """Return the Jensen-Shannon divergence of diagonal Gaussians, with a moment-averaged middle: ``[..., C, d]`` to ``[..., C, C]``.
 
-    Half of both Kullback-Leibler divergences to ``N((m_i + m_j) / 2, (v_i + v_j) / 2)``; unlike the exact one it may exceed ln 2.
+    Half the sum of both Kullback-Leibler divergences to ``N((m_i + m_j) / 2, (v_i + v_j) / 2)``; unlike the exact one it may exceed ln 2.
     """
     middle = (variance[..., :, None, :] + variance[..., None, :, :]) / 2
-    apart = (mean[..., :, None, :] - mean[..., None, :, :]).square() / 4
+    squares = (mean[..., :, None, :] - mean[..., None, :, :]).square() / 4
     logs = variance.log()
     ratio = middle.log() - (logs[..., :, None, :] + logs[..., None, :, :]) / 2
-    return 0.5 * (ratio + apart / middle).sum(-1)
+    return 0.5 * (ratio + squares / middle).sum(-1)
 
 
-# ---- blocks of parameters: [B, P] to views
+# ---- blocks of parameters: views of [B, P]
 
 
 def whole(theta: Tensor, layout: ParameterLayout, name: str) -> Tensor:

@@ -16,14 +16,14 @@ from fgl_bench.errors import Range, UserError, at_least
 
 @dataclass
 class FedPer(FedAvg):
-    """FedAvg of the first layers; the last ones are each client's own (Arivazhagan et al., arXiv 1912.00818, 2019).
+    """FedAvg of the first layers, with personal last layers (Arivazhagan et al., arXiv 1912.00818, 2019).
 
     ``M_ij = n_j / n`` for the base, the identity for the head. Both are trained in every local step, from a common initial model;
-    the head that a client answers with is the one it trained last. Layers are those on the way from the features to the logits;
-    coefficients of a filter, weights of hops and slopes are of the base.
+    a client predicts with the head that it trained last. Layers are those between the features and the logits;
+    coefficients of a filter, weights of hops and slopes belong to the base.
 
     Attributes:
-        personal_layers: K_P, how many of the last layers are personal; 0 is FedAvg, all of them local training.
+        personal_layers: K_P, number of personal last layers; 0 is FedAvg, all layers is local training.
     """
 
     by_clients: ClassVar[bool] = True

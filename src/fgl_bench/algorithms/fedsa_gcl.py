@@ -120,7 +120,7 @@ class FedSAGCL(SemiAsyncServer, Comparing):
         return cosine(reports["cluster"].flatten(2))
 
     def _similarity(self, features: np.ndarray, uploaders: list[int]) -> np.ndarray:
-        """Cosines ``[U, C]`` between the uploaders' and everybody's cluster features; 0 where one has none."""
+        """Return cosines ``[U, C]`` between cluster features of uploaders and all clients; 0 without features."""
         flat = features.reshape(len(features), -1)
         unit = flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-12)
         return np.clip(unit[uploaders] @ unit.T, -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Centralised training, the upper reference (the file's name: ``global`` is a word of Python's own)."""
+"""Centralized training, the upper reference (``global`` is a Python keyword, hence the module's name)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from fgl_bench.data.pooling import pool
 
 @dataclass
 class Global(Alone, Federating):
-    """One model trained on the nodes of all clients at once, on their training nodes together; nothing travels.
+    """One model trained on the pooled training nodes of all clients; nothing is communicated.
 
-    The federation becomes one client before anything is batched, so that a run has S replicas and not S * C. Scores are still
-    kept client by client, on the graph that was trained on. Rounds are counted as those of a federation: a round of
-    ``local_epochs`` steps stands for as many client trips as clients would take part in it. With ``split.test=server`` the server scores
-    the model on its own nodes, in the whole graph, as it scores a federation's: the ceiling of methods with edges between clients.
+    The federation is merged into one client before batching, so a run has S replicas instead of S * C. Scores are still recorded by
+    client, on the training graph. Rounds are counted as in a federation: a round of ``local_epochs`` steps counts one trip per
+    participating client. With ``split.test=server`` the server scores the model on its own nodes, in the whole graph, as it scores a
+    federation's model: the upper bound of methods with edges between clients.
 
-    Resolutions: nodes that no client holds (overlapping splits) are left out; a node that is a training node of any client is scored
-    nowhere. Under topology sparsity the edges between clients are all there; in the inductive setting those between training
-    nodes are. The received model of a round is the one that the last round trained.
+    Resolutions: nodes that no client holds (overlapping splits) are left out; a training node of any client is never
+    scored. Under topology sparsity all edges between clients are present; in the inductive setting only those between training
+    nodes. The received model of a round is the model trained in the previous round.
 
     Attributes:
-        graph: ``full``, with the edges between clients, or ``disjoint``: the clients' graphs side by side, which tells
-            what the missing edges cost.
+        graph: ``full``, with the edges between clients, or ``disjoint``: the union of the clients' graphs, which
+            measures the effect of the missing edges.
     """
 
     graph: Literal["full", "disjoint"]

@@ -16,19 +16,19 @@ from fgl_bench.errors import Range, UserError, at_least, require
 
 @dataclass
 class Gossip(Peers):
-    """Every client averages each segment of its model with a few random peers (Hu, Jiang & Wang, arXiv 1908.07782).
+    """Clients average each segment of their models with a few random peers (Hu, Jiang & Wang, arXiv 1908.07782).
 
-    The D scalars are cut into S contiguous segments whose sizes differ by at most one. For every segment each client pulls from
-    R peers drawn anew and takes ``M_ij = m_j / (m_i + sum of m over the peers)``. S = 1 is plain gossip, what DFed-SST compares
-    with; the volume, about R models a client and round, does not depend on S.
+    The D scalars are cut into S contiguous segments whose sizes differ by at most one. For every segment, each client pulls from
+    R newly drawn peers and takes ``M_ij = m_j / (m_i + sum of m over the peers)``. S = 1 is plain gossip, the baseline of
+    DFed-SST. The traffic, about R models per client and round, does not depend on S.
 
-    Resolutions: R = 2; with a segment travels the sender's size m_j (4 bytes); segment s of round t uses the random graph of
+    Resolutions: R = 2; the sender's size m_j (4 bytes) is sent with every segment; segment s of round t uses the random graph at
     time ``t S + s``.
 
     Attributes:
         segments: S, at most the number of scalars.
         peers: R, at most the C - 1 other clients.
-        weighting: by the clients' sizes (``samples``), or ``uniform``.
+        weighting: by client size (``samples``), or ``uniform``.
     """
 
     by_clients: ClassVar[bool] = True
@@ -45,14 +45,14 @@ class Gossip(Peers):
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
         count, others = setting.layout.count, setting.num_clients - 1
-        fits = not others or self.peers <= others  # a federation of one hears nobody
+        fits = not others or self.peers <= others  # a single client has no peers
         require(fits, "algorithm.peers", self.peers, f"an integer from 1 to {others}, the number of other clients")
         if not 1 <= self.segments <= count:
             raise UserError(f"algorithm.segments={self.segments} is out of range; allowed: 1 to the model's {count} scalars")
         starts = setting.layout.scalars()
         bounds = [number * count // self.segments for number in range(self.segments + 1)]
         self.sizes = [end - begin for begin, end in zip(bounds, bounds[1:], strict=False)]
-        # Padding goes with the segment before it; it is zero.
+        # Padding is zero and belongs to the preceding segment.
         cuts = [starts[begin] for begin in bounds[:-1]] + [setting.layout.size]
         self.slices = [slice(begin, end) for begin, end in zip(cuts, cuts[1:], strict=False)]
 

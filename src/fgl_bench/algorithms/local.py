@@ -14,7 +14,7 @@ from fgl_bench.engine.mixing import Mixing, alone
 
 
 class Alone(ServerRounds):
-    """Base of methods whose models stay where they are: M is the identity and nothing travels."""
+    """Base of methods whose models never leave the clients: M is the identity and nothing is communicated."""
 
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
         return alone(arrived)

@@ -15,16 +15,16 @@ from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Parameters
-from fgl_bench.engine.parameter_groups import Rates
+from fgl_bench.engine.stacked_optimizers import Rates
 from fgl_bench.models.base import Around, Backbone
 
 
 @dataclass
 class Majority(Local):
-    """Every client predicts the most frequent class among its own training nodes (the smallest of tied ones).
+    """Every client predicts the most frequent class of its training nodes (the smallest class of a tie).
 
-    No model, nothing learnt, nothing sent. On label-skewed partitions it beats the averaged model of many methods, which
-    is why it is a row of every table. A client without training nodes predicts class 0.
+    There is no model and no communication. On label-skewed partitions it beats the averaged model of many methods, so every table
+    has a row for it. A client without training nodes predicts class 0.
     """
 
     by_clients: ClassVar[bool] = True
@@ -45,7 +45,7 @@ class Majority(Local):
 
 
 class Unused(Around):
-    """In the place of a network whose prediction nobody asks for: one number, and no pass over the features."""
+    """Replaces a network whose predictions are not used: one parameter, and no pass over the features."""
 
     @property
     def rates(self) -> Mapping[str, Rates]:

@@ -16,19 +16,19 @@ from fgl_bench.engine.gossip import messages, product, pushed
 
 @dataclass
 class OSGP(Peers):
-    """Descent over directed, possibly irregular graphs, de-biased by push-sum (Assran et al., ICML 2019, algorithms 1 and 2).
+    """Decentralized SGD over directed, possibly irregular graphs, de-biased by push-sum (Assran et al., ICML 2019, algorithms 1 and 2).
 
     A client keeps a numerator x_i and a weight w_i (1 at first); it trains, and is evaluated, at ``z_i = x_i / w_i``. It sends equal
     shares of both to its out-neighbors and itself, ``p_ji = 1 / (1 + out-degree of i)``: P is column-stochastic, so the numerators'
-    mean moves as FedAvg's model does. With Delta the change that training made of z, a round is ``x <- P x + Delta`` (``overlap``:
-    shares are under way while clients train, and arrive one round late) or ``x <- P (x + Delta)``; ``w <- P w``.
+    mean evolves like FedAvg's model. With Delta the change of z by training, a round is ``x <- P x + Delta`` (``overlap``:
+    shares are sent while clients train, and arrive one round later) or ``x <- P (x + Delta)``; ``w <- P w``.
 
     Resolutions: the one-peer directed exponential graph; Delta of all local epochs by the benchmark's optimizer, not scaled by w; w in
-    float64, and sent always (4 bytes). The matrix kept for plots is that of the de-biased models,
-    ``diag(w_new)^-1 P diag(w)``, which is row-stochastic. After the last round what is under way has arrived.
+    float64, and always sent (4 bytes). The matrix recorded for plots is that of the de-biased models,
+    ``diag(w_new)^-1 P diag(w)``, which is row-stochastic. The last round waits for all shares.
 
     Attributes:
-        overlap: training and communication at the same time.
+        overlap: overlap training and communication.
     """
 
     by_clients: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""What rounds without a server add to a method: an exchange among neighbors."""
+"""Base of methods with rounds without a server: an exchange among neighbors."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Peers(Algorithm):
     """A method under ``scenario=decentralized``: every round all clients train, then exchange along a directed graph."""
 
     def topology(self) -> tuple[str, int | None]:
-        """The communication graph (a name in ``engine.topologies``) and its degree, where the scenario leaves them to the method."""
+        """Return the default communication graph (a name in ``engine.topologies``) and its degree."""
         return "complete", None
 
     @abstractmethod
     def exchange(self, meeting: Meeting) -> Exchange:
-        """What clients send each other after a round's training and make of it."""
+        """Exchange messages after a round's training, and return the next models."""
 
 
 class MixingPeers(Peers):
-    """Peers that average whole models by one matrix, whoever can hear whom."""
+    """Peers that average whole models by one matrix, regardless of the communication graph."""
 
     @abstractmethod
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        """How the uploads become the models that clients train next; arguments as :meth:`ServerRounds.mix`, everybody has arrived."""
+        """Return the mixing of uploads into the next models; arguments as for :meth:`ServerRounds.mix`, with uploads of all clients."""
 
     def exchange(self, meeting: Meeting) -> Exchange:
         everybody = torch.ones_like(self.setting.weights, dtype=torch.bool)

@@ -20,23 +20,23 @@ from fgl_bench.utils.seeding import generator
 
 @dataclass
 class PENS(Peers):
-    """Gossip with those peers whose models do well on one's own data (Onoszko et al., FL-ICML workshop 2021).
+    """Gossip with peers whose models perform well on the client's data (Onoszko et al., FL-ICML workshop 2021).
 
-    In the first phase a client samples n_s peers a round, evaluates their models on its own training nodes and averages its own
-    with the m of least loss, weighted by size. Then its preferred peers are those that were among the m more often than
-    chance would have it, ``selected_j > m / n_s * sampled_j``; in the second phase it averages with n_g of them a round.
+    In the first phase a client samples n_s peers per round, evaluates their models on its own training nodes and averages its model
+    with the m models of lowest loss, weighted by size. Its preferred peers are then those selected more often than by chance,
+    ``selected_j > m / n_s * sampled_j``; in the second phase it averages with n_g of them per round.
 
-    Resolutions: n_s = min(10, C - 1), m = 2, the first fifth of the rounds (at least one), n_g = m; where m = n_s, no peer can be
-    preferred to another, and all that were sampled are; rank by training loss, ties by index; with a
-    model travels its owner's size (4 bytes); all sampled models travel in the first phase. A client that prefers nobody, or
-    that has no training nodes to rank with, stays on its own. Peers are sampled among the scenario's links, by default all.
+    Resolutions: n_s = min(10, C - 1), m = 2, the first fifth of the rounds (at least one), n_g = m; if m = n_s, all sampled peers are
+    preferred; ranks by training loss, ties by index; the owner's size (4 bytes) is sent with a model; all sampled models are
+    sent in the first phase. A client without preferred peers, or without training nodes to rank with, does not average. Peers
+    are sampled among the scenario's links, by default all.
 
     Attributes:
-        sampled: n_s; null means ten, or all others where there are fewer.
+        sampled: n_s; null means ten, or all other clients if they are fewer.
         selected: m.
         first_phase: share of the rounds, in [0, 1].
         gossip_peers: n_g; null means m.
-        weighting: by the clients' sizes (``samples``), or ``uniform``.
+        weighting: by client size (``samples``), or ``uniform``.
     """
 
     by_clients: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class PENS(Peers):
 
     @property
     def preferred(self) -> Tensor:
-        """``[S, C, C]`` bool, whom each client prefers by what it has seen so far."""
+        """Return ``[S, C, C]`` bool, the preferred peers of each client so far."""
         if self.selected == self._sample:
             return self.times_sampled > 0
         return self.times_selected > self.selected / self._sample * self.times_sampled + 1e-9
@@ -83,15 +83,15 @@ class PENS(Peers):
         return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, messages(received, self.traffic().bytes[0] + 4))
 
     def _draw(self, among: Tensor, count: int, number: int) -> Tensor:
-        """Up to ``count`` random peers of each client, ``[S, C, C]`` bool."""
+        """Return up to ``count`` random peers of each client, ``[S, C, C]`` bool."""
         draws = np.stack([generator(seed, "peers", number).random(among.shape[1:]) for seed in self.setting.seeds])
         order = torch.where(among, put(draws, among.device), torch.inf)
         return among & (_rank(order) < count)
 
     def _losses(self, meeting: Meeting, received: Tensor) -> Tensor:
-        """``[S, C, C]`` float64, the loss of j's model on i's training nodes; infinite where i was not sent it.
+        """Return ``[S, C, C]`` float64, the loss of j's model on i's training nodes; infinite if i did not receive it.
 
-        Every client evaluates one of its received models at a time, all clients together.
+        Every client evaluates one of its received models at a time, all clients in parallel.
         """
         shard = self.setting.shard
         uploaded, senders = shard.whole(meeting.uploaded), shard.of(received).to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
@@ -104,6 +104,6 @@ class PENS(Peers):
 
 
 def _rank(values: Tensor) -> Tensor:
-    """The place of every entry in its row, ascending; ties by index."""
+    """Return the rank of every entry in its row, ascending; ties by index."""
     order = values.argsort(dim=-1, stable=True)
     return torch.empty_like(order).scatter_(-1, order, torch.arange(values.shape[-1], device=values.device).expand_as(order))

@@ -1,4 +1,4 @@
-"""What only a few methods do: a method derives from a power besides its scenario's base, and is asked with ``isinstance``."""
+"""Optional capabilities: a method derives from a power in addition to its scenario's base; callers check with ``isinstance``."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 
 class Federating(ABC):
-    """Clients do not stay apart: another federation is trained than the one that was prepared."""
+    """Replaces the federation before training."""
 
     @abstractmethod
     def federate(self, federation: Federation) -> Federation:
-        """The federation of one seed that is batched and trained."""
+        """Return the federation to train, of one seed."""
 
 
 class Regraphing(ABC):
-    """Clients' graphs change during a run."""
+    """Changes clients' graphs during a run."""
 
     @abstractmethod
     def regraph(self, number: int, batch: Batch, evaluation: Batch) -> tuple[Batch, Batch] | None:
-        """Called before round ``number``: the graphs that all B replicas are trained and evaluated on from then on; None keeps both."""
+        """Return new training and evaluation graphs of all B replicas before round ``number``; None keeps both."""
 
 
 class Staging(ABC):
-    """Clients train another network from some round on."""
+    """Changes the network that clients train during a run."""
 
     @abstractmethod
     def stage(self, number: int, received: Tensor) -> Stage | None:
-        """Called before round ``number`` with what clients received last, ``[B, P]``: another network from then on; None keeps it.
+        """Return a new network before round ``number``, given the last received models ``[B, P]``; None keeps the current network.
 
-        Models are scored with the network that they belong to: what was received last with the one before, the same round's trained
-        models with the new one. Rounds, trips and the selection of the best point go on as they were.
+        Models are scored with their own network: the last received models with the old network, the trained models of the same round
+        with the new one. Rounds, trips and the selection of the best point are not affected.
         """
 
 
 class Comparing(ABC):
-    """The server compares clients."""
+    """Compares clients on the server."""
 
     @abstractmethod
     def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
-        """How alike the server takes the clients to be, ``[S, C, C]``, for plots; None where these keys compare nothing.
+        """Return the similarity of clients, ``[S, C, C]``, for plots; None if the configuration compares nothing.
 
         Args:
             reports: ``[S, C, ...]`` by name, the last report of every client.
@@ -59,30 +59,30 @@ class Comparing(ABC):
 
 
 class FinalState(ABC):
-    """A finished run of rounds keeps something of its clients for plots."""
+    """Stores a state of the clients after the last round, for plots."""
 
     @abstractmethod
     def final_state(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
-        """Tensors ``[B, ...]`` by name; little, for every run keeps them.
+        """Return small tensors ``[B, ...]`` by name, which every run stores.
 
         Args:
-            trips: chunk by chunk all replicas, with the models that they trained last; costs nothing until it is gone through.
+            trips: all replicas in chunks, with their last trained models; evaluated lazily.
         """
 
 
 class Spending(ABC):
-    """A run costs more than the bytes of models and reports."""
+    """Reports costs other than the bytes of models and reports."""
 
     @abstractmethod
     def costs(self) -> dict[str, list[float]]:
-        """What a finished run has cost besides bytes, by name, for each of the S seeds."""
+        """Return the costs of a finished run other than bytes, by name, for each of the S seeds."""
 
     def cost_history(self) -> dict[str, np.ndarray]:
-        """Those of :meth:`costs` that are known round by round: what each seed has spent after every round, ``[S, rounds]``."""
+        """Return cumulative costs after every round ``[S, rounds]`` by name, for costs that are known per round."""
         return {}
 
     def exchanged(self) -> np.ndarray | None:
-        """Bytes ``[S, C, C]`` that client i (row) was sent by client j in a finished run; None where that is not known."""
+        """Return the bytes ``[S, C, C]`` that client j sent to client i (row) in a finished run; None if unknown."""
         return None
 
 
@@ -90,5 +90,5 @@ POWERS = (Federating, Regraphing, Staging, Comparing, FinalState, Spending, Join
 
 
 def federated(method: object, federations: Sequence[Federation]) -> list[Federation]:
-    """The federations that the method trains."""
+    """Return the federations that the method trains."""
     return [method.federate(federation) for federation in federations] if isinstance(method, Federating) else list(federations)

@@ -1,4 +1,4 @@
-"""What a method is told of a run and what it answers: records that pass between it and the scenarios."""
+"""Records passed between methods and scenarios."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Setting:
-    """What a method may know about the run, fixed before round 0.
+    """Properties of a run, fixed before round 0.
 
     Attributes:
-        seeds: the S repetitions that are trained together.
+        seeds: the S repetitions trained in parallel.
         num_clients: C.
-        model, layout: what :meth:`Algorithm.backbone` made of the configured model, and its parameters.
+        model, layout: the result of :meth:`Algorithm.backbone` for the configured model, and its parameters.
         batch: the observed graphs of all B = S * C replicas.
-        cross_edges: of every seed, ``[2, K]`` global ids, the edges between clients.
-        server: what the servers of the S seeds hold (``split.test=server``), else None.
-        lr, optimizer: of the clients' steps.
-        shard: which clients of every seed this worker trains. They are all, but where several workers share them: c is their number,
-            ``batch`` has the graphs of S * c replicas, and num_clients and weights count all C.
-        replay: whether the run replays CUDA graphs.
-        weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes; all nodes or 1 with another ``agg_weight``).
+        cross_edges: the edges between clients of every seed, ``[2, K]`` global ids.
+        server: the graphs of the S seeds' servers (``split.test=server``), else None.
+        lr, optimizer: learning rate and optimizer of the clients.
+        shard: the clients of every seed that this worker trains, all by default. If several workers share them, each trains c clients:
+            ``batch`` has the graphs of S * c replicas; num_clients and weights count all C.
+        replay: True if the run replays CUDA graphs.
+        weights: ``[S, C]`` float64, the clients' sizes n_i in averages (training nodes by default, see ``agg_weight``).
     """
 
     seeds: tuple[int, ...]
@@ -61,9 +61,9 @@ class Setting:
     replay: bool = False
 
     def replayed(self, function: Callable[..., T]) -> Callable[..., T]:
-        """``function`` of tensors given by name, as a :class:`~fgl_bench.engine.replay.Replay` where the run replays CUDA graphs.
+        """Wrap ``function`` of tensors given by name in a :class:`~fgl_bench.engine.replay.Replay` if the run replays CUDA graphs.
 
-        Of a bound method the object is not kept alive, which may therefore hold what is returned.
+        The object of a bound method is referenced weakly, so it may store the result.
         """
         if isinstance(function, MethodType):
             function = partial(function.__func__, proxy(function.__self__))
@@ -71,16 +71,16 @@ class Setting:
 
     @property
     def replicas(self) -> list[tuple[int, int]]:
-        """The seed and the client's number of every replica of the batch."""
+        """Return seed and client number of every replica of the batch."""
         return [(seed, client) for seed in self.seeds for client in range(self.num_clients)[self.shard.own]]
 
     def streams(self, name: str) -> Tensor:
-        """A random stream of every replica for the draws called ``name``, ``[B]`` int64."""
+        """Return a random stream per replica for the draws called ``name``, ``[B]`` int64."""
         return torch.tensor([derive_seed(seed, name, client) for seed, client in self.replicas], device=self.batch.device)
 
 
 class Traffic(NamedTuple):
-    """Scalars (4 bytes each) that travel, by what they are: with one upload, one download, one unsolicited push."""
+    """Numbers of scalars (4 bytes each) per upload, download and unsolicited push, by name."""
 
     upload: dict[str, int]
     download: dict[str, int]
@@ -96,9 +96,9 @@ class Upload(NamedTuple):
     """One arrival at a semi-asynchronous server.
 
     Attributes:
-        payload: ``[P]``, what :meth:`Algorithm.upload` made of the trip.
-        base_version: server version that the trip started from.
-        staleness: server steps taken between that version and the one being made.
+        payload: ``[P]``, the result of :meth:`Algorithm.upload`.
+        base_version: server version at the start of the trip.
+        staleness: server steps since that version.
         reports: the trip's reports, by name, host arrays.
         blocks: names of the parameters that were uploaded (:meth:`SemiAsyncServer.upload_blocks`); None means all.
     """
@@ -116,14 +116,14 @@ class Server:
     """The semi-asynchronous server's memory of one repetition.
 
     Attributes:
-        model: ``[P]``, the global model (for methods that keep one).
+        model: ``[P]``, the global model (for methods that have one).
         version: number of server steps done, the one in progress included.
         uploads: ``[C, P]``, the last processed upload of every client; empty unless the method ``keeps_uploads``.
         known: ``[C]`` host bool, the clients that have uploaded.
         base_version: ``[C]`` host int, the version that each client's last upload started from.
         reports: the clients' last processed reports, by name, host ``[C, ...]``.
         weights: ``[C]`` host float64 sizes n_i.
-        memory: what else a method keeps, host arrays by name.
+        memory: other state of a method, host arrays by name.
     """
 
     model: Tensor
@@ -137,12 +137,12 @@ class Server:
 
 
 class Message(NamedTuple):
-    """What a semi-asynchronous server sends to one client.
+    """A message from a semi-asynchronous server to one client.
 
     Attributes:
         model: ``[P]``.
-        confidence: the sender cluster's confidence if the message was not asked for (a push); None in a reply.
-        blocks: names of the parameters that travel; None means all.
+        confidence: the sender cluster's confidence if the message is an unsolicited push; None in a reply.
+        blocks: names of the parameters that are sent; None means all.
     """
 
     client: int
@@ -152,17 +152,17 @@ class Message(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """What is at hand when the clients of a decentralized round have trained and are about to exchange.
+    """State of a decentralized round after training, before the exchange.
 
     Attributes:
-        number, rounds: this round, from 0, and how many there are.
-        graph: time to ``[S, C, C]`` bool, whom each client can hear (row i hears j, never itself), failed links left out. A method
-            with one exchange a round takes ``graph(number)``.
-        received, trained: ``[S, C, P]``, the models before and after training; not to be changed.
-        uploaded: ``[S, C, P]``, what :meth:`Algorithm.upload` made of them, the trained models unless it is overridden; likewise.
+        number, rounds: the current round, from 0, and the number of rounds.
+        graph: function from time to ``[S, C, C]`` bool, True if client i (row) receives from j (never from itself), without failed
+            links. A method with one exchange per round uses ``graph(number)``.
+        received, trained: ``[S, C, P]``, the models before and after training; read only.
+        uploaded: ``[S, C, P]``, the result of :meth:`Algorithm.upload`, by default the trained models; read only.
         reports: ``[S, C, ...]`` by name, the last report of every client.
-        losses: models ``[S, C, P]`` to ``[S, C]``, every client's loss on its own training nodes under the model that is in its place.
-        moments: what the optimizers keep, ``[S, C, P]`` each; may be changed.
+        losses: function from models ``[S, C, P]`` to the clients' losses ``[S, C]`` on their own training nodes.
+        moments: states of the optimizers, ``[S, C, P]`` each; may be modified.
     """
 
     number: int
@@ -180,9 +180,9 @@ class Exchange(NamedTuple):
     """The outcome of a decentralized round.
 
     Attributes:
-        models: ``[S, C, P]``, what clients train from next; memory of its own.
-        matrix: ``[S, C, C]``, the row-stochastic matrix that was applied (its mean, where parameters have different ones).
-        sent: ``[S, C, C]`` int64 bytes that client i (row) was sent by j.
+        models: ``[S, C, P]``, the models that clients train next; a new tensor.
+        matrix: ``[S, C, C]``, the row-stochastic mixing matrix (the mean, if parameters have different matrices).
+        sent: ``[S, C, C]`` int64, bytes that client j sent to client i (row).
     """
 
     models: Tensor
@@ -194,8 +194,8 @@ class Stage(NamedTuple):
     """A new network in the middle of a run.
 
     Attributes:
-        model, layout: what clients train from now on, with fresh optimizers.
-        models: ``[B, P']``, what each of them begins with.
+        model, layout: the network to train from now on, with new optimizers.
+        models: ``[B, P']``, the clients' initial models.
     """
 
     model: Backbone

@@ -20,19 +20,19 @@ from fgl_bench.errors import Range, above
 class Scaffold(ServerRounds):
     """Control variates against client drift (Karimireddy et al., ICML 2020, algorithm 1).
 
-    A local step uses ``g_i(y) - c_i + c``. After it, c_i becomes the client's gradient along the trip; the server takes
-    ``w <- w + server_lr * mean over S of (y_i - w)`` and ``c <- c + 1/C sum over S of the changes of c_i``, which keeps c the
-    mean of all c_i. Everything starts at zero, so the first round is a uniform average.
+    A local step uses ``g_i(y) - c_i + c``. After the trip, c_i becomes the client's mean gradient along the trip; the server takes
+    ``w <- w + server_lr * mean over S of (y_i - w)`` and ``c <- c + 1/C sum over S of the changes of c_i``, so c stays the
+    mean of all c_i. All states start at zero, so the first round is a uniform average.
 
     Resolutions: ``c_i = 1/E sum_k g_i(y_k)``, without weight decay. That is option II under plain SGD and, unlike its formula
-    ``c_i - c + (w - y)/(E lr)``, means something under Adam, whose steps have length lr whatever the gradient
-    (``control=option_ii_literal`` has the formula). A client without training nodes keeps its c_i. An upload that misses
+    ``c_i - c + (w - y)/(E lr)``, is meaningful under Adam, whose step length does not depend on the gradient
+    (``control=option_ii_literal`` uses the formula). A client without training nodes keeps its c_i. An upload that misses
     a deadline is lost with its change of c_i.
 
     Attributes:
         server_lr: the server's step on the mean change of the model.
         control: ``mean_gradient`` or ``option_ii_literal``.
-        weighting: clients of a round count alike (``uniform``, the paper) or by size (``samples``).
+        weighting: ``uniform`` (the paper), or by size (``samples``).
     """
 
     by_clients: ClassVar[bool] = True
@@ -73,20 +73,20 @@ class Scaffold(ServerRounds):
 
 
 def of_replicas(state: Tensor, batch: Batch) -> Tensor:
-    """The rows ``[k, ...]`` of ``state [S, C, ...]`` that belong to the replicas of ``batch``."""
+    """Return the rows ``[k, ...]`` of ``state [S, C, ...]`` for the replicas of ``batch``."""
     flat = state.flatten(0, 1)
     return flat if batch.size == len(flat) else flat[batch.replicas]
 
 
 def keep_unable(fresh: Tensor, state: Tensor, batch: Batch) -> Tensor:
-    """``fresh [k, P]``, but the old row of ``state [S, C, P]`` for a client without training nodes, which took no step."""
+    """Return ``fresh [k, P]``, with the old row of ``state [S, C, P]`` for clients without training nodes, which take no step."""
     if batch.num_train.all():
         return fresh
     return torch.where(batch.train.any(1, keepdim=True), fresh, of_replicas(state, batch))
 
 
 def displacement(method: Algorithm, trips: Trips) -> Tensor:
-    """The mean gradient ``[k, P]`` that plain SGD would have needed for the trip: ``(w - y) / (E lr)``."""
+    """Return the mean gradient ``[k, P]`` that plain SGD would need for the same trip: ``(w - y) / (E lr)``."""
     return (trips.received - trips.trained) / (trips.steps * method.setting.lr)
 
 

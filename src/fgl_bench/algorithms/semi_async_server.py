@@ -1,4 +1,4 @@
-"""What a semi-asynchronous server adds to a method: steps over a buffer of uploads."""
+"""Base of methods with a semi-asynchronous server: server steps over a buffer of uploads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fgl_bench.errors import UserError
 
 
 class SemiAsyncServer(Algorithm):
-    """A method under ``scenario=semi_async``: clients train at their own pace, the server steps when enough uploads have arrived.
+    """A method under ``scenario=semi_async``: clients train at their own pace, and the server steps once enough uploads have arrived.
 
     Class attributes:
-        keeps_uploads: whether the server keeps every client's last upload, in ``server.uploads``.
-        reads_staleness: whether it reads the age of an upload from the scenario, and keeps no dates of its own.
+        keeps_uploads: True if the server stores every client's last upload, in ``server.uploads``.
+        reads_staleness: True if the method reads the staleness of uploads from the scenario instead of tracking it.
     """
 
     keeps_uploads: ClassVar[bool] = False
@@ -26,17 +26,17 @@ class SemiAsyncServer(Algorithm):
 
     @abstractmethod
     def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:
-        """One server step: process the buffered arrivals (already in ``server.uploads`` and ``server.reports``) and answer."""
+        """Take one server step: process the buffered arrivals (already in ``server.uploads`` and ``server.reports``), return messages."""
 
     def begin(self, message: Message, trained: Tensor, reports: dict[str, float]) -> Tensor:
-        """The model ``[P]`` that the next trip starts from; the base overwrites the parameters that were received.
+        """Return the model ``[P]`` that the next trip starts from; the base overwrites the received parameters.
 
-        Where a message has all of them, it is mixed with the client's own model: see :meth:`message_share`. A method that only decides
-        on the weight overrides that, and the models of all trips are then mixed at once.
+        A message with all parameters is mixed with the client's own model, see :meth:`message_share`. A method that only chooses the
+        weight overrides :meth:`message_share`, and the models of all trips are then mixed at once.
 
         Args:
-            trained: ``[P]``, the model that the client trained last.
-            reports: its own last scalar reports, by name.
+            trained: ``[P]``, the client's last trained model.
+            reports: the client's last scalar reports, by name.
         """
         if message.blocks is None:
             share = self.message_share(message, reports)
@@ -44,18 +44,18 @@ class SemiAsyncServer(Algorithm):
         return self.setting.layout.overwrite(trained.clone(), message.model, message.blocks)
 
     def message_share(self, message: Message, reports: dict[str, float]) -> float:
-        """The weight of a message's model in what the next trip starts from, 1 by default; the rest is what the client trained last.
+        """Return the weight of a message's model in the next trip's initial model, 1 by default; the rest is the last trained model.
 
         Args:
-            reports: the client's own last scalar reports, by name.
+            reports: the client's last scalar reports, by name.
         """
         return 1.0
 
     def buffer_size(self) -> int:
-        """Arrivals per server step: the method's ``buffer`` key, or a quarter of the clients (5 at 20) where that is null.
+        """Return the arrivals per server step: the ``buffer`` key, or a quarter of the clients (5 of 20) if it is null.
 
         Raises:
-            UserError: fewer than one, or more than there are clients (the server would wait for ever).
+            UserError: fewer than one, or more than the number of clients (the server would never step).
         """
         clients, size = self.setting.num_clients, getattr(self, "buffer", None)
         size = max(1, round(clients / 4)) if size is None else size
@@ -65,14 +65,14 @@ class SemiAsyncServer(Algorithm):
 
     @property
     def waits(self) -> bool:
-        """Whether an uploader with an empty inbox waits for the server's next step (else it downloads the global model at once)."""
+        """Return True if an uploader with an empty inbox waits for the next server step, instead of downloading the model at once."""
         return True
 
     @property
     def merges_before_upload(self) -> bool:
-        """Whether a waiting push is merged into the trained model before it is uploaded, rather than when the next trip begins."""
+        """Return True if a pending push is merged into the trained model before upload, not at the start of the next trip."""
         return False
 
     def upload_blocks(self, server: Server) -> tuple[str, ...] | None:
-        """Names of the parameters that the upload arriving now carries; None means all."""
+        """Return the names of the parameters in the current upload; None means all."""
         return None

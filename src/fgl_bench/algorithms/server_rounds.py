@@ -1,4 +1,4 @@
-"""What synchronous rounds add to a method: a server that aggregates."""
+"""Base of methods with synchronous rounds: a server that aggregates."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ class ServerRounds(Algorithm):
 
     @abstractmethod
     def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
-        """How the round's uploads become the next received models.
+        """Return the mixing of the round's uploads into the next received models.
 
         Args:
             reports: ``[S, C, ...]`` by name, the last report of every client.
-            arrived: ``[S, C]`` bool, the clients that took part in this round.
+            arrived: ``[S, C]`` bool, the participants of this round.
         """
 
     def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
-        """The server's own step after aggregation: what clients will receive, ``[S, C, P]``; the base takes the aggregated models.
+        """Return the models that clients receive, ``[S, C, P]``: a server step after aggregation, by default none.
 
         Args:
-            previous: ``[S, C, P]``, what clients had received before this round.
+            previous: ``[S, C, P]``, the models received before this round.
             received: ``[S, C, P]``, the aggregated models.
-            uploaded: ``[S, C, P]``, what clients uploaded last: their trained models, unless :meth:`upload` says otherwise.
-            arrived: ``[S, C]`` bool, the clients that took part in this round. Where nobody of a seed has, its clients keep ``previous``.
+            uploaded: ``[S, C, P]``, each client's last upload: the trained models, unless :meth:`upload` is overridden.
+            arrived: ``[S, C]`` bool, the participants of this round. Clients of a seed without participants keep ``previous``.
         """
         return received
 
     @property
     def refines(self) -> bool:
-        """Whether :meth:`refine` is more than the base's, so that ``previous`` has to be kept."""
+        """Return True if :meth:`refine` is overridden, so that ``previous`` must be stored."""
         return type(self).refine is not ServerRounds.refine
 
     def warmup_rounds(self) -> int:
-        """Rounds at the start in which models are not aggregated; best-validation selection leaves their points out."""
+        """Return the number of initial rounds without aggregation; best-validation selection ignores their points."""
         return 0
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        """What each seed's clients have uploaded and downloaded after so many rounds; the base counts :meth:`traffic` once a trip."""
+        """Return bytes uploaded and downloaded per seed after ``rounds`` rounds; the base counts :meth:`traffic` once per trip."""
         up, down, _ = self.traffic().bytes
         return [(trips * up, trips * down)] * len(self.setting.seeds)

@@ -1,4 +1,4 @@
-"""Statistics of propagated predictions, which topology-aware methods report."""
+"""Statistics of propagated predictions for topology-aware methods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fgl_bench.engine.batch import Batch, Operator, adjacency, gcn_operator
 
 
 def propagate(labels: Tensor, batch: Batch, operator: Operator, steps: int, keep: float, inject: Tensor | None = None) -> Tensor:
-    """``Y <- keep * Y0 + (1 - keep) * P Y``, ``steps`` times, with P from ``operator``; ``[k, n, Y]`` to the same.
+    """Apply ``Y <- keep * Y0 + (1 - keep) * P Y`` ``steps`` times to ``labels [k, n, Y]``, with P from ``operator``.
 
     Args:
         inject: ``[k, n, Y]`` added after every step (FedGTA's official code adds the one-hot training labels).
@@ -25,7 +25,7 @@ def propagate(labels: Tensor, batch: Batch, operator: Operator, steps: int, keep
 
 
 def labels_propagated(soft: Tensor, batch: Batch, steps: int, alpha: float) -> Tensor:
-    """Label propagation of FedGTA's official code, ``[k, n, Y]`` to the same.
+    """Propagate labels as in FedGTA's official code, ``[k, n, Y]`` to the same shape.
 
     Training rows start from the one-hot truth, the others from the predictions ``soft``; after every step
     ``Y <- (1 - alpha) Y0 + alpha S Y`` the truth is added to the training rows again.
@@ -35,15 +35,15 @@ def labels_propagated(soft: Tensor, batch: Batch, steps: int, alpha: float) -> T
 
 
 def with_truth(labels: Tensor, batch: Batch) -> Tensor:
-    """``labels [k, n, Y]`` with the rows of training nodes reset to their one-hot truth."""
+    """Return ``labels [k, n, Y]`` with the rows of training nodes reset to their one-hot truth."""
     return torch.where(batch.train[..., None], batch.truth(labels.shape[-1]).to(labels.dtype), labels)
 
 
 def smoothing_confidence(soft: Tensor, batch: Batch) -> Tensor:
-    """``sum_v d_v sum_c (1/e + y ln y)`` over the real nodes, ``[k]`` float64 (FedGTA, eq. 4; FedSA-GCL, eq. 7).
+    """Return ``sum_v d_v sum_c (1/e + y ln y)`` over the real nodes, ``[k]`` float64 (FedGTA, eq. 4; FedSA-GCL, eq. 7).
 
-    1/e stands inside the sum over classes, which makes every term non-negative for ``soft [k, n, Y]`` in [0, 1]; what
-    propagation left outside is clamped.
+    1/e is inside the sum over classes, so every term is non-negative for ``soft [k, n, Y]`` in [0, 1]; values that
+    propagation moved outside this range are clamped.
     """
     y = soft.double().clamp(1e-8, 1.0)
     each = (math.exp(-1) + y * y.log()).sum(-1)
@@ -51,7 +51,7 @@ def smoothing_confidence(soft: Tensor, batch: Batch) -> Tensor:
 
 
 def hybrid_moments(soft: Tensor, batch: Batch, orders: int) -> dict[str, Tensor]:
-    """Raw and central moments 1..P of the rows of ``soft [k, n, Y]`` over the real nodes, each ``[k, P * Y]`` float64."""
+    """Return raw and central moments 1..P of the rows of ``soft [k, n, Y]`` over the real nodes, each ``[k, P * Y]`` float64."""
     valid = batch.valid[..., None].double()
     y, count = soft.double() * valid, valid.sum(1).clamp(min=1)
     mean = y.sum(1, keepdim=True) / count[:, None]
@@ -63,10 +63,10 @@ def hybrid_moments(soft: Tensor, batch: Batch, orders: int) -> dict[str, Tensor]
 
 
 def soft_label_features(soft: Tensor, batch: Batch) -> Tensor:
-    """The soft-label feature matrix ``(D Y)^T A (D Y)``, ``[k, Y, Y]`` float64, scaled to unit Frobenius norm.
+    """Return the soft-label feature matrix ``(D Y)^T A (D Y)``, ``[k, Y, Y]`` float64, scaled to unit Frobenius norm.
 
     FedSA-GCL, eq. 4, over both directions of every edge (the factor of two and the norm cancel in the cosine). Entries
-    grow like products of degrees, hence the scaling before anything is rounded. Zero without edges.
+    grow like products of degrees, so they are scaled before rounding. Zero without edges.
     """
     weighted = soft.double() * batch.degree.double()[..., None]
     weighted = weighted / weighted.abs().amax((1, 2), keepdim=True).clamp(min=1e-30)

@@ -20,24 +20,24 @@ from fgl_bench.errors import Range, Unsuited, UserError, at_least
 class TWAFL(SemiAsyncServer):
     """Temporally weighted aggregation with layerwise asynchronous update (Chen, Sun & Jin, IEEE TNNLS 31(10), 2020).
 
-    The server keeps every client's last upload, with the round at which its shallow and its deep parameters arrived. At round r
-    client k counts ``n_k a^-(r - g_k)`` in the average of the shallow parameters. Deep parameters travel, and are averaged with
-    their own ages, only in rounds whose number modulo ``loop`` is in ``exchange_rounds``; in between clients keep their own.
+    The server stores every client's last upload, with the rounds at which its shallow and deep parameters arrived. At round r
+    client k has weight ``n_k a^-(r - g_k)`` in the average of the shallow parameters. Deep parameters are sent, and averaged by
+    their own ages, only in rounds whose number modulo ``loop`` is in ``exchange_rounds``; otherwise clients keep their own.
 
-    Resolutions: one round per arrival, decided when the client reports in; weights normalised (the printed sum does not);
-    all stored copies count, which start as the initial model with age -1; a = e/2; the last 5 of 15 rounds exchange deep
-    layers. Of a GCN the last layer is deep, which holds few of its parameters: little traffic is saved.
+    Resolutions: one round per arrival, determined when the client uploads; weights normalized (the sum in the paper is not);
+    all stored copies are averaged, starting from the initial model with age -1; a = e/2; the last 5 of 15 rounds exchange deep
+    layers. The deep layer of a GCN is the last one, which has few parameters, so little traffic is saved.
 
-    Weights fall by 1/a per arrival, so the average is over about four clients unless ages are counted in cycles. With ages by
-    arrival and all clients equally fast, a client's flags repeat with C modulo ``loop``; at C = 15 most clients never
-    upload their deep layers: count by cycle then.
+    Weights fall by 1/a per arrival, so the average covers about four clients unless ages are counted in cycles. With ages by
+    arrival and equally fast clients, a client's rounds repeat with C modulo ``loop``; with C = 15 most clients never
+    upload their deep layers. Use ``age_unit=cycle`` then.
 
     Attributes:
         base: a.
-        loop, exchange_rounds: the period, and the rounds of it in which deep parameters travel.
-        deep_layers: how many of the model's last layers are deep.
+        loop, exchange_rounds: the period, and its rounds in which deep parameters are sent.
+        deep_layers: number of last layers that are deep.
         age_unit: a round is an ``arrival``, or a ``cycle`` of C arrivals.
-        normalise: whether weights are scaled to sum to one.
+        normalise: scale weights to sum to one.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "gcn"}
@@ -69,11 +69,11 @@ class TWAFL(SemiAsyncServer):
         return 1
 
     def round_number(self, version: int) -> int:
-        """r, for the arrival that finds the server at ``version``."""
+        """Return r for an arrival at server version ``version``."""
         return version // {"arrival": 1, "cycle": self.setting.num_clients}[self.age_unit]
 
     def exchanges(self, number: int) -> bool:
-        """Whether deep parameters travel in round r."""
+        """Return True if deep parameters are sent in round r."""
         return number % self.loop in self.exchange_rounds
 
     def upload_blocks(self, server: Server) -> tuple[str, ...] | None:
@@ -98,9 +98,9 @@ class TWAFL(SemiAsyncServer):
         return [Message(upload.client, model, blocks=None if full else self._shallow)]
 
     def weights(self, sizes: np.ndarray, stamps: np.ndarray, number: int) -> np.ndarray:
-        """The stored copies' weights ``[C]`` in round r, from sizes n_k and the rounds at which they arrived."""
+        """Return the stored copies' weights ``[C]`` in round r, given sizes n_k and the rounds of their arrival."""
         sizes = sizes if sizes.sum() > 0 else np.ones_like(sizes)
-        # Powers relative to the newest copy: nothing overflows and the sum never vanishes.
+        # Powers relative to the newest copy avoid overflow and a zero sum.
         newest = stamps[sizes > 0].max() if self.normalise else number
         weights = sizes * np.power(self.base, (stamps - newest).astype(float), where=sizes > 0, out=np.zeros_like(sizes))
         return weights / (weights.sum() if self.normalise else sizes.sum())

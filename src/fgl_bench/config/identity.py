@@ -9,6 +9,23 @@ from fgl_bench.utils.sources import targets
 
 MODULES = {"algorithm": "algorithms", "model": "models", "dataset": "data.datasets", "split": "data.splits", "scenario": "scenarios"}
 
+RENAMED = {
+    "npz.Amazon": "amazon.Amazon",
+    "npz.Coauthor": "coauthor.Coauthor",
+    "npz.CitationFull": "citation_full.CitationFull",
+    "npz.Musae": "musae.Musae",
+    "npz.CitationDomains": "citation_domains.CitationDomains",
+    "npz.Twitch": "twitch.Twitch",
+    "npz.Heterophilous": "heterophilous.Heterophilous",
+    "npz.WebKB": "webkb.WebKB",
+    "facebook100.LINKX": "linkx.LINKX",
+    "graphsaint.Flickr": "flickr.Flickr",
+    "graphsaint.Yelp": "yelp.Yelp",
+    "graphsaint.Reddit": "reddit.Reddit",
+    "csbm.CSBMMultiLabel": "csbm_multilabel.CSBMMultiLabel",
+}
+"""Datasets whose class stood in a module of its own: module and class now, and as stored runs have them."""
+
 CORRECTED = {"fgl_bench.algorithms.adafgl.AdaFGL": "2026-11-25"}
 """Classes whose runs have had other numbers since a correction, and its date.
 
@@ -25,7 +42,7 @@ def canonical(target: str) -> str:
         start = f"fgl_bench.{folder}."
         if target.startswith(start):
             name = ".".join(target.removeprefix(start).split(".")[-2:])
-            return start + name
+            return start + (RENAMED.get(name, name) if folder == "data.datasets" else name)
     return target
 
 

@@ -12,14 +12,13 @@ import numpy as np
 from fgl_bench.data.canonical import adjacency
 from fgl_bench.data.checks import check_ratios
 from fgl_bench.data.datasets.base import Dataset
-from fgl_bench.data.graph import ClientGraph, Federation, Graph
-from fgl_bench.data.inductive import training_view
+from fgl_bench.data.graph import ClientGraph, Federation, Graph, training_view
+from fgl_bench.data.out_of_core import induce_on_disk
 from fgl_bench.data.partition_cache import assignment_digest, cached_assignment, draw_ahead
 from fgl_bench.data.served import Served, hold_out
 from fgl_bench.data.sparsity import NoSparsity, Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import Disk
-from fgl_bench.data.subgraphs import induce_on_disk
 from fgl_bench.errors import UserError
 from fgl_bench.utils.patience import said_when_long, say_once
 from fgl_bench.utils.seeding import generator

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +75,7 @@ class ClientGraph:
         edges: ``[2, e]`` int64 local ids, both directions, sorted, no loops; may be empty (``[2, 0]``).
         labels: ``[n]`` int64, or ``[n, Y]`` as in :class:`Graph`.
         train, val, test: ``[n]`` bool, disjoint, False where the label is -1.
-        present: ``[n]`` bool, the nodes that are there (see ``data.inductive``): the others keep their place, without edges and
+        present: ``[n]`` bool, the nodes that are there (see :func:`training_view`): the others keep their place, without edges and
             features; None means all.
     """
 
@@ -134,3 +134,52 @@ class Federation:
     def scored(self) -> tuple[ClientGraph, ...]:
         """The clients by which scores are kept."""
         return self.clients
+
+
+@dataclass(frozen=True)
+class LabeledNodes(ClientGraph):
+    """The nodes of a client that have a label; labels and masks are theirs. There are no features and no edges.
+
+    What is derived from the features (:mod:`fgl_bench.engine.derived`) is made of the whole client, and kept for these nodes.
+
+    Attributes:
+        whole: the client.
+        rows: ``[m]`` where these nodes are among its own.
+    """
+
+    whole: ClientGraph = field(kw_only=True)
+    rows: np.ndarray = field(kw_only=True)
+
+    @classmethod
+    def of(cls, whole: ClientGraph) -> LabeledNodes:
+        rows = np.flatnonzero(whole.labels >= 0)
+        own = {name: getattr(whole, name)[rows] for name in ("nodes", "labels", "train", "val", "test")}
+        features, edges = np.empty((0, whole.features.shape[1]), np.float32), np.empty((2, 0), np.int64)
+        return cls(features=features, edges=edges, whole=whole, rows=rows, **own)
+
+    @property
+    def folder(self) -> Path | None:
+        return self.whole.folder
+
+
+def reducible(clients: Sequence[ClientGraph]) -> bool:
+    """Whether there are nodes to leave out: of clients in files with one label a node, some without."""
+    filed = clients[0].folder is not None and clients[0].labels.ndim == 1
+    return filed and any((client.labels < 0).any() for client in clients)
+
+
+def training_view(client: ClientGraph, known: np.ndarray) -> ClientGraph:
+    """``client`` with the nodes ``known [n]`` (bool) only, the edges among them and their features.
+
+    The others keep their places, so that node numbers, masks and stacked shapes are those of the whole graph, but they are not
+    ``present``: no edges, no features, and no part in any statistic over a client's nodes.
+    """
+    row, column = client.edges
+    edges = np.ascontiguousarray(client.edges[:, known[row] & known[column]])
+    features: Features
+    if sp.issparse(client.features):
+        features = (sp.diags(known.astype(client.features.dtype)) @ client.features).tocsr()
+        features.eliminate_zeros()
+    else:
+        features = np.where(known[:, None], client.features, 0).astype(client.features.dtype)
+    return replace(client, edges=edges, features=features, present=known)

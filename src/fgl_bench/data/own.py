@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.masks import GIVEN
-from fgl_bench.data.raw import CSR_PARTS, MOST_FEATURES, array_shapes
+from fgl_bench.data.npz import CSR_PARTS, array_shapes
+from fgl_bench.data.raw import MOST_FEATURES
 from fgl_bench.errors import UserError
 from fgl_bench.utils.files import write_bytes
 from fgl_bench.utils.patience import say_once

@@ -7,13 +7,11 @@ import json
 import os
 import sys
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.download import known, known_sums
 from fgl_bench.data.raw import data_root, one_line, present, shown
 from fgl_bench.errors import UserError
 from fgl_bench.utils.files import write_whole
@@ -53,7 +51,7 @@ def fingerprint(dataset: Dataset, data_dir: str | None, cache_dir: str | Path | 
         try:
             digest = sha256(path, cache_dir)
             sums = known_sums().get(name, [])
-            if digest in sums or git_id(path, sums):
+            if known(path, sums, digest):
                 continue
         except OSError as error:
             reason = error.strerror or one_line(error)
@@ -61,26 +59,9 @@ def fingerprint(dataset: Dataset, data_dir: str | None, cache_dir: str | Path | 
         unknown[name] = digest
         if sums and path not in _warned:
             _warned.add(path)
-            usual = " or ".join(known[:12] if len(known) == 64 else f"git {known[:12]}" for known in sums)
+            usual = " or ".join(each[:12] if len(each) == 64 else f"git {each[:12]}" for each in sums)
             print(f"warning: {path} is not the file that is known: its sum is {digest[:12]}, not {usual}", file=sys.stderr)
     return unknown
-
-
-@cache
-def known_sums() -> dict[str, list[str]]:
-    """The sums in ``sums.yaml``, by file."""
-    text = Path(__file__).with_name("sums.yaml").read_text(encoding="utf-8")
-    return yaml.load(text, yaml.BaseLoader)  # everything is text: a sum of digits only is no number
-
-
-def git_id(path: Path, sums: list[str]) -> bool:
-    """Whether one of ``sums`` is the id that git would give the file."""
-    ids = [known for known in sums if len(known) == 40]
-    if not ids:
-        return False
-    with path.open("rb") as file:
-        header = b"blob %d\0" % os.fstat(file.fileno()).st_size
-        return hashlib.file_digest(file, lambda: hashlib.sha1(header, usedforsecurity=False)).hexdigest() in ids
 
 
 def sha256(path: Path, cache_dir: str | Path | None) -> str:

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.data.storage import release
+from fgl_bench.engine import Bool, Float, Int
 from fgl_bench.engine.derived import Derived, DerivedBlocks
 from fgl_bench.engine.linear import product
-from fgl_bench.engine.shapes import Bool, Float, Int
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.transfer import put
 

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.data.graph import ClientGraph
-from fgl_bench.data.labeled import LabeledNodes
+from fgl_bench.data.graph import ClientGraph, LabeledNodes
 from fgl_bench.data.storage import Disk, name_of, release
 from fgl_bench.engine.linear import product
 from fgl_bench.engine.transfer import put
@@ -56,7 +55,7 @@ class Derived:
 def fill(build: Derived, client: ClientGraph, out: np.ndarray) -> None:
     """``build.fill``; for a client on disk it is done once and the result lies beside the client's files, one file a client.
 
-    Of :class:`~fgl_bench.data.labeled.LabeledNodes`, the rows of the whole client that are theirs.
+    Of :class:`~fgl_bench.data.graph.LabeledNodes`, the rows of the whole client that are theirs.
     """
     whole, rows = (client.whole, client.rows) if isinstance(client, LabeledNodes) else (client, None)
 

@@ -1,7 +1,6 @@
 """Dropout whose mask is a pure function of (replica's stream, trip, epoch, layer, node, unit).
 
-A counter-based generator replaces a stateful one: masks do not depend on which replicas share a batch, on chunking, on
-padding or on the device, nothing has to be stored between trips, and drawing costs a tenth of a serial Bernoulli.
+Nothing has to be stored between trips, and drawing costs a tenth of a serial Bernoulli.
 """
 
 from __future__ import annotations
@@ -14,57 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import LARGE, compiles
+from fgl_bench.engine.random_numbers import GOLDEN, mix, mix_on_host, step_key, uniform16
 from fgl_bench.engine.transfer import put
 
-GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
-MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
-MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
 ALL = -32768  # least draw and least threshold
-_LANES = 4  # 16-bit draws in one 64-bit word
-_counters: dict[torch.device, Tensor] = {}
-
-
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical right shift of signed 64-bit integers; a new tensor."""
-    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
-
-
-def mix(x: Tensor) -> Tensor:
-    """The finalizer of SplitMix64 (Steele et al., OOPSLA 2014), element-wise on int64."""
-    x = _shift(x, 30).bitwise_xor_(x).mul_(MIX_1)
-    x = _shift(x, 27).bitwise_xor_(x).mul_(MIX_2)
-    return _shift(x, 31).bitwise_xor_(x)
-
-
-def mix_on_host(x: np.ndarray) -> np.ndarray:
-    """:func:`mix` of uint64, for a few numbers, which a GPU would take ten launches for."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(MIX_1 % 2**64)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(MIX_2 % 2**64)
-    return x ^ (x >> np.uint64(31))
-
-
-def _counter(count: int, device: torch.device) -> Tensor:
-    """``[count]``, the start of one sequence per device, which is cached."""
-    held = _counters.get(device)
-    if held is None or len(held) < count:
-        held = _counters[device] = torch.arange(count, device=device) * GOLDEN
-    return held[:count]
-
-
-def uniform16(key: Tensor, nodes: int, units: int) -> Tensor:
-    """Independent 16-bit draws ``[k, nodes, units]`` (int16, uniform over its whole range) from one key ``[k]`` a replica.
-
-    The draw of (node, unit) does not depend on ``nodes``.
-    """
-    words = -(-units // _LANES)
-    draws = mix(key[:, None] + _counter(nodes * words, key.device)).view(-1, nodes, words)
-    return draws.view(torch.int16)[..., :units]
-
-
-def draws64(key: Tensor, nodes: int) -> Tensor:
-    """Independent 64-bit draws ``[k, nodes]`` from one key ``[k]`` a replica; those of a node do not depend on ``nodes``."""
-    return mix(mix(key)[:, None] + _counter(nodes, key.device))
 
 
 def _mask(key: Tensor, x: Tensor, threshold: int) -> Tensor:
@@ -121,10 +73,6 @@ class Dropout:
         if threshold == ALL:
             return x
         key = self._next()
-        if x.numel() >= LARGE and compiles(x):
-            from fgl_bench.engine._dropout_loops import Dropped
-
-            return Dropped.apply(x, key, threshold, _scale(threshold))
         if self.layers is not None and self.layers.mask is not None and x.is_cuda:
             mask = self.layers.mask(self.calls, x, threshold)
             if mask is not None:
@@ -153,11 +101,6 @@ def _wrapped(number: int) -> int:
 def no_dropout(x: Tensor, rate: float | None = None) -> Tensor:
     """Evaluation mode."""
     return x
-
-
-def step_key(stream: Tensor, trip: Tensor, epoch: int | Tensor) -> Tensor:
-    """Keys ``[k]`` of one local step from the replicas' streams ``[k]`` and trip numbers ``[k]``, all int64."""
-    return mix(mix(stream + trip * GOLDEN) + epoch)
 
 
 class Layers(NamedTuple):

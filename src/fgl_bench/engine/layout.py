@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.shapes import Float
+from fgl_bench.engine import Float
 from fgl_bench.engine.transfer import copy_
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, DenseBlocks, InputFeatures, Operator, TrainingNodes
 from fgl_bench.engine.derived import Derived, DerivedBlocks
-from fgl_bench.engine.dropout import draws64, mix
+from fgl_bench.engine.random_numbers import draws64, mix
 
 
 class Epochs:
@@ -106,7 +106,7 @@ class _Rows:
 
 
 def order_key(key: Tensor) -> Tensor:
-    """Keys ``[k]`` of an epoch's order, from its :func:`~fgl_bench.engine.dropout.step_key`."""
+    """Keys ``[k]`` of an epoch's order, from its :func:`~fgl_bench.engine.random_numbers.step_key`."""
     return mix(~key)
 
 

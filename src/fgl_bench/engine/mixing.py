@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.answers import check_kind, check_shape
-from fgl_bench.engine.shapes import Bool, Float
+from fgl_bench.engine import Bool, Float
+from fgl_bench.engine.hooks import check_kind, check_shape
 from fgl_bench.engine.shard import ALONE, Shard
 
 if TYPE_CHECKING:

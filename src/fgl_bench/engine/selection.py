@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import LARGE, compiles
-
 
 def largest(x: Tensor, count: int) -> Tensor:
     """1 for the ``count`` greatest numbers of every row of ``x [..., n]``, else 0, in its type; of equal ones the first, on every device.
@@ -30,11 +28,6 @@ def grow_(mask: Tensor, x: Tensor, count: int) -> Tensor:
 def _mark_(mask: Tensor, x: Tensor, count: int, free: int, magnitude: bool, descending: bool) -> Tensor:
     """Turn ``count`` of the places of every row of ``mask`` that are ``free``; of equal ones the first, on every device."""
     if count < 1:
-        return mask
-    if compiles(x) and x.numel() >= LARGE:
-        from fgl_bench.engine._selection_loops import mark_
-
-        mark_(mask, x, count, free, magnitude, descending)
         return mask
     x = x.abs() if magnitude else x
     x = -x if descending else x

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.shapes import Float
+from fgl_bench.engine import Float
 from fgl_bench.engine.transfer import put
 from fgl_bench.utils.world import World
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.adam import Adam
-from fgl_bench.engine.answers import check_reports, check_shape
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, no_dropout, step_key
-from fgl_bench.engine.hooks import Hooks, JointTraining, TrainedScore
+from fgl_bench.engine.dropout import Dropout, Layers, StepKeys, no_dropout
+from fgl_bench.engine.hooks import Hooks, JointTraining, TrainedScore, check_reports, check_shape
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.losses import node_losses
 from fgl_bench.engine.minibatch import Epochs, Part, order_key, part_key
-from fgl_bench.engine.network import Network
-from fgl_bench.engine.parameter_groups import Rates, grouped
+from fgl_bench.engine.network import Network, node_losses
+from fgl_bench.engine.random_numbers import step_key
 from fgl_bench.engine.replay import Replays
+from fgl_bench.engine.stacked_optimizers import Rates, StackedAdam, grouped
 from fgl_bench.engine.trips import LocalStep, Score, Trips, joined
 from fgl_bench.errors import UserError
 
@@ -58,7 +56,7 @@ class Trainer:
         reset_optimizer: bool = False,
         chunk: int | None = None,
         batch_nodes: int | None = None,
-        optimizer: Callable[[int, int, float, float, torch.dtype, torch.device], Any] = Adam,
+        optimizer: Callable[[int, int, float, float, torch.dtype, torch.device], Any] = StackedAdam,
         replay: bool = False,
         replay_reports: bool = False,
     ):
@@ -124,8 +122,10 @@ class Trainer:
         self._parts.clear()
         self._replays.clear()
 
-    def chunks(self, rows: Sequence[int]) -> list[tuple[int, ...]]:
-        return [tuple(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk)]
+    def _chunks(self, rows: Sequence[int]) -> Iterator[tuple[tuple[int, ...], slice]]:
+        """``rows`` in parts of at most ``chunk``, each with its place among them."""
+        for start in range(0, len(rows), self.chunk):
+            yield tuple(rows[start : start + self.chunk]), slice(start, start + self.chunk)
 
     @property
     def validation_nodes(self) -> int:
@@ -134,37 +134,33 @@ class Trainer:
 
     def evaluate(self, models: Tensor, rows: Sequence[int] | None = None) -> Tensor:
         """Summed validation and test scores ``[k, 2]`` of ``models [k, P]`` on the replicas' evaluation graphs."""
-        scores, done = [], 0
-        for part in self.chunks(self.everyone if rows is None else rows):
-            batch = self.part(self.evaluation, part)
-            scores.append(self._score(models[done : done + len(part)], batch))
-            done += len(part)
-        return torch.cat(scores)
+        chunks = self._chunks(self.everyone if rows is None else rows)
+        return torch.cat([self._score(models[span], self.part(self.evaluation, chunk)) for chunk, span in chunks])
 
     @torch.no_grad()
     def losses(self, models: Tensor) -> Tensor:
         """Mean cross-entropy ``[B]`` of ``models [B, P]`` on the replicas' own training nodes, without dropout; 0 without such nodes."""
-        losses, done = [], 0
-        for part in self.chunks(self.everyone):
-            batch, parameters = self.part(self.batch, part), self.layout.views(models[done : done + len(part)])
-            logits = self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch))
-            each = node_losses(logits.flatten(0, 1), batch.labels.flatten(0, 1)).view(batch.train.shape)
+        losses = []
+        for chunk, span in self._chunks(self.everyone):
+            batch = self.part(self.batch, chunk)
+            each = node_losses(self._predict(models[span], batch).flatten(0, 1), batch.labels.flatten(0, 1)).view(batch.train.shape)
             losses.append((each * batch.train).sum(1) / batch.train.sum(1).clamp(min=1))
-            done += len(part)
         return torch.cat(losses)
 
     def finished(self, models: Tensor) -> Iterator[Trips]:
         """``models [B, P]`` as what trips have ended with, chunk by chunk."""
-        done = 0
-        for part in self.chunks(self.everyone):
-            trained = models[done : done + len(part)]
-            yield Trips(part, self.part(self.batch, part), self.model, self.layout, trained, trained)
-            done += len(part)
+        for chunk, span in self._chunks(self.everyone):
+            yield Trips(chunk, self.part(self.batch, chunk), self.model, self.layout, models[span], models[span])
+
+    @torch.no_grad()
+    def _predict(self, models: Tensor, batch: Batch) -> Tensor:
+        """Logits ``[k, n, Y]`` that clients with ``models [k, P]`` answer with."""
+        parameters = self.layout.views(models)
+        return self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch))
 
     @torch.no_grad()
     def _score(self, models: Tensor, batch: Batch) -> Tensor:
-        parameters = self.layout.views(models)
-        return self.score(self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch)), batch)
+        return self.score(self._predict(models, batch), batch)
 
     def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True, losses: bool | None = None) -> Trips:
         """Train one trip of each of ``rows`` from ``received [k, P]``, writing the trained models to ``out [k, P]``.
@@ -176,97 +172,80 @@ class Trainer:
         rows = self.everyone if rows is None else tuple(rows)
         if not rows:  # of this worker's clients nobody takes part
             return Trips(rows, self.batch, self.model, self.layout, received, out)
-        parts, done = [], 0
-        for chunk in self.chunks(rows):
-            span = slice(done, done + len(chunk))
-            parts.append(self._chunk(chunk, received[span], out[span], score, losses))
-            done += len(chunk)
+        parts = []
+        for chunk, span in self._chunks(rows):
+            trips = self._begin(chunk, received[span], out[span], losses)
+            if self.joint is not None:
+                self.joint.train(self, trips)
+            elif self.algorithm.trains:
+                for epoch in range(self.local_epochs):
+                    self._epoch(trips, epoch, score)
+            self._finish(trips, score)
+            parts.append(trips)
         return parts[0] if len(parts) == 1 else joined(parts, rows, received, out)
 
-    def _chunk(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, score: bool, losses: bool) -> Trips:
-        batch = self.part(self.batch, rows)
-        evaluation = batch if self.evaluation is self.batch else self.part(self.evaluation, rows)
-        index = slice(None) if rows == self.everyone else batch.replicas
+    def _begin(self, rows: tuple[int, ...], received: Tensor, trained: Tensor, losses: bool) -> Trips:
         trained.copy_(received)
-        trips = Trips(rows, batch, self.model, self.layout, received, trained)
-        if self.reset_optimizer and self.algorithm.trains:
+        trips = Trips(rows, self.part(self.batch, rows), self.model, self.layout, received, trained, steps=self.local_epochs)
+        if self.algorithm.trains and self.reset_optimizer:
             self.optimizer.reset(rows)
-        trips.steps = self.local_epochs
-        if losses and self.algorithm.trains:
+        if self.algorithm.trains and losses and self.joint is None:
             # Now: a small tensor allocated between large temporary ones would fragment the memory.
-            made = torch.zeros if self.batch_nodes is not None or self.joint is not None else torch.empty
-            trips.train_loss = made(len(rows), dtype=torch.float64, device=trained.device)
-        if self.joint is not None:
-            self.joint.train(self, trips)
-        for epoch in range(self.local_epochs if self.algorithm.trains and self.joint is None else 0):
-            first = score and epoch == 0 and evaluation is batch
-            loss = trips.train_loss if epoch + 1 == self.local_epochs else None
-            if self.replay and rows == self.everyone and self.batch_nodes is None:
-                scored = self._replayed(trips, epoch, first, loss)
-            else:
-                key, layers = self._keys.step(rows, index, self._done, epoch)
-                if self.batch_nodes is not None:
-                    self._epoch(trips, key, epoch, loss)
-                    continue
-                scored = self._step(trips, batch, key, epoch, first, loss, layers)
-            trips.received_score = scored if epoch == 0 else trips.received_score
-        if rows == self.everyone:
-            self.trip += 1
-        else:
-            self.trip.index_add_(0, batch.replicas, self._once[: len(rows)])
-        self._done[list(rows)] += 1
-        if score and trips.received_score is None:
-            trips.received_score = self._score(received, evaluation)
-        replay = self.replay_reports and rows == self.everyone and (score or self._reporting)  # an empty graph is refused
-        trips.trained_score, trips.reports = (self._replayed_end if replay else self._end)(trips, evaluation, score)
-        check_reports(trips.reports, len(rows))
-        self._reporting = bool(trips.reports)
+            trips.train_loss = torch.empty(len(rows), dtype=torch.float64, device=trained.device)
         return trips
 
-    def _end(self, trips: Trips, evaluation: Batch, score: bool) -> tuple[Tensor | None, dict[str, Tensor]]:
-        """What follows the last step: the trained models' scores, where they are wanted, and the reports."""
-        scored = None
-        if score and (evaluation is not trips.batch or not self.algorithm.trains):
-            scored = self._score(trips.trained, evaluation)
-        elif score and isinstance(self.algorithm, TrainedScore):
-            scored = self.algorithm.score_trained(self.score, trips)
-        elif score:  # the same forward pass serves the score and the report
-            scored = self.score(trips.output.logits, trips.batch)
-        reports = self.algorithm.report(trips)
-        trips.__dict__.pop("output", None)
-        return scored, reports
+    def _finish(self, trips: Trips, score: bool) -> None:
+        """Count the trips, score the models that are not scored yet, and take the reports."""
+        everyone = trips.rows == self.everyone
+        if everyone:
+            self.trip += 1
+        else:
+            self.trip.index_add_(0, trips.batch.replicas, self._once[: len(trips.rows)])
+        self._done[list(trips.rows)] += 1
+        evaluation = trips.batch if self.evaluation is self.batch else self.part(self.evaluation, trips.rows)
+        if score and trips.received_score is None:
+            trips.received_score = self._score(trips.received, evaluation)
+        end = partial(_end, evaluation=evaluation, score=score)
+        if self.replay_reports and everyone and (score or self._reporting):  # an empty graph is refused
+            trips.trained_score, trips.reports = self._replay(("end", score), trips, end)
+        else:
+            trips.trained_score, trips.reports = end(self, trips)
+        check_reports(trips.reports, len(trips.rows))
+        self._reporting = bool(trips.reports)
 
-    def _replayed(self, trips: Trips, epoch: int, score: bool, loss: Tensor | None) -> Tensor | None:
-        """:meth:`_step` on the tensors that it was captured on: models are trained in the same place every round."""
-        wanted = loss is not None
+    def _epoch(self, trips: Trips, epoch: int, score: bool) -> None:
+        """One step on all of every client's training nodes, or a pass over them in mini-batches.
 
-        def step(trainer: Trainer, same: Trips) -> tuple[Tensor | None, Tensor | None]:
-            own = same.trained.new_empty(len(same.rows), dtype=torch.float64) if wanted else None
-            return trainer._step(same, same.batch, step_key(trainer.streams, trainer.trip, epoch), epoch, score, own), own
+        Sets the training losses in the last epoch, and in the first the received models' scores if ``score`` and a step can give them.
+        """
+        score = score and epoch == 0 and self.evaluation is self.batch
+        loss = trips.train_loss if epoch + 1 == self.local_epochs else None
+        everyone = trips.rows == self.everyone
+        if self.replay and everyone and self.batch_nodes is None:
+            step = partial(_step_by_trip, epoch=epoch, score=score, losses=loss is not None)
+            scored, lost = self._replay(("step", epoch, score, loss is not None), trips, step)
+            if loss is not None:
+                loss.copy_(lost)
+        else:
+            key, layers = self._keys.step(trips.rows, slice(None) if everyone else trips.batch.replicas, self._done, epoch)
+            if self.batch_nodes is not None:
+                self._mini_batches(trips, key, epoch, loss)
+                return
+            scored = self._step(trips, trips.batch, key, epoch, score, loss, layers)
+        if score:
+            trips.received_score = scored
 
-        scored, lost = self._replay(("step", epoch, score, wanted), trips, step)
-        if loss is not None:
-            loss.copy_(lost)
-        return scored
-
-    def _replayed_end(self, trips: Trips, evaluation: Batch, score: bool) -> tuple[Tensor | None, dict[str, Tensor]]:
-        """:meth:`_end` on the tensors that it was captured on."""
-        return self._replay(("end", score), trips, lambda trainer, same: trainer._end(same, evaluation, score))
-
-    def _replay(self, name: tuple, trips: Trips, function: Callable[[Trainer, Trips], Any]) -> Any:
-        same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; nothing here reads it
-        return self._replays((*name, trips.trained.data_ptr()), partial(function, proxy(self), same))  # in no cycle that keeps memory
-
-    def _epoch(self, trips: Trips, key: Tensor, epoch: int, loss: Tensor | None) -> None:
-        """One pass over every client's training nodes in mini-batches; their mean loss goes to ``loss [k]``."""
+    def _mini_batches(self, trips: Trips, key: Tensor, epoch: int, loss: Tensor | None) -> None:
+        """One pass over every client's training nodes; their mean loss goes to ``loss [k]``."""
         batch = trips.batch
-        assert self.batch_nodes is not None
         if batch not in self._epochs:
-            self._epochs[batch] = Epochs(batch, self.batch_nodes)
+            self._epochs[batch] = Epochs(batch, cast(int, self.batch_nodes))
         epochs = self._epochs[batch]
         order = epochs.order(batch, order_key(key))
         trips.steps = epochs.taken * self.local_epochs
-        mean = None if loss is None else torch.zeros_like(loss)
+        mean = None if loss is None else torch.empty_like(loss)
+        if loss is not None:
+            loss.zero_()
         for number in range(epochs.steps):
             part = epochs.part(batch, order, number)
             self._step(trips, part, part_key(key, number), epoch * epochs.steps + number, False, mean)
@@ -295,14 +274,43 @@ class Trainer:
         check_shape("local_loss()", objective, {"k": len(theta)}, "")
         if loss is not None:
             loss.copy_(step.train_loss())
-        gradients = torch.autograd.grad(objective, list(parameters.values()))
-        with torch.no_grad():
-            flat = self.layout.collect(dict(zip(parameters, gradients, strict=True)))
-            for columns in self._frozen:
-                flat[:, columns] = 0
-            flat = self.algorithm.correct_gradient(step, flat)
-            check_shape("correct_gradient()", flat, dict(zip("kP", theta.shape, strict=True)), "k P")
-            # A client without training nodes has no loss: it returns what it received.
-            able = None if batch.num_train.all() else [i for i, count in enumerate(batch.num_train) if count > 0]
-            self.optimizer.step(theta, flat, trips.rows, able)
+        self._descend(step, torch.autograd.grad(objective, list(parameters.values())))
         return scored
+
+    @torch.no_grad()
+    def _descend(self, step: LocalStep, gradients: Sequence[Tensor]) -> None:
+        """Update the models ``step.theta`` from the gradients of ``step.parameters``, without frozen parameters."""
+        flat = self.layout.collect(dict(zip(step.parameters, gradients, strict=True)))
+        for columns in self._frozen:
+            flat[:, columns] = 0
+        flat = self.algorithm.correct_gradient(step, flat)
+        check_shape("correct_gradient()", flat, dict(zip("kP", step.theta.shape, strict=True)), "k P")
+        # A client without training nodes has no loss: it returns what it received.
+        counts = step.batch.num_train
+        able = None if counts.all() else np.flatnonzero(counts).tolist()
+        self.optimizer.step(step.theta, flat, step.rows, able)
+
+    def _replay(self, name: tuple, trips: Trips, function: Callable[[Trainer, Trips], Any]) -> Any:
+        """``function(self, trips)`` as a CUDA graph, on the tensors that it was captured on: every round trains models in one place."""
+        same = replace(trips, received=trips.trained)  # what was received is elsewhere in the next round; nothing here reads it
+        return self._replays((*name, trips.trained.data_ptr()), partial(function, proxy(self), same))  # in no cycle that keeps memory
+
+
+def _step_by_trip(trainer: Trainer, trips: Trips, epoch: int, score: bool, losses: bool) -> tuple[Tensor | None, Tensor | None]:
+    """A step whose key follows from the trip numbers on the device, with its own tensor for the losses, so that it can be replayed."""
+    loss = trips.trained.new_empty(len(trips.rows), dtype=torch.float64) if losses else None
+    return trainer._step(trips, trips.batch, step_key(trainer.streams, trainer.trip, epoch), epoch, score, loss), loss
+
+
+def _end(trainer: Trainer, trips: Trips, evaluation: Batch, score: bool) -> tuple[Tensor | None, dict[str, Tensor]]:
+    """What follows the last step: the trained models' scores, where they are wanted, and the reports."""
+    algorithm, scored = trainer.algorithm, None
+    if score and (evaluation is not trips.batch or not algorithm.trains):
+        scored = trainer._score(trips.trained, evaluation)
+    elif score and isinstance(algorithm, TrainedScore):
+        scored = algorithm.score_trained(trainer.score, trips)
+    elif score:  # the same forward pass serves the score and the report
+        scored = trainer.score(trips.output.logits, trips.batch)
+    reports = algorithm.report(trips)
+    trips.__dict__.pop("output", None)
+    return scored, reports

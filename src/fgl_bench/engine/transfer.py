@@ -1,8 +1,9 @@
-"""From the host to the device without waiting for it."""
+"""From the host to the device, without waiting for it, and back."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,3 +44,10 @@ def to_host(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     widths = np.cumsum([math.prod(tensor.shape[1:]) for tensor in tensors.values()])[:-1]
     pieces = np.split(flat, widths, axis=1)
     return {name: piece.reshape(tensor.shape) for (name, tensor), piece in zip(tensors.items(), pieces, strict=True)}
+
+
+def clock(device: torch.device) -> float:
+    """Seconds, once the device has done everything that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fgl_bench.engine import Float, Int
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.losses import client_losses, node_losses
-from fgl_bench.engine.network import Network, Output
-from fgl_bench.engine.shapes import Float, Int
+from fgl_bench.engine.network import Network, Output, client_losses, node_losses
 from fgl_bench.engine.shard import Shard
 
 MEASURED = ("received_score", "trained_score", "train_loss")

@@ -1,4 +1,4 @@
-"""The measurements of a run, by seed and evaluation point."""
+"""Measurements of a run by seed and evaluation point."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.shapes import Bool, Float, Int
+from fgl_bench.engine import Bool, Float, Int
 
 
 class ScoreLog:
-    """Scores of batches of models, kept on the device until the end so that the hot loop never waits for them.
+    """Scores of batches of models, stored on the device so that the training loop never waits for them.
 
-    They are stored in one tensor that doubles: many small tensors, allocated between large temporary ones, would fragment the memory.
+    The scores are in one tensor that doubles when full: many small tensors between large temporary ones would fragment the memory.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class ScoreLog:
         self._scores = torch.empty(4096, width, dtype=dtype, device=device)
 
     def add(self, scores: Tensor) -> int:
-        """Append ``[k, w]`` (always of one width); returns the position of the first row."""
+        """Append ``scores [k, w]`` (w must not change) and return the position of the first row."""
         start, self.size = self.size, self.size + len(scores)
         if self._scores is None or self.size > len(self._scores):
             grown = scores.new_empty(max(4096, 2 * self.size), scores.shape[1])
@@ -39,7 +39,7 @@ class ScoreLog:
         return start
 
     def read(self, at: np.ndarray | None = None) -> np.ndarray:
-        """The rows at these positions, or all, as float64 on the host, ``[..., w]``."""
+        """Return the rows at these positions (default: all rows) as float64 on the host, ``[..., w]``."""
         if self._scores is None:
             return np.zeros((0, 2))
         if at is None:
@@ -59,8 +59,8 @@ class Point:
         received, trained: ``[C]`` positions in the score log; -1 for trained models that are not scored.
         upload, download: bytes so far.
         staleness: mean and largest staleness of the uploads processed since the last point, or None.
-        busiest: bytes that the busiest client has sent and received so far; None where clients talk to a server only.
-        loss: ``[C]`` positions in the log of training losses, -1 for a client that has ended no trip; None where nothing is trained.
+        busiest: bytes that the busiest client has sent and received so far; None if clients communicate only with a server.
+        loss: ``[C]`` positions in the log of training losses, -1 for a client without a finished trip; None for methods without training.
     """
 
     trips: int
@@ -95,18 +95,18 @@ class History:
     Attributes:
         trips, version, upload, download: ``[T]`` int64.
         time: ``[T]``.
-        staleness: ``[T, 2]``, mean and largest; NaN where there is none.
-        scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores; NaN where a model is not finite or
-            has not been scored.
+        staleness: ``[T, 2]``, mean and largest; NaN at points without an upload.
+        scores: for ``received`` and ``trained``, ``[T, C, 2]`` summed validation and test scores; NaN if a model is not finite or
+            was not scored.
         sizes: ``[C, 2]`` validation and test nodes.
-        busiest: ``[T]`` bytes of the busiest client; None where clients talk to a server only.
+        busiest: ``[T]`` bytes of the busiest client; None if clients communicate only with a server.
         others: scores and sizes of the additional metrics, by name.
-        warmup_rounds: versions (rounds) before federation of the model begins; their points are recorded and not selected.
-        spent: ``[T]`` by name, costs of the method so far besides bytes (``Spending.cost_history``).
-        losses: ``[T, C]`` training loss of the last trip that each client has ended (``Trips.train_loss``); infinite where it is not
-            finite, NaN for a client without a trip or without training nodes. None where nothing is trained.
+        warmup_rounds: versions (rounds) before the model is federated; their points are recorded but never selected.
+        spent: ``[T]`` by name, cumulative costs of the method other than bytes (``Spending.cost_history``).
+        losses: ``[T, C]`` training loss of each client's last finished trip (``Trips.train_loss``); infinite if the loss is not
+            finite, NaN for a client without a trip or without training nodes. None for methods without training.
         train_nodes: ``[C]`` training nodes.
-        trained_scored: ``[T]``, whether the trained models were scored; None where they always are.
+        trained_scored: ``[T]`` bool, True where the trained models were scored; None if they always are.
     """
 
     seed: int
@@ -139,15 +139,15 @@ class History:
         losses: np.ndarray | None = None,
         train_nodes: np.ndarray | None = None,
     ) -> History:
-        """The history of one seed.
+        """Return the history of one seed.
 
         Args:
-            scores: the log, whose rows hold the scores of one client or of several side by side, each client's metrics in turn.
-            sizes: ``[C, 2]`` of the first metric.
-            others: ``[C, 2]`` of the other metrics, by name.
-            cost_history: ``[rounds]`` by name, costs after each version.
+            scores: the log; a row holds the scores of one client, or of several side by side, metric by metric.
+            sizes: ``[C, 2]`` scored nodes of the first metric.
+            others: ``[C, 2]`` scored nodes of the other metrics, by name.
+            cost_history: ``[rounds]`` by name, cumulative costs after each version.
             losses: ``[size, 1]``, the log of training losses.
-            train_nodes: ``[C]``.
+            train_nodes: ``[C]`` training nodes.
         """
         others, cost_history = others or {}, cost_history or {}
         at = {name: np.stack([getattr(p, name) for p in points]) for name in ("received", "trained")}
@@ -176,30 +176,30 @@ class History:
         )
 
     def of_metric(self, name: str) -> History:
-        """The same points with the scores of another metric."""
+        """Return the same points with the scores of another metric."""
         scores, sizes = self.others[name]
         return replace(self, scores=scores, sizes=sizes, others={})
 
     def selectable(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, " T"]:
-        """Pooled validation scores ``[T]``; -inf at undefined points and at those of the warm-up rounds (unless the run has no others)."""
+        """Return the pooled validation scores ``[T]``; -inf at undefined points and during warm-up (unless all points are warm-up)."""
         pooled = self.pooled(model, weights)
         undefined = np.isnan(pooled) & [True, bool(self.sizes[:, 1].any())]  # without test nodes, validation alone decides
-        return self._late(np.where(undefined.any(1), -np.inf, pooled[:, 0]))
+        return self._after_warmup(np.where(undefined.any(1), -np.inf, pooled[:, 0]))
 
     def selectable_by_client(self, model: str) -> Float[np.ndarray, "T C"]:
-        """Every client's own validation scores ``[T, C]``; -inf as in :meth:`selectable`, and for clients without validation nodes."""
+        """Return each client's validation scores ``[T, C]``; -inf as in :meth:`selectable` and for clients without validation nodes."""
         own = self.each(model)[..., 0]
-        return self._late(np.where(np.isnan(own) | self.diverged(model), -np.inf, own))
+        return self._after_warmup(np.where(np.isnan(own) | self.diverged(model), -np.inf, own))
 
-    def _late(self, scores: np.ndarray) -> np.ndarray:
-        """``scores [T, ...]`` with -inf at the points of the warm-up rounds, unless the run has no others."""
+    def _after_warmup(self, scores: np.ndarray) -> np.ndarray:
+        """Return ``scores [T, ...]`` with -inf during warm-up, unless all points are warm-up."""
         late = (self.version > self.warmup_rounds) | (self.warmup_rounds == 0)
         return np.where(late.reshape(-1, *[1] * (scores.ndim - 1)), scores, -np.inf) if late.any() else scores
 
     def pooled(self, model: str, weights: Float[np.ndarray, " C"] | None = None) -> Float[np.ndarray, "T 2"]:
-        """Mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``.
+        """Return the mean over clients weighted by their validation or test nodes (or by ``weights [C]``), ``[T, 2]``.
 
-        Clients without such nodes do not count. NaN if no client counts, and where the model of a client that counts is not finite.
+        Clients without such nodes are left out. NaN if no client is left, or if the model of a counted client is not finite.
         """
         used = self.sizes > 0
         by = self.sizes if weights is None else np.where(used, weights[:, None], 0)
@@ -207,18 +207,18 @@ class History:
         return np.where(used, self.each(model) * by, 0).sum(1) / np.where(total > 0, total, np.nan)
 
     def diverged(self, model: str) -> Bool[np.ndarray, "T C"]:
-        """Where a client's model is not finite, ``[T, C]`` bool; judged by its predictions for scored nodes."""
-        found = np.isnan(self.scores[model]).any(2)
+        """Return ``[T, C]`` bool, True where a client's model is not finite, judged by its predictions for scored nodes."""
+        undefined = np.isnan(self.scores[model]).any(2)
         if model == "received" or self.trained_scored is None:
-            return found
-        return found & self.trained_scored[:, None]
+            return undefined
+        return undefined & self.trained_scored[:, None]
 
     def always_scored(self, model: str) -> bool:
         """Return True if this kind of model was scored at every point."""
         return model == "received" or self.trained_scored is None
 
     def train_loss(self) -> Float[np.ndarray, " T"]:
-        """Mean over clients of ``losses`` weighted by their training nodes, ``[T]``; NaN where there is none or one is not finite."""
+        """Return the mean of ``losses`` over clients weighted by training nodes, ``[T]``; NaN without losses or if a loss is not finite."""
         if self.losses is None or self.train_nodes is None:
             return np.full(len(self.trips), np.nan)
         by = np.where(np.isnan(self.losses), 0, self.train_nodes)
@@ -227,13 +227,13 @@ class History:
         return np.where(np.isfinite(mean), mean, np.nan)
 
     def each(self, model: str) -> Float[np.ndarray, "T C 2"]:
-        """Every client's validation and test score, ``[T, C, 2]``; NaN where it has no such nodes or its model is not finite."""
+        """Return each client's validation and test scores, ``[T, C, 2]``; NaN without such nodes or if its model is not finite."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.scores[model] / np.where(self.sizes > 0, self.sizes, np.nan)
 
 
 def _losses(points: list[Point], log: np.ndarray, train_nodes: np.ndarray) -> np.ndarray:
-    """``History.losses`` from the log ``[size]``."""
+    """Return ``History.losses`` from the log ``[size]``."""
     at = np.stack([np.asarray(p.loss) for p in points])
     losses = np.where(at >= 0, log[np.maximum(at, 0)], np.nan) if log.size else np.full(at.shape, np.nan)
     return np.where(train_nodes > 0, np.where((at >= 0) & ~np.isfinite(losses), np.inf, losses), np.nan)
@@ -243,8 +243,8 @@ def _losses(points: list[Point], log: np.ndarray, train_nodes: np.ndarray) -> np
 class Outcome:
     """The result of a simulation: histories in the order of the seeds, mixing and similarity matrices ``[S, C, C]`` by trip count.
 
-    ``models`` are the parameters that are kept, by name. Some methods also have costs by name, for every seed, bytes between clients
-    ``[S, C, C]``, and a final state of the clients by name, ``[S, C, ...]``.
+    ``models`` are the saved parameters by name. Some methods add costs per seed by name, bytes between clients ``[S, C, C]``, and
+    a final state of the clients by name, ``[S, C, ...]``.
     """
 
     histories: list[History]
@@ -257,7 +257,7 @@ class Outcome:
 
 
 def history_rows(histories: Sequence[History], weights: Sequence[np.ndarray] | None = None) -> list[dict]:
-    """One row per seed and evaluation point; what is not defined is None.
+    """Return one row per seed and evaluation point, with None for undefined values.
 
     ``diverged_received`` and ``diverged_trained`` are the numbers of clients whose model is not finite at that point.
     """

@@ -1,4 +1,4 @@
-"""The numbers of a table, computed from histories."""
+"""Statistics of tables, computed from histories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgl_bench.engine.shapes import Float
+from fgl_bench.engine import Float
 
 if TYPE_CHECKING:
     from fgl_bench.evaluation.history import History
@@ -18,14 +18,14 @@ AVERAGES = ("weighted", "macro")
 
 
 def half_width(std: Any, count: int) -> Any:
-    """Half of the 95 % t-interval of a mean of ``count`` values, from their sample standard deviation: a number or an array of such."""
-    from scipy.special import stdtrit  # Student's quantile; scipy.stats, which calls it, takes half a second to import
+    """Return half the width of the 95 % t-interval of a mean of ``count`` values, given their sample standard deviation (or an array)."""
+    from scipy.special import stdtrit  # Student's quantile, without the half second that importing scipy.stats takes
 
     return stdtrit(count - 1, 0.975) * std / np.sqrt(count)
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean, sample standard deviation (ddof 1) and half-width of the 95 % t-interval; the last two are None for one value.
+    """Return mean, sample standard deviation (ddof 1) and half-width of the 95 % t-interval; the last two are None for one value.
 
     Undefined values (NaN) are left out.
     """
@@ -38,28 +38,28 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def best(history: History, model: str, weights: Float[np.ndarray, " C"] | None = None) -> int | None:
-    """The evaluation point with the highest validation score, the earliest of equals; None where every point is undefined."""
+    """Return the first evaluation point with the highest validation score; None if every point is undefined."""
     scores = history.selectable(model, weights)
     return int(np.argmax(scores)) if np.isfinite(scores).any() else None
 
 
 def trips_to(history: History, model: str, target: float, weights: Float[np.ndarray, " C"] | None = None) -> int | None:
-    """Fewest trips at an evaluation point whose validation score reaches ``target``; None if none does."""
+    """Return the trips at the first evaluation point whose validation score reaches ``target``; None if no point does."""
     reached = np.flatnonzero(history.selectable(model, weights) >= target)
     return int(history.trips[reached[0]]) if reached.size else None
 
 
 def _over_clients(statistic: Callable[[np.ndarray], float], scores: np.ndarray) -> float:
-    """``statistic`` of the clients that have a score; NaN if none has."""
+    """Return ``statistic`` of the clients with a score; NaN if no client has a score."""
     scores = scores[~np.isnan(scores)]
     return float(statistic(scores)) if scores.size else float("nan")
 
 
 def test_scores(histories: Sequence[History], model: str, weights: Sequence[Float[np.ndarray, " C"]] | None = None) -> dict:
-    """Test scores of one kind of model: at the best validation point (the headline), at the last, per seed and per client.
+    """Return test scores of one kind of model: at the best validation point (the headline), at the last point, per seed and per client.
 
-    ``weights`` are the clients' sizes ``[C]`` of each seed where means are not weighted by test nodes. A seed without a defined
-    point has no score (None) and counts in no mean; neither does its last point where that one is undefined.
+    ``weights`` are the clients' sizes ``[C]`` per seed, if means are not weighted by test nodes. A seed without a defined point
+    has no score (None) and is left out of means; so is an undefined last point.
     """
     each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
     points = [best(h, model, w) for h, w in zip(histories, each, strict=True)]
@@ -83,18 +83,18 @@ def test_scores(histories: Sequence[History], model: str, weights: Sequence[Floa
 def selected_scores(
     histories: Sequence[History], scored: Sequence[History], model: str, weights: Sequence[Float[np.ndarray, " C"] | None]
 ) -> dict[str, dict[str, dict]]:
-    """Test scores by how the evaluation point is selected and how clients are averaged, whatever the tables show.
+    """Return test scores for every selection of the evaluation point and every average over clients.
 
-    ``federation`` selects the point with the best validation score of the whole federation, ``client`` for every client the point
-    with its own best (the earliest of equals), as code in the line of FED-PUB does; a client without validation nodes stays at the
-    federation's. ``weighted`` is the mean by test nodes (or ``weights``), ``macro`` the unweighted one, over clients with test nodes.
-    A seed has no score where one of these clients has none.
+    ``federation`` selects the point with the best validation score of the whole federation. ``client`` selects for each client the
+    first point with its own best score, as FED-PUB's code and its successors do; a client without validation nodes uses the
+    federation's point. ``weighted`` is the mean by test nodes (or ``weights``), ``macro`` the unweighted mean, over clients with test
+    nodes. A seed has no score if one of these clients has no score.
 
     Args:
-        histories: what points are selected by.
+        histories: scores that select the points.
         scored: the same points with the scores to report.
     """
-    found: dict[str, dict[str, dict]] = {selection: {} for selection in SELECTIONS}
+    scores: dict[str, dict[str, dict]] = {selection: {} for selection in SELECTIONS}
     points = [chosen_points(h, model, w) for h, w in zip(histories, weights, strict=True)]
     for number, selection in enumerate(SELECTIONS):
         means: dict[str, list[float]] = {average: [] for average in AVERAGES}
@@ -104,75 +104,75 @@ def selected_scores(
             sizes = history.sizes[:, 1] if w is None else np.where(counts, w, 0)
             means["weighted"].append(_mean(test, sizes))
             means["macro"].append(_mean(test, counts))
-        found[selection] = {average: {**spread(each), "per_seed": or_none(each)} for average, each in means.items()}
-    return found
+        scores[selection] = {average: {**spread(each), "per_seed": or_none(each)} for average, each in means.items()}
+    return scores
 
 
 def chosen_points(history: History, model: str, weights: Float[np.ndarray, " C"] | None) -> tuple[np.ndarray, np.ndarray]:
-    """The evaluation point of every client ``[C]`` by each of :data:`SELECTIONS`; -1 where it has none."""
+    """Return each client's evaluation point ``[C]`` for each of :data:`SELECTIONS`; -1 for no point."""
     common, own = best(history, model, weights), history.selectable_by_client(model)
-    together = np.full(own.shape[1], -1 if common is None else common)
-    alone = np.where(np.isfinite(own).any(0), own.argmax(0), -1)
-    return together, np.where(history.sizes[:, 0] == 0, together, alone)
+    federation = np.full(own.shape[1], -1 if common is None else common)
+    client = np.where(np.isfinite(own).any(0), own.argmax(0), -1)
+    return federation, np.where(history.sizes[:, 0] == 0, federation, client)
 
 
 def _mean(scores: np.ndarray, sizes: np.ndarray) -> float:
-    """Mean of the clients' ``scores [C]`` by ``sizes [C]``; NaN where one of those that count has none, or none counts."""
+    """Return the mean of ``scores [C]`` weighted by ``sizes [C]``; NaN if a counted client has no score, or if no client counts."""
     used = sizes > 0
     return float((scores[used] * sizes[used]).sum() / sizes[used].sum()) if used.any() else float("nan")
 
 
 def at(values: np.ndarray, point: int | None) -> Any:
-    """``values[point]``, as a float if it is one number; NaN if there is no such point."""
-    found = np.full(values.shape[1:], np.nan) if point is None else values[point]
-    return float(found) if np.ndim(found) == 0 else found
+    """Return ``values[point]``, as a float if it is a single number; NaN if ``point`` is None."""
+    value = np.full(values.shape[1:], np.nan) if point is None else values[point]
+    return float(value) if np.ndim(value) == 0 else value
 
 
 def or_none(values: Sequence[float]) -> list[float | None]:
-    """For json: None instead of NaN."""
+    """Return the values with None instead of NaN, for JSON."""
     return [None if np.isnan(value) else float(value) for value in values]
 
 
 def other_scores(histories: Sequence[History], weights: Sequence[Float[np.ndarray, " C"]] | None = None) -> dict[str, dict]:
-    """Test scores by the metrics besides the first, by name and model: where the first one is best on validation, and at the end."""
+    """Return test scores of the additional metrics by name and model, at the best point of the first metric and at the last point."""
     each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
-    found: dict[str, dict] = {}
+    scores: dict[str, dict] = {}
     for name in histories[0].others:
-        found[name] = {}
+        scores[name] = {}
         for model in MODELS:
             scored = [h.of_metric(name) for h in histories]
             pooled = [h.pooled(model, w)[:, 1] for h, w in zip(scored, each, strict=True)]
             chosen = [at(p, best(h, model, w)) for p, h, w in zip(pooled, histories, each, strict=True)]
-            found[name][model] = {**spread(chosen), "per_seed": or_none(chosen), "last": spread([float(p[-1]) for p in pooled])}
-            found[name][model]["selected"] = selected_scores(histories, scored, model, each)
-    return found
+            scores[name][model] = {**spread(chosen), "per_seed": or_none(chosen), "last": spread([float(p[-1]) for p in pooled])}
+            scores[name][model]["selected"] = selected_scores(histories, scored, model, each)
+    return scores
 
 
 def divergence(histories: Sequence[History]) -> dict[str, dict[str, dict]] | None:
-    """Which seeds have diverged: had a model or a training loss at an evaluation point that is not finite. None if no seed has.
+    """Return the seeds that diverged, with a model or a training loss that is not finite at an evaluation point; None without any.
 
-    By ``received``, ``trained`` (models) and ``train_loss``, and by seed (as a string), those that have some:
+    The entries are by ``received``, ``trained`` (models) and ``train_loss``, then by seed (as a string):
 
-    * ``clients``: how many clients had such a point;
+    * ``clients``: number of clients with such a point;
     * ``round``, ``trip``: the first such point of any client, as in ``history.csv``;
-    * ``per_client``: at how many points, ``[C]``.
+    * ``per_client``: number of such points per client, ``[C]``.
     """
-    found: dict[str, dict[str, dict]] = {}
+    seeds: dict[str, dict[str, dict]] = {}
     for history in histories:
         for name, where in _diverged(history):
             if where.any():
                 first = int(np.argmax(where.any(1)))
-                found.setdefault(name, {})[str(history.seed)] = {
+                seeds.setdefault(name, {})[str(history.seed)] = {
                     "clients": int(where.any(0).sum()),
                     "round": int(history.version[first]),
                     "trip": int(history.trips[first]),
                     "per_client": where.sum(0).tolist(),
                 }
-    return found or None
+    return seeds or None
 
 
 def _diverged(history: History) -> Iterator[tuple[str, np.ndarray]]:
-    """``[T, C]`` bool by name."""
+    """Yield the diverged points ``[T, C]`` bool by name."""
     for model in MODELS:
         yield model, history.diverged(model)
     if history.losses is not None:
@@ -180,9 +180,9 @@ def _diverged(history: History) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def unscored(histories: Sequence[History]) -> dict[str, list[int]]:
-    """By seed, how many clients have no validation or test score: no such nodes or, for AUC, nodes of one class only.
+    """Return the number of clients per seed without a validation or test score: no such nodes or, for AUC, nodes of a single class.
 
-    They count in no mean.
+    These clients are left out of means.
     """
     return {name: [int((h.sizes[:, i] == 0).sum()) for h in histories] for i, name in enumerate(("val", "test"))}
 
@@ -190,10 +190,10 @@ def unscored(histories: Sequence[History]) -> dict[str, list[int]]:
 def trips_to_target(
     histories: Sequence[History], target: float, budget: int, weights: Sequence[Float[np.ndarray, " C"]] | None = None
 ) -> dict:
-    """Trips to a validation score: mean over the seeds that reached it, their number, and the censored mean.
+    """Return trips to a validation score: mean over the seeds that reached it, their number, and the censored mean.
 
-    For both models; not for trained ones where they were not scored at every point, so that nobody knows when they reached it.
-    The censored mean counts a seed that never reached the score with the whole budget.
+    Trained models are left out if they were not scored at every point. The censored mean counts a seed that never reached the
+    score with the whole budget.
     """
     each: Sequence[np.ndarray | None] = weights if weights else [None] * len(histories)
     out = {}
@@ -204,7 +204,7 @@ def trips_to_target(
 
 
 def over_seeds(counts: Sequence[int | None], budget: int) -> dict[str, Any]:
-    """Statistics of the trips to a target by seed, None where a seed never reached it."""
+    """Return statistics of the trips to a target by seed (None for a seed that never reached it)."""
     reached = [c for c in counts if c is not None]
     censored = [budget if c is None else c for c in counts]
     return {**spread(reached), "reached": len(reached), "censored_mean": float(np.mean(censored)), "per_seed": list(counts)}

@@ -1,4 +1,4 @@
-"""The shared parts of backbones whose propagation has no parameters, and the perceptron that follows it."""
+"""Base of backbones with parameter-free propagation, and the perceptron that follows it."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Columns(NamedTuple):
     """Widths of the products in one forward pass.
 
     Attributes:
-        inputs: columns that the features are multiplied with, propagating afterwards.
-        propagated: columns that are then propagated one hop, over all hops.
-        made: columns that the precomputed matrices are multiplied with, over all of them.
+        inputs: columns of the weight that multiplies the features before propagation.
+        propagated: columns propagated by one hop, summed over all hops.
+        precomputed: columns multiplied with precomputed matrices, summed over all of them.
     """
 
     inputs: int
     propagated: int
-    made: int
+    precomputed: int
 
 
 @dataclass
 class Decoupled(Backbone):
-    """Hops of propagation, then a network on every node by itself; linear in the features up to the first weight W.
+    """Hops of propagation, then a network on each node separately; linear in the features up to the first weight W.
 
-    ``S^k (X W) = (S^k X) W``: either the hops are made beforehand (``precomputed``: dense matrices, one product a step), or the
-    narrow product is propagated at every step (``lazy``: no memory, sparse features stay sparse). Logits and gradients are
-    equal up to rounding. ``auto`` counts multiplications and takes the cheaper one that fits the memory budget.
+    Since ``S^k (X W) = (S^k X) W``, either the hops are precomputed (``precomputed``: dense matrices, one product per step), or the
+    narrow product is propagated at every step (``lazy``: no extra memory, sparse features stay sparse). Logits and gradients are
+    equal up to rounding. ``auto`` counts multiplications and takes the cheaper way that fits the memory budget.
 
     Attributes:
         propagation: as above.
@@ -51,18 +51,18 @@ class Decoupled(Backbone):
 
     propagation: Literal["auto", "precomputed", "lazy"]
 
-    def hops_made(self) -> Hops:
-        """The precomputed matrices."""
+    def hop_matrices(self) -> Hops:
+        """Return the matrices to precompute."""
         raise NotImplementedError  # abstract
 
     def columns(self, num_classes: int) -> Columns:
-        """The widths of the products, which decide which way is cheaper."""
+        """Return the widths of the products, which determine the cheaper way."""
         raise NotImplementedError  # abstract
 
-    def made(self, batch: Batch) -> bool:
-        """Whether this batch is multiplied with precomputed matrices.
+    def uses_precomputed(self, batch: Batch) -> bool:
+        """Return True if ``batch`` is multiplied with precomputed matrices.
 
-        Features that a method has put in place of the clients' own may carry gradients, and are multiplied first.
+        Features that a method substitutes for the clients' own may carry gradients, so they are multiplied first.
         """
         return self.propagation == "precomputed" and isinstance(batch, Batch) and batch.pristine
 
@@ -71,9 +71,9 @@ class Decoupled(Backbone):
         return self.propagation == "precomputed"
 
     def series(self, batch: Batch, weight: Tensor) -> Tensor:
-        """``sum_l c_l S_r^l X W`` with the one row c of :meth:`hops_made`: ``weight [k, F, h]`` to ``[k, n, h]``."""
-        hops = self.hops_made()
-        if self.made(batch):
+        """Return ``sum_l c_l S_r^l X W`` with the single row c of :meth:`hop_matrices`: ``weight [k, F, h]`` to ``[k, n, h]``."""
+        hops = self.hop_matrices()
+        if self.uses_precomputed(batch):
             return (batch.derived(hops) @ weight[:, None])[:, 0]
         (row,) = hops.coefficients
         x, total = batch.features @ weight, None
@@ -86,7 +86,7 @@ class Decoupled(Backbone):
         return torch.zeros_like(x) if total is None else total
 
     def first_of(self, parameters: Parameters, part: Part) -> Tensor:
-        return self.first(parameters, part) if self.made(part) else super().first_of(parameters, part)
+        return self.first(parameters, part) if self.uses_precomputed(part) else super().first_of(parameters, part)
 
     def settle(
         self,
@@ -97,14 +97,14 @@ class Decoupled(Backbone):
         batch_nodes: int | None,
         fits: Callable[[int], bool],
     ) -> Backbone:
-        """Decides between ``precomputed`` and ``lazy`` for ``auto``.
+        """Choose between ``precomputed`` and ``lazy`` for ``auto``.
 
         Raises:
-            UserError: ``precomputed`` is asked for and does not fit.
+            UserError: ``precomputed`` was chosen and does not fit.
         """
         if self.propagation == "lazy":
             return self
-        copies = self.hops_made().copies
+        copies = self.hop_matrices().copies
         if self.propagation == "precomputed":
             if not fits(copies):
                 raise UserError(
@@ -112,19 +112,19 @@ class Decoupled(Backbone):
                     "raise it, or use model.propagation=lazy"
                 )
             return self
-        made, lazy = work(self, clients, num_classes, device, steps, batch_nodes)
-        return replace(self, propagation="precomputed" if made < lazy and fits(copies) else "lazy")
+        precomputed, lazy = work(self, clients, num_classes, device, steps, batch_nodes)
+        return replace(self, propagation="precomputed" if precomputed < lazy and fits(copies) else "lazy")
 
 
 def work(
     model: Decoupled, clients: Sequence[ClientGraph], num_classes: int, device: torch.device, steps: int, batch_nodes: int | None
 ) -> tuple[float, float]:
-    """Multiplications of ``steps`` epochs of all clients, precomputed and lazily, one of a sparse product counting as several dense ones.
+    """Return the multiplications of ``steps`` epochs of all clients, precomputed and lazy; a sparse one counts as several dense ones.
 
-    Forward and backward cost the same. With mini-batches the lazy way propagates everything at every step.
+    Forward and backward cost the same. With mini-batches, the lazy way propagates all features at every step.
     """
     slow = 1 / DENSE_ABOVE.get(device.type, 0.5)
-    hops, columns = model.hops_made(), model.columns(num_classes)
+    hops, columns = model.hop_matrices(), model.columns(num_classes)
     blocks = [client.features for client in clients]
     width = blocks[0].shape[1]
     full = len(clients) * max(client.num_nodes for client in clients) * width
@@ -133,15 +133,15 @@ def work(
     passes = 1 if batch_nodes is None else max(1, max(-(-int(client.train.sum()) // batch_nodes) for client in clients))
     once = slow * (len(hops.coefficients[0]) - 1) * edges * width
     lazy = 2 * passes * steps * (filled * columns.inputs + slow * edges * columns.propagated)
-    return once + 2 * steps * full * columns.made, lazy
+    return once + 2 * steps * full * columns.precomputed, lazy
 
 
 class Perceptron(NamedTuple):
-    """Linear layers with a ReLU of trained slope (one for all, as FedGTA's code) and dropout between them.
+    """Linear layers with PReLU (one slope for all layers, as in FedGTA's code) and dropout between them.
 
     Attributes:
         widths: of the input, the hidden layers and the output.
-        first: number of the first layer, in the parameters' names.
+        first: number of the first layer in the parameters' names.
     """
 
     widths: tuple[int, ...]
@@ -154,7 +154,7 @@ class Perceptron(NamedTuple):
         return {**found, "slope": (1,)} if self.first or len(self.widths) > 2 else found
 
     def __call__(self, parameters: Parameters, x: Tensor, dropout: Callable[[Tensor], Tensor], since: int) -> Output:
-        """The layers from number ``since`` on; ``x`` is the output of the one before, not yet activated."""
+        """Apply the layers from number ``since`` on to ``x``, the output of the previous layer before activation."""
         hidden = x
         for i in range(since, self.first + len(self.widths) - 1):
             hidden = dropout(prelu(x, parameters["slope"]))
@@ -163,17 +163,17 @@ class Perceptron(NamedTuple):
 
 
 def xavier(layout: ParameterLayout, generator: torch.Generator, fans: Mapping[str, tuple[int, int]]) -> dict[str, Tensor]:
-    """Xavier-uniform matrices with the gain of a ReLU, zero biases, slopes of 0.25, as FedGTA's code; float64.
+    """Return Xavier-uniform matrices with the gain of a ReLU, zero biases and slopes of 0.25, as in FedGTA's code; float64.
 
     Args:
-        fans: (in, out) of parameters that are several matrices side by side.
+        fans: (in, out) of parameters that concatenate several matrices.
     """
-    found = {}
+    initial = {}
     for name, shape in layout.shapes.items():
-        found[name] = torch.zeros(shape, dtype=torch.float64)
+        initial[name] = torch.zeros(shape, dtype=torch.float64)
         if len(shape) > 1:
             bound = math.sqrt(2) * math.sqrt(6 / sum(fans.get(name, shape)))
-            found[name].uniform_(-bound, bound, generator=generator)
+            initial[name].uniform_(-bound, bound, generator=generator)
         elif name == "slope":
-            found[name].fill_(0.25)
-    return found
+            initial[name].fill_(0.25)
+    return initial

@@ -1,4 +1,4 @@
-"""What the message-passing backbones share whose first layer is linear in the propagated features."""
+"""Base of message-passing backbones whose first layer is linear in the propagated features."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fgl_bench.models._decoupled import Decoupled
 
 @dataclass
 class FirstHop(Decoupled):
-    """``A (X W) = (A X) W``: the first and widest propagation can be made beforehand, since no dropout comes before it.
+    """``A (X W) = (A X) W``: the first and widest propagation can be precomputed, since no dropout precedes it.
 
-    For dense features that takes one product of the first layer away; sparse ones would be filled, and ``auto`` leaves them alone
-    unless counting says otherwise.
+    For dense features this saves one product of the first layer. Sparse features would become dense, so ``auto`` precomputes
+    them only if that takes fewer multiplications.
 
     Class attributes:
         hop: A.
@@ -28,15 +28,15 @@ class FirstHop(Decoupled):
 
     propagation: Literal["auto", "precomputed", "lazy"] = field(default="auto", kw_only=True)
 
-    def hops_made(self) -> Hops:
+    def hop_matrices(self) -> Hops:
         return OneHop(by=type(self).hop)
 
 
 def stacked(widths: Sequence[int], layers: int, sides: int = 1) -> ParameterLayout:
-    """Convolutions ``conv0`` and so on, each of ``sides`` matrices side by side ``[in, sides * out]`` and a bias, then a linear ``head``.
+    """Return the layout of convolutions ``conv0``, ..., of ``sides`` matrices ``[in, sides * out]`` and a bias, then a linear ``head``.
 
     Args:
-        widths: of the features, of what lies between, of the logits; two more than ``layers`` where there is a head.
+        widths: of the features, the hidden representations and the logits; two more than ``layers`` with a head.
         layers: number of convolutions.
     """
     shapes: dict[str, tuple[int, ...]] = {}

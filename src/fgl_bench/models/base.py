@@ -1,4 +1,4 @@
-"""The base of all backbones, on stacked parameters."""
+"""Base of all backbones, with stacked parameters."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fgl_bench.engine.dropout import DropoutFunction
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.minibatch import Part
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.parameter_groups import Rates
+from fgl_bench.engine.stacked_optimizers import Rates
 
 
 @dataclass
 class Backbone:
-    """A graph neural network for all replicas at once; a subclass's fields are its hyperparameters.
+    """A graph neural network for all replicas at once; the fields of a subclass are its hyperparameters.
 
-    Parameters are stacks ``[k, *shape]``; the graph of replica i is used with the parameters of replica i only.
+    Parameters are stacks ``[k, *shape]``; parameters of replica i are applied to the graph of replica i only.
 
     Class attributes:
-        needs_neighbors: whether a node's logits need its neighbors at run time, so that ``batch_nodes`` makes no sense.
-        beside: layers outside the chain from the features to the logits, such as those that weight hops.
+        needs_neighbors: True if a node's logits depend on its neighbors at run time, which rules out ``batch_nodes``.
+        beside: layers outside the chain from the features to the logits, such as attention over hops.
     """
 
     needs_neighbors: ClassVar[bool] = True
@@ -39,64 +39,64 @@ class Backbone:
 
     @property
     def rows_suffice(self) -> bool:
-        """Whether a node's logits need nothing but that node's rows of matrices made beforehand."""
+        """Return True if a node's logits depend only on its rows of precomputed matrices."""
         return False
 
     @property
     def drops(self) -> bool:
-        """Whether training mode draws dropout masks at all."""
+        """Return True if training mode draws dropout masks."""
         return bool(self.dropout)
 
     @property
     def rates(self) -> Mapping[str, Rates]:
-        """Parameters with a learning rate or a weight decay of their own, by name. A method's own learning rate takes their place too."""
+        """Return the rates of parameters with their own learning rate or weight decay, by name; a method's learning rate overrides them."""
         return {}
 
     def layout(self, num_features: int, num_classes: int) -> ParameterLayout:
-        """Names and shapes of the parameters."""
+        """Return names and shapes of the parameters."""
         raise NotImplementedError  # abstract
 
     def chain(self, layout: ParameterLayout) -> list[tuple[str, ...]]:
-        """Names of the parameters of every layer, from the features to the logits (for methods that treat the last ones differently).
+        """Return the parameter names of every layer, from the features to the logits (for methods that treat the last layers differently).
 
-        ``conv0.weight`` is of the layer ``conv0``. Parameters of no layer (slopes, a filter's coefficients), or of one in :attr:`beside`,
-        belong to the first.
+        ``conv0.weight`` belongs to the layer ``conv0``. Parameters without a layer (slopes, a filter's coefficients), or with a layer in
+        :attr:`beside`, belong to the first layer.
         """
         layer = {name: name.rpartition(".")[0] for name in layout.shapes}
-        _, *rest = dict.fromkeys(found for found in layer.values() if found and found not in self.beside)
-        late = [tuple(name for name in layer if layer[name] == found) for found in rest]
+        _, *rest = dict.fromkeys(each for each in layer.values() if each and each not in self.beside)
+        late = [tuple(name for name in layer if layer[name] == each) for each in rest]
         return [tuple(name for name in layer if layer[name] not in rest), *late]
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Unstacked initial parameters (float64): Glorot-uniform matrices, zero biases, as in PyG's convolutions."""
+        """Return unstacked initial parameters (float64): Glorot-uniform matrices and zero biases, as in PyG's convolutions."""
         return {
             name: glorot(shape, generator) if len(shape) > 1 else torch.zeros(shape, dtype=torch.float64)
             for name, shape in layout.shapes.items()
         }
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
-        """The part of the forward pass before any dropout, ``[k, n, h]``.
+        """Return the result of the forward pass before any dropout, ``[k, n, h]``.
 
-        It is the same in training and evaluation mode, so evaluating a received model and the next training step share it.
+        It is the same in training and evaluation mode, so the evaluation of a received model and the next training step share it.
         """
         raise NotImplementedError  # abstract
 
     def first_of(self, parameters: Parameters, part: Part) -> Tensor:
-        """:meth:`first` of a mini-batch of nodes: rows of the result for the whole batch, unless a backbone overrides it."""
+        """Return :meth:`first` for a mini-batch of nodes; by default rows of the result for the whole batch."""
         return part.take(self.first(parameters, part.whole))
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: DropoutFunction) -> Output:
-        """The rest of the forward pass, from what :meth:`first` returned."""
+        """Return the output of the rest of the forward pass, given the result of :meth:`first`."""
         raise NotImplementedError  # abstract
 
     def widest(self, num_features: int, num_classes: int) -> int:
-        """Columns of the widest ``[n, columns]`` that a step makes: where programs are large, an operation has several threads."""
+        """Return the columns of a step's widest ``[n, columns]`` tensor; operations of large programs use several threads."""
         return max((shape[-1] for shape in self.layout(num_features, num_classes).shapes.values() if len(shape) > 1), default=1)
 
     def reads_shared_matrices(self, nodes: int, num_features: int, num_classes: int) -> bool:
-        """Whether a step of a client of so many nodes mostly reads matrices that seeds with the same clients share.
+        """Return True if a step of a client of ``nodes`` nodes mostly reads matrices shared by seeds with the same clients.
 
-        On a CPU one program then trains several seeds, and reads the matrices once for all of them.
+        On a CPU, one program then trains several seeds and reads the matrices once for all of them.
         """
         return False
 
@@ -109,42 +109,42 @@ class Backbone:
         batch_nodes: int | None,
         fits: Callable[[int], bool],
     ) -> Backbone:
-        """This backbone with all choices made that depend on the data; called once, before the parameters are laid out.
+        """Return this backbone with data-dependent choices resolved; called once, before the parameters are laid out.
 
         Args:
-            steps: local epochs that every client will train.
+            steps: local epochs per client over the whole run.
             batch_nodes: training nodes per gradient step; None means all.
-            fits: whether so many dense matrices ``[n, F]`` of every client stay within the budget of memory.
+            fits: returns True if this number of dense matrices ``[n, F]`` per client fits the memory budget.
         """
         return self
 
 
 @dataclass
 class Spectral(Backbone):
-    """A backbone that filters with ``sum_j w_j B_j``, one scalar for each of J bases; methods that align filters compare these scalars."""
+    """A backbone that filters with ``sum_j w_j B_j``, one scalar per basis; methods that align filters compare these scalars."""
 
     coefficients: ClassVar[str] = "filter"  # the parameter [J] behind w
 
     @property
     def scalar(self) -> bool:
-        """Whether the filter has one scalar per order."""
+        """Return True if the filter has one scalar per order."""
         return True
 
     def weights(self, parameters: Parameters) -> Tensor:
-        """w, ``[k, J]``."""
+        """Return w, ``[k, J]``."""
         return parameters[self.coefficients]
 
     def label_basis(self, batch: Batch, labels: Tensor) -> Tensor:
-        """``B_j labels`` with ``labels [k, n, Y]`` instead of the features, ``[k, J, n, Y]``."""
+        """Return ``B_j labels`` with ``labels [k, n, Y]`` in place of the features, ``[k, J, n, Y]``."""
         raise NotImplementedError  # abstract
 
     def mean_responses(self, batch: Batch) -> Tensor:
-        """The mean over a client's nodes of the rows of ``B_j X``, ``[k, J, F]``."""
+        """Return the mean of the rows of ``B_j X`` over a client's nodes, ``[k, J, F]``."""
         raise NotImplementedError  # abstract
 
 
 class Around(Backbone):
-    """A network around another one, for a method with parameters or inputs of its own; this base does not change it."""
+    """Wrapper of a backbone, for a method with its own parameters or inputs; the base forwards everything."""
 
     def __init__(self, inner: Backbone):
         self.inner = inner
@@ -186,10 +186,10 @@ class Around(Backbone):
 
 
 def hidden_widths(hidden: int | list[int], layers: int, head: str) -> list[int]:
-    """Widths of the hidden representations of ``layers`` convolutions, the last of which gives the logits unless ``head`` is linear.
+    """Return the hidden widths of ``layers`` convolutions; the last convolution gives the logits unless ``head`` is linear.
 
     Raises:
-        ValueError: ``hidden`` is a list of another length, or not of positive numbers.
+        ValueError: ``hidden`` has the wrong length or holds numbers that are not positive.
     """
     count = layers if head == "linear" else layers - 1
     if layers < 1:

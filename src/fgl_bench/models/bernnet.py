@@ -20,9 +20,9 @@ from fgl_bench.models.base import Spectral
 
 
 def bernstein_in_chebyshev(orders: int) -> np.ndarray:
-    """``[K + 1, K + 1]``: row k holds the Chebyshev coefficients in p of ``2^-K binom(K, k) (1 + p)^(K - k) (1 - p)^k``.
+    """Return ``[K + 1, K + 1]``; row k holds the Chebyshev coefficients in p of ``2^-K binom(K, k) (1 + p)^(K - k) (1 - p)^k``.
 
-    With p an eigenvalue of P these are the Bernstein polynomials of L = I - P: one recurrence of K products serves all of them.
+    For eigenvalues p of P these are the Bernstein polynomials of L = I - P, so one recurrence of K products gives all of them.
     """
     rows = []
     for k in range(orders + 1):
@@ -35,19 +35,19 @@ def bernstein_in_chebyshev(orders: int) -> np.ndarray:
 class BernNet(Spectral):
     """He et al., NeurIPS 2021: an MLP, then ``sum_k ReLU(theta_k) 2^-K binom(K, k) (2I - L)^(K - k) L^k`` on its outputs.
 
-    The MLP has one hidden layer, with dropout behind it and (``filter_dropout``) before the filter. The Bernstein polynomials
-    are expanded in Chebyshev polynomials of P once, so that a filter takes K sparse products as wide as the classes, not the
-    K + K (K + 1) / 2 of the definition. A coefficient below zero gets no gradient, as in the authors' code; all begin at 1,
-    where the filter is the identity.
+    The MLP has one hidden layer, with dropout after it and (``filter_dropout``) before the filter. The Bernstein polynomials
+    are expanded in Chebyshev polynomials of P once. A filter then takes K sparse products as wide as the classes, instead of
+    K + K (K + 1) / 2 by the definition. A negative coefficient gets no gradient, as in the authors' code. All coefficients start
+    at 1, where the filter is the identity.
 
-    Resolutions: no dropout on the input features, where the authors have it; one learning rate and weight decay for all
-    parameters, where their coefficients have their own and no decay.
+    Resolutions: no dropout on the input features (the authors have it); one learning rate and weight decay for all parameters
+    (the authors use a separate learning rate and no decay for the coefficients).
 
     Attributes:
         orders: K.
         hidden: width of the hidden layer.
         dropout: probability of zeroing a hidden unit.
-        filter_dropout: of zeroing an entry that is about to be filtered.
+        filter_dropout: probability of zeroing an entry of the filter's input.
     """
 
     orders: int
@@ -71,7 +71,7 @@ class BernNet(Spectral):
         return ParameterLayout(shapes, inputs=("lin0.weight",))
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Linear layers as PyTorch's, coefficients 1."""
+        """Return PyTorch's initialization of linear layers, and coefficients 1."""
         parameters = {self.coefficients: torch.ones(self.orders + 1, dtype=torch.float64)}
         for name in layout.shapes:
             if name != self.coefficients:

@@ -22,11 +22,11 @@ from fgl_bench.models.base import Spectral
 class ChebNet(Spectral):
     """Defferrard et al., 2016, as PyG's ``ChebConv``: ``H' = dropout(ReLU(sum_{k<K} T_k(L - I) H W_k + b))``, the last layer plain.
 
-    L - I = -P is the scaled Laplacian for the largest eigenvalue 2. A layer's matrices lie side by side in one ``[in, K out]``, W_0
-    first: features are multiplied once, and Clenshaw's recurrence propagates K - 1 times at the width of the result, so that sparse
-    features stay sparse and nothing needs to be made beforehand.
+    L - I = -P is the scaled Laplacian for the largest eigenvalue 2. A layer's matrices are concatenated to ``[in, K out]``, W_0
+    first. Features are multiplied once, and Clenshaw's recurrence propagates K - 1 times at the width of the result, so sparse
+    features stay sparse and nothing is precomputed.
 
-    ``form=filter`` is one filter with a scalar for every order, ``Z = sum_{k<K} theta_k T_k(L - I) X``, and an MLP behind it.
+    ``form=filter`` is one filter with a scalar per order, ``Z = sum_{k<K} theta_k T_k(L - I) X``, followed by an MLP.
 
     Attributes:
         orders: K, the number of terms: orders 0 to K - 1.
@@ -60,7 +60,7 @@ class ChebNet(Spectral):
         return ParameterLayout(shapes, inputs=("conv0.weight",))
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Every W_k Glorot-uniform as PyG draws them, zero biases, equal coefficients."""
+        """Return Glorot-uniform W_k as in PyG, zero biases and equal coefficients."""
         parameters = {}
         for name, shape in layout.shapes.items():
             if name == self.coefficients:
@@ -90,7 +90,7 @@ class ChebNet(Spectral):
         return Output(hidden, out)
 
     def _signs(self, like: Tensor) -> Tensor:
-        """T_k(-P) = (-1)^k T_k(P)."""
+        """Return the signs of ``T_k(-P) = (-1)^k T_k(P)``."""
         return (-1.0) ** torch.arange(self.orders, device=like.device, dtype=like.dtype)
 
     def label_basis(self, batch: Batch, labels: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class ChebNet(Spectral):
 
 
 def _clenshaw(matrix: BlockSparse, product: Tensor, orders: int) -> Tensor:
-    """``sum_k T_k(-P) X_k`` from the X_k side by side, ``[k, n, K h]`` to ``[k, n, h]``."""
+    """Return ``sum_k T_k(-P) X_k`` from the concatenated X_k, ``[k, n, K h]`` to ``[k, n, h]``."""
     parts = product.chunk(orders, -1)
     if orders == 1:
         return product

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch, adjacency
+from fgl_bench.engine.kernels.routing import convolve
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import affine
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.models._routing import convolve
 from fgl_bench.models.base import Backbone
 
 SLOPE = 0.01  # of the LeakyReLU
@@ -21,17 +21,17 @@ SLOPE = 0.01  # of the LeakyReLU
 
 @dataclass
 class DisenGCN(Backbone):
-    """Ma et al., ICML 2019, as FedIIH builds it: a linear projection, parameter-free routing layers, a linear classifier.
+    """Ma et al., ICML 2019, as in FedIIH: a linear projection, parameter-free routing layers, a linear classifier.
 
     ``H_0 = dropout(LeakyReLU(X U + b))``; every layer scales each of the K slices of a row to length one, routes (see
-    :func:`~fgl_bench.models._routing.route`), then LeakyReLU and dropout. Trained are the projection and the classifier only.
+    :func:`~fgl_bench.engine.kernels.routing.route`), and applies LeakyReLU and dropout. Only the projection and the classifier are trained.
 
     Attributes:
         factors: K, number of latent factors.
-        width: d of each factor; a hidden row has K d numbers.
-        layers: routing layers.
-        iterations: T of each.
-        temperature: of the softmax over factors.
+        width: d, width of a factor; a hidden row has K d numbers.
+        layers: number of routing layers.
+        iterations: T, routing iterations per layer.
+        temperature: temperature of the softmax over factors.
         dropout: probability of zeroing a hidden unit.
     """
 
@@ -56,7 +56,7 @@ class DisenGCN(Backbone):
         return ParameterLayout(shapes, inputs=("projection.weight",))
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Everything uniform within 1/sqrt(K d)."""
+        """Return all parameters uniform within 1/sqrt(K d)."""
         return {name: uniform(shape, self.factors * self.width, generator) for name, shape in layout.shapes.items()}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
@@ -69,6 +69,6 @@ class DisenGCN(Backbone):
         return Output(hidden, affine(hidden, parameters, "classifier"))
 
     def convolve(self, hidden: Tensor, batch: Batch, slope: float = SLOPE) -> Tensor:
-        """One routing layer with a LeakyReLU of this slope (1: none), ``[k, n, K * d]`` to the same."""
+        """Apply a routing layer and a LeakyReLU of this slope (1: no activation), ``[k, n, K * d]`` to the same shape."""
         slices = hidden.unflatten(2, (self.factors, self.width))
         return convolve(batch.operator(adjacency), slices, self.iterations, self.temperature, slope).flatten(2)

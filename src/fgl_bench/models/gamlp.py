@@ -18,14 +18,14 @@ from fgl_bench.models._decoupled import Columns, Decoupled, Perceptron, xavier
 
 @dataclass
 class GAMLP(Decoupled):
-    """Zhang et al., KDD 2022, with jumping-knowledge attention as FedGTA's code has it, then a perceptron.
+    """Zhang et al., KDD 2022, with jumping-knowledge attention as in FedGTA's code, then a perceptron.
 
     With hops ``Z_l = S^l X``: ``s_l = sigmoid(w . [Z_0 | ... | Z_K | Z_l] + b)`` for every node, ``a = softmax over l of s``,
-    ``Z = sum_l a_l Z_l``. Since Z meets a weight W first, and attention is a scalar per node and hop, ``Z W = sum_l a_l (Z_l W)``: only
-    products as wide as W are ever made.
+    ``Z = sum_l a_l Z_l``. Since Z is first multiplied by a weight W, and attention is a scalar per node and hop,
+    ``Z W = sum_l a_l (Z_l W)``: all products are as narrow as W.
 
-    ``attention.weight [F, K+2]`` holds w in columns, first those that meet Z_0 to Z_K as reference. Resolution: scores belong to
-    their own node and hop. (FedGTA's code reshapes them in an order that mixes nodes and hops.)
+    ``attention.weight [F, K+2]`` holds w in columns, first those for the references Z_0 to Z_K. Resolution: each score belongs
+    to its own node and hop. (FedGTA's code reshapes scores in an order that mixes nodes and hops.)
 
     Attributes:
         hops: K.
@@ -41,7 +41,7 @@ class GAMLP(Decoupled):
     layers: int
     dropout: float
 
-    def hops_made(self) -> Hops:
+    def hop_matrices(self) -> Hops:
         return Hops(identity(self.hops))
 
     def _width(self, num_classes: int) -> int:
@@ -64,19 +64,19 @@ class GAMLP(Decoupled):
         return xavier(layout, generator, {"attention.weight": (features * columns, 1)})
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
-        products, own, reference = (self._made if self.made(batch) else self._lazy)(parameters, batch)
+        products, own, reference = (self._precomputed if self.uses_precomputed(batch) else self._lazy)(parameters, batch)
         weights = attention(own, reference + parameters["attention.bias"][:, None])
         return sum(weights[..., hop : hop + 1] * product for hop, product in enumerate(products)) + parameters["linear0.bias"][:, None]
 
-    def _made(self, parameters: Parameters, batch: Batch) -> tuple[list[Tensor], Tensor, Tensor]:
-        """``Z_l W`` ``[k, n, h]`` for every l, each node's and hop's own score ``[k, n, K+1]`` and the reference's ``[k, n, 1]``."""
+    def _precomputed(self, parameters: Parameters, batch: Batch) -> tuple[list[Tensor], Tensor, Tensor]:
+        """Return ``Z_l W [k, n, h]`` for every l, the score of each node and hop ``[k, n, K+1]`` and of the reference ``[k, n, 1]``."""
         weight, (reference, own) = parameters["linear0.weight"], parameters["attention.weight"].split((self.hops + 1, 1), 2)
         shared = torch.cat([weight, own], 2)[:, None].expand(-1, self.hops + 1, -1, -1)
-        products = batch.derived(self.hops_made()) @ torch.cat([shared, reference.transpose(1, 2)[..., None]], 3)
+        products = batch.derived(self.hop_matrices()) @ torch.cat([shared, reference.transpose(1, 2)[..., None]], 3)
         return list(products[..., :-2].unbind(1)), products[..., -2].transpose(1, 2), products[..., -1].sum(1)[..., None]
 
     def _lazy(self, parameters: Parameters, batch: Batch) -> tuple[list[Tensor], Tensor, Tensor]:
-        """The same. The reference ``sum_l S^l X w_l`` is summed from its last hop inwards, so that it rides along with the others."""
+        """Return the same by lazy propagation. The reference ``sum_l S^l X w_l`` is summed from the last hop, in the same products."""
         x = batch.features @ parameters["linear0.weight"]
         *near, last, own = (batch.features @ parameters["attention.weight"]).split(1, 2)
         products, scores = [x], [own]
@@ -94,10 +94,10 @@ class GAMLP(Decoupled):
 
 
 def attention(own: Tensor, reference: Tensor) -> Tensor:
-    """Weights of the hops ``[k, n, K+1]``, from every hop's own score and the node's ``reference [k, n, 1]``."""
+    """Return the weights of the hops ``[k, n, K+1]``, given each hop's score and the node's ``reference [k, n, 1]``."""
     weights = torch.softmax(torch.sigmoid(own + reference), -1)
     if weights.requires_grad:
-        # The softmax passes on no common part of its gradient. Taken out beforehand, it leaves an exact zero where all hops are alike
-        # (a node without neighbors), not a rounding that Adam would turn into a step.
+        # Softmax ignores a common part of its gradient. Subtracting it first leaves an exact zero where all hops are equal (a node
+        # without neighbors), instead of a rounding error that Adam would turn into a step.
         weights.register_hook(lambda gradient: gradient - gradient[..., :1])
     return weights

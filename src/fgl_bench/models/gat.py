@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores, per_edge
+from fgl_bench.engine.attention import additive_scores, attend, per_edge
 from fgl_bench.engine.batch import Batch, looped_operator
 from fgl_bench.engine.dropout import no_dropout
+from fgl_bench.engine.kernels.dynamic_scores import dynamic_scores
 from fgl_bench.engine.layout import ParameterLayout, glorot, like_linear, uniform
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Output, Parameters
@@ -25,19 +26,19 @@ SLOPE = 0.2  # of the LeakyReLU inside the attention
 
 @dataclass
 class GAT(Backbone):
-    """Veličković et al., ICLR 2018, as OpenFGL builds it: ``h'_v = sum over u in N(v) and v of alpha_vu W h_u + b``.
+    """Veličković et al., ICLR 2018, as in OpenFGL: ``h'_v = sum over u in N(v) and v of alpha_vu W h_u + b``.
 
     ``alpha_vu`` is the softmax over u of ``LeakyReLU(a . [W h_v | W h_u])`` (``version=v1``) or of ``a . LeakyReLU(W_r h_v +
     W_l h_u)``, with ``W = W_l`` and PyG's biases inside (``version=v2``; Brody, Alon & Yahav, ICLR 2022). Hidden layers
-    concatenate their heads, the last convolution averages its ``output_heads``; between layers the activation, then dropout.
-    The heads' matrices lie side by side in one, and in v2 W_l and W_r too, W_l first, so that features are multiplied once.
+    concatenate their heads; the last convolution averages its ``output_heads``. Activation and dropout follow every hidden layer.
+    The heads' matrices are concatenated, and in v2 also W_l and W_r (W_l first), so features are multiplied once.
 
     Attributes:
-        hidden: width of the hidden layers, all heads together, or the widths one by one.
+        hidden: width of the hidden layers over all heads, or a list of widths.
         layers: number of convolutions.
         dropout: probability of zeroing a hidden unit.
         version: ``v1`` or ``v2``.
-        heads, output_heads: of the hidden convolutions, and of one that gives the logits.
+        heads, output_heads: number of heads of hidden convolutions, and of a convolution that gives the logits.
         act: ``relu`` or ``elu`` (as in the original).
         attn_dropout: probability of zeroing an edge's attention.
         head: the logits come from a convolution (``conv``), or ``layers`` hidden ones are followed by a ``linear`` layer.
@@ -82,7 +83,7 @@ class GAT(Backbone):
         return ParameterLayout(shapes, inputs=("conv0.weight",))
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Glorot-uniform matrices and attention vectors, zero biases; v2's inner biases and a linear head as PyTorch's linear layers."""
+        """Return Glorot-uniform matrices and attention vectors and zero biases; v2's inner biases and a linear head as in PyTorch."""
         parameters = super().init_parameters(layout, generator)
         for name, shape in layout.shapes.items():
             if name.endswith(".shift"):
@@ -110,7 +111,7 @@ class GAT(Backbone):
         return Output(hidden, affine(hidden, parameters, "head"))
 
     def _convolve(self, layer: int, product: Tensor, parameters: Parameters, batch: Batch, dropout: Callable[..., Tensor]) -> Tensor:
-        """``[k, n, *]``, the features times the layer's matrix, to ``[k, n, h]``."""
+        """Apply a layer to ``product [k, n, *]``, the features times the layer's matrix; returns ``[k, n, h]``."""
         last, graph = layer == len(self._widths), batch.operator(looped_operator)
         own = {name.partition(".")[2]: value for name, value in parameters.items() if name.startswith(f"conv{layer}.")}
         heads, keep = self.output_heads if last else self.heads, None
@@ -124,7 +125,7 @@ class GAT(Backbone):
 
 
 class Version(NamedTuple):
-    """Attributes: shapes, of a convolution's parameters by (in, heads, width of one); scores, values and scores from the product."""
+    """Attributes: shapes, of a convolution's parameters by (in, heads, width per head); scores, values and scores from the product."""
 
     shapes: Callable[[int, int, int], dict[str, tuple[int, ...]]]
     scores: Callable[[Tensor, Parameters, BlockSparse], tuple[Tensor, Tensor]]

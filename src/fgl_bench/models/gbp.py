@@ -20,13 +20,13 @@ from fgl_bench.models._decoupled import Columns, Decoupled, Perceptron, xavier
 class GBP(Decoupled):
     """Chen et al., NeurIPS 2020: ``Z = sum_{l=0..K} beta (1 - beta)^l S_r^l X``, then a perceptron.
 
-    Resolutions: the series is cut at K and otherwise exact (the authors push residues up to a threshold); its weights add up to
-    ``1 - (1 - beta)^(K+1)`` and are not scaled to one; the perceptron is FedGTA's (biases, one trained ReLU slope, dropout on hidden
+    Resolutions: the series is truncated at K and otherwise exact (the authors push residues up to a threshold); its weights sum to
+    ``1 - (1 - beta)^(K+1)`` and are not normalized; the perceptron is FedGTA's (biases, one trained ReLU slope, dropout on hidden
     layers only), not the authors' (no biases, dropout on the input, residuals).
 
     Attributes:
         hops: K.
-        beta: the weights' decay.
+        beta: decay of the weights.
         r: exponent of ``S_r = D^(r-1) (A+I) D^-r``; 0.5 is symmetric.
         hidden: width of the hidden layers.
         layers: number of linear layers.
@@ -45,7 +45,7 @@ class GBP(Decoupled):
             if not 0 <= getattr(self, key) <= 1:
                 raise UserError(f"model.{key}={getattr(self, key)}: must be between 0 and 1")
 
-    def hops_made(self) -> Hops:
+    def hop_matrices(self) -> Hops:
         return Hops((tuple(self.beta * (1 - self.beta) ** hop for hop in range(self.hops + 1)),), self.r)
 
     def perceptron(self, num_features: int, num_classes: int) -> Perceptron:

@@ -20,17 +20,17 @@ from fgl_bench.models.base import hidden_widths
 
 @dataclass
 class GCN(FirstHop):
-    """Kipf & Welling, ICLR 2017, as OpenFGL builds it: ``H' = dropout(ReLU(S H W + b))``, the last layer plain.
+    """Kipf & Welling, ICLR 2017, as in OpenFGL: ``H' = dropout(ReLU(S H W + b))``, the last layer plain.
 
     No dropout on the input features; the bias is added after propagation. With ``head="linear"`` every convolution is a hidden
-    layer and a linear layer follows, the network of FED-PUB (Baek et al., ICML 2023) and of those that compare with it.
+    layer and a linear layer follows, as in FED-PUB (Baek et al., ICML 2023) and in papers that compare with it.
 
     Attributes:
         hidden: width of the hidden layers.
         layers: number of convolutions.
         dropout: probability of zeroing a hidden unit.
-        head: what gives the logits, the last convolution (``conv``) or a linear layer after it (``linear``).
-        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their first propagation made beforehand.
+        head: the logits come from the last convolution (``conv``) or from a linear layer after it (``linear``).
+        propagation: ``lazy`` multiplies the features first, ``precomputed`` uses propagated features.
     """
 
     hop = gcn_operator
@@ -51,7 +51,7 @@ class GCN(FirstHop):
         return stacked([num_features, *self._widths, num_classes], self.layers)
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Glorot-uniform convolutions with zero biases; a linear head within 1/sqrt(in), as PyTorch draws it."""
+        """Return Glorot-uniform convolutions with zero biases; a linear head uniform within 1/sqrt(in), as in PyTorch."""
         head = [name for name in layout.shapes if name.startswith("head.")]
         return {**super().init_parameters(layout, generator), **{name: like_linear(layout, name, generator) for name in head}}
 

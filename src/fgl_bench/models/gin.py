@@ -22,24 +22,24 @@ EPSILON = 1e-5  # added to variances, as PyTorch's BatchNorm1d
 
 @dataclass
 class GIN(FirstHop):
-    """Xu et al., ICLR 2019, as OpenFGL builds it, without its pooling: ``H' = dropout(ReLU(BN(MLP((1 + eps) H + A H))))``.
+    """Xu et al., ICLR 2019, as in OpenFGL without pooling: ``H' = dropout(ReLU(BN(MLP((1 + eps) H + A H))))``.
 
     The MLP is Linear(in, 2h), BN, ReLU, Linear(2h, h); eps is trained and starts at 0. After the last convolution comes
-    the classifier that OpenFGL has after pooling: Linear(h, h), BN, ReLU, dropout, Linear(h, Y) (``head=mlp``), or one linear layer.
+    OpenFGL's classifier after pooling: Linear(h, h), BN, ReLU, dropout, Linear(h, Y) (``head=mlp``), or one linear layer.
 
-    Batch normalization: every forward pass, in training and in evaluation, takes mean and variance over the client's nodes in the
-    graph at hand. Running statistics would be state beside the parameters that every aggregation rule had to have an opinion on
-    (averaging them across clients of different labels is known to harm, leaving them out breaks received models); a full-batch
-    client has all its nodes at hand anyway. Scale and shift are parameters and are aggregated like any other. A client of one
-    node is normalized to its shift. ``norm=none`` leaves normalization and its parameters out.
+    Batch normalization: every forward pass, in training and evaluation, takes mean and variance over the client's nodes in the
+    current graph. There are no running statistics, because every aggregation rule would have to handle them (averaging them across
+    clients with different labels is known to harm, leaving them out breaks received models), and a full-batch client sees all of
+    its nodes. Scale and shift are parameters and are aggregated like the others. The output of a client with one node is the
+    shift. ``norm=none`` leaves out normalization and its parameters.
 
     Attributes:
-        hidden: width h of the hidden layers, or the widths one by one.
+        hidden: width h of the hidden layers, or a list of widths.
         layers: number of convolutions.
         dropout: probability of zeroing a hidden unit.
         norm: ``batch`` or ``none``.
         head: ``mlp`` or ``linear``.
-        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their neighbors' sums made beforehand.
+        propagation: ``lazy`` multiplies the features first, ``precomputed`` uses sums over neighbors.
     """
 
     hop = adjacency
@@ -73,27 +73,27 @@ class GIN(FirstHop):
         return {f"{name}_scale": (width,), f"{name}_shift": (width,)} if self.norm == "batch" else {}
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Linear layers uniform within 1/sqrt(in), scales 1, shifts and eps 0: PyTorch's defaults."""
-        found = {}
+        """Return PyTorch's defaults: linear layers uniform within 1/sqrt(in), scales 1, shifts and eps 0."""
+        initial = {}
         for name, shape in layout.shapes.items():
             if name.endswith("scale"):
-                found[name] = torch.ones(shape, dtype=torch.float64)
+                initial[name] = torch.ones(shape, dtype=torch.float64)
             elif name.endswith(("shift", "epsilon")):
-                found[name] = torch.zeros(shape, dtype=torch.float64)
+                initial[name] = torch.zeros(shape, dtype=torch.float64)
             else:
-                found[name] = like_linear(layout, name, generator)
-        return found
+                initial[name] = like_linear(layout, name, generator)
+        return initial
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         weight, own = parameters["conv0.weight"], 1 + parameters["conv0.epsilon"][:, None]
         product = batch.features @ weight
-        near = self.series(batch, weight) if self.made(batch) else batch.operator(adjacency) @ product
+        near = self.series(batch, weight) if self.uses_precomputed(batch) else batch.operator(adjacency) @ product
         return self._rest(0, own * product + near, parameters, batch)
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         hidden = dropout(first)
         for i in range(1, self.layers):
-            # Propagated before the product, which widens.
+            # Propagate first: the product is wider.
             near = (1 + parameters[f"conv{i}.epsilon"][:, None]) * hidden + batch.operator(adjacency) @ hidden
             hidden = dropout(self._rest(i, linear(near, parameters[f"conv{i}.weight"]), parameters, batch))
         if self.head == "mlp":
@@ -102,19 +102,19 @@ class GIN(FirstHop):
         return Output(hidden, affine(hidden, parameters, "head"))
 
     def _rest(self, layer: int, x: Tensor, parameters: Parameters, batch: Batch) -> Tensor:
-        """The layer after its first product."""
+        """Return the output of the layer after its first product."""
         x = torch.relu(_normalize(x + self._bias(f"conv{layer}.bias", parameters), f"conv{layer}.inner", parameters, batch))
         x = linear(x, parameters[f"conv{layer}.out_weight"]) + self._bias(f"conv{layer}.out_bias", parameters)
         return torch.relu(_normalize(x, f"conv{layer}.out", parameters, batch))
 
     def _bias(self, name: str, parameters: Parameters) -> Tensor:
-        """A bias ahead of a normalization, ``[k, 1, h]``: the mean takes it out again, so that it has no influence."""
+        """Return the bias before a normalization, ``[k, 1, h]``; subtracting the mean cancels it."""
         bias = parameters[name][:, None]
         return without_gradient(bias) if self.norm == "batch" else bias
 
 
 def _normalize(x: Tensor, name: str, parameters: Parameters, batch: Batch) -> Tensor:
-    """``x [k, n, h]`` with mean 0 and variance 1 over every client's own nodes, scaled and shifted; as it is without parameters."""
+    """Normalize ``x [k, n, h]`` over each client's nodes, then scale and shift; without parameters return ``x``."""
     if f"{name}_scale" not in parameters:
         return x
     valid = batch.valid.to(x.dtype)

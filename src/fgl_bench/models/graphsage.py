@@ -20,26 +20,26 @@ from fgl_bench.models.base import hidden_widths
 
 
 class Convolved(ABC):
-    """Input features that know a cheaper way through the first layer than a product of all rows."""
+    """Input features with a cheaper first layer than a product of all rows."""
 
     @abstractmethod
     def convolved(self, batch: Batch, weight: Tensor) -> Tensor:
-        """``mean_N(v) X W_l + X W_r`` with ``W = [W_l W_r]``: ``[k, F, 2h]`` to ``[k, n, h]``; ``batch`` holds these features."""
+        """Return ``mean_N(v) X W_l + X W_r`` with ``W = [W_l W_r]``: ``[k, F, 2h]`` to ``[k, n, h]``; ``batch`` holds these features."""
 
 
 @dataclass
 class GraphSAGE(FirstHop):
     """Hamilton et al., NeurIPS 2017, as PyG's ``SAGEConv``: ``H' = dropout(ReLU(mean_N(v) H W_l + H W_r + b))``, the last layer plain.
 
-    Full batch, no sampling and no L2 normalization; the mean over no neighbors is 0. The two weights of a layer lie side
-    by side in one matrix ``[in, 2 out]``, W_l first, so that the features are multiplied once.
+    Full batch, no sampling and no L2 normalization; the mean over no neighbors is 0. The two weights of a layer are
+    concatenated to ``[in, 2 out]``, W_l first, so the features are multiplied once.
 
     Attributes:
-        hidden: width of the hidden layers, or the widths one by one.
+        hidden: width of the hidden layers, or a list of widths.
         layers: number of convolutions.
         dropout: probability of zeroing a hidden unit.
         head: the last convolution gives the logits (``conv``), or a ``linear`` layer after all of them.
-        propagation: ``lazy`` multiplies the features first, ``precomputed`` has their neighbors' means made beforehand.
+        propagation: ``lazy`` multiplies the features first, ``precomputed`` uses means over neighbors.
     """
 
     hop = mean_operator
@@ -60,14 +60,14 @@ class GraphSAGE(FirstHop):
         return stacked([num_features, *self._widths, num_classes], self.layers, sides=2)
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Weights and biases uniform within 1/sqrt(in), as PyG's linear layers inside ``SAGEConv`` draw them."""
+        """Return weights and biases uniform within 1/sqrt(in), as in PyG's ``SAGEConv``."""
         return {name: like_linear(layout, name, generator) for name in layout.shapes}
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         weight, bias = parameters["conv0.weight"], parameters["conv0.bias"]
         if isinstance(batch.features, Convolved):
             return batch.features.convolved(batch, weight) + bias[:, None]
-        if not self.made(batch):
+        if not self.uses_precomputed(batch):
             return _gather(batch.features @ weight, batch, bias)
         near, own = weight.chunk(2, -1)
         return self.series(batch, near) + batch.features @ own.contiguous() + bias[:, None]
@@ -84,6 +84,6 @@ class GraphSAGE(FirstHop):
 
 
 def _gather(product: Tensor, batch: Batch, bias: Tensor) -> Tensor:
-    """``[k, n, 2h]`` to ``[k, n, h]``: the neighbors' mean of the first half, the node's own second half, the bias."""
+    """Return the neighbors' mean of the first half of ``product [k, n, 2h]``, plus the node's second half, plus the bias: ``[k, n, h]``."""
     near, own = product.chunk(2, -1)
     return batch.operator(mean_operator) @ near + own + bias[:, None]

@@ -1,4 +1,4 @@
-"""Multi-layer perceptron: no graph at all."""
+"""Multi-layer perceptron, which ignores the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fgl_bench.models.base import Backbone
 
 @dataclass
 class MLP(Backbone):
-    """``H' = dropout(ReLU(H W + b))``, the last layer plain: what the GCN is on a graph without edges.
+    """``H' = dropout(ReLU(H W + b))``, the last layer plain: the GCN on a graph without edges.
 
     Attributes:
         hidden: width of the hidden layers.

@@ -14,19 +14,19 @@ from fgl_bench.engine.linear import affine
 from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.models.base import Backbone
 
-SHORTEST = 1e-6  # a new direction below this length is rounding
+SHORTEST = 1e-6  # a shorter new direction is a rounding error
 
 
 @dataclass
 class OptBasis(Backbone):
-    """Guo & Wei, ICML 2023: ``Z = sum_k alpha_k * h_k`` with the orthonormal Krylov basis of every hidden channel, then a linear layer.
+    """Guo & Wei, ICML 2023: ``Z = sum_k alpha_k * h_k`` with an orthonormal Krylov basis per hidden channel, then a linear layer.
 
-    ``H = dropout(ReLU(X W_0 + b_0))``, ``h_0 = H / |H|`` column by column over the client's nodes, ``h_k`` what is left of ``P h_{k-1}``
-    beside h_{k-1} and h_{k-2}, normalized; alpha has a coefficient for every order and channel. Gradients flow through norms and inner
-    products. Scales depend on the number of nodes, as columns have length one.
+    ``H = dropout(ReLU(X W_0 + b_0))``; ``h_0 = H / |H|`` per column over the client's nodes; ``h_k`` is ``P h_{k-1}`` orthogonalized
+    against h_{k-1} and h_{k-2} and normalized. alpha has a coefficient per order and channel. Gradients flow through norms and inner
+    products. Scales depend on the number of nodes, since columns have length one.
 
-    Resolutions: no dropout on the input features; a channel that is zero everywhere, or whose Krylov space is exhausted, gets
-    zero vectors (the code adds noise of 1e-5 to H instead).
+    Resolutions: no dropout on the input features; zero vectors for a zero channel and for an exhausted Krylov space (the code adds
+    noise of 1e-5 to H instead).
 
     Attributes:
         orders: K.
@@ -50,7 +50,7 @@ class OptBasis(Backbone):
         return ParameterLayout(shapes, inputs=("lin0.weight",))
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Linear layers as PyTorch's; of the coefficients those of order 0 are 1, the others 0."""
+        """Return PyTorch's initialization of linear layers; coefficients are 1 for order 0 and 0 for the others."""
         parameters = {"filter": torch.zeros(layout.shapes["filter"], dtype=torch.float64)}
         parameters["filter"][0] = 1
         for name in layout.shapes:
@@ -78,7 +78,7 @@ class OptBasis(Backbone):
 
 
 def _unit(x: Tensor, shortest: float) -> Tensor:
-    """Columns of length one; zero, and without a gradient, where they are shorter than ``shortest``."""
+    """Scale columns to length one; columns shorter than ``shortest`` become zero and get no gradient."""
     square = (x * x).sum(1, keepdim=True)
     there = square > shortest**2
     return torch.where(there, x * torch.where(there, square, 1.0).rsqrt(), 0.0)

@@ -11,9 +11,9 @@ from fgl_bench.models.sgc import SGC
 
 @dataclass
 class S2GC(SGC):
-    """Zhu & Koniusz, ICLR 2021: ``(alpha X + (1 - alpha)/K sum_{k=1..K} S^k X) W + b``, as the authors' code and PyG's ``SSGConv``.
+    """Zhu & Koniusz, ICLR 2021: ``(alpha X + (1 - alpha)/K sum_{k=1..K} S^k X) W + b``, as in the authors' code and PyG's ``SSGConv``.
 
-    (FedGTA writes the plain sum over k = 0..K, which weighs hop 0 otherwise and has another scale.)
+    (FedGTA writes the plain sum over k = 0..K, with a different weight of hop 0 and a different scale.)
 
     Attributes:
         hops: K, at least 1.
@@ -28,5 +28,5 @@ class S2GC(SGC):
         if not 0 <= self.alpha <= 1:
             raise UserError(f"model.alpha={self.alpha}: must be between 0 and 1")
 
-    def hops_made(self) -> Hops:
+    def hop_matrices(self) -> Hops:
         return Hops(((self.alpha, *[(1 - self.alpha) / self.hops] * self.hops),))

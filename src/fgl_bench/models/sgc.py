@@ -20,7 +20,7 @@ from fgl_bench.models._decoupled import Columns, Decoupled
 class SGC(Decoupled):
     """Wu et al., ICML 2019: ``S^K X W + b``, as PyG's ``SGConv``; one linear layer, no non-linearity, no dropout.
 
-    (OpenFGL's model of this name is a stack of one-hop layers with ReLU between them, that is a GCN.)
+    (OpenFGL's model of this name is a stack of one-hop layers with ReLU in between, i.e. a GCN.)
 
     Attributes:
         hops: K; 0 is logistic regression.
@@ -30,7 +30,7 @@ class SGC(Decoupled):
 
     hops: int
 
-    def hops_made(self) -> Hops:
+    def hop_matrices(self) -> Hops:
         return Hops(((0.0,) * self.hops + (1.0,),))
 
     def columns(self, num_classes: int) -> Columns:

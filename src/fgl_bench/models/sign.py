@@ -20,13 +20,13 @@ from fgl_bench.models._decoupled import Columns, Decoupled, Perceptron, xavier
 class SIGN(Decoupled):
     """Frasca et al., 2020: ``H = dropout(PReLU([X W_0 + b_0 | ... | S^K X W_K + b_K]))``, then a perceptron on H.
 
-    S has self loops (PyG's ``T.SIGN`` leaves them out). The hops' weights lie side by side in one matrix ``[F, (K+1) h]``, hop 0
-    first. One trained slope for all layers.
+    S has self loops (PyG's ``T.SIGN`` leaves them out). The hops' weights are concatenated to ``[F, (K+1) h]``, hop 0 first. All
+    layers share one trained slope.
 
     Attributes:
         hops: K; 0 is a perceptron.
         hidden: h, width of every hop and of the hidden layers.
-        layers: number of linear layers, the hops' own counted as the first; 2 is the original.
+        layers: number of linear layers including the hops' layer; the original has 2.
         dropout: probability of zeroing a hidden unit.
     """
 
@@ -39,7 +39,7 @@ class SIGN(Decoupled):
         if self.layers < 2:
             raise UserError(f"model.layers={self.layers}: sign needs at least 2, the hops' own and the last")
 
-    def hops_made(self) -> Hops:
+    def hop_matrices(self) -> Hops:
         return Hops(identity(self.hops))
 
     def columns(self, num_classes: int) -> Columns:
@@ -58,16 +58,16 @@ class SIGN(Decoupled):
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
         weight, bias = parameters["hops.weight"], parameters["hops.bias"][:, None]
-        if self.made(batch):
+        if self.uses_precomputed(batch):
             each = weight.unflatten(2, (self.hops + 1, self.hidden)).transpose(1, 2)
-            return (batch.derived(self.hops_made()) @ each).transpose(1, 2).flatten(2) + bias
-        rest, found = batch.features @ weight, []
+            return (batch.derived(self.hop_matrices()) @ each).transpose(1, 2).flatten(2) + bias
+        rest, columns = batch.features @ weight, []
         operator = batch.operator(loops_operator(0.5)) if self.hops else None
         for hop in range(self.hops + 1):
             rest = operator @ rest if hop and operator is not None else rest
-            found.append(rest[..., : self.hidden])
+            columns.append(rest[..., : self.hidden])
             rest = rest[..., self.hidden :]
-        return torch.cat(found, -1) + bias
+        return torch.cat(columns, -1) + bias
 
     def forward(self, parameters: Parameters, batch: Batch, first: Tensor, dropout: Callable[[Tensor], Tensor]) -> Output:
         return self.perceptron(0)(parameters, first, dropout, since=1)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fgl_bench.engine import adam
+from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.errors import Range, above
 from fgl_bench.optimizers.base import Optimizer
 
@@ -28,7 +28,7 @@ class Adam(Optimizer):
     eps: float
 
     def start(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        return adam.Adam(count, size, lr, weight_decay, dtype, device, self.beta1, self.beta2, self.eps)
+        return StackedAdam(count, size, lr, weight_decay, dtype, device, self.beta1, self.beta2, self.eps)
 
 
 DEFAULT = Adam(0.9, 0.999, 1e-8)

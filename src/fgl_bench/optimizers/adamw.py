@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fgl_bench.engine import adam
+from fgl_bench.engine.stacked_optimizers import StackedAdamW
 from fgl_bench.optimizers.adam import Adam
 
 
@@ -16,4 +16,4 @@ class AdamW(Adam):
     """Adam with decoupled weight decay, as ``torch.optim.AdamW`` (Loshchilov & Hutter, ICLR 2019)."""
 
     def start(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        return adam.AdamW(count, size, lr, weight_decay, dtype, device, self.beta1, self.beta2, self.eps)
+        return StackedAdamW(count, size, lr, weight_decay, dtype, device, self.beta1, self.beta2, self.eps)

@@ -26,4 +26,4 @@ class Optimizer(ABC):
 
     @abstractmethod
     def start(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        """A fresh optimizer of ``count`` replicas of ``size`` scalars, with the interface of ``engine.adam.Adam``."""
+        """A fresh optimizer of ``count`` replicas of ``size`` scalars, with the interface of ``engine.stacked_optimizers.StackedAdam``."""

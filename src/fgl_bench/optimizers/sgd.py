@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fgl_bench.engine import sgd
+from fgl_bench.engine.stacked_optimizers import StackedSGD
 from fgl_bench.errors import Range, require
 from fgl_bench.optimizers.base import Optimizer
 
@@ -33,4 +33,4 @@ class SGD(Optimizer):
         require(self.momentum > 0 or not self.nesterov, "optimizer.nesterov", self.nesterov, "false with optimizer.momentum=0")
 
     def start(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        return sgd.SGD(count, size, lr, weight_decay, dtype, device, self.momentum, self.nesterov)
+        return StackedSGD(count, size, lr, weight_decay, dtype, device, self.momentum, self.nesterov)

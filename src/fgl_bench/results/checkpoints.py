@@ -1,8 +1,7 @@
 """The checkpoints of unfinished runs, in a hidden folder beside the run's own: ``.<hash>.checkpoint/seeds-0-1/<rounds or trips done>/``.
 
 Workers that share the clients of a seed have a folder each between the last two, ``worker-0-of-2/``. Each checkpoint holds
-``checkpoint.json`` (of which run and code it is, and sums of the other files), ``state.json`` and ``tensors.safetensors``.
-No code is stored, and none is executed when a checkpoint is read.
+``checkpoint.json`` (its run, code and progress) and ``state.pt``, which ``torch.load`` reads with an allow-list of classes.
 """
 
 from __future__ import annotations
@@ -13,20 +12,17 @@ import json
 import os
 import shutil
 import tempfile
-import zlib
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fgl_bench.results.provenance import versions
 from fgl_bench.results.shapes import flaw, refused
 
-VERSION = 1
-KEPT = 2  # the newest, and the one before, in case the newest is damaged
+KEPT = 2  # the newest, and the one before: the newest may be damaged, or lack the part of a killed worker
 PART = "part-"  # prefix of one that is being written
-STATE, TENSORS, ABOUT = "state.json", "tensors.safetensors", "checkpoint.json"
+STATE, ABOUT = "state.pt", "checkpoint.json"
 
 
 class Unusable(Exception):
@@ -45,12 +41,12 @@ def program(folder: Path, seeds: Sequence[int]) -> Path:
 
 
 def of_worker(folder: Path, rank: int, size: int) -> Path:
-    """Where in a program's folder worker ``rank`` of ``size`` that share its clients has its part; a single worker has no other place."""
+    """The folder of worker ``rank`` of the ``size`` that share a program's clients; a single worker uses the program's own."""
     return folder if size == 1 else folder / f"worker-{rank}-of-{size}"
 
 
-def sizes(folder: Path) -> list[int]:
-    """By how many workers each the checkpoints of a program were made."""
+def team_sizes(folder: Path) -> list[int]:
+    """The numbers of workers that have written checkpoints of a program."""
     teams = {int(path.name.rpartition("-")[2]) for path in folder.glob("worker-*-of-[1-9]*") if found(path)}
     return sorted(teams | ({1} if found(folder) else set()))
 
@@ -69,35 +65,27 @@ def code() -> dict[str, str]:
     return {**versions(), "source": digest.hexdigest()}
 
 
-def write(folder: Path, about: Mapping[str, Any], state: Mapping[str, Any], blocks: Mapping[str, np.ndarray]) -> int:
-    """A checkpoint of a program, whole or not at all. Returns its bytes.
+def write(folder: Path, about: Mapping[str, Any], save: Callable[[Path], None]) -> None:
+    """Write a checkpoint of a program, whole or not at all.
 
     Args:
         folder: the program's.
-        about: what is known of it, with the rounds or trips ``done``.
+        about: its run and progress; the rounds or trips ``done`` name it.
+        save: writes the state to a path.
 
     Raises:
         OSError: it cannot be written.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
     folder.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix=PART, dir=folder))
     try:
-        (path / STATE).write_text(json.dumps(state), encoding="utf-8")
-        save_file(dict(blocks), path / TENSORS)
-        sums = {name: _sum(path / name) for name in (STATE, TENSORS)}
-        (path / ABOUT).write_text(json.dumps({"version": VERSION, "code": code(), **about, "sums": sums}), encoding="utf-8")
-        size = sum(file.stat().st_size for file in path.iterdir())
+        save(path / STATE)
+        (path / ABOUT).write_text(json.dumps({"code": code(), **about}), encoding="utf-8")
         final = folder / f"{about['done']:012d}"
         shutil.rmtree(final, ignore_errors=True)
         os.replace(path, final)
-    except SafetensorError as error:
-        raise OSError(str(error)) from error
     finally:
         shutil.rmtree(path, ignore_errors=True)
-    return size
 
 
 def remove(folder: Path, done: int) -> None:
@@ -122,44 +110,24 @@ def clear(folder: Path) -> None:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def about(path: Path, identity: str, models: str) -> dict[str, Any]:
-    """What is known of a checkpoint of the run ``identity`` that keeps these models.
+def about(path: Path, identity: str) -> dict[str, Any]:
+    """The description of a checkpoint of the run ``identity``.
 
     Raises:
         Unusable: it is damaged, or another run's or other code's.
     """
     try:
         known = json.loads((path / ABOUT).read_text(encoding="utf-8"), parse_constant=refused)
-        if known["version"] != VERSION or known["code"] != code():
+        if known["code"] != code():
             raise Unusable("it was made by another version of the code")
         if known["identity"] != identity:
             raise Unusable("it belongs to another run")
-        if known["models"] != models:
-            raise Unusable(f"it was made with other models to keep ({known['models']})")
         wrong = flaw(known, "checkpoint")
         if wrong is not None or known["done"] != int(path.name):
-            raise Unusable(f"it is damaged ({wrong or 'its seeds or steps are wrong'})")
-        if any(_sum(path / name) != known["sums"][name] for name in (STATE, TENSORS)):
-            raise Unusable("it is damaged")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise Unusable(f"it is damaged ({wrong or 'its steps are wrong'})")
+        with zipfile.ZipFile(path / STATE) as state:
+            if state.testzip() is not None:
+                raise Unusable("it is damaged")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile) as error:
         raise Unusable("it is damaged") from error
     return known
-
-
-def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The state and the blocks of memory of a checkpoint; raises Unusable."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return json.loads((path / STATE).read_text(encoding="utf-8")), load_file(path / TENSORS)
-    except (OSError, ValueError, RecursionError, SafetensorError) as error:
-        raise Unusable("it is damaged") from error
-
-
-def _sum(path: Path) -> int:
-    total = 0
-    with path.open("rb") as file:
-        while part := file.read(1 << 22):
-            total = zlib.crc32(part, total)
-    return total

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,8 @@ from fgl_bench.errors import UserError
 from fgl_bench.results import checkpoints as store
 from fgl_bench.results.checkpoints import Unusable
 from fgl_bench.scenarios.base import Rounds
-from fgl_bench.scenarios.checkpoint import State
+from fgl_bench.scenarios.checkpoint import SimulationState, Unstorable
 from fgl_bench.scenarios.simulation import Simulation
-from fgl_bench.utils.capture import Uncaptured
 from fgl_bench.utils.processes import Stopped
 from fgl_bench.utils.scratch import lock
 from fgl_bench.utils.stopping import STOP
@@ -26,7 +26,6 @@ from fgl_bench.utils.world import World
 
 PATIENCE = 3.0  # seconds that the processes of a killed run have to disappear
 APART = "its seeds are not trained by one process now"
-MISFITS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError, ArithmeticError, AssertionError, MemoryError)
 
 
 @dataclass
@@ -37,93 +36,84 @@ class Checkpoints:
 
     Attributes:
         folder: the run's.
-        identity: its hash.
+        identity: its hash, and the models that it keeps.
         interval: seconds between two of a program.
-        method: what the algorithm is called.
-        models: which ones the run keeps.
+        method: the algorithm's name.
         begin: when training began, by ``time.monotonic``.
-        earlier: seconds that it had taken before it was interrupted.
-        strict: whether what cannot be kept ends the run, by Uncaptured.
-        turns: programs that are trained in all; one that ends is kept for the others where it took its share of the interval.
+        earlier: seconds of training before the run was interrupted.
+        strict: raise Unstorable if a method cannot be saved.
+        turns: number of programs; one that ends is saved for the others if it took its share of the interval.
         world: the workers that share the clients.
-        attempt: names this start of the run.
     """
 
     folder: Path
     identity: str
     interval: float
     method: str
-    models: str = "none"
     begin: float = field(default_factory=time.monotonic)
     earlier: float = 0.0
     strict: bool = False
     turns: int = 1
     world: World = field(default_factory=World)
-    attempt: str = ""
 
     def groups(self, seeds: Sequence[int], size: int) -> list[slice]:
-        """The seeds of every program, ``size`` each, or as they were when the run was interrupted; says from where it goes on."""
-        self.attempt = self.world.first(lambda: secrets.token_hex(8))
-        positions, kept, told = {seed: i for i, seed in enumerate(seeds)}, [], []
+        """The seeds of every program: those of its checkpoint if the run was interrupted, else ``size`` each."""
+        positions, resumed, progress = {seed: i for i, seed in enumerate(seeds)}, [], []
         place = store.place(self.folder)
         for name in self.world.first(lambda: sorted(folder.name for folder in place.glob("seeds-*"))):
-            _, known = next(self.usable(place / name), (None, None))
+            path, known = next(self.usable(place / name), (None, None))
             where = [positions.get(seed, -1) for seed in known["seeds"]] if known else []
-            if known and where and where == list(range(where[0], where[0] + len(where))) and where[0] >= 0:
-                kept.append(slice(where[0], where[0] + len(where)))
-                told.append(known)
+            if known and where[0] >= 0 and where == list(range(where[0], where[0] + len(where))):
+                resumed.append(slice(where[0], where[0] + len(where)))
+                progress.append(known)
             elif known and max(where) >= 0:
-                self.say(f"the checkpoint {known['path']} is not used: {APART}")
-        kept.sort(key=lambda part: part.start)
-        if any(one.stop > other.start for one, other in zip(kept, kept[1:], strict=False)):
-            kept, told = [], []
-        if told:
-            self.earlier = max(self.earlier, *(known["seconds"] for known in told))
-            done = " and ".join(sorted({str(known["done"]) for known in told}, key=int))
-            self.say(f"goes on from {told[0]['unit']} {done} of {told[0]['of']}, as kept in {place}")
+                self.say(f"the checkpoint {path} is not used: its seeds are not trained by one process now")
+        resumed.sort(key=lambda part: part.start)
+        if any(one.stop > other.start for one, other in pairwise(resumed)):
+            resumed, progress = [], []
+        if progress:
+            self.earlier = max(self.earlier, *(known["seconds"] for known in progress))
+            done = " and ".join(sorted({str(known["done"]) for known in progress}, key=int))
+            self.say(f"resuming at {progress[0]['unit']} {done} of {progress[0]['of']} from {place}")
         parts, start = [], 0
-        for stop in [*(part.start for part in kept), len(seeds)]:
+        for stop in [*(part.start for part in resumed), len(seeds)]:
             parts += [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
-            start = next((part.stop for part in kept if part.start == stop), stop)
-        self.turns = len(parts) + len(kept)
-        return sorted([*parts, *kept], key=lambda part: part.start)
+            start = next((part.stop for part in resumed if part.start == stop), stop)
+        self.turns = len(parts) + len(resumed)
+        return sorted([*parts, *resumed], key=lambda part: part.start)
 
     def usable(self, folder: Path, quiet: bool = False) -> Iterator[tuple[Path, dict[str, Any]]]:
-        """This worker's part of each checkpoint of a program that can be used, newest first, and what is known of it.
+        """This worker's part of every usable checkpoint of a program, newest first, with its progress. Every worker iterates alike.
 
-        Unless it is ``quiet``, says why others cannot be used. Whoever asks for the next one does so on every worker.
+        Unless ``quiet``, says why others are not used.
         """
         part, size = store.of_worker(folder, self.world.rank, self.world.size), self.world.size
         names = self.world.gather([path.name for path in store.found(part)])
         whole = [name for name in names[0] if all(name in each for each in names)]
+        others = [] if any(names) else self.world.first(lambda: store.team_sizes(folder))
+        if others and not quiet:
+            self.say(f"the checkpoints in {folder} are of {others[-1]} worker(s), and this run has {size}: it starts from the beginning")
         if any(names) and not whole and not quiet:
             self.say(f"the checkpoints in {folder} are not used: none has the parts of all {size} workers")
-        fewer = [made for made in self.world.first(lambda: store.sizes(folder)) if made < size]
-        if fewer and not any(names) and not quiet:
-            by, so_many = ("one worker", "one") if fewer[-1] == 1 else (f"{fewer[-1]} workers", f"{fewer[-1]} or fewer")
-            self.say(f"the checkpoints in {folder} were made by {by}: {size} begin anew; start {so_many} to go on from them")
         for name in whole:
             known: dict[str, Any] = {}
             try:
-                known, reason = store.about(part / name, self.identity, self.models), ""
+                known, reason = store.about(part / name, self.identity), ""
             except Unusable as error:
                 reason = str(error)
-            if self.agreed(part / name, reason, known.get("attempt"), quiet):
-                yield part / name, {**known, "path": part / name}
+            if self.agreed(part / name, reason, quiet):
+                yield part / name, known
 
-    def agreed(self, path: Path, reason: str, attempt: str | None = None, quiet: bool = False) -> bool:
-        """Whether no worker has a ``reason`` not to use its part of a checkpoint, and all parts were written in one attempt."""
-        told = self.world.gather((path, reason, attempt))
-        bad = next(((where, why) for where, why, _ in told if why), None)
-        if bad is None and len({made for *_, made in told}) > 1:
-            bad = path, "its parts are of several attempts"
+    def agreed(self, path: Path, reason: str, quiet: bool = False) -> bool:
+        """False if any worker has a ``reason`` not to use its part of a checkpoint."""
+        bad = next(((where, why) for where, why in self.world.gather((path, reason)) if why), None)
         if bad is not None and not quiet:
             self.say(f"the checkpoint {bad[0]} is not used: {bad[1]}")
         return bad is None
 
     @contextmanager
     def program(self, scenario: object, seeds: Sequence[int], make: Callable[[], Simulation]) -> Iterator[Simulation]:
-        """A simulation of ``seeds``, as it was when it was kept last, which keeps itself from now on."""
+        """A simulation of ``seeds`` that resumes from the newest usable checkpoint and writes checkpoints."""
         program = Program(self, scenario, tuple(seeds))
         try:
             yield program.simulation(make)
@@ -151,24 +141,22 @@ class Program:
         self.sent = self.world.sent
 
     def simulation(self, make: Callable[[], Simulation]) -> Simulation:
-        """A fresh one, or one that goes on from the newest checkpoint that fits."""
+        """A fresh one, or one that resumes from the newest checkpoint that fits."""
         sim = make()
-        self.state = State(sim)
+        self.state = SimulationState(sim)
         if self.world.first(self.folder.is_dir) and self.locked():
             for path, known in self.run.usable(self.folder, quiet=True):
                 reason = ""
                 try:
-                    self.state.restore(*store.read(path))
-                except Unusable as error:
-                    reason = str(error)
-                except MISFITS as error:
-                    reason = f"it does not fit ({type(error).__name__}: {error})"
+                    self.state.load(path / store.STATE)
+                except Exception as error:  # a file may raise anything
+                    reason = f"it does not fit ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
                 if self.run.agreed(path, reason):
                     if self.world.size > 1:  # what making the simulation again has sent does not count twice
                         self.world.sent = self.sent + known["sent"]
                     break
                 sim = make()
-                self.state = State(sim)
+                self.state = SimulationState(sim)
         self.due = time.monotonic() + self.run.interval
         self.last = time.monotonic()
         self.end = sim.rounds if self.unit == "round" else sim.trips * len(self.seeds)
@@ -215,7 +203,7 @@ class Program:
 
         Raises:
             Stopped: it was told to end.
-            UserError: a method of the package holds something that cannot be kept.
+            UserError: a method of the package holds something that cannot be stored.
         """
         now = time.monotonic()
         ends = done >= self.end and self.run.turns > 1 and now - self.last > self.run.interval / self.run.turns
@@ -234,13 +222,12 @@ class Program:
             if not self.locked():
                 return False
             about = {"identity": self.run.identity, "seeds": list(self.seeds), "done": done, "of": self.end, "unit": self.unit}
-            about |= {"models": self.run.models, "attempt": self.run.attempt, "sent": self.world.sent - self.sent}
-            about["seconds"] = round(self.run.earlier + time.monotonic() - self.run.begin, 3)
-            store.write(self.part, about, *self.state.capture(record()))
-        except Uncaptured as reason:
+            about |= {"sent": self.world.sent - self.sent, "seconds": round(self.run.earlier + time.monotonic() - self.run.begin, 3)}
+            store.write(self.part, about, partial(self.state.save, record()))
+        except Unstorable as reason:
             if self.run.strict:
                 raise
-            fault = f"algorithm={self.run.method}: {reason} cannot be kept in a checkpoint"
+            fault = f"algorithm={self.run.method}: {reason} cannot be stored in a checkpoint"
         except OSError as error:
             full = f"no checkpoint in {self.part} ({error.strerror or error}); the run goes on"
         finally:

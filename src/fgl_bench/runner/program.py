@@ -11,10 +11,10 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, replays_steps
 from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
-from fgl_bench.data.labeled import LabeledNodes, reducible
+from fgl_bench.data.graph import LabeledNodes, reducible
 from fgl_bench.data.served import Served
-from fgl_bench.engine.answers import check_shape
 from fgl_bench.engine.batch import Batch
+from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.engine.shard import ALONE, Shard

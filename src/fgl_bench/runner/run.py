@@ -43,7 +43,6 @@ from fgl_bench.runner.planning import chunks, network
 from fgl_bench.runner.points import Counts, NewPoints, history, node_counts
 from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve
-from fgl_bench.runner.stand_in import in_place_of, workers_of
 from fgl_bench.runner.summary import Facts, summarize
 from fgl_bench.runner.workers import Job, Progress, Report, side_by_side
 from fgl_bench.scenarios.simulation import Simulation
@@ -91,14 +90,10 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     first = workers.rank == 0  # who draws the bar, holds the tracker and writes
     checkpoints = None
     if settings.checkpoint_minutes is not None:
-        which_run = (folder, config_hash(what), 60 * settings.checkpoint_minutes, names["algorithm"], which or "none")
+        which_run = (folder, f"{config_hash(what)} {which}", 60 * settings.checkpoint_minutes, names["algorithm"])
         checkpoints = Checkpoints(*which_run, world=task.shard.world)
-    work, team = partial(simulate, spec, shard=task.shard, checkpoints=checkpoints), task.shard.world
-    made_by = team.first(lambda: workers_of(checkpoints, task.seeds, team.size)) if checkpoints else team.size
-    if checkpoints and made_by != team.size:
-        work, devices = partial(in_place_of, made_by, simulate, spec, team, checkpoints), devices[:1]
-    else:
-        federations = [kept(federation, task.shard) for federation in federations]
+    work = partial(simulate, spec, shard=task.shard, checkpoints=checkpoints)
+    federations = [kept(federation, task.shard) for federation in federations]
     tracker = spec.tracker if first else NoTracker()
     with (
         held_back(f"the finished run {folder}") if checkpoints else nullcontext(),
@@ -157,7 +152,7 @@ def write(
     try:
         write_run(folder, config, summary, history_rows(outcome.histories, weights), arrays, outcome.final_state, models, which or "")
     except (OSError, UserError) as error:  # the folder above it may have gone while it trained
-        left = "goes on from its last checkpoint" if any(place(folder).rglob(ABOUT)) else "is lost"
+        left = "resumes from its last checkpoint" if any(place(folder).rglob(ABOUT)) else "is lost"
         why = getattr(error, "strerror", None) or error
         raise UserError(
             f"results_dir: cannot write {folder} ({why}); a run of {summary['seconds']['total']:.0f} s {left}: "

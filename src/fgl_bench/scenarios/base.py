@@ -4,22 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.powers import Comparing, FinalState, Regraphing, Staging
-from fgl_bench.engine.answers import check_like, check_shape
+from fgl_bench.engine.hooks import check_like, check_shape
+from fgl_bench.engine.shard import Shard
 from fgl_bench.engine.transfer import put
-from fgl_bench.engine.trips import of_all
+from fgl_bench.engine.trips import Trips, of_all
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.states import RoundsState, Transferred
 from fgl_bench.utils.participation import participants
 from fgl_bench.utils.seeding import generator
+
+
+@dataclass(frozen=True)
+class Participants:
+    """The clients of a round.
+
+    Attributes:
+        chosen: ``[S, C]`` bool, on the host: clients that train.
+        arrived: the same, without those whose messages arrive too late to count.
+        everybody: ``[S, C]``, true, on the device.
+    """
+
+    chosen: np.ndarray
+    arrived: np.ndarray
+    everybody: Tensor
+
+    def of(self, shard: Shard) -> Participants:
+        """Those of this worker, ``[S, c]``."""
+        return Participants(shard.of(self.chosen), shard.of(self.arrived), shard.of(self.everybody))
+
+    @property
+    def all(self) -> bool:
+        """Whether every client trains."""
+        return bool(self.chosen.all())
+
+    @property
+    def mask(self) -> Tensor:
+        """``arrived`` on the device; copied there only where somebody is missing, because a copy interrupts the host."""
+        return self.everybody if self.arrived.all() else put(self.arrived, self.everybody.device)
+
+    @cached_property
+    def rows(self) -> tuple[int, ...]:
+        """Numbers of the k replicas that train."""
+        return tuple(np.flatnonzero(self.chosen).tolist())
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The same on the device."""
+        return put(self.rows, self.everybody.device, torch.int64)
+
+    def update(self, known: Tensor | None, fresh: Tensor) -> Tensor:
+        """The last message of every replica, ``[S * C, ...]``: ``known`` (None: zeros), with ``fresh [k, ...]`` where that arrived."""
+        known = fresh.new_zeros(self.chosen.size, *fresh.shape[1:]) if known is None else known
+        if self.arrived.all():
+            return known.copy_(fresh)
+        if (self.arrived == self.chosen).all():
+            return known.index_copy_(0, self.index, fresh)
+        arrived = put(np.flatnonzero(self.arrived), known.device)
+        return known.index_copy_(0, arrived, fresh.index_select(0, put(np.flatnonzero(self.arrived[self.chosen]), known.device)))
 
 
 class Trained(NamedTuple):
@@ -69,18 +119,25 @@ class Rounds(Stragglers):
 
     def run(self, sim: Simulation) -> None:
         """Fill ``sim.points``: one evaluation point every ``eval_every`` trips (rounded up to whole rounds), and at the ends."""
-        seeds, clients = len(sim.setting.seeds), sim.setting.num_clients
+        seeds, clients, method = len(sim.setting.seeds), sim.setting.num_clients, sim.algorithm
         count = participants(sim.participation, clients)
         each = count * sim.stands_for  # client trips a round
-        schedules = self.schedules(sim)
-        # Copying a mask to a GPU synchronizes: if all clients arrive, one mask serves all rounds.
-        everybody = torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
-        state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, sim.algorithm.trains)
+        schedules, everybody = self.schedules(sim), torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
+        state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, method.trains)
         sim.scored_points = partial(state.points, each)
 
         for number in (number for number in sim.numbers if number >= state.number):
-            self._round(sim, state, number, schedules, everybody)
-            state.number = number + 1
+            chosen = self._draw(sim.setting.seeds, number, count, clients)
+            who = Participants(chosen, self._wait(schedules, state.clock, chosen, number), everybody)
+            self._replace(sim, state, number, who)
+            trips = self._train(sim, state, number, who)
+            self._record(sim, state, number, trips)
+            done = self._collect(sim, state, number, who, trips)
+            mixed, matrix = self.aggregate(sim, done)
+            state.received, state.number = mixed.flatten(0, 1), number + 1
+            if state.number * each in sim.mixing_at:
+                self._picture(sim, state.number * each, matrix(), done.reports)
+            del trips, done  # the models before the aggregation; the next round needs the memory
             sim.progress(seeds * state.number * each, partial(sim.accuracy, state.last))
             sim.settle()
             sim.keep(state.number, lambda: state)
@@ -89,126 +146,113 @@ class Rounds(Stragglers):
         state.trained_at.setdefault(0, state.received_at[0])  # in case there was no round
         state.scored.append(sim.rounds)
         sim.progress(seeds * sim.rounds * each, partial(sim.accuracy, state.last))
-        method = sim.algorithm
         kept = method.final_state(sim.trainer.finished(state.trained)) if isinstance(method, FinalState) else {}
         sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
         sim.points = state.points(each, [0] * seeds, self.transferred(sim, state.scored, count))
 
-    def _round(self, sim: Simulation, state: RoundsState, number: int, schedules: Sequence[Schedule], everybody: Tensor) -> None:
-        """One round; ``everybody [S, C]`` is true."""
-        trainer, method, setting = sim.trainer, sim.algorithm, sim.setting
-        seeds, clients = len(setting.seeds), setting.num_clients
-        count = participants(sim.participation, clients)
-        full, every = count == clients, max(1, -(-sim.eval_every // (count * sim.stands_for)))
-        grid = np.arange(seeds * clients).reshape(seeds, clients)
-
-        graphs = method.regraph(number, trainer.batch, trainer.evaluation) if isinstance(method, Regraphing) else None
-        if graphs is not None:
-            trainer.regraph(*graphs)
-        now, next_ = number % every == 0, (number + 1) % every == 0 or number + 1 == sim.rounds
-        stage = method.stage(number, state.received) if isinstance(method, Staging) else None
-        if now and (stage is not None or not full):
-            state.received_at[number] = sim.score(state.received)
-        if stage is not None:
-            trainer.remodel(stage.model, stage.layout)
-            state.received, state.trained, state.reports, state.uploads = stage.models, stage.models.clone(), {}, None
-        received, trained = state.received, state.trained
-        shard, size = setting.shard, received.shape[1]
-        chosen, rows, index = np.ones((seeds, clients), dtype=bool), None, None  # the index is on the device
-        if not full:
-            chosen = self._draw(setting.seeds, number, count, clients)
-            rows = np.flatnonzero(shard.of(chosen)).tolist()
-            index = put(rows, received.device, torch.int64)
-        in_time = self._wait(schedules, state.clock, chosen, number)
-        arrived = everybody if in_time.all() else put(in_time, received.device)
-        sent, out = received, trained
-        if index is not None:  # whole rows: on a CPU indexing takes five times as long
-            sent = received.index_select(0, index)
-            out = torch.empty_like(sent)
-        # With full participation, the first forward pass of the next trip scores the received models.
-        trips = trainer.trips(rows, sent, out, score=now or next_ or not full)
-        upload = method.upload(trips.rows, sent, out) if trips.rows else out  # a worker may have no participant
-        check_shape("upload()", upload, {"k": len(sent), "P": size}, "k P")
-        check_like("upload()", upload, sent)
-        trips = of_all(trips, chosen, shard, method.own_reports)
-        if full and now and stage is None and trips.received_score is not None:
-            state.received_at[number] = sim.scored(trips.received_score, None, received) + grid
-        if now:
-            state.scored.append(number)
-        always = sim.score_trained in (None, "every")
-        scored = always or (sim.score_trained == "final" and number + 1 == sim.rounds)
-        unscored = np.full((seeds, clients), -1)
-        if number == 0:  # who has not trained yet has what everybody began with
-            state.last = state.received_at[0]
-            state.trained_at[0] = state.last if always else unscored
-        if trips.trained_score is not None:
-            state.last = state.last.copy()
-            state.last.ravel()[list(trips.rows)] = sim.scored(trips.trained_score, trips.rows, out) + np.arange(len(trips.rows))
-        if trips.train_loss is not None and state.lost is not None:
-            state.lost = state.lost.copy()
-            state.lost.ravel()[list(trips.rows)] = sim.losses.add(trips.train_loss[:, None]) + np.arange(len(trips.rows))
-        if index is not None:
-            trained.index_copy_(0, index, out)
-        if sim.score_trained is not None and scored and next_:
-            state.last = sim.score(trained, trained=True)
-        elif not scored and now:
-            state.last = state.received_at[number]
-        everywhere = index if shard.alone or full else put(trips.rows, received.device)
-        punctual = (in_time == chosen).all()  # late messages do not count
-        heard = None if punctual else _of(everywhere, arrived.flatten())
-        heard_here = None if punctual else _of(index, shard.of(arrived).flatten())
-        for name, value in trips.reports.items():
-            whose = (len(trained), index, heard_here) if name in method.own_reports else (grid.size, everywhere, heard)
-            state.reports[name] = _latest(state.reports.get(name), value, *whose)
-        if upload is not out or state.uploads is not None:
-            state.uploads = _latest(state.uploads, upload, len(trained), index, heard_here)
-
-        reported = {name: value.unflatten(0, (seeds, -1)) for name, value in state.reports.items()}
-        models = (part.view(seeds, -1, size) for part in (trained if state.uploads is None else state.uploads, trained, received))
-        mixed, matrix = self.aggregate(sim, Trained(number, reported, arrived, *models))
-        state.received = mixed.flatten(0, 1)
-        done = (number + 1) * count * sim.stands_for
-        if done in sim.mixing_at:
-            sim.mixing[done] = matrix().clone()
-            similarity = method.similarity(reported) if isinstance(method, Comparing) else None
-            if similarity is not None:
-                sim.similarity[done] = similarity.clone()
-        if next_:
-            state.trained_at[number + 1] = state.last if scored else unscored
-            state.loss_at[number + 1] = state.lost
-
     def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
-        """This round's participants, ``[S, C]`` bool."""
-        chosen = np.zeros((len(seeds), clients), dtype=bool)
-        for s, seed in enumerate(seeds):
-            chosen[s, generator(seed, "participation", number).permutation(clients)[:count]] = True
+        """The ``count`` participants of a round, ``[S, C]`` bool."""
+        chosen = np.ones((len(seeds), clients), dtype=bool)
+        if count < clients:
+            for own, seed in zip(chosen, seeds, strict=True):
+                own[generator(seed, "participation", number).permutation(clients)[count:]] = False
         return chosen
 
     def _wait(self, schedules: Sequence[Schedule], clock: list[list[float]], chosen: np.ndarray, number: int) -> np.ndarray:
         """Advance every seed's clock by the round; returns the clients that arrived in time, ``[S, C]`` bool."""
         arrived = chosen.copy()
         for s, schedule in enumerate(schedules):
-            lasts = {int(i): schedule.duration(int(i), number) for i in np.flatnonzero(chosen[s])}
-            slowest = max(lasts.values())
+            lasts = {i: schedule.duration(i, number) for i in np.flatnonzero(chosen[s]).tolist()}
             arrived[s, [i for i, duration in lasts.items() if self.late(duration)]] = False
-            clock[s].append(clock[s][-1] + self.longest(slowest))
+            clock[s].append(clock[s][-1] + self.longest(max(lasts.values())))
         return arrived
 
+    def _replace(self, sim: Simulation, state: RoundsState, number: int, who: Participants) -> None:
+        """Take the graphs and the network that the method has from this round on.
 
-def _of(index: Tensor | None, values: Tensor) -> Tensor:
-    return values if index is None else values[index]
+        What clients received is scored by the network before. Where everybody trains the same network on, the first forward pass of the
+        trips does it.
+        """
+        method, trainer = sim.algorithm, sim.trainer
+        graphs = method.regraph(number, trainer.batch, trainer.evaluation) if isinstance(method, Regraphing) else None
+        if graphs is not None:
+            trainer.regraph(*graphs)
+        stage = method.stage(number, state.received) if isinstance(method, Staging) else None
+        if due(sim, number) and (stage is not None or not who.all):
+            state.received_at[number] = sim.score(state.received)
+        if stage is not None:
+            trainer.remodel(stage.model, stage.layout)
+            state.received, state.trained, state.reports, state.uploads = stage.models, stage.models.clone(), {}, None
+
+    def _train(self, sim: Simulation, state: RoundsState, number: int, who: Participants) -> Trips:
+        """The trips of the participants, those of other workers included."""
+        shard = sim.setting.shard
+        score = due(sim, number) or due(sim, number + 1) or not who.all
+        if who.all:
+            trips = sim.trainer.trips(None, state.received, state.trained, score=score)
+        else:  # whole rows: on a CPU indexing takes five times as long
+            own = who.of(shard)
+            received = state.received.index_select(0, own.index)
+            trips = sim.trainer.trips(own.rows, received, torch.empty_like(received), score=score)
+            state.trained.index_copy_(0, own.index, trips.trained)
+        return of_all(trips, who.chosen, shard, sim.algorithm.own_reports)
+
+    def _record(self, sim: Simulation, state: RoundsState, number: int, trips: Trips) -> None:
+        """Note where the logs have the scores and losses of the evaluation points before and after the round."""
+        before, after, unscored = due(sim, number), due(sim, number + 1), np.full_like(state.last, -1)
+        if before:
+            state.scored.append(number)
+            if number not in state.received_at:
+                start = sim.scored(cast(Tensor, trips.received_score), None, trips.received)
+                state.received_at[number] = _moved(state.last, trips.rows, start)
+        always = sim.score_trained in (None, "every")
+        scored = always or (sim.score_trained == "final" and number + 1 == sim.rounds)
+        if number == 0:  # who has not trained yet has what everybody began with
+            state.last = state.received_at[0]
+            state.trained_at[0] = state.last if always else unscored
+        if trips.trained_score is not None:
+            state.last = _moved(state.last, trips.rows, sim.scored(trips.trained_score, trips.rows, trips.trained))
+        elif sim.score_trained is not None and scored and after:
+            state.last = sim.score(state.trained, trained=True)
+        elif not scored and before:
+            state.last = state.received_at[number]
+        if trips.train_loss is not None and state.lost is not None:
+            state.lost = _moved(state.lost, trips.rows, sim.losses.add(trips.train_loss[:, None]))
+        if after:
+            state.trained_at[number + 1] = state.last if scored else unscored
+            state.loss_at[number + 1] = state.lost
+
+    def _collect(self, sim: Simulation, state: RoundsState, number: int, who: Participants, trips: Trips) -> Trained:
+        """Take in the reports and uploads that have arrived in time."""
+        method, own, seeds = sim.algorithm, who.of(sim.setting.shard), len(who.chosen)
+        for name, value in trips.reports.items():
+            state.reports[name] = (own if name in method.own_reports else who).update(state.reports.get(name), value)
+        received, trained = trips.received, trips.trained
+        uploads = method.upload(own.rows, received, trained) if own.rows else trained  # a worker may have no participant
+        check_shape("upload()", uploads, {"k": len(trained), "P": trained.shape[1]}, "k P")
+        check_like("upload()", uploads, trained)
+        if uploads is not trained or state.uploads is not None:
+            state.uploads = own.update(state.uploads, uploads)
+        reports = {name: value.unflatten(0, (seeds, -1)) for name, value in state.reports.items()}
+        models = (state.trained if state.uploads is None else state.uploads, state.trained, state.received)
+        return Trained(number, reports, who.mask, *(each.unflatten(0, (seeds, -1)) for each in models))
+
+    def _picture(self, sim: Simulation, trips: int, matrix: Tensor, reports: dict[str, Tensor]) -> None:
+        """Keep the mixing matrices and the method's similarities for plots."""
+        sim.mixing[trips] = matrix.clone()
+        similarity = sim.algorithm.similarity(reports) if isinstance(sim.algorithm, Comparing) else None
+        if similarity is not None:
+            sim.similarity[trips] = similarity.clone()
 
 
-def _latest(known: Tensor | None, fresh: Tensor, count: int, index: Tensor | None, heard: Tensor | None) -> Tensor:
-    """The last message of each of ``count`` replicas (zeros before the first), updated by ``fresh [k, ...]`` of the replicas ``index``.
+def due(sim: Simulation, number: int) -> bool:
+    """Whether there is an evaluation point after ``number`` rounds."""
+    trips = participants(sim.participation, sim.setting.num_clients) * sim.stands_for  # a round
+    return number % max(1, -(-sim.eval_every // trips)) == 0 or number == sim.rounds
 
-    Args:
-        index: None means all.
-        heard: ``[k]`` bool, the messages that have arrived; None means all.
-    """
-    if known is None:
-        known = fresh.new_zeros(count, *fresh.shape[1:])
-    if heard is not None:
-        fresh = torch.where(heard.view(-1, *[1] * (fresh.ndim - 1)), fresh, _of(index, known))
-    known[slice(None) if index is None else index] = fresh
-    return known
+
+def _moved(positions: np.ndarray, rows: Sequence[int], start: int) -> np.ndarray:
+    """``positions [S, C]`` in a log, where those of the replicas ``rows`` are now the ones from ``start`` on."""
+    moved = positions.copy()
+    moved.ravel()[list(rows)] = start + np.arange(len(rows))
+    return moved

@@ -1,91 +1,214 @@
-"""The state of a simulation between two steps, taken apart for a checkpoint and put together again in a fresh one."""
+"""The state of a simulation between two steps: saved to a file, and loaded into a fresh simulation of the same run."""
 
 from __future__ import annotations
 
+import copyreg
+import pickle
+import pkgutil
 import random
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+import threading
+import types
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
+from torch.serialization import default_restore_location, get_unsafe_globals_in_checkpoint, safe_globals
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.engine.batch import Batch, DenseBlocks
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.scenarios.simulation import Simulation
-from fgl_bench.utils.capture import Capture
-from fgl_bench.utils.given import Given
-from fgl_bench.utils.restore import Restore
 from fgl_bench.utils.sources import files_of
 
-CONSTANT = (Batch, BlockSparse, DenseBlocks, ParameterLayout)  # what nothing changes once it is made
+CONSTANT = (Batch, BlockSparse, DenseBlocks, ParameterLayout)  # never change once they are made
 RESULTS = ("log", "losses", "mixing", "similarity", "sent", "models")
+PACKAGES = ("fgl_bench", "torch.nn", "torch.optim", "scipy.sparse", "numpy")  # whose classes a checkpoint may name
+NAMES = {
+    "builtins.bool", "builtins.bytes", "builtins.dict", "builtins.float", "builtins.frozenset", "builtins.int", "builtins.list",
+    "builtins.range", "builtins.slice", "builtins.str", "builtins.tuple", "collections.defaultdict", "collections.deque",
+    "functools.partial", "numpy._core.multiarray._reconstruct", "numpy._core.multiarray.scalar",
+    "numpy.random._pickle.__bit_generator_ctor", "numpy.random._pickle.__generator_ctor",
+    "numpy.random.bit_generator.__pyx_unpickle_SeedSequence", "random.Random", "torch._C.Generator", "weakref.WeakKeyDictionary",
+    "weakref.WeakValueDictionary",
+}  # fmt: skip
+LOADING = threading.Lock()  # the allow-list is the process's, and programs may be threads
+BUILT_IN = ("torch", "math", "operator")  # modules whose built-in functions a method may hold
 
 
-class State:
-    """What a checkpoint of ``sim`` holds; to be made before the simulation runs, and before one is resumed."""
+class Unstorable(Exception):
+    """A checkpoint cannot hold an attribute; the message names it."""
+
+
+class SimulationState:
+    """Saves and loads the state of a simulation. Objects that a fresh simulation has (graphs, networks, settings) are saved by name.
+
+    Args:
+        sim: has not run yet.
+    """
 
     def __init__(self, sim: Simulation):
-        self.sim = sim
-        self.methods = dict(methods("method", sim.algorithm))
-        roots = {"setting": sim.setting, "batch": sim.trainer.batch, "evaluation": sim.trainer.evaluation}
+        self.sim, self.methods = sim, dict(methods("method", sim.algorithm))
+        held = {"simulation": sim, "trainer": sim.trainer, "setting": sim.setting, "model": sim.trainer.model}
+        held |= {"batch": sim.trainer.batch, "evaluation": sim.trainer.evaluation, **self.methods}
+        held |= {f"setting.{name}": value for name, value in vars(sim.setting).items()}
         for path, method in self.methods.items():
-            own = {name: value for name, value in vars(method).items() if name in method.rebuilt or isinstance(value, CONSTANT)}
-            roots |= {f"{path}.{name}": value for name, value in own.items()}
-        self.given = Given(roots, {"trainer": sim.trainer, "simulation": sim, **self.methods})
+            own = vars(method).items()
+            held |= {f"{path}.{name}": value for name, value in own if name in method.rebuilt or isinstance(value, CONSTANT)}
+        self.held, self.names = held, {id(value): name for name, value in held.items()}
         modules = {kind.__module__ for method in self.methods.values() for kind in type(method).__mro__}
         beside = {path.stem for module in modules if outside(module) for path in files_of(module)}  # modules in the same folder
-        self.packages = tuple({module.partition(".")[0] for module in modules if outside(module)} | beside)
+        self.packages = (*PACKAGES, *{module.partition(".")[0] for module in modules if outside(module)}, *beside)
 
     @property
     def own(self) -> bool:
-        """Whether the method is a user's, not the package's."""
+        """True for a method of the user's, False for one of the package."""
         return any(outside(kind.__module__) for kind in type(self.sim.algorithm).__mro__)
 
-    def capture(self, record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """As JSON, and the blocks of memory that are part of it; these are not copies.
-
-        Args:
-            record: the scenario's.
-
-        Raises:
-            Uncaptured: something that the method holds cannot be stored.
-        """
-        sim, capture = self.sim, Capture(self.given, self.packages)
-        stored: dict[str, Any] = {path: capture.attributes(method, path) for path, method in self.methods.items()}
-        names = {path: list(vars(method)) for path, method in self.methods.items()}
-        stored["trainer"] = {name: capture.of(getattr(sim.trainer, name), f"trainer.{name}") for name in sim.trainer.carried}
-        stored["results"] = {name: capture.of(getattr(sim, name), name) for name in RESULTS}
-        stored["scenario"] = capture.of(record, "scenario")
-        shared = (torch.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002 (that a method of a user's may draw from)
-        stored["draws"] = [capture.of(draw, "draws") for draw in shared]
-        return {"stored": stored, "names": names, **capture.finish()}, capture.blocks
-
-    def restore(self, state: Mapping[str, Any], blocks: Mapping[str, np.ndarray]) -> None:
-        """Put everything into the simulation, whose ``resumed`` is the scenario's record then.
-
-        Raises:
-            ValueError, KeyError, TypeError, AttributeError, IndexError, RuntimeError: it does not fit; the simulation is of no use then.
-        """
-        sim, restore = self.sim, Restore(state, blocks, self.given, self.sim.initial.device, self.packages)
-        stored = state["stored"]
+    def state(self, record: Any) -> dict[str, dict[str, Any]]:
+        """What differs from a fresh simulation, by owner and attribute; ``record`` is the scenario's."""
+        sim, carried = self.sim, {}
         for path, method in self.methods.items():
-            for name in set(vars(method)) - set(state["names"][path]):
-                delattr(method, name)
-            vars(method).update({name: value for name, value in restore.attributes(stored[path]).items() if name not in method.rebuilt})
-        vars(sim.trainer).update(restore.attributes(stored["trainer"]))
-        vars(sim).update(restore.attributes(stored["results"]))
-        torch_draws, numpy_draws, draws = (restore.of(draw) for draw in stored["draws"])
-        torch.set_rng_state(torch_draws)
-        np.random.set_state(numpy_draws)  # noqa: NPY002
-        random.setstate(draws)
-        sim.resumed = restore.of(stored["scenario"])
+            carried[path] = {name: value for name, value in vars(method).items() if name not in method.rebuilt}
+        carried["trainer"] = {name: getattr(sim.trainer, name) for name in sim.trainer.carried}
+        carried["results"] = {name: getattr(sim, name) for name in RESULTS}
+        carried["scenario"] = {"record": record}
+        # A user's method may draw from the shared generators.
+        carried["draws"] = {"torch": torch.get_rng_state(), "numpy": np.random.get_state(), "python": random.getstate()}  # noqa: NPY002
+        return carried
+
+    def save(self, record: Any, path: Path) -> None:
+        """Write the state to a file; ``record`` is the scenario's.
+
+        Raises:
+            Unstorable: an attribute cannot be saved, or could not be loaded.
+            OSError: the file cannot be written.
+        """
+        state = self.state(record)
+        try:
+            with path.open("w+b") as file:
+                self._write(state, file)
+        except OSError:
+            raise
+        except Exception as error:  # pickle raises errors of many kinds, and torch hides those of the disk
+            culprit = self._culprit(state)
+            raise OSError(str(error)) if culprit is None else Unstorable(culprit) from error
+
+    def load(self, path: Path) -> None:
+        """Put a saved state into the simulation, whose ``resumed`` is then the scenario's record.
+
+        Raises:
+            Exception: of any kind, if the file does not fit; the simulation is of no use then.
+        """
+        sim, device = self.sim, str(self.sim.initial.device)
+        with path.open("rb") as file, LOADING, safe_globals(self._allowed(file)):
+            file.seek(0)
+            state = torch.load(
+                file,
+                weights_only=True,
+                map_location=lambda storage, where: default_restore_location(storage, "cpu" if where == "cpu" else device),
+            )
+        for name, method in self.methods.items():
+            for gone in vars(method).keys() - state[name].keys() - set(method.rebuilt):
+                delattr(method, gone)
+            vars(method).update(state[name])
+        vars(sim.trainer).update(state["trainer"])
+        vars(sim).update(state["results"])
+        torch.set_rng_state(state["draws"]["torch"])
+        np.random.set_state(state["draws"]["numpy"])  # noqa: NPY002
+        random.setstate(state["draws"]["python"])
+        sim.resumed = state["scenario"]["record"]
+
+    def _write(self, state: Any, file: BinaryIO) -> None:
+        names, packages = self.names, self.packages
+
+        class Pickler(pickle.Pickler):
+            def reducer_override(self, value: Any) -> Any:
+                if (name := names.get(id(value))) is not None:
+                    return from_name, (name,)
+                return reduced(value, packages)
+
+        torch.save(state, file, pickle_module=types.SimpleNamespace(Pickler=Pickler, __name__="pickle"))
+        file.seek(0)
+        self._allowed(file)
+
+    def _allowed(self, file: BinaryIO) -> list[Any]:
+        """The classes that the file names, as pairs for ``safe_globals``; raises PicklingError if one must not be in a checkpoint."""
+        own = {
+            f"{__name__}.from_name": self.held.__getitem__,
+            f"{__name__}.from_module": lambda module, name: function(module, name, self.packages),
+        }
+        pairs = [*zip(own.values(), own, strict=True), *(getattr(np.dtypes, name) for name in np.dtypes.__all__)]
+        for name in get_unsafe_globals_in_checkpoint(file):
+            if name not in own:
+                found = pkgutil.resolve_name(name) if name in NAMES or within(name, self.packages) else None
+                if name not in NAMES and not (isinstance(found, type) and within(found.__module__, self.packages)):
+                    raise pickle.PicklingError(f"an object of {name}")
+                pairs.append((found, name))
+        return pairs
+
+    def _culprit(self, state: dict[str, dict[str, Any]]) -> str | None:
+        """The first attribute that cannot be saved, and why."""
+        for owner, attributes in state.items():
+            for name, value in attributes.items():
+                try:
+                    self._write(value, BytesIO())
+                except Exception as error:
+                    return f"{owner}.{name} ({error})"
+        return None
+
+
+def reduced(value: Any, packages: tuple[str, ...]) -> Any:
+    """How pickle takes ``value`` apart, for kinds that ``torch.load(weights_only=True)`` does not put together by itself."""
+    if isinstance(value, defaultdict):
+        return defaultdict, (value.default_factory, dict(value))
+    if isinstance(value, deque):
+        return deque, (list(value), value.maxlen)
+    if isinstance(value, weakref.WeakKeyDictionary | weakref.WeakValueDictionary):  # a cache
+        return type(value), ()
+    called = (__name__, "numpy.random._pickle")  # modules whose functions pickle calls
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and value.__module__ not in called:
+        modules = [value.__module__] if isinstance(value, types.FunctionType) else BUILT_IN
+        module = next((each for each in modules if function(each, value.__name__, packages) is value), None)
+        return NotImplemented if module is None else (from_module, (module, value.__name__))
+    if rebuilt := getattr(type(value), "rebuilt", ()):
+        own = vars(value).items()
+        kept = {name: inner if name not in rebuilt else {} for name, inner in own if name not in rebuilt or isinstance(inner, dict)}
+        return copyreg.__newobj__, (type(value),), kept  # type: ignore[attr-defined]
+    return NotImplemented
+
+
+def from_name(name: str) -> Any:
+    """Stands in a checkpoint for an object that the simulation holds; :meth:`SimulationState.load` looks it up."""
+    raise NotImplementedError
+
+
+def from_module(module: str, name: str) -> Any:
+    """Stands in a checkpoint for a function."""
+    raise NotImplementedError
+
+
+def function(module: str, name: str, packages: tuple[str, ...]) -> Any:
+    """The function ``name`` of a module, None unless it is one that a method may hold."""
+    found = getattr(sys.modules.get(module), name, None)
+    if isinstance(found, types.FunctionType):
+        return found if found.__module__ == module and within(module, packages) else None
+    return found if isinstance(found, types.BuiltinFunctionType) and module in BUILT_IN else None
+
+
+def within(name: str, packages: tuple[str, ...]) -> bool:
+    """True if a module or a class is, or is in, one of these packages."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
 def outside(module: str) -> bool:
-    """Whether a module is neither the package's nor of Python's library."""
+    """True for modules that are neither the package's nor of Python's library."""
     return module.partition(".")[0] not in ("fgl_bench", *sys.stdlib_module_names)
 
 

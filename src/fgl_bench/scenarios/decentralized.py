@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.answers import check_kind, check_shape
+from fgl_bench.engine.hooks import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, WITH_DEGREE, Links
 from fgl_bench.engine.transfer import put
 from fgl_bench.errors import SHARE, Range, UserError, at_least, one_of, require

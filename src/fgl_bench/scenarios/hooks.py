@@ -25,6 +25,9 @@ def hooks(base: type) -> list[str]:
     return [name for name, own in vars(base).items() if not name.startswith("_") and (inspect.isfunction(own) or isinstance(own, property))]
 
 
+HOOKS = {base: hooks(base) for base in (Algorithm, *OWNERS)}
+
+
 def supported(method: type) -> list[str]:
     """Names of the package's scenarios that the method can run under."""
     return [name for contract, name in SCENARIOS.items() if issubclass(method, contract)]
@@ -39,7 +42,7 @@ def check_hooks(method: type[Algorithm]) -> None:
         UserError: naming the hook and the base that has it, or the arguments that it is called with.
     """
     for hook in vars(method):
-        owners = [owner for owner in OWNERS if hook in hooks(owner)]
+        owners = [owner for owner in OWNERS if hook in HOOKS[owner]]
         if owners and not any(issubclass(method, owner) for owner in owners):
             raise UserError(
                 f"{method.__name__}.{hook} is never called: {hook} is a hook of {told(owners)}, and {method.__name__} derives from "
@@ -49,7 +52,7 @@ def check_hooks(method: type[Algorithm]) -> None:
     if not any(issubclass(method, contract) for contract in SCENARIOS):
         raise UserError(f"{method.__name__} runs under no scenario; it must derive from {told(list(SCENARIOS))}")
     for hook in sorted(method.__abstractmethods__):
-        owners = [owner for owner in OWNERS if hook in hooks(owner) and issubclass(method, owner)]
+        owners = [owner for owner in OWNERS if hook in HOOKS[owner] and issubclass(method, owner)]
         raise UserError(f"{method.__name__}.{hook} is missing{f'; {told(owners)} needs it' if owners else ''}")
 
 
@@ -60,7 +63,7 @@ def told(bases: Sequence[type], joined: str = "or") -> str:
 
 def check_arguments(method: type, hook: str) -> None:
     """Refuse a hook that cannot be called with the arguments of the one that it overrides."""
-    own, base = vars(method)[hook], next((getattr(owner, hook) for owner in (Algorithm, *OWNERS) if hook in hooks(owner)), None)
+    own, base = vars(method)[hook], next((getattr(base, hook) for base, names in HOOKS.items() if hook in names), None)
     if not (inspect.isfunction(own) and inspect.isfunction(base)):
         return
     given = [name for name, one in inspect.signature(base).parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.server_rounds import ServerRounds
-from fgl_bench.engine.answers import check_like, check_shape
+from fgl_bench.engine.hooks import check_like, check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above
 from fgl_bench.scenarios.base import Rounds, Trained

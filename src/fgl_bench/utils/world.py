@@ -1,7 +1,7 @@
 """The workers that make a run together, and what passes between them.
 
 A worker is a process with a rank, as torchrun numbers them. A process that was started on its own is a world of one: it joins nothing
-and sends nothing. ``utils/group.py`` has a world of processes, ``utils/threads.py`` one of threads.
+and sends nothing. ``utils/group.py`` has a world of processes.
 """
 
 from __future__ import annotations

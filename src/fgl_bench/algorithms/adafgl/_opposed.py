@@ -1,4 +1,4 @@
-"""Attention of opposite signs over all pairs of a client's nodes, tile by tile: what needs n x n numbers, without holding them."""
+"""Attention of opposite signs over all pairs of a client's nodes, in tiles to avoid n x n matrices."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import compiles
-
-# Pairs in a tile: a few of them fit in a CPU's second-level cache; on a GPU few launches count.
+# Pairs in a tile: a few tiles fit in a CPU's second-level cache; a GPU needs few launches.
 TILE = {"cpu": 2**17, "cuda": 2**25}
 
 
 def attend(unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor, itself: bool = True) -> tuple[Tensor, Tensor]:
-    """``max(R, 0) values`` and ``min(R, 0) values``, differentiable in ``unit`` and ``values``.
+    """Return ``max(R, 0) values`` and ``min(R, 0) values``, differentiable in ``unit`` and ``values``.
 
     With ``R0 = beta B + (1 - beta) U U^T`` and m its mean over all pairs of a client's nodes: ``R = (R0 - m) / (max R0 - m)`` where R0 is
-    above m and ``-R0 / m`` elsewhere (0 where the denominator is below 1e-6), plus I. Tiles of R are made where they are used, and again
-    in backward; mean and maximum have gradients too (of several largest pairs one gets it).
+    above m and ``-R0 / m`` elsewhere (0 where the denominator is below 1e-6), plus I. Tiles of R are computed on use, and again
+    in backward. Mean and maximum have gradients too (for a tie only one of the largest pairs).
 
     Args:
         unit: U, ``[k, n, d]``, rows of length one or zero; zero in padding.
         values: ``[k, n, h]``, zero in padding.
         similar: B, ``[k, n, n]`` bool, symmetric, False in padding; None where beta is 0.
         count: ``[k]`` real nodes.
-        itself: whether R0 holds a node's similarity to itself; else its diagonal is zero. The mean is over n x n numbers in both cases.
+        itself: include a node's similarity to itself in R0; else its diagonal is zero. The mean is over n x n entries in both cases.
 
     Returns:
         Two ``[k, n, h]``; rows of padding have no meaning.
@@ -36,17 +34,17 @@ def attend(unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, co
 
 
 def tiles(clients: int, nodes: int, most: int) -> Iterator[tuple[slice, slice]]:
-    """Clients and rows of every tile: several whole clients, or some rows of one."""
-    together, rows = max(1, most // max(nodes * nodes, 1)), max(1, min(nodes, most // max(nodes, 1)))
-    for client in range(0, clients, together):
+    """Yield clients and rows of every tile: several whole clients, or some rows of one client."""
+    whole, rows = max(1, most // max(nodes * nodes, 1)), max(1, min(nodes, most // max(nodes, 1)))
+    for client in range(0, clients, whole):
         for row in range(0, nodes, rows):
-            yield slice(client, client + together), slice(row, min(row + rows, nodes))
+            yield slice(client, client + whole), slice(row, min(row + rows, nodes))
 
 
 class Tiles:
-    """Passes over R by PyTorch's operations, some rows at a time.
+    """Passes over R with PyTorch operations, some rows at a time.
 
-    R is symmetric: a tile of rows also serves as one of columns, and narrow products from that side are several times faster.
+    Since R is symmetric, a tile of rows is also a tile of columns, and narrow products from that side are several times faster.
     """
 
     def __init__(self, unit: Tensor, similar: Tensor | None, beta: float, itself: bool):
@@ -56,58 +54,59 @@ class Tiles:
     def raw(self, clients: slice, rows: slice) -> Tensor:
         left, right = self.unit[clients, rows], self.unit[clients].mT
         if self.similar is None:
-            found = torch.bmm(left, right)
+            products = torch.bmm(left, right)
         else:
-            found = torch.baddbmm(self.similar[clients, rows].to(left.dtype), left, right, beta=self.beta, alpha=1 - self.beta)
+            products = torch.baddbmm(self.similar[clients, rows].to(left.dtype), left, right, beta=self.beta, alpha=1 - self.beta)
         if not self.itself:
-            found[:, :, rows].diagonal(dim1=1, dim2=2).zero_()
-        return found
+            products[:, :, rows].diagonal(dim1=1, dim2=2).zero_()
+        return products
 
     def scaled(self, raw: Tensor, clients: slice, rows: slice, scales: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
-        """Where R0 is above its mean (1, else 0), what R0 is multiplied with there or elsewhere, and R."""
+        """Return 1 where R0 is above its mean (else 0), the factor of R0, and R."""
         mean, above, below = (each[clients, None, None] for each in scales)
-        # Comparisons into numbers, and arithmetic: selections by booleans take a CPU as long as ten of these operations.
+        # Comparisons as floats: on a CPU a selection by booleans takes as long as ten of these operations.
         high = torch.gt(raw, mean, out=torch.empty_like(raw))
         slope = (high * (above + below)).sub_(below)
-        found = (raw * slope).addcmul_(high, mean * above, value=-1)
-        found[:, :, rows].diagonal(dim1=1, dim2=2).add_(1)
-        return high, slope, found
+        attention = (raw * slope).addcmul_(high, mean * above, value=-1)
+        attention[:, :, rows].diagonal(dim1=1, dim2=2).add_(1)
+        return high, slope, attention
 
     def largest(self) -> Tensor:
-        """Largest R0 of every node, ``[k, n]``."""
+        """Return the largest R0 of every node, ``[k, n]``."""
         out = self.unit.new_empty(self.unit.shape[:2])
         for clients, rows in self.tiles:
             out[clients, rows] = self.raw(clients, rows).amax(2)
         return out
 
     def sums(self, values: Tensor, scales: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """What :func:`attend` returns, from the mean of R0 and its scales above and below it, ``[k]`` each."""
+        """Return the result of :func:`attend`, given the mean of R0 and its scales above and below, ``[k]`` each."""
         above, below = (values.new_zeros(values.mT.shape) for _ in range(2))  # not zeros_like, which keeps the transposed strides
         for clients, rows in self.tiles:
-            _, _, found = self.scaled(self.raw(clients, rows), clients, rows, scales)
+            _, _, attention = self.scaled(self.raw(clients, rows), clients, rows, scales)
             here = values[clients, rows].mT
-            above[clients].baddbmm_(here, found.clamp(min=0))
-            below[clients].baddbmm_(here, found.clamp_(max=0))
+            above[clients].baddbmm_(here, attention.clamp(min=0))
+            below[clients].baddbmm_(here, attention.clamp_(max=0))
         return above.mT.contiguous(), below.mT.contiguous()
 
     def gradients(self, values: Tensor, scales: tuple[Tensor, ...], to_above: Tensor, to_below: Tensor) -> tuple[Tensor, ...]:
-        """Of the unit rows, but for the mean and the maximum and a factor ``1 - beta``, and of the values, from those of the sums.
+        """Return the gradients of the unit rows (up to mean, maximum and a factor ``1 - beta``) and of the values.
 
-        Also ``[k, 3]``: with G what reaches R, the sums of G R0 over all pairs and over those above the mean, and of G over the latter.
+        Also return ``[k, 3]``: with G the gradient of R, the sums of G R0 over all pairs and over pairs above the mean, and of G over
+        the latter.
         """
         to_unit, to_values = (each.new_zeros(each.mT.shape) for each in (self.unit, values))
         sums = values.new_zeros(3, len(values))
-        # Both of what reaches R_uv and R_vu in one product.
+        # The gradients of R_uv and R_vu in one product.
         up, down = (torch.cat([to, values], 2) for to in (to_above, to_below))
         turned = [torch.cat([values, to], 2).mT for to in (to_above, to_below)]
         for clients, rows in self.tiles:
             raw = self.raw(clients, rows)
-            high, slope, found = self.scaled(raw, clients, rows, scales)
-            positive = torch.gt(found, 0, out=torch.empty_like(found))
+            high, slope, attention = self.scaled(raw, clients, rows, scales)
+            positive = torch.gt(attention, 0, out=torch.empty_like(attention))
             through = [torch.bmm(left[clients, rows], right[clients]) for left, right in zip((down, up), turned[::-1], strict=True)]
             gradient = torch.lerp(through[0], through[1], positive)
-            to_values[clients].baddbmm_(to_above[clients, rows].mT, found.clamp(min=0))
-            to_values[clients].baddbmm_(to_below[clients, rows].mT, found.clamp_(max=0))
+            to_values[clients].baddbmm_(to_above[clients, rows].mT, attention.clamp(min=0))
+            to_values[clients].baddbmm_(to_below[clients, rows].mT, attention.clamp_(max=0))
             sums[0, clients] += raw.mul_(gradient).sum((1, 2)) / 2
             sums[1, clients] += raw.mul_(high).sum((1, 2)) / 2
             sums[2, clients] += high.mul_(gradient).sum((1, 2)) / 2
@@ -118,21 +117,12 @@ class Tiles:
         return to_unit.mT.contiguous(), to_values.mT.contiguous(), sums.mT
 
 
-def passes(unit: Tensor, similar: Tensor | None, beta: float, itself: bool) -> Any:
-    """Passes over R: compiled where they can be."""
-    if beta or not compiles(unit):
-        return Tiles(unit, similar, beta, itself)
-    from fgl_bench.algorithms.adafgl._opposed_loops import Loops
-
-    return Loops(unit, itself)
-
-
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, unit: Tensor, values: Tensor, similar: Tensor | None, beta: float, count: Tensor, itself: bool
     ) -> tuple[Tensor, Tensor]:
-        pairs = passes(unit, similar, beta, itself)
+        pairs = Tiles(unit, similar, beta, itself)
         largest = pairs.largest()
         each = count.to(unit.dtype).square().clamp(min=1)
         total = unit.sum(1).square().sum(1)
@@ -150,7 +140,7 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, to_above: Tensor, to_below: Tensor) -> tuple[Tensor | None, ...]:
         unit, values, similar, each, largest, *scales = ctx.saved_tensors
         (mean, above, below), share = scales, 1 - ctx.beta
-        pairs = passes(unit, similar, ctx.beta, ctx.itself)
+        pairs = Tiles(unit, similar, ctx.beta, ctx.itself)
         to_unit, to_values, sums = pairs.gradients(values, tuple(scales), to_above, to_below)
         all_raw, high_raw, high_sum = sums.unbind(1)
         # R's scales are 1 / (max - m) above the mean and 1 / m below it.
@@ -164,9 +154,9 @@ class _Attend(torch.autograd.Function):
         if ctx.beta:
             reached = reached + ctx.beta * similar[everyone, row].to(reached.dtype)
         if not ctx.itself:
-            reached.scatter_(1, row[:, None], 0)  # by indices the zero would come from the host, and a GPU wait for it
+            reached.scatter_(1, row[:, None], 0)  # indexing would copy the zero from the host and synchronize a GPU
         column = reached.argmax(1)
-        if not ctx.itself:  # the largest may be the diagonal's zero
+        if not ctx.itself:  # the maximum may be the diagonal's zero
             to_largest = to_largest * (column != row)
         to_unit.index_put_((everyone, row), to_largest[:, None] * unit[everyone, column], accumulate=True)
         to_unit.index_put_((everyone, column), to_largest[:, None] * one, accumulate=True)

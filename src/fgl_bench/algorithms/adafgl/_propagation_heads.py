@@ -18,17 +18,17 @@ from fgl_bench.engine.linear import linear, prelu
 from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.models.base import Backbone
 
-SIMILAR = 0.999  # cosine of predictions above which two nodes are joined
-HOMOPHILOUS = 0.9  # from where on the hard switch takes the homophilous head
+SIMILAR = 0.999  # two nodes are joined if the cosine of their predictions is higher
+HOMOPHILOUS = 0.9  # least homophily for which the hard switch takes the homophilous head
 HEADS = ("homo", "raw", "smooth", "message")
-SMOOTHED_BELOW = 2.0  # not 1: the other way also multiplies sparse features by many columns, which takes longer than it seems
+SMOOTHED_BELOW = 2.0  # above 1, since the other way also multiplies sparse features by many columns
 DEPTH = {"homo": 1, "raw": 2, "smooth": 2, "message": 2}  # linear layers after the first
 SLOPES = {"homo": "homo.slope", "raw": "hetero.slope", "smooth": "hetero.slope", "message": "message.slope"}
 GAIN = 2**0.5  # of a ReLU
 
 
 class Network(NamedTuple):
-    """A trained network that is only asked: ``models [B, P]``."""
+    """A trained network for predictions only: ``models [B, P]``."""
 
     model: Backbone
     layout: ParameterLayout
@@ -48,14 +48,14 @@ class Options(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """What clients make of their graphs before they train heads.
+    """Quantities that clients compute from their graphs before they train heads.
 
     Attributes:
         prediction: P, ``[k, n, Y]``, probabilities.
         softened: P or its softmax, ``[k, n, Y]``, for the cosines and the answer.
-        similar: B, ``[k, n, n]`` bool: whose predictions are alike, none with itself; None where it has no weight.
-        operator: S, ``[k, n, n]``; None beside ``smoothed``.
-        smoothed: Xs, ``[k, n, (hops + 1) F]``, of graphs with more nodes than features.
+        similar: B, ``[k, n, n]`` bool: pairs of different nodes with similar predictions; None if its weight is 0.
+        operator: S, ``[k, n, n]``; None if ``smoothed`` is used.
+        smoothed: Xs, ``[k, n, (hops + 1) F]``, for graphs with more nodes than features.
         confidence: w, ``[k, 1, 1]``.
     """
 
@@ -68,21 +68,20 @@ class Knowledge(NamedTuple):
 
 
 class Heads(Backbone):
-    """The personal heads; only their parameters are trained.
+    """The personal heads, the only trained parameters.
 
-    ``Z_h`` is an MLP of two layers on Xs, ``Z_1`` and ``Z_2`` of three on X and Xs, with PReLUs and dropout between (Z_1 and Z_2 share one
-    slope). With H a further MLP of three layers on Xs, ``R = beta B + (1 - beta) cos(softmax H)`` with a diagonal of zeros, m its mean over
-    all pairs of the client, scaled to ``(R - m) / (max R - m)`` above m and ``-R / m`` below, plus I:
-    ``Z_3 = [softmax(PReLU(R) H) - softmax(PReLU(-R) H) + H] / 2``, with the slope inside H. With ``attention=raw`` the cosines are of H and
-    the diagonal is theirs.
+    ``Z_h`` is an MLP of two layers on Xs, ``Z_1`` and ``Z_2`` are MLPs of three layers on X and Xs, all with PReLU and dropout (Z_1 and
+    Z_2 share a slope). H is another MLP of three layers on Xs; ``R = beta B + (1 - beta) cos(softmax H)`` with a diagonal of zeros, m its
+    mean over all pairs of the client, scaled to ``(R - m) / (max R - m)`` above m and ``-R / m`` below, plus I: ``Z_3 = [softmax(PReLU(R)
+    H) - softmax(PReLU(-R) H) + H] / 2``, with the slope of H. With ``attention=raw`` the cosines are of H, including the diagonal.
 
-    The first layers of all heads lie side by side in one input weight. Where a client has fewer nodes than features, Xs is never made:
-    ``Xs W = sum_k S^k (X W_k)`` costs narrow products with S. Elsewhere Xs is made once, and S is not kept.
+    The first layers of all heads are concatenated in one input weight. If clients have fewer nodes than features, Xs is never
+    computed: ``Xs W = sum_k S^k (X W_k)`` takes narrow products with S. Otherwise Xs is computed once, and S is dropped.
 
-    :class:`Output` has the four Z side by side as ``hidden`` and the logarithm of the answer as ``logits``.
+    :class:`Output` holds the four Z side by side as ``hidden`` and the logarithm of the prediction as ``logits``.
 
     Args:
-        network: whose predictions are P.
+        network: the network with predictions P.
         confidence: w, ``[B]``.
     """
 
@@ -96,29 +95,29 @@ class Heads(Backbone):
         return head_layout(self.options.hops, self.options.width, num_features, num_classes)
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Xavier-uniform layers with the gain of a ReLU, every one by its own inputs, zero biases, slopes 0.25, as both codes."""
+        """Return Xavier-uniform layers with the gain of a ReLU and their own fan-in, zero biases and slopes 0.25, as in both codes."""
         (features, _), h, copies = layout.shapes["input.weight"], self.options.width, self.options.hops + 1
-        made = {}
+        initial = {}
         for name, shape in layout.shapes.items():
             if name == "input.weight":
                 raw, *others = (GAIN * glorot((rows, h), generator) for rows in (features, *[copies * features] * 3))
                 columns = torch.stack(others, 1).unflatten(0, (copies, features))  # hop, feature, head, unit
-                made[name] = torch.cat([raw, columns.transpose(0, 1).flatten(1)], 1)
+                initial[name] = torch.cat([raw, columns.transpose(0, 1).flatten(1)], 1)
             elif len(shape) > 1:
-                made[name] = GAIN * glorot(shape, generator)
+                initial[name] = GAIN * glorot(shape, generator)
             else:
-                made[name] = torch.full(shape, 0.25 if name.endswith("slope") else 0.0, dtype=torch.float64)
-        return made
+                initial[name] = torch.full(shape, 0.25 if name.endswith("slope") else 0.0, dtype=torch.float64)
+        return initial
 
     @torch.no_grad()
     def knowledge(self, batch: Batch) -> Knowledge:
-        """Found once for every batch."""
+        """Return the knowledge of ``batch``, computed once per batch."""
         if batch not in self._known:
             model, layout, models = self.network
             parameters, options = layout.views(models[batch.replicas]), self.options
             prediction = torch.softmax(model.forward(parameters, batch, model.first(parameters, batch), no_dropout).logits, -1)
             softened = torch.softmax(prediction, -1) if options.softmaxes == "double" else prediction
-            similar = alike(softened, batch.valid)
+            similar = similar_pairs(softened, batch.valid)
             itself = torch.eye(batch.nodes, dtype=batch.dtype, device=batch.device)
             joined = batch.operator(adjacency).multiply(itself.expand(batch.size, -1, -1).contiguous())
             matrix = joined.mul_(options.blend).add_(similar, alpha=1 - options.blend).add_(itself)
@@ -130,7 +129,7 @@ class Heads(Backbone):
         return self._known[batch]
 
     def smooth(self, batch: Batch, operator: Tensor) -> Tensor:
-        """Xs, ``[k, n, (hops + 1) F]``."""
+        """Return Xs, ``[k, n, (hops + 1) F]``."""
         itself = torch.eye(batch.features.shape[2], dtype=batch.dtype, device=batch.device)
         powers = [batch.features @ itself.expand(batch.size, -1, -1).contiguous()]
         for _ in range(self.options.hops):
@@ -138,7 +137,7 @@ class Heads(Backbone):
         return torch.cat(powers, 2)
 
     def first(self, parameters: Parameters, batch: Batch) -> Tensor:
-        """The first layers of all heads, ``[k, n, 4h]``, in the order raw, homo, smooth, message."""
+        """Return the first layers of all heads, ``[k, n, 4h]``, in the order raw, homo, smooth, message."""
         known, weight, h = self.knowledge(batch), parameters["input.weight"], self.options.width
         if known.smoothed is not None:
             stacked = weight[..., h:].unflatten(2, (-1, 3 * h)).transpose(1, 2).flatten(1, 2)
@@ -178,7 +177,7 @@ class Heads(Backbone):
 
 
 def head_layout(hops: int, width: int, num_features: int, num_classes: int) -> ParameterLayout:
-    """Of :class:`Heads`: the first layers of all side by side, raw, and of every hop homo, smooth and message; then each head's own."""
+    """Return the layout of :class:`Heads`: all first layers (raw; homo, smooth and message for every hop), then each head's own."""
     shapes: dict[str, tuple[int, ...]] = {"input.weight": (num_features, (1 + 3 * (hops + 1)) * width), "input.bias": (4 * width,)}
     for name in HEADS:
         for i in range(DEPTH[name]):
@@ -188,12 +187,12 @@ def head_layout(hops: int, width: int, num_features: int, num_classes: int) -> P
 
 
 def smooths(hops: int, nodes: int, features: int) -> bool:
-    """Whether Xs is made: where it has fewer columns than :data:`SMOOTHED_BELOW` times what products with S of all hops read."""
+    """Return True if Xs has fewer columns than :data:`SMOOTHED_BELOW` times the nodes read by products with S over all hops."""
     return (hops + 1) * features <= SMOOTHED_BELOW * hops * nodes
 
 
-def alike(rows: Tensor, valid: Tensor) -> Tensor:
-    """``cosine > 0.999`` for different real nodes, ``[k, n, d]`` to ``[k, n, n]`` bool."""
+def similar_pairs(rows: Tensor, valid: Tensor) -> Tensor:
+    """Return ``cosine > 0.999`` for pairs of different real nodes, ``[k, n, d]`` to ``[k, n, n]`` bool."""
     unit = F.normalize(rows, dim=-1, eps=1e-12)
     joined = (torch.bmm(unit, unit.mT) > SIMILAR) & valid[:, :, None] & valid[:, None]
     joined.diagonal(dim1=1, dim2=2).fill_(False)

@@ -27,34 +27,34 @@ from fgl_bench.utils.seeding import derive_seed, generator
 class AdaFGL(FedAvg, Staging):
     """FedAvg, then personal propagation without federation (Li et al., ICDE 2024; its code and OpenFGL's).
 
-    After ``federated_rounds`` rounds of FedAvg client i keeps the model it received, whose predictions P it never changes, and
-    trains heads of its own (:mod:`~fgl_bench.algorithms.adafgl._propagation_heads`) for the rounds that are left, ``local_epochs`` steps
-    each; then M is the identity and nothing travels. With X_k = S^k X, S the normalisation of
+    After ``federated_rounds`` rounds of FedAvg, client i fixes its received model and its predictions P, and trains its own heads
+    (:mod:`~fgl_bench.algorithms.adafgl._propagation_heads`) for the remaining rounds, ``local_epochs`` steps each. In these rounds
+    M is the identity and nothing is communicated. With X_k = S^k X, S the normalization of
     ``a A + (1 - a) 1[similarity > 0.999]``, and Xs = [X_0 .. X_hops], their loss is
 
     ``CE(Z_h) + mean (Z_h - P)^2 + CE(Z_1) + CE(Z_2) + CE(Z_3)``
 
-    and they answer ``w (softmax Z_h + softmax P) / 2 + (1 - w) mean_k softmax Z_k``. The homophily w is the accuracy of label
-    propagation from a random half of the training nodes on the other half, 0.5 where there is no other half.
+    and the prediction is ``w (softmax Z_h + softmax P) / 2 + (1 - w) mean_k softmax Z_k``. The homophily w is the accuracy of label
+    propagation from a random half of the training nodes to the other half (0.5 if that is empty).
 
-    Points of both stages are selected from, as in OpenFGL; the point after the last federated round scores the model that was
-    received. Resolutions: OpenFGL's a, beta and number of rounds; the personal stage begins with the last model, as there (the official
-    code: with the best on validation nodes); w weighs (``fusion=hard``: the official code's switch at 0.9); P is soft-maxed again before
-    its cosines and in the answer, as in both codes (``softmaxes=single``: in neither); Z_3's attention compares softmax H, and no node
-    with itself, as in both codes (``attention=raw``: H, and a node with itself too); P is downloaded with the model once more when the
-    personal stage begins; initial layers and shared slopes as in both codes.
+    The best point is selected from both stages, as in OpenFGL; the point after the last federated round scores the received model.
+    Resolutions: OpenFGL's a, beta and number of rounds; the personal stage starts from the last model, as in OpenFGL (the official code:
+    from the model that is best on validation nodes); w is a weight (``fusion=hard``: the official code's switch at 0.9); a second softmax
+    of P before its cosines and in the prediction, as in both codes (``softmaxes=single``: no second softmax); Z_3's attention compares
+    softmax H of different nodes, as in both codes (``attention=raw``: H, and a node with itself too); P is downloaded with the model
+    once more at the start of the personal stage; initial layers and shared slopes as in both codes.
 
     Attributes:
-        federated_rounds: R1; the rounds of a run that come after it are personal.
-        label_steps, label_alpha: of the label propagation behind w: steps, weight of the start.
+        federated_rounds: R1; later rounds are personal.
+        label_steps, label_alpha: steps of the label propagation for w, and weight of its start.
         hops: K of Xs.
         blend: a, weight of the graph against the similarity of predictions.
         beta: weight of that similarity in Z_3's attention, against the cosine of its representations.
-        width, head_dropout: hidden width of the heads and their dropout.
-        softmaxes: ``double`` or ``single``, of P before its cosines and in the answer.
-        attention: ``softmax`` or ``raw``, what is compared in Z_3's attention.
+        width, head_dropout: hidden width and dropout of the heads.
+        softmaxes: ``double`` or ``single``, of P before its cosines and in the prediction.
+        attention: ``softmax`` or ``raw``, the inputs of Z_3's attention.
         fusion: ``soft`` or ``hard``.
-        max_nodes: most nodes of a client; its propagation, n x n, is dense while it is made, and longer where features outnumber nodes.
+        max_nodes: most nodes per client; its n x n propagation is dense during setup, or always if features outnumber nodes.
     """
 
     multilabel: ClassVar[bool] = False
@@ -102,7 +102,7 @@ class AdaFGL(FedAvg, Staging):
         return Stage(heads, layout, torch.cat(rows).to(batch.device, batch.dtype).contiguous())
 
     def confidence(self) -> Tensor:
-        """w, ``[B]``: the homophily that label propagation finds among the training nodes."""
+        """Return w, ``[B]``: the homophily estimated by label propagation among the training nodes."""
         setting, batch = self.setting, self.setting.batch
         source = np.zeros(batch.train.shape, dtype=bool)
         for row, client in enumerate(batch.clients):
@@ -133,14 +133,15 @@ class AdaFGL(FedAvg, Staging):
 
 
 def propagated_accuracy(batch: Batch, source: Tensor, classes: int, steps: int, alpha: float) -> Tensor:
-    """Accuracy ``[k]`` of label propagation from the nodes ``source [k, n]`` on the training nodes that are not among them.
+    """Return the accuracy ``[k]`` of label propagation from the nodes ``source [k, n]`` on the other training nodes.
 
-    ``Y <- (1 - alpha) S Y + alpha Y_0``, the truth added to the sources after every step, from the truth there and 1/Y elsewhere.
+    ``Y <- (1 - alpha) S Y + alpha Y_0``, starting from the truth at sources and 1/Y elsewhere; the truth is added to the sources
+    after every step.
     """
     truth = F.one_hot(batch.labels, classes).to(batch.dtype)
     start = torch.where(source[..., None], truth, 1 / classes)
-    found = propagate(start, batch, gcn_operator, steps, alpha, inject=truth * source[..., None]).argmax(-1)
+    predicted = propagate(start, batch, gcn_operator, steps, alpha, inject=truth * source[..., None]).argmax(-1)
     held = batch.train & ~source
     count = held.sum(1)
-    right = ((found == batch.labels) & held).sum(1).to(batch.dtype)
+    right = ((predicted == batch.labels) & held).sum(1).to(batch.dtype)
     return torch.where((count > 0) & source.any(1), right / count.clamp(min=1), 0.5)

@@ -1,8 +1,8 @@
-"""Backbones one convolution at a time, from the representations of some sources to those of some targets.
+"""Backbones as separate convolutions from sources to targets.
 
-What message passing over the edges between clients needs: sources that are not nodes of the replica, edges that are masked. A
-backbone is described by a :class:`Convolutions`; those of ``CONVOLUTIONS`` can be used. An edge from a target to itself (a loop) is
-in every :class:`~fgl_bench.algorithms.cross_client._halo.Level`; attention uses it, the mean over neighbours does not.
+Message passing across clients has sources that are not nodes of the replica, and masked edges. A :class:`Convolutions` describes a
+backbone; the supported ones are in ``CONVOLUTIONS``. An edge from a target to itself (a loop) is in every
+:class:`~fgl_bench.algorithms.cross_client._halo.Level`; attention uses it, the mean over neighbors does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from torch import Tensor
 from fgl_bench.algorithms.cross_client._plan import First, Level, Plan
 from fgl_bench.algorithms.cross_client._scores import drawn_scores
 from fgl_bench.algorithms.cross_client._sides import sides
-from fgl_bench.engine.attention import additive_scores, attend, dynamic_scores
+from fgl_bench.engine.attention import additive_scores, attend
+from fgl_bench.engine.kernels.dynamic_scores import dynamic_scores
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Parameters
 from fgl_bench.errors import Unsuited
@@ -34,12 +35,12 @@ class Features(Protocol):
 
 
 class Messages(NamedTuple):
-    """One convolution before its neighbours are summed.
+    """Messages of one convolution before the sum over neighbors.
 
     Attributes:
-        values: ``[k, c, h]``, what every source sends.
-        own: ``[k, r, h]``, what every target adds of itself besides its loop.
-        scores: ``[H, E]`` attention logits of the edges, None where the backbone has no attention.
+        values: ``[k, c, h]``, the message of every source.
+        own: ``[k, r, h]``, the additional term of every target, besides its loop.
+        scores: ``[H, E]`` attention logits of the edges; None for a backbone without attention.
     """
 
     values: Tensor
@@ -54,14 +55,14 @@ class Messages(NamedTuple):
 
 
 class Convolutions:
-    """A backbone's layers.
+    """The layers of a backbone.
 
     Attributes:
         depth: number of convolutions.
-        widths: of the representations between them (the rows that clients may exchange).
-        attends: whether edges have scores.
-        parts: matrices that lie side by side in a convolution's weight.
-        part: the only one that the first convolution of a node without neighbours needs.
+        widths: widths of the representations between convolutions (rows that clients may exchange).
+        attends: True if edges have scores.
+        parts: number of matrices concatenated in a convolution's weight.
+        part: the only matrix needed in the first convolution of a node without neighbors.
     """
 
     attends: ClassVar[bool] = False
@@ -73,31 +74,31 @@ class Convolutions:
         self.widths = list(model._widths)[: model.layers - 1] if model.head == "conv" else list(model._widths)[:-1]
 
     def alone(self, parameters: Parameters, product: Tensor) -> Tensor:
-        """The first convolution ``[k, r, h]`` of nodes without neighbours in it, from their product with its ``part``."""
+        """Return the first convolution ``[k, r, h]`` of nodes without neighbors, given their product with ``part``."""
         raise NotImplementedError  # abstract
 
     def shift(self, number: int, parameters: Parameters) -> Tensor | None:
-        """What convolution ``number`` adds to its products, ``[k, parts * b]``, if anything."""
+        """Return the shift that convolution ``number`` adds to its products, ``[k, parts * b]``, or None."""
         return None
 
     def messages(self, number: int, parameters: Parameters, near: Tensor, own: Tensor | None, level: Level) -> Messages:
-        """What convolution ``number`` sends.
+        """Return the messages of convolution ``number``.
 
         Args:
-            near: the sources times the first part of its weight, shifted, ``[k, c, b]``.
-            own: the targets times the second part, where there are two, ``[k, r, b]``.
+            near: the shifted products of the sources with the first part of its weight, ``[k, c, b]``.
+            own: the products of the targets with the second part, if any, ``[k, r, b]``.
         """
         raise NotImplementedError  # abstract
 
     def combine(self, number: int, parameters: Parameters, sent: Messages, keep: Tensor, level: Level) -> Tensor:
-        """``[k, r, h]`` from the messages over the edges in ``keep`` ``[E]`` bool."""
+        """Sum the messages over the edges in ``keep [E]`` (bool) to ``[k, r, h]``."""
         raise NotImplementedError  # abstract
 
     def activate(self, x: Tensor) -> Tensor:
         return torch.relu(x)
 
     def head(self, parameters: Parameters, out: Tensor) -> Tensor:
-        """Logits from the last convolution's result."""
+        """Return logits, given the last convolution's result."""
         if self.model.head == "conv":
             return out
         return affine(self.activate(out), parameters, "head")
@@ -112,13 +113,13 @@ class Convolutions:
         features: Features | None = None,
         last: int | None = None,
     ) -> Tensor:
-        """The last convolution of ``plan``'s result ``[k, r, h]``, without activation.
+        """Return the result of the last convolution of ``plan``, ``[k, r, h]``, without activation.
 
         Args:
-            stored: level number to the store ``[R, h]`` whose rows it takes.
-            keep: the edges ``[E]`` bool of a level that take part, which always include the loops.
-            features: what the first convolution's weight is multiplied with, if not ``plan.first.features``.
-            last: number of the convolution whose result is wanted, if not the last one.
+            stored: function from a level's number to its store ``[R, h]``.
+            keep: function that returns the edges to use, ``[E]`` bool, always with the loops.
+            features: input of the first convolution, ``plan.first.features`` by default.
+            last: number of the convolution to return, the last one by default.
         """
         hidden = self.first(plan.first, parameters, keep, plan.first.features if features is None else features)
         for number, level in enumerate(plan.levels[:last], 1):
@@ -128,16 +129,16 @@ class Convolutions:
         return hidden
 
     def sent(self, number: int, parameters: Parameters, hidden: Tensor, store: Tensor | None, level: Level) -> Messages:
-        """What convolution ``number`` sends, from its own sources ``[k, own, a]`` and the store ``[R, a]`` if it takes rows of others."""
+        """Return the messages of convolution ``number``, from its own sources ``[k, own, a]`` and the store ``[R, a]`` of remote rows."""
         near, own = self._products(number, parameters, hidden, store, level)
         return self.messages(number, parameters, near, own, level)
 
     def scores(self, number: int, parameters: Parameters, hidden: Tensor, store: Tensor, stamp: Tensor, level: Level) -> Tensor:
-        """The scores ``[H, E]`` alone of :meth:`sent`, outside autograd; rows of the store whose ``stamp [R]`` is negative are zeros."""
+        """Return only the scores ``[H, E]`` of :meth:`sent`, without autograd; rows of the store with negative ``stamp [R]`` are zero."""
         return self.sent(number, parameters, hidden, None if level.shape[2] == level.own else store, level).attention
 
     def first(self, first: First, parameters: Parameters, keep: Keep, features: Features) -> Tensor:
-        """The first convolution's result ``[k, r, h]``, without activation."""
+        """Return the first convolution's result ``[k, r, h]``, without activation."""
         alone, *near = features.products(parameters["conv0.weight"])
         alone = self.alone(parameters, alone)
         if first.level is None or first.pick is None:
@@ -150,14 +151,14 @@ class Convolutions:
     def _products(
         self, number: int, parameters: Parameters, hidden: Tensor, store: Tensor | None, level: Level
     ) -> tuple[Tensor, Tensor | None]:
-        """Sources ``[k, c, b]`` and targets ``[k, r, b]`` times their parts of the weight, shifted."""
+        """Return the shifted products of sources ``[k, c, b]`` and targets ``[k, r, b]`` with their parts of the weight."""
         weight = parameters[f"conv{number}.weight"]
         if hidden.device.type == "cpu":
             return sides(hidden, store, weight, self.shift(number, parameters), level, self.parts)
-        weights = weight.chunk(self.parts, -1)  # cut once: the gradients of the parts are put together once
+        weights = weight.chunk(self.parts, -1)  # one chunk, so that the gradients of the parts are concatenated once
         own = linear(take(hidden, level.targets), weights[1]) if self.parts > 1 else None
         near = linear(hidden, weights[0])
-        if store is not None:  # a product of their own: these rows need no gradient
+        if store is not None:  # a separate product, since these rows need no gradient
             remote = store.index_select(0, level.entries.flatten()).unflatten(0, level.entries.shape)
             near = torch.cat([near, linear(remote, weights[0])], 1)
         return self._shifted(number, parameters, near, own)
@@ -171,7 +172,7 @@ class Convolutions:
 
 
 class SageConvolutions(Convolutions):
-    """``mean over kept neighbours of W_l h + W_r h_v + b``."""
+    """``mean over kept neighbors of W_l h + W_r h_v + b``."""
 
     parts, part = 2, 1
 
@@ -189,14 +190,14 @@ class SageConvolutions(Convolutions):
             0, level.edges.target, used.to(sent.values.dtype)
         )
         some = count > 0
-        # A target without neighbours would have a softmax over nothing: its loop stands in and is multiplied by zero.
+        # A target without neighbors would have an empty softmax: its loop replaces it and is multiplied by zero.
         scores = torch.where(used | ~some[level.edges.target], 0.0, -torch.inf).to(sent.values.dtype)[None]
         mean = attend(level, sent.values, scores) * some.view(k, r, 1)
         return mean + sent.own + parameters[f"conv{number}.bias"][:, None]
 
 
 class GatConvolutions(Convolutions):
-    """Attention over the kept neighbours and the node itself."""
+    """Attention over the kept neighbors and the node itself."""
 
     attends = True
     model: GAT
@@ -237,14 +238,14 @@ class GatConvolutions(Convolutions):
         return self._finish(number, out, parameters)
 
     def _finish(self, number: int, out: Tensor, parameters: Parameters) -> Tensor:
-        """The heads of logits averaged, and the bias."""
+        """Average the heads of logits and add the bias."""
         if self.model.head == "conv" and number == self.depth - 1 and self.model.output_heads > 1:
             out = out.unflatten(2, (self.model.output_heads, -1)).mean(2)
         return out + parameters[f"conv{number}.bias"][:, None]
 
 
 def take(rows: Tensor, index: Tensor) -> Tensor:
-    """``[k, c, h]`` and ``[k, r]`` to ``[k, r, h]``."""
+    """Select ``rows [k, c, h]`` by ``index [k, r]``, ``[k, r, h]``."""
     k, c, _ = rows.shape
     flat = index + torch.arange(k, device=index.device)[:, None] * c
     return rows.flatten(0, 1).index_select(0, flat.flatten()).unflatten(0, index.shape)
@@ -254,10 +255,10 @@ CONVOLUTIONS: dict[type[Backbone], type[Convolutions]] = {GAT: GatConvolutions, 
 
 
 def convolutions(model: Backbone) -> Convolutions:
-    """The layers of ``model``.
+    """Return the layers of ``model``.
 
     Raises:
-        Unsuited: its layers cannot be taken apart.
+        Unsuited: its layers cannot be separated.
     """
     if not isinstance(model, GAT | GraphSAGE) or type(model) not in CONVOLUTIONS:
         raise Unsuited("needs a backbone whose convolutions exchange embeddings (model=gat, model=graphsage)")

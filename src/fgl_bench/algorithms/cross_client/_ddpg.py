@@ -1,4 +1,4 @@
-"""Deep deterministic policy gradient (Lillicrap et al., ICLR 2016): S agents side by side, one transition at a time."""
+"""Deep deterministic policy gradient (Lillicrap et al., ICLR 2016): S agents in parallel, one transition at a time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.dropout import mix
-from fgl_bench.engine.noise import normal, uniform
+from fgl_bench.engine.random_numbers import mix, normal, uniform
 from fgl_bench.utils.seeding import derive_seed
 
 ACTOR, CRITIC = (400, 300), (400, 300)
@@ -17,16 +16,16 @@ BATCH, DISCOUNT, SOFT = 32, 0.99, 0.005
 
 
 class Agents:
-    """Actor and critic of every seed with their slow copies, replay memory and both Adams.
+    """Actor and critic of every seed, with target networks, replay memory and both Adams.
 
-    The actor gives ``high * sigmoid``; the critic takes the action in behind its first layer.
+    The actor returns ``high * sigmoid``; the action enters the critic after its first layer.
 
     Args:
         seeds: one agent each.
-        state, action: numbers in a state and in an action.
+        state, action: sizes of a state and of an action.
         high: largest action.
         noise: standard deviation of the exploration.
-        capacity: transitions that are kept.
+        capacity: number of stored transitions.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class Agents:
 
     @staticmethod
     def _draw(seeds: Sequence[int], name: str, shapes: list[tuple[int, int]], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
-        """Weights ``[S, in, out]`` and biases ``[S, 1, out]``, as PyTorch's linear layers draw them."""
+        """Draw weights ``[S, in, out]`` and biases ``[S, 1, out]`` as in PyTorch's linear layers."""
         rows: list[list[Tensor]] = []
         for seed in seeds:
             generator = torch.Generator().manual_seed(derive_seed(seed, "agent", name))
@@ -72,13 +71,13 @@ class Agents:
 
     @torch.no_grad()
     def act(self, state: Tensor) -> Tensor:
-        """``[S, state]`` to explored actions ``[S, action]``, clipped to [0, high]."""
+        """Return noisy actions ``[S, action]`` for states ``[S, state]``, clipped to [0, high]."""
         self.acts += 1
         noise = normal(mix(mix(self.streams) + 2 * self.acts), 1, self.sizes[1], state.dtype)[:, 0]
         return (self._act(self.actor, state[:, None])[:, 0] + self.noise * noise).clamp(0, self.high)
 
     def learn(self, state: Tensor, action: Tensor, reward: Tensor, following: Tensor) -> None:
-        """Remember one transition of every agent; from the 32nd on also one step of critic and actor."""
+        """Store one transition of every agent; from the 32nd on, also take one step of critic and actor."""
         self.memory[:, self.steps % self.memory.shape[1]] = torch.cat([state, action, reward[:, None], following], -1)
         self.steps += 1
         if self.steps < BATCH:

@@ -1,4 +1,4 @@
-"""The input features of any of the nodes of all replicas."""
+"""Input features of arbitrary nodes of all replicas."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fgl_bench.engine.transfer import put
 
 
 def ranges(start: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """``start[0], start[0] + 1, ...`` for ``length[0]`` numbers, and so on."""
+    """Concatenate the ranges from ``start[i]`` of length ``length[i]``."""
     before = np.cumsum(length) - length
     return np.repeat(start - before, length) + np.arange(int(length.sum()))
 
 
 def places(slots: np.ndarray, replicas: int, nodes: int) -> tuple[np.ndarray, int]:
-    """Where ascending ``slots`` lie when every replica's come first in a row of its own, flattened; and the rows' length."""
+    """Return flat positions of ascending ``slots`` in a table with one row per replica, and the length of a row."""
     replica = slots // nodes
     count = np.bincount(replica, minlength=replicas)
     most = int(count.max(initial=0))
@@ -31,12 +31,12 @@ def places(slots: np.ndarray, replicas: int, nodes: int) -> tuple[np.ndarray, in
 
 
 def distinct(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """``numpy.unique`` of numbers below ``size``, with the inverse, without a sort."""
-    there = np.zeros(size, dtype=bool)
-    there[numbers] = True
-    found, rank = np.flatnonzero(there), np.empty(size, dtype=np.int64)
-    rank[found] = np.arange(found.size)
-    return found, rank[numbers]
+    """Return ``numpy.unique`` of numbers below ``size`` and the inverse, without sorting."""
+    occurs = np.zeros(size, dtype=bool)
+    occurs[numbers] = True
+    values, rank = np.flatnonzero(occurs), np.empty(size, dtype=np.int64)
+    rank[values] = np.arange(values.size)
+    return values, rank[numbers]
 
 
 class NodeFeatures:
@@ -44,7 +44,7 @@ class NodeFeatures:
 
     Args:
         clients: the graphs of all k replicas.
-        slots: host, the slots that are nodes, ascending.
+        slots: host, ascending slots of nodes.
         nodes: n.
     """
 
@@ -60,7 +60,7 @@ class NodeFeatures:
             self._matrix = sp.vstack([sp.csr_matrix(block) for block in blocks]).tocsr()
 
     def rows(self, groups: Sequence[tuple[np.ndarray, int]], parts: int) -> Rows:
-        """The features of groups of slots (each ascending), for products with one of the ``parts`` of a weight each."""
+        """Return the features of groups of slots (each ascending), each for a product with one of the ``parts`` of a weight."""
         laid, sizes = [], []
         for slots, _ in groups:
             place, c = places(slots, self.size, self.nodes)
@@ -88,7 +88,7 @@ class NodeFeatures:
         return Rows((self.size, total, self.width), sizes, of_group, parts, self.dtype, self.device, entries)
 
     def by_feature(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of sparse features, the pairs (replica * F + feature) that ``slots`` have; where the slots with each begin; these slots."""
+        """Return the pairs (replica * F + feature) of sparse features in ``slots``, the start of each pair's slots, and these slots."""
         matrix = self._matrix[self._row[slots]]
         pair = matrix.indices + np.repeat(slots // self.nodes, np.diff(matrix.indptr)) * self.width
         shape = (slots.size, self.size * self.width)
@@ -97,7 +97,7 @@ class NodeFeatures:
         return pairs, columns.indptr[pairs], slots[columns.indices].astype(np.int32)
 
     def occurring(self, slots: np.ndarray | None = None) -> int:
-        """Pairs of a replica and a feature that one of its nodes (of those among ``slots``) has, with sparse features."""
+        """Return the number of pairs of a replica and a sparse feature that occurs in its nodes (among ``slots``)."""
         slots = self._slots if slots is None else slots
         matrix = self._matrix[self._row[slots]]
         seen = np.zeros((self.size, self.width), dtype=bool)
@@ -107,15 +107,15 @@ class NodeFeatures:
 
 @dataclass(frozen=True)
 class Rows:
-    """Input features of groups of nodes. Each is multiplied with one of the matrices that lie side by side in a weight.
+    """Input features of groups of nodes, each multiplied with one of the concatenated matrices of a weight.
 
     Attributes:
-        shape: (k, c, F), the c rows of a replica group by group.
-        sizes, part: of every group its rows a replica and the number of its matrix.
-        parts: how many matrices there are.
-        entries: host, sparse features: where the entries of every row begin ``[k * c + 1]``, their columns (feature * parts + part)
-            and values ``[nnz]``; None where features are dense.
-        dense: of every group ``[k, c, F]``.
+        shape: (k, c, F), the c rows per replica in order of groups.
+        sizes, part: rows per replica and number of the matrix, of every group.
+        parts: number of matrices.
+        entries: host, sparse features: start of every row's entries ``[k * c + 1]``, their columns (feature * parts + part) and
+            values ``[nnz]``; None for dense features.
+        dense: dense features ``[k, c, F]`` of every group.
     """
 
     shape: tuple[int, int, int]
@@ -134,17 +134,17 @@ class Rows:
         return self.entries
 
     def products(self, weight: Tensor) -> Sequence[Tensor]:
-        """``[k, c, h]`` of every group from the weight ``[k, F, parts * h]``."""
+        """Return the products ``[k, c, h]`` of every group with ``weight [k, F, parts * h]``."""
         if self.dense is not None:
             weights = weight.chunk(self.parts, -1)
             return [torch.bmm(rows, weights[part]) for rows, part in zip(self.dense, self.part, strict=True)]
         k, c, width = self.shape
         matrix = SparseRows(*self.sparse, (k, c, width * self.parts), self.dtype, self.device)
-        # As rows of h: a sparse product wants the weight as it lies in memory.
+        # As rows of h, the memory layout of the weight, for the sparse product.
         return (matrix @ weight.unflatten(2, (self.parts, -1)).flatten(1, 2)).split(self.sizes, 1)
 
     @property
     def replica(self) -> np.ndarray:
-        """Host ``[nnz]``, the replica of every entry."""
+        """Return the replica of every entry, host ``[nnz]``."""
         k, c, _ = self.shape
         return np.repeat(np.arange(k, dtype=np.int32), np.diff(self.sparse[0][:: c or 1]))

@@ -1,4 +1,4 @@
-"""How the servers' models answer for validation and test nodes when the first convolution takes what it takes in training."""
+"""Predictions of the servers' models with the first convolution restricted to its training edges."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ServerFeatures:
     """The servers' input features, as :meth:`Convolutions.first` multiplies them.
 
     Attributes:
-        alone: ``[S, ra]`` the nodes without neighbours in the first convolution.
-        sources: ``[S, c]`` the sources of the others; None where there are none.
-        rest: their features for the parts of the weight that the nodes without neighbours do not need.
+        alone: ``[S, ra]`` the nodes without neighbors in the first convolution.
+        sources: ``[S, c]`` the sources of the other nodes; None without sources.
+        rest: features of the sources for the parts of the weight that nodes without neighbors do not need.
     """
 
     server: Batch
@@ -50,7 +50,7 @@ class ServerFeatures:
         )
 
     def products(self, weight: Tensor) -> Sequence[Tensor]:
-        """Of the nodes without neighbours with their part of the weight ``[S, F, parts * h]``, of the others' sources with every part."""
+        """Multiply nodes without neighbors with their part of ``weight [S, F, parts * h]``, and sources of the others with all parts."""
         whole = (self.server.features @ weight.chunk(self.parts, -1)[self.part].contiguous()).flatten(0, 1)
         alone = whole[self.alone]
         if self.sources is None:
@@ -60,10 +60,10 @@ class ServerFeatures:
 
 
 class OwnEdges:
-    """The servers' models on validation and test nodes: the first convolution over edges inside clients, the others over all.
+    """The servers' models on validation and test nodes: the first convolution over edges inside clients, the others over all edges.
 
-    A server's node is in no client and has no neighbours in the first convolution, a client's node those that the client observes. What
-    the first convolution has learned from is then what it is asked for.
+    A server's node is in no client and has no neighbors in the first convolution; a client's node has those observed by the client.
+    Evaluation then has the same inputs of the first convolution as training.
     """
 
     def __init__(self, server: Batch, clients: Sequence[ClientGraph], layers: Convolutions):
@@ -79,7 +79,7 @@ class OwnEdges:
         self.place, self.slots = halo.put(self.plan.place), halo.put(asked)
 
     def __call__(self, parameters: Parameters) -> Tensor:
-        """Logits ``[S, N, Y]`` of the models ``[S, ...]``, 0 for training nodes."""
+        """Return the logits ``[S, N, Y]`` of the models ``[S, ...]``, 0 for training nodes."""
         out = self.layers.forward(self.plan, parameters, _nothing, _all, no_dropout, self.features)
         logits = self.layers.head(parameters, out).flatten(0, 1).index_select(0, self.place)
         whole = logits.new_zeros(self.shape[0] * self.shape[1], logits.shape[1])

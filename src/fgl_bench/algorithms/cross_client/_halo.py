@@ -1,9 +1,9 @@
-"""Message passing over the edges between clients: who holds which remote rows, and what a set of nodes needs to be computed.
+"""Message passing over the edges between clients: ownership of remote rows, and plans of computation.
 
-Nodes are *slots*: replica * n + local id. A replica sees the edges inside it and those that come in from other replicas of its
-seed; for each remote neighbour it keeps one *entry*, a row of a representation that the owner computed. A :class:`Plan` is laid
-out on the host from slots alone and never from numbers of the model: which of the edges are used (sampling, rows never received)
-is a mask over them, so that nothing waits for the device.
+Nodes are *slots*: replica * n + local id. A replica has the edges inside it and those from other replicas of its seed. For
+each remote neighbor it stores one *entry*, a row of a representation computed by the owner. A :class:`Plan` is laid out on the
+host and depends only on slots, not on the model: the edges in use (sampling, received rows) are a mask, so the host never waits
+for the device.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from fgl_bench.errors import Unsuited
 
 
 class Halo:
-    """The static side of cross-client message passing.
+    """The static structure of cross-client message passing.
 
     Args:
         clients: the graphs of all S * C replicas.
-        cross_edges: of every seed, ``[2, K]`` global ids in both directions.
-        parts, part: of the first convolution's weight, see :class:`~fgl_bench.algorithms.cross_client._bipartite.Convolutions`.
-        own: slots ``[2, K]`` of the only edges inside a client that the first convolution takes; None means all.
+        cross_edges: edges between clients of every seed, ``[2, K]`` global ids in both directions.
+        parts, part: as for the first convolution's weight, see :class:`~fgl_bench.algorithms.cross_client._bipartite.Convolutions`.
+        own: slots ``[2, K]`` of the edges that the first convolution uses; None means all edges inside clients.
 
     Attributes:
         size, nodes: k and n.
-        holder, owner: host ``[R]``, of every entry the replica that keeps it and the slot it is a copy of.
-        slots: host ``[T]``, the slots that are nodes.
-        kind, target, source, entry: host ``[M]``, of every edge in order of its target: 0 for a loop, 1 inside the client, 2 from
-            another one; its ends; the entry that it comes from (0 where it is none).
-        start, degree: host ``[k * n]``, the first and the number of edges into every slot.
-        near: host ``[M]`` bool, the edges that the first convolution takes.
-        joined: host ``[k * n]`` bool, the slots that have more than a loop there.
+        holder, owner: host ``[R]``, the replica that stores an entry, and the slot that the entry copies.
+        slots: host ``[T]``, the slots of nodes.
+        kind, target, source, entry: host ``[M]``, edges in order of targets: kind 0 for a loop, 1 inside the client, 2 from another
+            client; both ends; the entry that the edge comes from (0 if none).
+        start, degree: host ``[k * n]``, the first edge into every slot and their number.
+        near: host ``[M]`` bool, the edges of the first convolution.
+        joined: host ``[k * n]`` bool, the slots with other edges than a loop in the first convolution.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Halo:
         self.entry = np.zeros(self.target.size, dtype=np.int64)
         crossing = self.kind == 2
         pairs = self.target[crossing] // most * (self.size * most) + self.source[crossing]
-        found, self.entry[crossing] = np.unique(pairs, return_inverse=True)
-        self.holder, self.owner = np.divmod(found, self.size * most)
+        unique, self.entry[crossing] = np.unique(pairs, return_inverse=True)
+        self.holder, self.owner = np.divmod(unique, self.size * most)
         self.near = self.kind < 2
         if own is not None:
             pairs = self.target * (self.size * most) + self.source
@@ -84,7 +84,7 @@ class Halo:
         self.joined[self.target[self.near & (self.kind == 1)]] = True
 
     def _locate(self, clients: Sequence[ClientGraph], first: int) -> np.ndarray:
-        """``[N]`` the slot of every global node id."""
+        """Return the slot of every global node id, ``[N]``."""
         ids = np.concatenate([client.nodes for client in clients])
         if np.unique(ids).size < ids.size:
             raise Unsuited("needs a split without overlap: clients that exchange embeddings may not share nodes")
@@ -99,29 +99,29 @@ class Halo:
 
     @cached_property
     def labels(self) -> Tensor:
-        """``[k * n]`` or, with several labels a node, ``[k * n, Y]``; 0 in padding."""
+        """Labels ``[k * n]`` or, with several labels per node, ``[k * n, Y]``; 0 in padding."""
         labels = np.concatenate([client.labels for client in self.clients])
         out = np.zeros((self.size * self.nodes, *labels.shape[1:]), dtype=labels.dtype)
         out[self.slots] = np.maximum(labels, 0)
         return put(out, self.device)
 
     def occurring(self) -> int:
-        """Rows of the first convolution's weight that some node is multiplied with, over all replicas; its features are sparse."""
-        # All parts but one are for nodes with neighbours in the first convolution.
+        """Return the number of rows of the first convolution's weight in use, over all replicas, for sparse features."""
+        # All parts except one are for nodes with neighbors in the first convolution.
         rest = self.features.occurring(np.flatnonzero(self.joined)) if self.parts > 1 else 0
         return self.features.occurring() + (self.parts - 1) * rest
 
     def edges_into(self, slots: np.ndarray) -> np.ndarray:
-        """Numbers of the edges into ``slots``, slot after slot."""
+        """Return the numbers of the edges into ``slots``, slot by slot."""
         return ranges(self.start[slots], self.degree[slots])
 
     def plan(self, slots: np.ndarray, depth: int, taken: Callable[[int, np.ndarray], np.ndarray] | None = None) -> Plan:
-        """What is needed to compute the representation of ``slots`` (ascending) after ``depth`` convolutions.
+        """Return the plan to compute the representation of ``slots`` (ascending) after ``depth`` convolutions.
 
-        The first convolution never takes remote rows: what would cross there are raw features.
+        The first convolution never uses remote rows, which would be raw features.
 
         Args:
-            taken: of a later convolution and numbers of edges, which of them are laid out (bool); None means all.
+            taken: function from a later convolution's number and edges to the edges to lay out (bool); None means all.
         """
         levels, targets = [], slots
         for number in reversed(range(1, depth)):
@@ -135,7 +135,7 @@ class Halo:
         return Plan(self, first_of(self, targets), tuple(reversed(levels)), slots, place, valid_rows)
 
     def level(self, targets: np.ndarray, number: np.ndarray) -> tuple[Level, np.ndarray]:
-        """The convolution over these edges into ``targets``, and the slots that it takes."""
+        """Return the convolution over these edges into ``targets``, and its source slots."""
         crossing = self.kind[number] == 2
         mine = np.zeros(self.size * self.nodes, dtype=bool)
         mine[self.source[number[~crossing]]] = True
@@ -187,17 +187,17 @@ class Halo:
         return level, sources
 
     def table(self, slots: np.ndarray) -> Tensor:
-        """``[k, c]``, ``slots`` (ascending) replica by replica; padding repeats one of the replica's slots."""
+        """Return ``slots`` (ascending) by replica, ``[k, c]``; padding repeats one of the replica's slots."""
         place, c = places(slots, self.size, self.nodes)
         table = np.repeat(np.arange(self.size) * self.nodes, c)
         table[place] = slots
         return self.put(table).view(self.size, c)
 
     def put(self, array: np.ndarray) -> Tensor:
-        """``array`` on the device."""
+        """Copy ``array`` to the device."""
         return put(np.ascontiguousarray(array), self.device)
 
 
 def _bounds(index: np.ndarray, groups: int) -> np.ndarray:
-    """``[groups + 1]``, where each group's items begin when sorted."""
+    """Return the start of each group's items after sorting, ``[groups + 1]``."""
     return np.concatenate([[0], np.cumsum(np.bincount(index, minlength=groups))])

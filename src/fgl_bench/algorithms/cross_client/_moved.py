@@ -1,4 +1,4 @@
-"""What has travelled between clients while they train, as FedAAS counts it (Li et al., SIGMOD 2024): rows, bytes, seconds on the wire."""
+"""Traffic between clients during training, as counted by FedAAS (Li et al., SIGMOD 2024): rows, bytes, seconds of transfer."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._halo import Halo
 
-ID = 8  # bytes of a node's number
+ID = 8  # bytes of a node's id
 
 
-class Moved:
-    """Counts of S seeds with C clients each, all replicas B = S * C together.
+class Transfers:
+    """Counts of S seeds with C clients each, over all replicas B = S * C.
 
     Attributes:
-        rows, bytes: ``[B, C]`` int64 so far, rows that a client was sent by another one of its seed, and their bytes with the ids.
-        by_round: of every round ``[B, 2]`` bytes that a client has sent and received besides models.
-        syncs: of every round ``[S]`` synchronisations.
+        rows, bytes: cumulative rows sent to a client by another client of its seed, and their bytes including ids, ``[B, C]`` int64.
+        by_round: per round, bytes that a client has sent and received besides models, ``[B, 2]``.
+        syncs: per round, synchronizations ``[S]``.
     """
 
     def __init__(self, halo: Halo, seeds: int, clients: int):
@@ -28,16 +28,16 @@ class Moved:
         self.syncs: list[np.ndarray] = []
 
     def open(self) -> None:
-        """Begin a round."""
+        """Start a round."""
         self.by_round.append(torch.zeros(self.halo.size, 2, dtype=torch.int64, device=self.halo.device))
         self.syncs.append(np.zeros(self.seeds, dtype=np.int64))
 
     def count(self, held: np.ndarray, asked: Tensor, owners: np.ndarray, sent: Tensor, size: int) -> None:
-        """Ids to the server and on to the owners, rows of ``size`` bytes to the server and on to those who asked.
+        """Count an exchange via the server: ids to the owners, rows of ``size`` bytes back to the requesting clients.
 
         Args:
-            held: host, entries of the halo; ``asked``, of the same length, is 1 for those that were asked for, else 0.
-            owners: host, distinct slots; ``sent``, of the same length, is 1 for those whose row was sent, else 0.
+            held: host, entries of the halo; ``asked``, of the same length, is 1 for requested entries, else 0.
+            owners: host, distinct slots; ``sent``, of the same length, is 1 for slots whose row was sent, else 0.
         """
         halo, moved = self.halo, self.by_round[-1]
         holder, owner = halo.put(halo.holder[held]), halo.put(halo.owner[held] // halo.nodes)
@@ -48,15 +48,15 @@ class Moved:
         moved[:, 1].index_add_(0, owner, ID * asked).index_add_(0, holder, size * asked)
 
     def client_bytes(self) -> np.ndarray:
-        """Bytes that every client has sent and received in every round besides models, ``[rounds, S, C, 2]``."""
+        """Return the bytes that every client sent and received in every round besides models, ``[rounds, S, C, 2]``."""
         shape = (-1, self.seeds, self.clients, 2)
         return torch.stack(self.by_round).cpu().numpy().reshape(shape) if self.by_round else np.zeros((0, *shape[1:]), dtype=np.int64)
 
     def course(self, model_bytes: int, link_mbps: float, link_seconds: float) -> dict[str, np.ndarray]:
-        """What each seed has spent after every round, ``[S, rounds]`` by name: bytes, synchronisations, seconds on the wire.
+        """Return cumulative costs of each seed by round, ``[S, rounds]`` by name: bytes, synchronizations, seconds of transfer.
 
         Args:
-            model_bytes: of a client's model, both ways together.
+            model_bytes: bytes of a client's model, upload plus download.
         """
         moved, syncs = self.client_bytes(), np.stack(self.syncs)
         busiest = (moved.sum(3) + model_bytes).max(2)

@@ -1,4 +1,4 @@
-"""What clients hold of each other's nodes: rows that are fetched, and what fetching them costs."""
+"""Rows of remote nodes that clients fetch, and their costs."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from torch import Tensor
 from fgl_bench.algorithms.cross_client._bipartite import Convolutions, Messages
 from fgl_bench.algorithms.cross_client._features import distinct, places
 from fgl_bench.algorithms.cross_client._halo import Halo
-from fgl_bench.algorithms.cross_client._moved import Moved
+from fgl_bench.algorithms.cross_client._moved import Transfers
 from fgl_bench.algorithms.cross_client._plan import Level, Plan
 from fgl_bench.algorithms.cross_client._touched import Made
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.powers import Spending
 from fgl_bench.engine.dropout import no_dropout
 
-# Slots (ascending) and what the first convolution makes of them, activated, ``[k, r, h]``.
+# Slots (ascending) and their activated result of the first convolution, ``[k, r, h]``.
 MadeRows = tuple[np.ndarray, Tensor]
-# A plan to the models as they are, and products of its input features if they are made already.
+# Maps a plan to the current models and, if already computed, to the products of its input features.
 Current = Callable[[Plan], tuple[dict[str, Tensor], Made | None]]
-PIECE = 256  # rows that are copied from where they were made to where they are kept while they are in the cache
+PIECE = 256  # rows copied to the store at a time, while they are in the cache
 
 
 class RemoteRows(FedAvg, Spending):
-    """FedAvg whose clients keep rows of representations that other clients have computed.
+    """FedAvg whose clients store rows of representations computed by other clients.
 
     Attributes:
-        store: of every convolution but the first the rows, ``[R, width]``.
-        stamp: ``[R]``, the step in which each was fetched last, -1 for never.
-        chosen: ``[M]`` bool, which edges those convolutions use.
-        moved: rows and bytes that were sent.
-        seconds: measured, of computing.
+        store: the rows ``[R, width]`` of every convolution except the first.
+        stamp: ``[R]``, the step in which each row was last fetched, -1 for never.
+        chosen: ``[M]`` bool, the edges that these convolutions use.
+        moved: counts of rows and bytes sent.
+        seconds: measured computing time.
     """
 
     halo: Halo
@@ -43,21 +43,21 @@ class RemoteRows(FedAvg, Spending):
     _narrow: bool
 
     def _open(self) -> None:
-        """Allocate empty rows."""
+        """Allocate empty stores."""
         dtype, device = self.halo.dtype, self.halo.device
-        entries = max(1, self.halo.owner.size)  # what edges inside clients point at must be there
+        entries = max(1, self.halo.owner.size)  # entry 0, to which edges inside clients refer, must exist
         self.store = [torch.zeros(entries, width, dtype=dtype, device=device) for width in self.layers.widths]
         self.stamp = [torch.full((entries,), -1, dtype=torch.int64, device=device) for _ in self.layers.widths]
         self.chosen = [torch.zeros(self.halo.target.size, dtype=torch.bool, device=device) for _ in self.layers.widths]
-        self.moved = Moved(self.halo, len(self.setting.seeds), self.setting.num_clients)
+        self.moved = Transfers(self.halo, len(self.setting.seeds), self.setting.num_clients)
         self.seconds = 0.0
 
     @torch.no_grad()
     def _fetch(self, current: Current, plan: Plan, step: int, made: MadeRows | None = None) -> None:
-        """Owners answer with their models as they are; only rows that were asked for are written and counted.
+        """Fetch rows computed by their owners' current models; only requested rows are written and counted.
 
         Args:
-            made: rows that the models as they are have computed already.
+            made: rows already computed by the current models.
         """
         for number, level in enumerate(plan.levels, 1):
             every = self._asked(number, level)
@@ -72,15 +72,15 @@ class RemoteRows(FedAvg, Spending):
             self.moved.count(entries, asked.long(), owners, sent, 4 * self.layers.widths[number - 1])
 
     def _answers(self, current: Current, number: int, owners: np.ndarray, made: MadeRows | None) -> Tensor:
-        """The rows ``[A, h]`` of ``owners`` (ascending) after ``number`` convolutions, activated."""
+        """Return the activated rows ``[A, h]`` of ``owners`` (ascending) after ``number`` convolutions."""
         halo, width = self.halo, self.layers.widths[number - 1]
         slots, known = (owners[:0], self.store[0]) if made is None or number > 1 else made
         there = np.isin(owners, slots, assume_unique=True)
         rows = torch.empty(owners.size, width, dtype=halo.dtype, device=halo.device)
         if there.any():
             place, _ = places(slots, halo.size, halo.nodes)
-            found = halo.put(place[np.searchsorted(slots, owners[there])])
-            rows.index_copy_(0, halo.put(np.flatnonzero(there)), known.view(-1, width).index_select(0, found))
+            positions = halo.put(place[np.searchsorted(slots, owners[there])])
+            rows.index_copy_(0, halo.put(np.flatnonzero(there)), known.view(-1, width).index_select(0, positions))
         if not there.all():
             answer = halo.plan(owners[~there], number)
             views, features = current(answer)
@@ -90,9 +90,9 @@ class RemoteRows(FedAvg, Spending):
         return rows
 
     def _write(self, number: int, held: Tensor, rows: Tensor, each: Tensor, asked: Tensor, step: int) -> None:
-        """Keep, of the entries ``held`` that were ``asked`` for, the row ``rows[each]``."""
+        """Store ``rows[each]`` for the entries ``held`` that were ``asked`` for."""
         store, stamp = self.store[number - 1], self.stamp[number - 1]
-        if self._narrow:  # there are no others
+        if self._narrow:  # all held entries were requested
             for piece, index in zip(held.split(PIECE), each.split(PIECE), strict=True):
                 store.index_copy_(0, piece, rows.index_select(0, index))
             stamp[held] = step
@@ -101,19 +101,19 @@ class RemoteRows(FedAvg, Spending):
         stamp[held] = torch.where(asked, step, stamp[held])
 
     def _asked(self, number: int, level: Level) -> Tensor:
-        """``[R]`` bool, the entries behind the chosen edges of ``level``."""
+        """Return the entries of the chosen edges of ``level``, ``[R]`` bool."""
         used = (self.chosen[number - 1][level.number] & level.remote).to(torch.int8)
         asked = torch.zeros(len(self.stamp[number - 1]), dtype=torch.int8, device=used.device)
         return asked.scatter_reduce_(0, level.entry, used, "amax") > 0
 
     def _known(self, number: int, level: Level, sent: Messages) -> Tensor:
-        """All edges inside a client, and those whose row has been fetched."""
+        """Return True for edges inside a client, and for edges whose row has been fetched."""
         if number == 0:
             return torch.ones_like(level.loop)
         return ~level.remote | (self.stamp[number - 1][level.entry] >= 0)
 
     def _taken(self, number: int, edges: np.ndarray) -> np.ndarray:
-        """Which edges convolution ``number`` uses, read on the host."""
+        """Return the edges that convolution ``number`` uses, read on the host."""
         known = (self.halo.kind[edges] < 2) | (self.stamp[number - 1].numpy()[self.halo.entry[edges]] >= 0)
         return (self.halo.kind[edges] == 0) | (self.chosen[number - 1].numpy()[edges] & known)
 
@@ -128,12 +128,12 @@ class RemoteRows(FedAvg, Spending):
         return [(trips * up + int(sent), trips * down + int(received)) for sent, received in sums]
 
     def exchanged(self) -> np.ndarray | None:
-        """Bytes by edge of the client graph; ids go the other way and are counted with the rows that answer them."""
+        """Return bytes between clients; ids are counted with the rows sent in reply."""
         clients = self.setting.num_clients
         return self.moved.bytes.cpu().numpy().reshape(-1, clients, clients) if self.moved.by_round else None
 
     def costs(self) -> dict[str, list[float]]:
-        """By seed: rows fetched, bytes of the embeddings, synchronisations, seconds on the wire and measured seconds of computing."""
+        """Return per seed: rows fetched, bytes of embeddings, synchronizations, seconds of transfer and measured computing seconds."""
         course, seeds = self.cost_history(), len(self.setting.seeds)
         if not course:
             return {}

@@ -1,6 +1,6 @@
-"""Which mini-batch a node is in, and which of its neighbours take part.
+"""Mini-batches of nodes, and sampling of their neighbors.
 
-They are drawn without replacement, in proportion to the exponentials of their scores.
+Neighbors are drawn without replacement, with probabilities proportional to the exponentials of their scores.
 """
 
 from __future__ import annotations
@@ -9,23 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.dropout import GOLDEN, mix
-from fgl_bench.engine.noise import fractions
+from fgl_bench.engine.random_numbers import GOLDEN, fractions, mix
 
 
 def gumbel(key: Tensor, number: Tensor, dtype: torch.dtype) -> Tensor:
-    """Standard Gumbel draws ``[E]``, each a pure function of its key and number (both ``[E]`` int64)."""
+    """Return standard Gumbel draws ``[E]``, each a pure function of its key and number (both ``[E]`` int64)."""
     uniform = fractions(mix(mix(key) + number * GOLDEN)) + 2.0**-54
     return -torch.log(-torch.log(uniform)).to(dtype)
 
 
 def largest(keys: Tensor, group: Tensor, limit: Tensor | int, among: Tensor | None = None) -> Tensor:
-    """Whether each of E items is among the ``limit`` (a number, or ``[E]``) largest ``keys`` of its group, ``[E]`` bool.
+    """Return True for items among the ``limit`` (a number, or ``[E]``) largest ``keys`` of their group, ``[E]`` bool.
 
-    The largest of scores plus Gumbel noise are a draw without replacement with probabilities softmax(scores) (Kool et al., ICML 2019).
+    The largest of scores plus Gumbel noise are a sample without replacement with probabilities softmax(scores) (Kool et al., ICML 2019).
 
     Args:
-        among: ``[E]`` bool, the only items that are looked at; the others are not chosen.
+        among: ``[E]`` bool, the candidates; other items are not chosen.
     """
     if among is None:
         among = torch.ones_like(group, dtype=torch.bool)
@@ -35,7 +34,7 @@ def largest(keys: Tensor, group: Tensor, limit: Tensor | int, among: Tensor | No
         limits = limit.numpy() if isinstance(limit, Tensor) else np.broadcast_to(limit, keys.shape)
         return torch.from_numpy(_largest(keys.numpy(), group.numpy(), limits, np.flatnonzero(among.numpy())))
     order = torch.argsort(keys, descending=True, stable=True)
-    group = group * 2 + ~among  # the others form groups of their own
+    group = group * 2 + ~among  # other items form separate groups
     order = order[torch.argsort(group[order], stable=True)]
     sorted_group = group[order]
     place = torch.arange(keys.numel(), device=keys.device)
@@ -47,15 +46,15 @@ def largest(keys: Tensor, group: Tensor, limit: Tensor | int, among: Tensor | No
 
 
 def _largest(keys: np.ndarray, group: np.ndarray, limit: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """:func:`largest` on the host, of the items numbered ``among``; groups within the limit are not sorted."""
+    """Return :func:`largest` on the host for the items numbered ``among``; groups within the limit are not sorted."""
     chosen = np.zeros(keys.size, dtype=bool)
     chosen[among] = True
-    over = among[np.bincount(group[among])[group[among]] > limit[among]]
-    found = _within(keys[over], group[over], limit[over])
-    if found is not None:
-        chosen[over] = found
+    above = among[np.bincount(group[among])[group[among]] > limit[among]]
+    selected = _within(keys[above], group[above], limit[above])
+    if selected is not None:
+        chosen[above] = selected
         return chosen
-    ordered = over[np.lexsort((-keys[over], group[over]))]
+    ordered = above[np.lexsort((-keys[above], group[above]))]
     sorted_group, place = group[ordered], np.arange(ordered.size)
     begins = np.ones(ordered.size, dtype=bool)
     begins[1:] = sorted_group[1:] != sorted_group[:-1]
@@ -65,10 +64,10 @@ def _largest(keys: np.ndarray, group: np.ndarray, limit: np.ndarray, among: np.n
 
 
 def _within(keys: np.ndarray, group: np.ndarray, limit: np.ndarray) -> np.ndarray | None:
-    """Which items of groups larger than their limit are chosen; None where that takes more than one sort of 64-bit numbers.
+    """Return the chosen items of groups larger than their limit; None if one sort of 64-bit numbers does not suffice.
 
-    An item's number has its group above and, below, the bits of its key in an order that falls with the key. Sorting values is
-    many times faster than finding the order that sorts them by two keys.
+    An item's number has the group in its high bits and the key in its low bits, in descending order. Sorting values is many times
+    faster than an argsort by two keys.
     """
     if keys.dtype != np.float32 or not keys.size or np.isnan(keys).any() or limit.min() < 1:
         return None
@@ -79,15 +78,15 @@ def _within(keys: np.ndarray, group: np.ndarray, limit: np.ndarray) -> np.ndarra
     most[group] = limit
     last = (np.cumsum(size) - size + most - 1).clip(0)
     within = numbers <= ordered[last][group]
-    # Equal keys at the limit: which of them come first has to be asked.
+    # Equal keys at the limit: their order needs a full sort.
     return within if np.count_nonzero(within) == most.sum() else None
 
 
 def cut(draws: np.ndarray, training: np.ndarray, replica: np.ndarray, sizes: np.ndarray, batches: int) -> np.ndarray:
-    """The mini-batch ``[T]`` of every node, a replica's training nodes in order of their draws and cut evenly; -1 for other nodes.
+    """Return the mini-batch ``[T]`` of every node: each replica's training nodes in order of draws, cut evenly; -1 for other nodes.
 
     Args:
-        draws, training, replica: ``[T]``, replica after replica.
+        draws, training, replica: ``[T]``, replica by replica.
         sizes: training nodes of every replica.
     """
     order = np.lexsort((draws, ~training, replica))

@@ -1,7 +1,7 @@
-"""GATv2's scores of a convolution on a CPU where nothing else is wanted of it: a draw of neighbours.
+"""GATv2's attention scores on a CPU, without the rest of the convolution, for sampling neighbors.
 
-Sources are not padded to the same number for all replicas, rows that were never fetched (zeros) are multiplied once, and what an edge's
-score is made of is used while it is in the cache, or never stored where loops are compiled.
+Sources are not padded to the same number for all replicas. Rows that were never fetched (zeros) are multiplied once. Intermediate
+values of an edge's score are used while in the cache.
 """
 
 from __future__ import annotations
@@ -12,32 +12,30 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._plan import Level
-from fgl_bench.engine.attention import BLOCK
-from fgl_bench.engine.compiled import compiles, over, shares
+from fgl_bench.engine.kernels.dynamic_scores import BLOCK
 from fgl_bench.engine.sparse import Edges
 
 
 def drawn_scores(
     hidden: Tensor, store: Tensor, known: np.ndarray, weight: Tensor, shift: Tensor, vectors: Tensor, level: Level, slope: float
 ) -> Tensor:
-    """:func:`~fgl_bench.engine.attention.dynamic_scores` ``[H, E]`` of a convolution's edges, outside autograd.
+    """Return :func:`~fgl_bench.engine.kernels.dynamic_scores.dynamic_scores` ``[H, E]`` of a convolution's edges, without autograd.
 
     Args:
         hidden: ``[k, own, a]``, the replicas' own sources.
-        store: ``[R, a]``, the rows of others.
-        known: host bool, which of ``level.held`` are more than zeros.
+        store: ``[R, a]``, remote rows.
+        known: host bool, True for entries of ``level.held`` that have been fetched.
         weight, shift: ``[k, a, 2 * b]`` and ``[k, 2 * b]``, the sources' part first.
         vectors: ``[k, H, d]``, with ``H * d = b``.
     """
     (k, r, _), own, bounds, width = level.shape, level.own, level.bounds, weight.shape[2] // 2
     counts = np.concatenate([[0], np.cumsum(known)])[bounds]
-    near = own + np.diff(counts) + 1  # rows of every replica: its own, those known, one of zeros
+    near = own + np.diff(counts) + 1  # rows of every replica: its own, known remote rows, one row of zeros
     places = _places(level, known, counts, near)
     asked = level.asked[torch.from_numpy(known)]
     rows = hidden.new_empty(int(near.max()), hidden.shape[2])
     ends = hidden.new_empty(int(near.max()) + r, width)
-    found = hidden.new_empty(len(places), vectors.shape[1])
-    of_edges = _compiled if compiles(hidden) else _in_blocks
+    scores = hidden.new_empty(len(places), vectors.shape[1])
     for i in range(k):
         first, last, size = int(level.edges.bounds[i]), int(level.edges.bounds[i + 1]), int(near[i])
         if first == last:
@@ -47,31 +45,20 @@ def drawn_scores(
         rows[size - 1].zero_()
         torch.addmm(shift[i, :width], rows[:size], weight[i, :, :width], out=ends[:size])
         torch.addmm(shift[i, width:], hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], out=ends[size : size + r])
-        of_edges(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), found)
-    return found.mT.contiguous()
+        _set(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), scores)
+    return scores.mT.contiguous()
 
 
-def _compiled(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
-    """Set the scores ``found[e]`` of the edges into one replica's targets.
+def _set(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, scores: Tensor) -> None:
+    """Set the scores ``scores[e]`` of the edges into one replica's targets.
 
     Args:
-        ends: ``[n + r, b]``, the replica's n sources and, behind them, its r targets.
+        ends: ``[n + r, b]``, the replica's n sources followed by its r targets.
         vectors: ``[H, d]``.
         places: ``[E]``, see :func:`_places`.
-        targets: which of the ``[k * r]`` targets they are.
-        found: ``[E, H]``.
+        targets: the replica's slice of the ``[k * r]`` targets.
+        scores: ``[E, H]``, output.
     """
-    from fgl_bench.engine._attention_loops import scores_forward
-
-    into = edges.into[targets.start : targets.stop + 1].numpy()
-    rows = ends.view(len(ends), *vectors.shape).numpy()
-    size, r = len(ends) - len(into) + 1, len(into) - 1
-    arrays = rows[:size], rows[size:], vectors[None].detach().numpy(), places, into, r, rows.dtype.type(slope), found.numpy()
-    over(shares(np.diff(into).tolist()), lambda first, last: scores_forward(*arrays, first, last))
-
-
-def _in_blocks(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, found: Tensor) -> None:
-    """The same in PyTorch's operations."""
     first, last = (int(edges.into[v]) for v in (targets.start, targets.stop))
     most, size = max(1, BLOCK["cpu"] // ends.shape[1]), len(ends) - (targets.stop - targets.start)
     pairs = torch.stack([torch.from_numpy(places[first:last]), edges.target[first:last].int() + (size - targets.start)], dim=1)
@@ -80,11 +67,11 @@ def _in_blocks(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, 
         part = pairs[start : start + most]
         sums = torch.embedding_bag(ends, part.flatten(), starts[: len(part) + 1], False, 0, False, None, True)[0]
         sums = F.leaky_relu_(sums, slope).mul_(vectors.flatten())
-        found[first + start : first + start + len(part)] = sums.unflatten(1, vectors.shape).sum(-1)
+        scores[first + start : first + start + len(part)] = sums.unflatten(1, vectors.shape).sum(-1)
 
 
 def _places(level: Level, known: np.ndarray, counts: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """``[E]`` int32, where every edge's source lies among the rows of its replica."""
+    """Return the position of every edge's source among the rows of its replica, ``[E]`` int32."""
     (k, _, c), own = level.shape, level.own
     holder = np.repeat(np.arange(k), np.diff(level.bounds))
     place = np.where(known, own + np.cumsum(known) - 1 - counts[holder], near[holder] - 1)

@@ -1,6 +1,6 @@
-"""The products of a convolution on a CPU, replica by replica.
+"""Products of a convolution on a CPU, replica by replica.
 
-Padding of the rows of others is not multiplied, and rows are used while they are in the cache.
+Padding of remote rows is not multiplied, and rows are used while they are in the cache.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from fgl_bench.algorithms.cross_client._plan import Level
 def sides(
     hidden: Tensor, store: Tensor | None, weight: Tensor, shift: Tensor | None, level: Level, parts: int
 ) -> tuple[Tensor, Tensor | None]:
-    """What the sources send and, where there are two ``parts``, what the targets add: rows times a part of the weight, plus its shift.
+    """Return products of the sources and, with two ``parts``, of the targets: rows times a part of the weight, plus its shift.
 
     Args:
         hidden: ``[k, own, a]``, the replicas' own sources.
-        store: ``[R, a]``, the rows of others, without gradient; None where the level takes none.
+        store: ``[R, a]``, remote rows without gradient; None if the level uses none.
         weight: ``[k, a, parts * b]``.
         shift: ``[k, parts * b]``, or None.
 
@@ -31,7 +31,7 @@ def sides(
 
 
 def _sources(hidden: Tensor, store: Tensor | None, level: Level, i: int) -> Tensor:
-    """The rows that replica i takes, those of others behind its own."""
+    """Return the source rows of replica i: its own, then remote rows."""
     first, last = int(level.bounds[i]), int(level.bounds[i + 1])
     if store is None or first == last:
         return hidden[i]
@@ -56,7 +56,7 @@ class _Sides(torch.autograd.Function):
         (k, r, c), width = level.shape, weight.shape[2] // parts
         near = hidden.new_zeros(k, c, width)
         mine = hidden.new_zeros(k, r, width) if parts > 1 else None
-        kept = []
+        saved = []
         for i in range(k):
             rows = _sources(hidden, store, level, i)
             bias = None if shift is None else shift[i]
@@ -64,8 +64,8 @@ class _Sides(torch.autograd.Function):
             if mine is not None:
                 _times(hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], None if bias is None else bias[width:], mine[i])
             if ctx.needs_input_grad[1]:
-                kept.append(rows)
-        ctx.level, ctx.width, ctx.shifted, ctx.rows = level, width, shift is not None, kept
+                saved.append(rows)
+        ctx.level, ctx.width, ctx.shifted, ctx.rows = level, width, shift is not None, saved
         ctx.save_for_backward(hidden, weight)
         return near, mine
 

@@ -82,7 +82,7 @@ class Made:
 
 
 class TouchedAdam:
-    """What ``engine.adam.Adam`` does for ``count`` replicas that always step together, begin afresh in every trip and have no weight decay.
+    """What ``StackedAdam`` does for ``count`` replicas that always step together, begin afresh in every trip and have no weight decay.
 
     Touched rows are held apart, one after the other in the order in which they were touched, so that a step is one pass
     over as much memory as there are; :meth:`settle` writes them back.

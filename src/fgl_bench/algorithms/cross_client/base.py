@@ -1,4 +1,4 @@
-"""Base of the methods whose messages cross from client to client while they train."""
+"""Base of methods with message passing between clients during training."""
 
 from __future__ import annotations
 
@@ -23,52 +23,51 @@ from fgl_bench.algorithms.cross_client._touched import Made, TouchedAdam, Touche
 from fgl_bench.algorithms.powers import JointTraining, ServerAnswers
 from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.clock import clock
-from fgl_bench.engine.dropout import Dropout, mix, no_dropout
-from fgl_bench.engine.losses import node_losses
-from fgl_bench.engine.network import Parameters
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.dropout import Dropout, no_dropout
+from fgl_bench.engine.network import Parameters, node_losses
+from fgl_bench.engine.random_numbers import mix, uniform
 from fgl_bench.engine.training import Trainer
+from fgl_bench.engine.transfer import clock
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, Unsuited, UserError, at_least, between, check_ranges
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 
-# Share of the pairs of a client and a feature that occur up to which it pays to hold the touched ones apart.
+# Rows in use are stored separately if at most this share of the pairs of a client and a feature occurs.
 TOUCHED_BELOW = 0.8
 
 
 @dataclass
 class CrossClient(RemoteRows, JointTraining, ServerAnswers):
-    """FedAvg over mini-batches whose message passing takes in other clients' nodes (Li et al., SIGMOD 2024, sections 3 and 5).
+    """FedAvg over mini-batches with message passing across clients (Li et al., SIGMOD 2024, sections 3 and 5).
 
     A client's training nodes are shuffled every epoch and cut into ``batches``; all clients process batch b at the same time.
-    A node takes messages from at most ``fanout`` neighbours. The first convolution has neighbours of the same client only
-    (features never cross); in the others a remote neighbour is a row of the client's store, a copy of what the owner computed
-    with its local model over its own edges. The store begins with zeros and is never erased; a row that was never fetched is not
-    a neighbour. At a *synchronisation*, which happens in the batches b of an epoch with ``b mod interval = 0``, the nodes of
-    the batches until the next one draw their neighbours and the clients fetch the remote ones, all computed from the models as
-    they are at the start of the batch; until then the rows and the draws are used as they are. As every node is visited once an
-    epoch, this fetches nearly as many rows at any interval; with ``fetch=batch`` only the nodes of the batch at hand fetch theirs,
-    and those of the others draw among what earlier epochs have left in the store, which costs 1/interval of the rows.
+    A node receives messages from at most ``fanout`` neighbors. In the first convolution all neighbors are in the same client (raw
+    features are never sent); in later convolutions a remote neighbor is a row of the client's store, computed by its owner with its
+    local model over its own edges. The store starts with zeros and is never cleared; a row that was never fetched is not a neighbor.
+    A *synchronization* happens in the batches b of an epoch with ``b mod interval = 0``: the nodes of all batches until the next
+    synchronization draw their neighbors, and clients fetch the remote ones, computed by the models at the start of the batch. Rows
+    and draws are then used until the next synchronization. Since every node is visited once per epoch, this fetches nearly the same
+    number of rows for any interval. With ``fetch=batch`` only the nodes of the current batch fetch rows, and nodes of other batches
+    draw among rows of earlier epochs, for 1/interval of the rows.
 
-    What travels, via the server: models both ways and, at a synchronisation, ids (8 bytes) from the client to the owner, and
-    rows back: up once a distinct row, down once a row and client that asked.
+    Traffic, via the server: models both ways and, at a synchronization, ids (8 bytes) from the client to the owner and rows back:
+    each distinct row is uploaded once, and downloaded once per requesting client.
 
-    Resolutions: batches of equal size (+-1), so that every client has the same number; the server weighs by training nodes; Adam
-    begins afresh every round. ``link_mbps`` and ``link_seconds`` only turn bytes into seconds: a round lasts as long as the busiest
+    Resolutions: batches of equal size (+-1), so every client has the same number; averages weighted by training nodes; Adam
+    restarts every round. ``link_mbps`` and ``link_seconds`` only convert bytes to seconds: a round takes as long as the busiest
     client's transfers, and every exchange with the server has one latency each way.
 
     Attributes:
-        batches: mini-batches of an epoch.
-        fanout: most neighbours of a node in every convolution; null takes all.
-        sampling: ``uniform``, or by ``attention``: without replacement, in proportion to the exponentials of the convolution's own scores.
-        interval: batches from one synchronisation to the next; 0: there is none, edges between clients are not used.
-        fetch: for which nodes a synchronisation fetches rows: those of all batches until the next (``interval``), or the ``batch``.
-        between: what is used of other clients between synchronisations: ``history``, or nothing (``drop``).
-        link_mbps, link_seconds: bandwidth of a client's link, in megabits a second, and its latency.
-        first_hop: which edges the first convolution takes when the server scores and observes a model: those inside clients (``own``),
-            which it was trained with, or all (``full``). The other convolutions take all.
+        batches: mini-batches per epoch.
+        fanout: largest number of neighbors of a node per convolution; null takes all.
+        sampling: ``uniform``, or by ``attention``: without replacement, proportional to the exponentials of the convolution's own scores.
+        interval: batches from one synchronization to the next; 0 disables edges between clients.
+        fetch: a synchronization fetches rows for the nodes of all batches until the next (``interval``), or of the current ``batch``.
+        between: remote rows between synchronizations: the last ones (``history``), or none (``drop``).
+        link_mbps, link_seconds: bandwidth of a client's link, in megabits per second, and its latency.
+        first_hop: edges of the first convolution when the server scores and observes a model: those inside clients (``own``), as in
+            training, or all (``full``). Later convolutions use all edges.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"split": "iid_server", "model": "gat"}
@@ -94,21 +93,21 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
 
     @property
     def scored(self) -> bool:
-        """Whether edges get scores, by which :meth:`choose` draws."""
+        """Return True if :meth:`choose` samples edges by scores."""
         return self.sampling == "attention" and self.fanout is not None
 
-    # ---- what a method may choose
+    # ---- hooks
 
     def intervals(self) -> list[int]:
-        """Every seed's batches between synchronisations in the coming round; 0: none."""
+        """Return each seed's batches between synchronizations in the next round; 0: no synchronization."""
         return [self.interval] * len(self.setting.seeds)
 
     def choose(self, number: int, level: Level, allowed: Tensor, scores: Tensor | None, noise: Tensor) -> Tensor:
-        """Which edges of convolution ``number`` take part, ``[E]`` bool; loops are added by the caller.
+        """Return the edges that convolution ``number`` uses, ``[E]`` bool; the caller adds loops.
 
         Args:
-            allowed: ``[E]`` bool, the edges that may be chosen.
-            scores: ``[E]`` attention logits; None where sampling is uniform.
+            allowed: ``[E]`` bool, the candidates.
+            scores: ``[E]`` attention logits; None for uniform sampling.
             noise: ``[E]`` standard Gumbel draws.
         """
         if self.fanout is None:
@@ -146,13 +145,13 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         replica = self.halo.target // self.halo.nodes
         first = np.searchsorted(replica, np.arange(self.halo.size))
         self._number = self.halo.put(np.arange(replica.size) - first[replica])
-        # On a CPU the numbers are at hand, and steps are laid out over the edges that they use. Dropout draws by place in the layout.
+        # On a CPU the host reads the masks, so steps include only the edges in use. With dropout, draws depend on the full layout.
         self._narrow = device.type == "cpu" and not setting.model.drops
         self.epochs = 0
         self._training = np.concatenate([client.train for client in batch.clients])
 
     def optimizer(self, count: int, size: int, lr: float, weight_decay: float, dtype: torch.dtype, device: torch.device) -> Any:
-        """On a CPU, one that leaves alone the rows of features that no mini-batch has had, if there are enough of them."""
+        """Return, on a CPU, an optimizer that skips rows of features that no mini-batch has had, if they are many."""
         layout, full = self.setting.layout, int(self.setting.batch.num_train.min()) >= self.batches
         usual = self.setting.optimizer == DEFAULT and full and not weight_decay
         if not usual or device.type != "cpu" or self.halo.features.dense or len(layout.inputs) != 1:
@@ -176,7 +175,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
     def train(self, trainer: Trainer, trips: Trips) -> None:
         begin, halo = clock(self.halo.device), self.halo
         self.moved.open()
-        # By slot of its seed: how far it is to the next synchronisation.
+        # Batches until the next synchronization, for every slot by its seed.
         interval = np.repeat(np.array(self.intervals()), halo.nodes * self.setting.num_clients)[halo.slots]
         for _ in range(trainer.local_epochs):
             number, self._lost = self._cut(), torch.zeros(halo.size, dtype=torch.float64, device=halo.device)
@@ -191,7 +190,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         self.seconds += clock(halo.device) - begin
 
     def _cut(self) -> np.ndarray:
-        """The mini-batch of each of ``halo.slots`` in this epoch, training nodes shuffled and cut evenly; -1 for other nodes."""
+        """Return the mini-batch of ``halo.slots`` in this epoch, with training nodes shuffled and cut evenly; -1 for other nodes."""
         draws = uniform(mix(mix(self._orders) + self.epochs), self.halo.nodes, 1)[..., 0].numpy().ravel()[self.halo.slots]
         return cut(draws, self._training, self.halo.slots // self.halo.nodes, self.setting.batch.num_train, self.batches)
 
@@ -205,7 +204,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
             self._step(trainer, trips, plan, key)
 
     def _current(self, trainer: Trainer, trips: Trips, plan: Plan) -> tuple[dict[str, Tensor], Made | None]:
-        """The models as they are, and the products of ``plan``'s input features where the optimizer holds the rows that they take."""
+        """Return the current models and, if the optimizer stores the rows in use, the products of ``plan``'s input features."""
         if not isinstance(trainer.optimizer, TouchedAdam):
             return trainer.layout.views(trips.trained), None
         touched, name = TouchedFeatures.of(plan.first.features, trainer.optimizer, trips.trained), trainer.optimizer.name
@@ -215,13 +214,13 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
     def _exchange(
         self, trainer: Trainer, trips: Trips, seeds: np.ndarray, number: np.ndarray, b: int, interval: np.ndarray, step: int, key: Tensor
     ) -> Plan | None:
-        """Draw the neighbours of all nodes that are due, fetch what they need; returns the plan of the batch's ``seeds``, if any."""
+        """Draw the neighbors of all due nodes and fetch their rows; returns the plan of the batch's ``seeds``, if any."""
         slots, every = self.halo.slots, np.maximum(interval, 1)
         now = (interval > 0) & (b % every == 0)
         ahead = self.between == "history" and self.fetch == "interval"
         due = now & (number >= b) & (number < (b + every if ahead else b + 1))
         here, rest = number == b, (interval > 0) & ~now
-        # Nodes that draw; with remote neighbours, which are fetched.
+        # (nodes that draw, with remote neighbors, fetch these neighbors)
         draws = [(due, True, True), (here & (interval == 0), False, False)]
         if not ahead:
             draws.append((here & rest, self.between == "history", False))
@@ -231,28 +230,28 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         for mask, remote, fetch in draws:
             draw = self.halo.plan(slots[mask], self.layers.depth)
             batch = draw if np.array_equal(draw.slots, seeds) else batch
-            made = self._draw(current, draw, remote, key)
+            rows = self._draw(current, draw, remote, key)
             if fetch:
-                self._fetch(current, draw, step, made)
+                self._fetch(current, draw, step, rows)
         first = np.searchsorted(slots, np.arange(len(self.setting.seeds)) * self.setting.num_clients * self.halo.nodes)
         self.moved.syncs[-1] += now[first]
         return batch
 
     @torch.no_grad()
     def _draw(self, current: Current, plan: Plan, remote: bool, key: Tensor) -> MadeRows | None:
-        """Choose among the edges of every convolution but the first and keep the choice; returns the rows that scores were made of."""
+        """Choose edges of every convolution except the first and store them; returns the rows behind the scores."""
 
         def chosen(number: int, level: Level, scores: Tensor | None) -> Tensor:
             allowed = ~level.loop if remote else ~(level.loop | level.remote)
-            kept = self.choose(number, level, allowed, scores, self._noise(level, number, key))
-            self.chosen[number - 1][level.number] = kept | level.loop
-            return kept
+            edges = self.choose(number, level, allowed, scores, self._noise(level, number, key))
+            self.chosen[number - 1][level.number] = edges | level.loop
+            return edges
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
                 return torch.ones_like(level.loop)
-            kept = chosen(number, level, sent.attention.mean(0))
-            return kept & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
+            edges = chosen(number, level, sent.attention.mean(0))
+            return edges & (~level.remote | (self.stamp[number - 1][level.entry] >= 0)) | level.loop
 
         if not self.scored or not plan.levels:
             for number, level in enumerate(plan.levels, 1):
@@ -262,21 +261,21 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         hidden = self.layers.activate(self.layers.forward(plan, views, self._stored, keep, no_dropout, features, last - 1))
         scores = self.layers.scores(last, views, hidden, self.store[last - 1], self.stamp[last - 1], plan.levels[-1])
         chosen(last, plan.levels[-1], scores.mean(0))
-        # Before a third convolution, rows are those of the edges drawn; an owner answers with all of its edges.
+        # With a third convolution, these rows use drawn edges only, but an owner computes rows with all of its edges.
         return (plan.first.slots, hidden) if self.layers.depth == 2 else None
 
     def _noise(self, level: Level, number: int, key: Tensor) -> Tensor:
-        """``[E]``, a function of the step's ``key [k]``, the convolution and the edge."""
+        """Return noise ``[E]``, a function of the step's ``key [k]``, the convolution and the edge."""
         return gumbel(mix(key + number)[level.edges.target // level.shape[1]], self._number[level.number], self.store[0].dtype)
 
     def _step(self, trainer: Trainer, trips: Trips, plan: Plan, key: Tensor) -> None:
-        apart = trainer.optimizer if isinstance(trainer.optimizer, TouchedAdam) else None
-        touched = None if apart is None else TouchedFeatures.of(plan.first.features, apart, trips.trained)
-        views = trainer.layout.views(trips.trained) if apart is None else apart.views()
+        optimizer = trainer.optimizer if isinstance(trainer.optimizer, TouchedAdam) else None
+        touched = None if optimizer is None else TouchedFeatures.of(plan.first.features, optimizer, trips.trained)
+        views = trainer.layout.views(trips.trained) if optimizer is None else optimizer.views()
         parameters, features = {name: view.detach().requires_grad_() for name, view in views.items()}, None
-        if apart is not None and touched is not None:  # the gradient stops at the products: the optimizer goes on from there
-            parameters[apart.name].requires_grad_(False)
-            features = Made(touched.multiply(parameters[apart.name]).requires_grad_(), touched.sizes)
+        if optimizer is not None and touched is not None:  # the gradient stops at the products, and the optimizer continues
+            parameters[optimizer.name].requires_grad_(False)
+            features = Made(touched.multiply(parameters[optimizer.name]).requires_grad_(), touched.sizes)
 
         def keep(number: int, level: Level, sent: Messages) -> Tensor:
             if number == 0:
@@ -292,14 +291,14 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
         sums = each.sum(1)
         self._lost += sums.detach()
         loss = (sums / plan.valid.sum(1).clamp(min=1)).sum()
-        # Where no node has a neighbour in the first convolution, its attention is not used.
+        # Without neighbors in the first convolution, its attention is not used.
         wanted = {name: value for name, value in parameters.items() if value.requires_grad}
         wanted |= {} if features is None else {"products": features.all}
-        found = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
-        gradients = {name: torch.zeros_like(x) if g is None else g for (name, x), g in zip(wanted.items(), found, strict=True)}
+        raw = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+        gradients = {name: torch.zeros_like(x) if g is None else g for (name, x), g in zip(wanted.items(), raw, strict=True)}
         with torch.no_grad():
-            if apart is not None and touched is not None:
-                apart.step(gradients, touched, gradients.pop("products"))
+            if optimizer is not None and touched is not None:
+                optimizer.step(gradients, touched, gradients.pop("products"))
                 return
             flat = trainer.layout.collect(gradients)
             counts = np.bincount(plan.slots // self.halo.nodes, minlength=self.halo.size)

@@ -12,31 +12,32 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Setting, Traffic
 from fgl_bench.algorithms.cross_client.base import CrossClient
 from fgl_bench.algorithms.powers import ServerNodes
-from fgl_bench.engine.losses import node_losses
+from fgl_bench.engine.network import node_losses
 from fgl_bench.errors import Range, UserError, at_least
 
 
 @dataclass
 class FedAAS(CrossClient, ServerNodes):
-    """Historical embeddings of sampled neighbours, fetched at an adaptive interval (Li et al., Proc. ACM Manag. Data 2(3), 2024).
+    """Historical embeddings of sampled neighbors, fetched at an adaptive interval (Li et al., Proc. ACM Manag. Data 2(3), 2024).
 
-    ``tau_i = ceil(sqrt(F_i / F_0) tau_0)`` batches between synchronisations in round i, clamped to [``min_interval``, tau_0], where F_i
-    is the loss of the global model before the round and tau_0 = ``interval``. Neighbours are drawn in proportion to the
-    exponentials of the top convolution's attention logits, remote rows as last fetched.
+    ``tau_i = ceil(sqrt(F_i / F_0) tau_0)`` batches between synchronizations in round i, clamped to [``min_interval``, tau_0], where F_i
+    is the loss of the global model before the round and tau_0 = ``interval``. Neighbors are drawn with
+    probabilities proportional to the exponentials of the top convolution's attention logits, on the last fetched remote rows.
 
-    Its ablations are other values of the keys, in yamls: ``fedaas1`` (fixed interval 1), ``fedaas2`` (all neighbours), ``fedall``
-    (both), ``fedlocal`` (no edges between clients). The released code has neither history nor sampling by attention; this is the paper.
+    The ablations are yamls with other values of the keys: ``fedaas1`` (fixed interval 1), ``fedaas2`` (all neighbors), ``fedall``
+    (both), ``fedlocal`` (no edges between clients). This is the method of the paper; the released code has neither history nor attention
+    sampling.
 
     Resolutions: F is the loss on the server's validation nodes (the paper's, on test nodes, leaks; ``loss_source=test``); the
-    layer's own attention, with which it aggregates, scores neighbours (eq. 9 mixes two clients' weights); one
-    joint sample of near and remote neighbours; rows of layer inputs travel, not their weighted sums. Reading F for
-    the interval is the only thing that a round waits for.
+    neighbors are scored by the layer's own attention, also used for aggregation (eq. 9 mixes two clients' weights); one
+    joint sample of local and remote neighbors; rows of layer inputs are sent, not their weighted sums. Reading F for the interval
+    is the only synchronization of a round.
 
     Attributes:
-        adaptive: whether the interval follows the loss.
+        adaptive: adapt the interval to the loss.
         min_interval: smallest interval, in batches.
-        loss_source: ``val`` or ``test``: the server's nodes that F is measured on.
-        rule: ``paper``, or ``authors``: changed only in rounds after which the loss has not fallen, rounded down, always smaller.
+        loss_source: the server's nodes for F, ``val`` or ``test``.
+        rule: ``paper``, or ``authors``: rounded down, decreasing, and changed only after rounds without a lower loss.
     """
 
     ranges: ClassVar[dict[str, Range]] = {"min_interval": at_least(1)}
@@ -54,7 +55,7 @@ class FedAAS(CrossClient, ServerNodes):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        self.losses: list[list[float]] = []  # of every round and seed
+        self.losses: list[list[float]] = []  # by round and seed
         self.taus: list[list[int]] = []
 
     def observe(self, logits: Tensor) -> None:
@@ -95,4 +96,4 @@ def _authors(method: FedAAS, s: int, before: int) -> int:
 
 
 RULES = {"paper": _paper, "authors": _authors}
-FedAAS1 = FedAAS2 = FedAll = FedLocal = FedAAS  # the ablations, by the names that stored results know, see config/schema.py
+FedAAS1 = FedAAS2 = FedAll = FedLocal = FedAAS  # the ablations under the names in stored results, see config/schema.py

@@ -15,13 +15,13 @@ from fgl_bench.errors import Range, at_least
 
 @dataclass
 class FedCross(CrossClient):
-    """Random neighbours of both kinds, fetched before every batch: the naive baseline of FedAAS (Li et al., SIGMOD 2024, section 7.1).
+    """Random local and remote neighbors, fetched before every batch: the naive baseline of FedAAS (Li et al., SIGMOD 2024, section 7.1).
 
-    Resolution: "5 batch training epochs" is read as ``fanout`` = 5 neighbours inside the client and ``fanout_remote`` = 5 outside.
+    Resolution: "5 batch training epochs" is read as ``fanout`` = 5 neighbors inside the client and ``fanout_remote`` = 5 outside.
     (Not the method of the same name that crosses several models, ICDE 2024.)
 
     Attributes:
-        fanout_remote: most neighbours of a node in other clients; null takes all.
+        fanout_remote: largest number of a node's neighbors in other clients; null takes all.
     """
 
     ranges: ClassVar[dict[str, Range]] = {"fanout_remote": at_least(1)}

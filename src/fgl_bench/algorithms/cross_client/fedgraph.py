@@ -22,23 +22,23 @@ from fgl_bench.errors import SHARE, Range, at_least, check_ranges
 
 @dataclass
 class FedGraph(CrossClient, ServerNodes):
-    """Fan-outs of every client and convolution chosen by reinforcement learning (Chen et al., TPDS 33(8), 2022).
+    """Fan-outs per client and convolution by reinforcement learning (Chen et al., TPDS 33(8), 2022).
 
-    Embeddings cross before every batch, of at most the chosen number of random neighbours. One agent at the server (DDPG, as in the
-    authors' code) sees the clients' trained models, reduced to ``components`` principal components each; its action of the
-    next round are the C x L fan-outs, from 1 to ``most``; its reward is ``64^(acc - target) - 1 - cost_weight * (mean fan-out / most)``
+    Clients exchange embeddings of at most the chosen number of random neighbors before every batch. An agent at the server (DDPG, as in
+    the authors' code) observes the clients' trained models, reduced to ``components`` principal components each. Its action is the
+    C x L fan-outs of the next round, from 1 to ``most``; its reward is ``64^(acc - target) - 1 - cost_weight * (mean fan-out / most)``
     with the global model's validation accuracy (the code's, on test nodes, leaks). Models are averaged without weights.
 
-    Resolutions: one agent a federation, not two networks a client as FedAAS has it; no episodes before the run, so that 50 rounds
-    give few updates; before the first round all models are equal and the state is zero. The signs of the components, which a
-    decomposition leaves open, make the largest coordinate positive.
+    Resolutions: one agent per federation, not two networks per client as in FedAAS; no episodes before the run, so 50 rounds
+    give few updates; before the first round all models are equal and the state is zero. The signs of the components are chosen so
+    that the largest coordinate is positive.
 
     Attributes:
         most: largest fan-out.
         noise: standard deviation of the exploration, as a share of ``most``.
         target: accuracy at which the reward is zero.
         cost_weight: kappa.
-        components: most principal components of the state.
+        components: largest number of principal components of the state.
     """
 
     ranges: ClassVar[dict[str, Range]] = {
@@ -71,7 +71,7 @@ class FedGraph(CrossClient, ServerNodes):
         self._last: tuple[Tensor, Tensor] | None = None
 
     def observe(self, logits: Tensor) -> None:
-        """The last round's action gets its reward."""
+        """Learn from the reward of the last round's action."""
         if self._last is None:
             return
         server, (state, action) = self.server_nodes, self._last
@@ -102,7 +102,7 @@ class FedGraph(CrossClient, ServerNodes):
 
 
 def principal(models: Tensor, count: int) -> Tensor:
-    """The first principal components of C models ``[S, C, P]``: their coordinates ``[S, C, count]``; 0 of a seed that has diverged."""
+    """Return coordinates ``[S, C, count]`` of C models ``[S, C, P]`` in their first principal components; 0 for a diverged seed."""
     centred = models - models.mean(1, keepdim=True)
     products = (centred @ centred.mT).double()
     values, vectors = torch.linalg.eigh(torch.where(products.isfinite().all((1, 2))[:, None, None], products, 0.0))

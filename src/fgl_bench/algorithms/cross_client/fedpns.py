@@ -9,8 +9,8 @@ from fgl_bench.algorithms.cross_client.base import CrossClient
 
 @dataclass
 class FedPNS(CrossClient):
-    """Periodic neighbour sampling (Du & Wu, IWQoS 2022), in the form that FedAAS compares with.
+    """Periodic neighbor sampling (Du & Wu, IWQoS 2022), as in the baseline of FedAAS.
 
-    Random neighbours, of other clients in every ``interval``-th batch, of the client itself alone in the others. The original
-    chooses the interval online by trading the error against time; only its abstract is public, and the baseline's interval is fixed.
+    Random neighbors: from all clients in every ``interval``-th batch, from the client itself in the other batches. The original
+    adapts the interval by trading error against time; only its abstract is public, and the baseline's interval is fixed.
     """

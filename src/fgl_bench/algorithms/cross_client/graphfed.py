@@ -23,19 +23,19 @@ from fgl_bench.utils.seeding import generator
 
 @dataclass
 class GraphFed(FedCross, Comparing):
-    """Personalised averaging by the distance between subgraphs (Deng et al., MASS 2023), as far as its abstract and FedAAS tell.
+    """Personalized averaging by the distance between subgraphs (Deng et al., MASS 2023), as described by its abstract and FedAAS.
 
-    ``theta_a = sum_b s_ab n_b theta_b / sum_b s_ab n_b`` (n_b training nodes) with ``s_ab = 1 / (1 + D_ab)``, 0 where no path joins
-    the two, and ``s_aa = 1``. D_ab is the mean length of the shortest paths from nodes of a to nodes of b over the edges between a
-    and b. Clients fetch embeddings of random neighbours before every batch. The server scores the mean of
+    ``theta_a = sum_b s_ab n_b theta_b / sum_b s_ab n_b`` (n_b training nodes) with ``s_ab = 1 / (1 + D_ab)``, 0 without a path,
+    and ``s_aa = 1``. D_ab is the mean length of the shortest paths from nodes of a to nodes of b over the edges between a
+    and b. Clients fetch embeddings of random neighbors before every batch. The server scores the mean of
     the models, weighted by n.
 
-    Resolutions: the original's formulas are not public. FedAAS's authors weigh in proportion to D_ab itself, without sizes and the
-    own model (``weighting=authors``), which gives the most to the furthest. Paths start at ``sources`` nodes of a client at most.
+    Resolutions: the original's formulas are not public. FedAAS's authors use weights proportional to D_ab, without sizes and the own
+    model (``weighting=authors``), which favors the most distant clients. Paths start at no more than ``sources`` nodes of a client.
 
     Attributes:
         weighting: ``similarity`` (above) or ``authors``.
-        sources: most nodes of a client that paths to another one start from.
+        sources: largest number of a client's nodes at which paths to another client start.
     """
 
     ranges: ClassVar[dict[str, Range]] = {"sources": at_least(1)}
@@ -59,17 +59,17 @@ class GraphFed(FedCross, Comparing):
         return self.weights
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
-        """Once, every client tells the server the edges that come in from others (two ids of 8 bytes each)."""
+        """Add one upload of each client's incoming edges from other clients (two ids of 8 bytes each)."""
         lists = [16 * edges.shape[1] if rounds else 0 for edges in self.setting.cross_edges]
         return [(up + extra, down) for (up, down), extra in zip(super().bytes_after(rounds, trips), lists, strict=True)]
 
 
 def client_distances(clients: Sequence[ClientGraph], edges: np.ndarray, sources: int, rng: np.random.Generator) -> np.ndarray:
-    """D ``[C, C]``: mean hops from nodes of one client to nodes of another, over the edges between the two; inf where there are none.
+    """Return D ``[C, C]``: mean hops from nodes of a client to nodes of another, over their edges; inf without edges between them.
 
     Args:
         edges: ``[2, K]`` global ids, both directions.
-        sources: most nodes of the first client to start from, drawn at random.
+        sources: largest number of start nodes in the first client, drawn at random.
     """
     ids = np.concatenate([client.nodes for client in clients])
     owner = np.full(ids.max() + 1, -1)
@@ -90,8 +90,8 @@ def client_distances(clients: Sequence[ClientGraph], edges: np.ndarray, sources:
             begin = np.arange(start, stop)
             if begin.size > sources:
                 begin = np.sort(rng.choice(begin, sources, replace=False))
-            found = shortest_path(joined, "D", directed=False, unweighted=True, indices=begin)[:, offset : offset + size - (stop - start)]
-            distance[x, y] = found[np.isfinite(found)].mean()
+            hops = shortest_path(joined, "D", directed=False, unweighted=True, indices=begin)[:, offset : offset + size - (stop - start)]
+            distance[x, y] = hops[np.isfinite(hops)].mean()
     return distance
 
 
@@ -102,7 +102,7 @@ def _similarity(distance: Tensor, sizes: Tensor) -> Tensor:
 
 def _authors(distance: Tensor, sizes: Tensor) -> Tensor:
     far = torch.where(distance.isfinite(), distance, 0.0)
-    # A client that no path leads from keeps its model.
+    # A client without paths to others keeps its model.
     itself = torch.eye(distance.shape[-1], dtype=distance.dtype, device=distance.device)
     return torch.where(far.sum(-1, keepdim=True) > 0, normalize(far), itself)
 

@@ -1,4 +1,4 @@
-"""Hop distances inside client graphs, searched for once on the host."""
+"""Hop distances inside client graphs, computed once on the host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Distances(NamedTuple):
     Attributes:
         sources: ``[k, m]`` int64 nodes, ascending; 0 in padding.
         there: ``[k, m]`` bool, False in padding.
-        distance: ``[k, m, n]`` int16, -1 where there is no path or no node.
+        distance: ``[k, m, n]`` int16, -1 without a path and in padding.
     """
 
     sources: Tensor
@@ -35,18 +35,18 @@ class Distances(NamedTuple):
 def _search(nodes: int, edges: bytes, sources: bytes) -> np.ndarray:
     row, column = np.frombuffer(edges, dtype=np.int64).reshape(2, -1)
     matrix = sp.csr_matrix((np.ones(row.size), (row, column)), shape=(nodes, nodes))
-    found = shortest_path(matrix, "D", directed=True, unweighted=True, indices=np.frombuffer(sources, dtype=np.int64))
-    return np.where(np.isfinite(found), found, UNREACHABLE).astype(np.int16)
+    distances = shortest_path(matrix, "D", directed=True, unweighted=True, indices=np.frombuffer(sources, dtype=np.int64))
+    return np.where(np.isfinite(distances), distances, UNREACHABLE).astype(np.int16)
 
 
 def hops(client: ClientGraph, sources: np.ndarray) -> np.ndarray:
-    """Numbers of hops ``[m, n]`` int16 from each of the ``sources``; -1 where there is no path. Repeated questions are free."""
+    """Return the number of hops ``[m, n]`` int16 from each of the ``sources``; -1 without a path. Results are cached."""
     edges, sources = (np.ascontiguousarray(part, dtype=np.int64) for part in (client.edges, sources))
     return _search(client.num_nodes, edges.tobytes(), sources.tobytes())
 
 
 def stack(clients: Sequence[ClientGraph], sources: Sequence[np.ndarray], nodes: int, device: torch.device) -> Distances:
-    """The distances of every client from its own sources, padded to ``nodes``."""
+    """Return the distances of every client from its own sources, padded to ``nodes``."""
     most = max(each.size for each in sources)
     distance = np.full((len(clients), most, nodes), UNREACHABLE, dtype=np.int16)
     index, there = np.zeros((len(clients), most), dtype=np.int64), np.zeros((len(clients), most), dtype=bool)

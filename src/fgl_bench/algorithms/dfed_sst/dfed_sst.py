@@ -16,10 +16,9 @@ from fgl_bench.algorithms.peers import Peers
 from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import mix
 from fgl_bench.engine.gossip import itself, messages, product
 from fgl_bench.engine.mixing import cosine, normalize
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.random_numbers import mix, uniform
 from fgl_bench.engine.topologies import Links, random_k_in
 from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import Trips
@@ -46,28 +45,27 @@ class DFedSST(Peers, Comparing):
     """A communication graph that follows the clients' label dispersion and semantics (Guo et al., DFed-SST, algorithm 1).
 
     Every ``refresh`` rounds, after training, each client broadcasts WLSD, the mean hop distance between nodes of a class averaged
-    over the classes, and CSE, the class-wise mean of predictions over such pairs weighted by distance. Client i then listens to the
-    d_i others whose CSE is most similar, ``d_i = |{j : WLSD_j < WLSD_i}|``, and takes
-    ``theta_i <- sum_j alpha_ij theta^_j``, ``alpha_ij`` in proportion to ``exp(cos(CSE_i, CSE_j)) WLSD_j``.
+    over the classes, and CSE, the class-wise mean of predictions over such pairs weighted by distance. Client i then receives from the
+    d_i other clients with the most similar CSE, ``d_i = |{j : WLSD_j < WLSD_i}|``, and takes
+    ``theta_i <- sum_j alpha_ij theta^_j``, ``alpha_ij`` proportional to ``exp(cos(CSE_i, CSE_j)) WLSD_j``.
 
-    Resolutions: eq. 6 as the prose has it (printed, WLSD_i is compared with itself). The own model is not in its average, as
-    printed, but for d_i = 0, where it is all of it. True labels on training nodes only, predictions elsewhere. No path counts as
-    one hop more than the client's longest; a class of one node has D = 0; where all partners have WLSD 0 the similarity alone
-    weighs. Per class at most ``sources`` nodes are drawn and paired with all others of it, the same pairs for both statistics; of a
-    client of more than ``landmarks`` nodes only so many, drawn once, can be sources, and WLSD leaves out a class of several nodes that has
-    none of them. Until the first refresh, at the end of round 0, half of the others are heard, at random, and count alike. A client
-    knows only what it hears: links that the
-    scenario leaves out at a refresh are no candidates.
+    Resolutions: eq. 6 as described in the text (as printed, WLSD_i is compared with itself). The own model is not in its average, as
+    printed, unless d_i = 0, where it is kept. True labels on training nodes only, predictions elsewhere. A missing path counts as one
+    hop more than the client's longest path; a class of one node has D = 0; if all partners have WLSD 0, weights depend on the
+    similarity alone. Per class at most ``sources`` nodes are drawn and paired with all others of the class, the same pairs for both
+    statistics. In a client with more than ``landmarks`` nodes only this number of nodes, drawn once, can be sources, and WLSD leaves out a
+    class of several nodes without sources. Before the first refresh, at the end of round 0, a client averages uniformly over a random
+    half of the others. A client knows only received messages: links that the scenario drops at a refresh are no candidates.
 
     Attributes:
         refresh: K_topo.
-        self_in_aggregation: the own model takes part with similarity 1.
+        self_in_aggregation: include the own model with similarity 1.
         label_source: ``train_pred`` (the truth on training nodes, predictions elsewhere), ``train`` nodes alone, or ``pred``.
         unreachable: ``penalty``, or ``ignore`` pairs without a path.
         sources: source nodes drawn per class.
-        landmarks: most nodes of a client that distances are searched from.
+        landmarks: largest number of a client's nodes used as sources of distances.
         degree: d_i from ``wlsd``, or ``half`` of the clients (ablation).
-        similarity_of: of ``cse``, or of mean node ``features`` (ablation).
+        similarity_of: compare ``cse``, or mean node ``features`` (ablation).
         selection: the most ``similar``, or ``random`` partners (ablation).
     """
 
@@ -109,11 +107,11 @@ class DFedSST(Peers, Comparing):
     def report(self, trips: Trips) -> dict[str, Tensor]:
         if self._round % self.refresh:
             return {}
-        found = self.dispersion(trips.batch, torch.softmax(trips.output.logits, -1), self._round // self.refresh)
-        return {"wlsd": found.wlsd, "cse": found.embedding}
+        dispersion = self.dispersion(trips.batch, torch.softmax(trips.output.logits, -1), self._round // self.refresh)
+        return {"wlsd": dispersion.wlsd, "cse": dispersion.embedding}
 
     def dispersion(self, batch: Batch, soft: Tensor, number: int) -> Dispersion:
-        """WLSD and CSE of the clients in ``batch`` whose models predict ``soft [k, n, Y]``, on the pairs of refresh ``number``."""
+        """Return WLSD and CSE of the clients in ``batch``, given predictions ``soft [k, n, Y]``, on the pairs of refresh ``number``."""
         classes, rows = soft.shape[-1], batch.replicas
         known, label = LABELS[self.label_source](batch, soft.argmax(-1))
         member = F.one_hot(label, classes).float() * (known & batch.valid)[..., None]  # [k, n, Y]
@@ -125,7 +123,7 @@ class DFedSST(Peers, Comparing):
         rank = torch.empty_like(source).scatter_(1, order.expand_as(source), source.gather(1, order.expand_as(source)).cumsum(1))
         source = source * (rank <= self.sources)
 
-        # Sums of hops are integers below 2^24, exact in float32 whatever the order.
+        # Sums of hops are integers below 2^24, so float32 is exact in any order.
         reached = distance >= 0
         longest = distance.amax((1, 2), keepdim=True)
         length = torch.where(reached, distance, longest + 1 if self.unreachable == "penalty" else 0).float()
@@ -138,7 +136,7 @@ class DFedSST(Peers, Comparing):
         each = torch.where(pairs > 0, 1 / pairs.clamp(min=1), 0.0)  # [k, Y]
         spread = ahead.sum(1) * each
         count = member.double().sum(1)
-        size = torch.log1p(count).masked_fill((count > 1) & (source.sum(1) == 0), 0.0)  # no landmark is of this class: D is not known
+        size = torch.log1p(count).masked_fill((count > 1) & (source.sum(1) == 0), 0.0)  # D is unknown without a landmark of this class
         weight = size / size.sum(1, keepdim=True).clamp(min=1e-12)
         y = soft.double()
         embedding = 0.5 * (ahead.mT @ y.gather(1, within) + back.mT @ y) * each[..., None]
@@ -163,7 +161,7 @@ class DFedSST(Peers, Comparing):
         return Exchange(product(matrix, meeting.uploaded, self.setting.shard), matrix, sent)
 
     def _renew(self, reports: dict[str, Tensor], heard: Tensor, number: int) -> None:
-        """Degrees, partners and weights from what clients broadcast, for the rounds to come."""
+        """Update degrees, partners and weights from broadcasts, for the following rounds."""
         self._wlsd = reports["wlsd"].clone()  # the reports are overwritten in place
         similar = self.similarity(reports)
         self._kernel = torch.exp(torch.where(itself(heard), 1.0, similar))
@@ -177,7 +175,7 @@ class DFedSST(Peers, Comparing):
         self._partners = heard & (rank < degree[..., None])
 
     def _statistic(self) -> int:
-        """Scalars that describe a client besides its WLSD."""
+        """Return the number of scalars that describe a client, without its WLSD."""
         if self.similarity_of == "features":
             return self._features.shape[-1]
         return self.setting.num_classes**2

@@ -1,4 +1,4 @@
-"""What FedSage+ hides of the clients' graphs to train its generators."""
+"""Nodes of the clients' graphs that FedSage+ hides to train its generators."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fgl_bench.data.graph import ClientGraph
 
 
 def hidden_nodes(client: ClientGraph, share: float, draw: np.random.Generator, mask: str = "val") -> np.ndarray:
-    """``[n]`` bool: ``round(share |val|)`` of the validation nodes (or of those of another mask)."""
+    """Draw ``round(share |val|)`` of the validation nodes (or nodes of another mask), ``[n]`` bool."""
     hidden, nodes = np.zeros(client.num_nodes, dtype=bool), np.flatnonzero(getattr(client, mask))
     hidden[draw.permutation(nodes)[: round(share * nodes.size)]] = True
     return hidden
 
 
 def impair(client: ClientGraph, hidden: np.ndarray, most: int) -> tuple[ClientGraph, np.ndarray, np.ndarray]:
-    """The client without the edges of ``hidden`` nodes; ``[n]`` hidden neighbours of every kept node; ``[n, most]`` the first of them.
+    """Return the client without the edges of ``hidden`` nodes, the number of hidden neighbors ``[n]``, and the first ``[n, most]`` of them.
 
-    Hidden nodes keep their place, cut off and out of the loss, so that ids stay.
+    Hidden nodes stay in the graph, isolated and without a loss, so that ids do not change.
     """
     row, column = client.edges
     stays, lost = ~hidden[row] & ~hidden[column], ~hidden[row] & hidden[column]
@@ -36,7 +36,7 @@ def impair(client: ClientGraph, hidden: np.ndarray, most: int) -> tuple[ClientGr
 
 
 def padded(rows: Sequence[np.ndarray], nodes: int, fill: int) -> Tensor:
-    """Rows of different lengths as one host tensor ``[k, nodes, ...]``."""
+    """Pad rows of different lengths to one host tensor ``[k, nodes, ...]``."""
     out = np.full((len(rows), nodes, *rows[0].shape[1:]), fill, dtype=rows[0].dtype)
     for row, values in zip(out, rows, strict=True):
         row[: len(values)] = values

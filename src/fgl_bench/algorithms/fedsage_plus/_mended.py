@@ -1,4 +1,4 @@
-"""Graphs of clients with generated neighbours (FedSage+), for good."""
+"""Clients' graphs augmented with final generated neighbors (FedSage+)."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ from fgl_bench.engine.transfer import put
 from fgl_bench.models.graphsage import Convolved, GraphSAGE
 
 
-def placed(made: Tensor, index: Tensor, count: int) -> Tensor:
-    """``[k, count, h]``: row ``index[i, j]`` is ``made[i, j]``, the others are 0."""
-    return made.new_zeros(len(made), count, made.shape[2]).scatter(1, index[..., None].expand_as(made), made)
+def scattered(rows: Tensor, index: Tensor, count: int) -> Tensor:
+    """Return ``[k, count, h]`` with row ``index[i, j]`` equal to ``rows[i, j]`` and zeros elsewhere."""
+    return rows.new_zeros(len(rows), count, rows.shape[2]).scatter(1, index[..., None].expand_as(rows), rows)
 
 
-class MendedFeatures(Convolved):
-    """Input features of mended graphs: the real nodes' as they were, the generated ones' dense.
+class AugmentedFeatures(Convolved):
+    """Input features of augmented graphs: original features of real nodes, dense features of generated nodes.
 
     Args:
-        real: ``[k, n, F]``, zero in generated nodes.
-        means: of some real nodes, the sum of their generated neighbours over their degree.
-        generated: of generated nodes.
+        real: ``[k, n, F]``, zero for generated nodes.
+        means: of some real nodes, the sum of their generated neighbors divided by their degree.
+        generated: features of generated nodes.
     """
 
     def __init__(self, real: InputFeatures, means: DenseRows, generated: DenseRows):
         self.real, self.means, self.generated, self.shape = real, means, generated, real.shape
         self.nodes = torch.cat([means.nodes, generated.nodes], 1)
 
-    def select(self, rows: Sequence[int]) -> MendedFeatures:
-        return MendedFeatures(self.real.select(rows), self.means.select(rows), self.generated.select(rows))
+    def select(self, rows: Sequence[int]) -> AugmentedFeatures:
+        return AugmentedFeatures(self.real.select(rows), self.means.select(rows), self.generated.select(rows))
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        return self.real @ weight + placed(self.generated @ weight, self.generated.nodes, self.shape[1] + 1)[:, :-1]
+        return self.real @ weight + scattered(self.generated @ weight, self.generated.nodes, self.shape[1] + 1)[:, :-1]
 
     def convolved(self, batch: Batch, weight: Tensor) -> Tensor:
-        """As :class:`Convolved`: a generated node hears from one real node, and its real node from the mean of what was generated."""
+        """As :class:`Convolved`: a generated node has one real neighbor; a real node adds the mean of its generated neighbors."""
         near, own = weight.chunk(2, -1)
         real_near, real_own = (self.real @ weight).chunk(2, -1)
-        made = torch.cat([self.means @ near, self.generated @ own], 1)
-        return batch.operator(mean_operator) @ real_near + real_own + placed(made, self.nodes, self.shape[1] + 1)[:, :-1]
+        products = torch.cat([self.means @ near, self.generated @ own], 1)
+        return batch.operator(mean_operator) @ real_near + real_own + scattered(products, self.nodes, self.shape[1] + 1)[:, :-1]
 
 
 @dataclass
 class DenseRows:
-    """Rows of features of some nodes.
+    """Feature rows of some nodes.
 
     Attributes:
-        values: ``[k, m, F]``; zeros where a replica has fewer.
-        nodes: ``[k, m]``, whose they are; for zeros, one after the last.
+        values: ``[k, m, F]``; zeros in padding.
+        nodes: ``[k, m]``, nodes of the rows; the number of nodes in padding.
         counts: rows of each replica.
     """
 
@@ -67,7 +67,7 @@ class DenseRows:
 
     @classmethod
     def of(cls, blocks: Sequence[Tensor], nodes: Sequence[np.ndarray], end: int) -> DenseRows:
-        """From every replica's rows ``[m_i, F]`` and their nodes; there are ``end`` nodes."""
+        """Stack every replica's rows ``[m_i, F]`` and their nodes, of ``end`` nodes."""
         counts = [len(block) for block in blocks]
         values = blocks[0].new_zeros(len(blocks), max(counts), blocks[0].shape[1])
         index = np.full((len(blocks), max(counts)), end)
@@ -80,16 +80,16 @@ class DenseRows:
         return DenseRows(self.values[index], self.nodes[index], [self.counts[i] for i in rows])
 
     def __matmul__(self, weight: Tensor) -> Tensor:
-        """``[k, m, h]``, the rows times ``weight [k, F, h]``."""
+        """Return the rows times ``weight [k, F, h]``, ``[k, m, h]``."""
         return ragged(self.values, weight, self.counts)
 
 
-def mended(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor], owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
-    """``batch`` with ``slots[i, v]`` new neighbours of node v of replica i, whose features are ``generated[i]`` in order of v.
+def augmented(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor], owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
+    """Return ``batch`` with ``slots[i, v]`` new neighbors of node v of replica i, with features ``generated[i]`` in order of v.
 
     Args:
-        owners: for every graph to be returned ``[k, n]`` bool, the nodes whose generated neighbours have features of their own in it;
-            those of the others have zeros, and count in the means alone. None: all.
+        owners: for every graph to return ``[k, n]`` bool, the nodes whose generated neighbors have their own features; other generated
+            neighbors have zeros and only contribute to means. None: all.
     """
     if not slots.any():
         return [batch] * len(owners)
@@ -98,17 +98,17 @@ def mended(batch: Batch, slots: np.ndarray, generated: Sequence[Tensor], owners:
     sums = [_means(*each) for each in zip(generated, slots, whole.degree, strict=True)]
     means = DenseRows.of(sums, [np.flatnonzero(count) for count in slots], whole.nodes)
     for chosen in owners:
-        kept = [np.repeat(np.ones(count.shape, bool) if chosen is None else chosen[i], count) for i, count in enumerate(slots)]
-        own = [rows if keep.all() else rows[put(np.flatnonzero(keep), rows.device)] for rows, keep in zip(generated, kept, strict=True)]
-        places = [client.num_nodes + np.flatnonzero(keep) for client, keep in zip(batch.clients, kept, strict=True)]
+        owned = [np.repeat(np.ones(count.shape, bool) if chosen is None else chosen[i], count) for i, count in enumerate(slots)]
+        own = [rows if keep.all() else rows[put(np.flatnonzero(keep), rows.device)] for rows, keep in zip(generated, owned, strict=True)]
+        places = [client.num_nodes + np.flatnonzero(keep) for client, keep in zip(batch.clients, owned, strict=True)]
         graph = copy(whole)
-        graph.features, graph._derived = MendedFeatures(whole.features, means, DenseRows.of(own, places, whole.nodes)), {}
+        graph.features, graph._derived = AugmentedFeatures(whole.features, means, DenseRows.of(own, places, whole.nodes)), {}
         graphs.append(graph)
     return graphs
 
 
 def _means(rows: Tensor, count: np.ndarray, degree: Tensor) -> Tensor:
-    """``[m, F]``: for every node v with ``count[v]`` of the ``rows``, which lie in order of v, their sum over its ``degree [n]``."""
+    """Return, for every node v with ``count[v]`` of the ``rows`` (in order of v), their sum divided by ``degree[v]``, ``[m, F]``."""
     has = np.flatnonzero(count)
     count, start = count[has], (np.cumsum(count) - count)[has]
     total = rows[put(start, rows.device)]
@@ -119,20 +119,21 @@ def _means(rows: Tensor, count: np.ndarray, degree: Tensor) -> Tensor:
 
 
 def seen(model: Network, batch: Batch, mask: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Where generated neighbours matter to the outputs of the nodes ``mask [k, n]``: ``[k, n]`` bool, in full, and in the means.
+    """Return where generated neighbors affect the outputs of nodes ``mask [k, n]``: fully, and through means, ``[k, n]`` bool each.
 
-    GraphSAGE of L layers sees their own first layer within L - 2 hops, and that of their real node within L - 1. Others may see all.
+    In GraphSAGE with L layers, their own first layer matters within L - 2 hops, and that of their real node within L - 1. Other
+    backbones may use all of them.
     """
-    found = np.ones((2, *mask.shape), dtype=bool)
+    masks = np.ones((2, *mask.shape), dtype=bool)
     if isinstance(model, GraphSAGE):
-        for hops, kind in zip((model.layers - 2, model.layers - 1), found, strict=True):
+        for hops, kind in zip((model.layers - 2, model.layers - 1), masks, strict=True):
             for row, client, nodes in zip(kind, batch.clients, mask.cpu().numpy(), strict=True):
                 row[:] = within(client, nodes, max(hops, 0))
-    return found[0], found[1]
+    return masks[0], masks[1]
 
 
 def within(client: ClientGraph, nodes: np.ndarray, hops: int) -> np.ndarray:
-    """``[n]`` bool: the nodes that are at most so many hops away from one of ``nodes [n]``."""
+    """Return the nodes within ``hops`` hops of ``nodes [n]`` (bool), ``[n]`` bool."""
     reached = nodes
     for _ in range(hops):
         row, column = client.edges
@@ -142,10 +143,10 @@ def within(client: ClientGraph, nodes: np.ndarray, hops: int) -> np.ndarray:
 
 
 def _extended(client: ClientGraph, count: np.ndarray) -> ClientGraph:
-    """``client`` with ``count[v]`` featureless neighbours of node v after its own nodes; they have no label and no mask."""
+    """Return ``client`` with ``count[v]`` additional neighbors of node v, without features, labels and masks."""
     real = np.repeat(np.arange(client.num_nodes), count)
-    made = client.num_nodes + np.arange(real.size)
-    edges = np.concatenate([client.edges, np.stack([real, made]), np.stack([made, real])], 1)
+    new = client.num_nodes + np.arange(real.size)
+    edges = np.concatenate([client.edges, np.stack([real, new]), np.stack([new, real])], 1)
     features: np.ndarray | sp.csr_matrix
     if not isinstance(client.features, np.ndarray):
         features = client.features.tocsr(copy=True)

@@ -1,4 +1,4 @@
-"""Graphs of clients with generated neighbours that still move, while FedSage+'s generators are trained."""
+"""Clients' graphs with generated neighbors that depend on FedSage+'s generators in training."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms._limited import Limited
-from fgl_bench.algorithms.fedsage_plus._mended import placed
+from fgl_bench.algorithms.fedsage_plus._mended import scattered
 from fgl_bench.engine.batch import Batch, InputFeatures, Operator, adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.models.graphsage import Convolved
 
 
 class Generated(NamedTuple):
-    """Generated neighbours of some nodes, place by place.
+    """Generated neighbors of some nodes, slot by slot.
 
     Attributes:
-        features: ``[k, m_j, F]`` for every place j that is used, of the first m_j of ``nodes``.
-        nodes: ``[k, m]``, different ones, those with the most places first.
-        count: ``[k, m]``, how many places each of them has.
+        features: ``[k, m_j, F]`` for every slot j in use, of the first m_j of ``nodes``.
+        nodes: ``[k, m]``, distinct nodes in descending order of their slots.
+        count: ``[k, m]``, number of slots per node.
     """
 
     features: list[Tensor]
@@ -29,20 +29,20 @@ class Generated(NamedTuple):
     count: Tensor  # type: ignore[assignment]  # it hides tuple.count
 
     def slots(self, most: int) -> Tensor:
-        """``[k, sum of m_j]`` positions among the ``most`` places of all nodes."""
+        """Return positions ``[k, sum of m_j]`` among the ``most`` slots of all nodes."""
         return torch.cat([self.nodes[:, : rows.shape[1]] * most + place for place, rows in enumerate(self.features)], 1)
 
     def products(self, weight: Tensor) -> Tensor:
-        """``[k, sum of m_j, h]``, the features times ``weight [k, F, h]``."""
+        """Return the features times ``weight [k, F, h]``, ``[k, sum of m_j, h]``."""
         return torch.cat([torch.bmm(rows, weight) for rows in self.features], 1)
 
     def sums(self) -> Tensor:
-        """``[k, m_0, F]``, the sum of each node's generated neighbours."""
+        """Return the sum of each node's generated neighbors, ``[k, m_0, F]``."""
         return _Summed.apply(self.count, *self.features)
 
 
 class _Summed(torch.autograd.Function):
-    """The sum of blocks ``[k, m_j, F]``, j = 0, 1, ..., over the rows that have more than j."""
+    """The sum of blocks ``[k, m_j, F]``, j = 0, 1, ..., over the rows with more than j slots."""
 
     @staticmethod
     def forward(ctx: Any, count: Tensor, *blocks: Tensor) -> Tensor:
@@ -58,11 +58,11 @@ class _Summed(torch.autograd.Function):
 
 
 class _Interleaved(Convolved):
-    """Every real node's features and those of its P places in turn; of places, and nodes, that have none they are zero.
+    """Features of every real node followed by those of its P slots; zero for unused slots.
 
     Args:
-        whole: generated neighbours with an output of their own.
-        near: those of other nodes, which count in these nodes' means alone; None if there are none.
+        whole: generated neighbors with their own output.
+        near: generated neighbors that only contribute to means, or None.
     """
 
     def __init__(self, real: InputFeatures, whole: Generated, near: Generated | None, most: int):
@@ -75,45 +75,45 @@ class _Interleaved(Convolved):
         return _interleaved(real, self._own(weight, real.shape[1]))
 
     def _own(self, weight: Tensor, nodes: int) -> Tensor:
-        """``[k, n, P, h]``, the products of the places."""
-        return placed(self.whole.products(weight), self.slots, nodes * self.most).unflatten(1, (-1, self.most))
+        """Return the products of the slots, ``[k, n, P, h]``."""
+        return scattered(self.whole.products(weight), self.slots, nodes * self.most).unflatten(1, (-1, self.most))
 
     def convolved(self, batch: Batch, weight: Tensor) -> Tensor:
-        """As :class:`Convolved`; the sum over a node's places is multiplied once, and places are no more than asked for.
+        """As :class:`Convolved`; the sum over a node's slots is multiplied once, and only used slots are computed.
 
         Args:
-            batch: the :class:`MendedGraph` that holds these features.
+            batch: the :class:`AugmentedGraph` with these features.
         """
-        (near, own), graph = weight.chunk(2, -1), cast(MendedGraph, batch)
+        (near, own), graph = weight.chunk(2, -1), cast(AugmentedGraph, batch)
         real_near, real_own = (self.real @ weight).chunk(2, -1)
         n = real_near.shape[1]
         sums = graph.batch.operator(adjacency) @ real_near
         for part in (self.whole, self.near):
             if part is not None:
                 summed = part.sums()
-                sums = sums + placed(torch.bmm(summed, near), part.nodes[:, : summed.shape[1]], n)
+                sums = sums + scattered(torch.bmm(summed, near), part.nodes[:, : summed.shape[1]], n)
         real = sums / graph.degree.unflatten(1, (n, -1))[:, :, :1].clamp(min=1) + real_own
         return _interleaved(real, real_near[:, :, None] * graph.slots[..., None] + self._own(own, n))
 
 
 def _interleaved(real: Tensor, places: Tensor) -> Tensor:
-    """``[k, n, h]`` and ``[k, n, P, h]`` as ``[k, n (1 + P), h]``."""
+    """Interleave ``[k, n, h]`` and ``[k, n, P, h]`` to ``[k, n (1 + P), h]``."""
     return torch.cat([real[:, :, None], places], 2).flatten(1, 2)
 
 
 class _Limited(Limited):
-    refusal = "cannot train this backbone on graphs being mended, which have no {name}"
+    refusal = "cannot train this backbone on augmented graphs, which have no {name}"
 
 
-class MendedGraph(_Limited):
-    """Impaired graphs with generated neighbours that still move, for a backbone in place of a Batch; differentiable in the features.
+class AugmentedGraph(_Limited):
+    """Impaired graphs with generated neighbors, as input of a backbone instead of a batch; differentiable in the features.
 
-    Nodes: every real one followed by its P places, ``n (1 + P)`` in all (so that the draws of a dropout do not depend on
-    padding); a place is joined with its node, in both directions, where ``slots`` says so.
+    Nodes: every real node followed by its P slots, ``n (1 + P)`` in total (so that dropout does not depend on padding). A slot in
+    use is joined with its node in both directions.
 
     Args:
-        slots: ``[k, n, P]`` bool.
-        whole, near: the generated neighbours with an output of their own, and those that count in their nodes' means alone; see
+        slots: ``[k, n, P]`` bool, slots in use.
+        whole, near: the generated neighbors with their own output, and those that only contribute to means; see
             :func:`~fgl_bench.algorithms.fedsage_plus._mended.seen`.
     """
 
@@ -125,11 +125,11 @@ class MendedGraph(_Limited):
         self.valid = torch.cat([batch.valid[..., None], slots], 2).flatten(1, 2)
 
     def real(self, x: Tensor) -> Tensor:
-        """The real nodes' rows, ``[k, n (1 + P), h]`` to ``[k, n, h]``."""
+        """Return the real nodes' rows, ``[k, n (1 + P), h]`` to ``[k, n, h]``."""
         return x.unflatten(1, (self.batch.nodes, -1))[:, :, 0]
 
-    def neighbours(self, x: Tensor) -> Tensor:
-        """The sum over the neighbours, ``[k, n (1 + P), h]`` to the same."""
+    def neighbors(self, x: Tensor) -> Tensor:
+        """Sum over neighbors, ``[k, n (1 + P), h]`` to the same shape."""
         slots, made, real = self.slots[..., None], x.unflatten(1, (self.batch.nodes, -1))[:, :, 1:], self.real(x)
         near = self.batch.operator(adjacency) @ real + (made * slots).sum(2)
         return torch.cat([near[:, :, None], real[:, :, None] * slots], 2).flatten(1, 2)
@@ -142,25 +142,25 @@ class MendedGraph(_Limited):
 
 @dataclass
 class _Operator(_Limited):
-    graph: MendedGraph
-    apply: Callable[[MendedGraph, Tensor], Tensor]
+    graph: AugmentedGraph
+    apply: Callable[[AugmentedGraph, Tensor], Tensor]
 
     def __matmul__(self, x: Tensor) -> Tensor:
         return self.apply(self.graph, x)
 
 
-def _mean(graph: MendedGraph, x: Tensor) -> Tensor:
-    return graph.neighbours(x) / graph.degree.clamp(min=1)[..., None]
+def _mean(graph: AugmentedGraph, x: Tensor) -> Tensor:
+    return graph.neighbors(x) / graph.degree.clamp(min=1)[..., None]
 
 
-def _symmetric(graph: MendedGraph, x: Tensor) -> Tensor:
+def _symmetric(graph: AugmentedGraph, x: Tensor) -> Tensor:
     scale = (graph.degree + 1).rsqrt()[..., None]
-    return scale * (graph.neighbours(scale * x) + scale * x)
+    return scale * (graph.neighbors(scale * x) + scale * x)
 
 
-def _without_loops(graph: MendedGraph, x: Tensor) -> Tensor:
+def _without_loops(graph: AugmentedGraph, x: Tensor) -> Tensor:
     scale = torch.where(graph.degree > 0, graph.degree.clamp(min=1).rsqrt(), 0.0)[..., None]
-    return scale * graph.neighbours(scale * x)
+    return scale * graph.neighbors(scale * x)
 
 
-OPERATORS = {mean_operator: _mean, gcn_operator: _symmetric, plain_operator: _without_loops, adjacency: MendedGraph.neighbours}
+OPERATORS = {mean_operator: _mean, gcn_operator: _symmetric, plain_operator: _without_loops, adjacency: AugmentedGraph.neighbors}

@@ -1,4 +1,4 @@
-"""FedSage+'s generators of neighbours: their parameters, what they make, and the neighbourhoods that they shall resemble."""
+"""FedSage+'s neighbor generators: parameters, generated features, and target neighborhoods."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.bags import Bags
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import normal
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import derive_seed
 
 
 def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Sequence[int], most: int) -> ParameterLayout:
-    """Encoder, degree head and feature head."""
+    """Return the layout of encoder, degree head and feature head."""
     shapes = dict(encoder.layout(features, latent).shapes)
     shapes["degree.weight"], shapes["degree.bias"] = (latent, 1), (1,)
     widths = [latent, *hidden, most * features]
@@ -31,21 +31,21 @@ def generator_layout(encoder: GraphSAGE, features: int, latent: int, hidden: Seq
 
 
 def initial(encoder: GraphSAGE, layout: ParameterLayout, seed: int) -> Tensor:
-    """One row ``[P]``: matrices and biases uniform within 1/sqrt(in), but for the degree's bias of 1."""
+    """Return initial parameters ``[P]``, uniform within 1/sqrt(in), except for the degree's bias of 1."""
     parameters = encoder.init_parameters(layout, torch.Generator().manual_seed(derive_seed(seed, "fedsage_plus", "generator")))
-    # From a negative bias the ReLU would be dead in every node, and nothing would ever be learnt.
+    # With a negative initial bias the ReLU would be dead in every node.
     parameters["degree.bias"].fill_(1.0)
     return layout.pack(parameters)
 
 
-class Neighbourhoods:
-    """The features and neighbours of all nodes of all replicas, on the host, as targets of generated features.
+class Neighborhoods:
+    """Features and neighbors of all nodes of all replicas, on the host, as targets of generated features.
 
     Args:
-        dtype: of the features.
+        dtype: type of the features.
 
     Attributes:
-        offsets: ``[B]``, where each replica's nodes start.
+        offsets: ``[B]``, start of each replica's nodes.
     """
 
     def __init__(self, clients: Sequence[ClientGraph], per_seed: int, dtype: type[np.floating] = np.float64):
@@ -64,23 +64,23 @@ class Neighbourhoods:
         self.count = np.bincount(owner[self.degree > 0], minlength=sizes.size)
         self.first = np.cumsum(self.count) - self.count
 
-    def draw(self, seeds: np.ndarray, node: np.ndarray, neighbour: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Random neighbourhoods in every client of the seed, with replacement.
+    def draw(self, seeds: np.ndarray, node: np.ndarray, neighbor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Draw random neighborhoods in every client of the seed, with replacement.
 
         Args:
             seeds: ``[T]``.
-            node, neighbour: uniform draws ``[T, C]`` and ``[T, C, P]``.
+            node, neighbor: uniform draws ``[T, C]`` and ``[T, C, P]``.
 
         Returns:
-            node ids ``[T, C, P]``, and ``[T, C]`` bool, whether the client has a neighbourhood at all.
+            node ids ``[T, C, P]``, and ``[T, C]`` bool, True if the client has a neighborhood.
         """
         replicas = seeds[:, None] * self.per_seed + np.arange(self.per_seed)
         exists = self.count[replicas] > 0
         chosen = self.joined[np.where(exists, self.first[replicas] + (node * self.count[replicas]).astype(np.int64), 0)]
-        return self.columns[self.start[chosen][..., None] + (neighbour * self.degree[chosen][..., None]).astype(np.int64)], exists
+        return self.columns[self.start[chosen][..., None] + (neighbor * self.degree[chosen][..., None]).astype(np.int64)], exists
 
     def nearest(self, generated: Tensor, ids: np.ndarray, valid: np.ndarray) -> Tensor:
-        """``[T, C, P]``: each generated row's mean squared distance to the nearest valid target; 0 where there is none.
+        """Return each generated row's mean squared distance to the nearest valid target, ``[T, C, P]``; 0 without a valid target.
 
         Args:
             generated: ``[T, P, F]``.
@@ -89,10 +89,10 @@ class Neighbourhoods:
         return _Nearest.apply(generated, self, ids, valid)
 
     def dots(self, generated: Tensor, ids: np.ndarray) -> Tensor:
-        """``[T, C, K, P]``: the products of the targets ``ids [T, C, K]`` with their ``generated [T, P, F]``."""
+        """Return the products ``[T, C, K, P]`` of the targets ``ids [T, C, K]`` with their ``generated [T, P, F]``."""
         t, p, width = generated.shape
         targets = self.features[ids.ravel()]
-        # Each target is a sparse row that meets the generated rows of its own node only.
+        # Each target is a sparse row, multiplied only with the generated rows of its node.
         shift = np.repeat(np.arange(t).repeat(ids[0].size) * width, np.diff(targets.indptr))
         block = sp.csr_matrix((targets.data, targets.indices + shift, targets.indptr), shape=(ids.size, t * width))
         bags = Bags.of([block], ids.size, generated.dtype, generated.device)
@@ -100,7 +100,7 @@ class Neighbourhoods:
         return bags.reduce(rows, t * width, 0, 0).view(*ids.shape, p)
 
     def weighted(self, ids: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """``[m, F]``: the sums of the features of ``ids [m, C]``, times ``weights [m, C]``."""
+        """Return the weighted sums of the features of ``ids [m, C]`` with ``weights [m, C]``, ``[m, F]``."""
         m, c = ids.shape
         matrix = sp.csr_matrix((weights.ravel(), ids.ravel(), np.arange(m + 1) * c), shape=(m, len(self.square)), copy=True)
         matrix.eliminate_zeros()  # in place
@@ -108,10 +108,10 @@ class Neighbourhoods:
 
 
 class _Nearest(torch.autograd.Function):
-    """:meth:`Neighbourhoods.nearest`; backward reads the nearest targets and no others."""
+    """:meth:`Neighborhoods.nearest`; backward reads the nearest targets only."""
 
     @staticmethod
-    def forward(ctx: Any, generated: Tensor, among: Neighbourhoods, ids: np.ndarray, valid: np.ndarray) -> Tensor:
+    def forward(ctx: Any, generated: Tensor, among: Neighborhoods, ids: np.ndarray, valid: np.ndarray) -> Tensor:
         square, allowed = (torch.from_numpy(x).to(generated.device) for x in (among.square[ids], valid))
         distance = generated.square().sum(-1)[:, None, None] - 2 * among.dots(generated, ids) + square[..., None].to(generated.dtype)
         nearest, which = torch.where(allowed[..., None], distance / generated.shape[2], torch.inf).min(2)
@@ -131,7 +131,7 @@ class _Nearest(torch.autograd.Function):
 def described(
     encoder: GraphSAGE, views: dict[str, Tensor], batch: Batch, noise: Tensor, dropout: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Degrees ``[k, n]`` of all nodes, and what the generator's last layer makes features of, ``[k, n, h]``."""
+    """Return degrees ``[k, n]`` of all nodes, and the input of the generator's last layer, ``[k, n, h]``."""
     latent = encoder.forward(views, batch, encoder.first(views, batch), dropout).logits
     degree = torch.relu(torch.baddbmm(views["degree.bias"][:, None], latent, views["degree.weight"]))[..., 0]
     hidden = latent + normal(noise.to(batch.device), batch.nodes, latent.shape[2], batch.dtype)
@@ -143,33 +143,33 @@ def described(
 
 
 def last_layer(views: dict[str, Tensor]) -> int:
-    """Number of the feature generator's last layer."""
+    """Return the number of the feature generator's last layer."""
     return sum(name.startswith("feature") and name.endswith(".weight") for name in views) - 1
 
 
 def features_of(views: dict[str, Tensor], hidden: Tensor, sizes: Sequence[int], most: int) -> list[Tensor]:
-    """Features of generated neighbours, place by place.
+    """Return features of generated neighbors, slot by slot.
 
     Args:
-        hidden: ``[k, m, h]``, of m nodes.
-        sizes: for every place that is used, how many of these nodes use it; they come first.
-        most: P, places that a node has.
+        hidden: ``[k, m, h]``, input of the last layer for m nodes.
+        sizes: for every slot in use, the number of nodes that use it; these nodes come first.
+        most: P, slots per node.
 
     Returns:
         ``[k, size, F]`` for every one of ``sizes``.
     """
     weight, bias = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias"))
-    layers = zip(weight.chunk(most, 2), bias[:, None].chunk(most, 2), sizes, strict=False)  # of split tensors backward makes one gradient
+    layers = zip(weight.chunk(most, 2), bias[:, None].chunk(most, 2), sizes, strict=False)  # chunks share one gradient in backward
     return [torch.tanh(torch.baddbmm(b, hidden[:, :size], w)) for w, b, size in layers]
 
 
-def used_slots(degree: Tensor, kept: Tensor, most: int) -> Tensor:
-    """``[k, n, P]`` bool: the generated neighbours that are used, the first floor(degree) of every kept node; P = ``most``."""
-    return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & kept[..., None]
+def used_slots(degree: Tensor, visible: Tensor, most: int) -> Tensor:
+    """Return the slots in use ``[k, n, P]`` bool: the first floor(degree) slots of every visible node; P = ``most``."""
+    return (torch.arange(most, device=degree.device) < degree.detach().floor()[..., None]) & visible[..., None]
 
 
 def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> Generated:
-    """The generated features that ``slots [k, n, P]`` use, and little else, from ``hidden [k, n, h]``."""
+    """Return the generated features of ``slots [k, n, P]``, and few others, from ``hidden [k, n, h]``."""
     count, nodes = slots.sum(2).sort(dim=1, descending=True, stable=True)
     sizes = [size for size in slots.sum(1).amax(0).tolist() if size] or [1]
     first = nodes[:, : sizes[0], None].expand(-1, -1, hidden.shape[2])
@@ -177,14 +177,14 @@ def needed(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> Generated
 
 
 def in_order(views: dict[str, Tensor], hidden: Tensor, slots: Tensor) -> list[Tensor]:
-    """For every replica the generated features that ``slots [k, n, P]`` use, ``[m_i, F]``: node by node, place by place."""
-    (weight, bias), found = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias")), []
+    """Return each replica's generated features of ``slots [k, n, P]``, ``[m_i, F]``, by node and slot."""
+    (weight, bias), features = (views[f"feature{last_layer(views)}.{name}"] for name in ("weight", "bias")), []
     for matrix, offset, rows, used in zip(weight, bias, hidden, slots, strict=True):
         node, place = used.nonzero(as_tuple=True)
         layers = list(zip(matrix.chunk(used.shape[1], 1), offset.chunk(used.shape[1]), strict=True))
-        made = rows.new_empty(len(node), layers[0][0].shape[1])
+        values = rows.new_empty(len(node), layers[0][0].shape[1])
         for j, (w, b) in enumerate(layers):
             at = (place == j).nonzero()[:, 0]
-            made[at] = torch.tanh(torch.addmm(b, rows[node[at]], w))
-        found.append(made)
-    return found
+            values[at] = torch.tanh(torch.addmm(b, rows[node[at]], w))
+        features.append(values)
+    return features

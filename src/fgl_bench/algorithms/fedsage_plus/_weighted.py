@@ -1,4 +1,4 @@
-"""The average that FedSage+ brings with it."""
+"""The average of FedSage+."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fgl_bench.engine.mixing import Mixing, normalize
 
 @dataclass
 class Weighted(FedAvg):
-    """Averaging of the participants, alike (``uniform``) or by size (``samples``)."""
+    """Average of the participants, uniform (``uniform``) or by size (``samples``)."""
 
     weighting: Literal["uniform", "samples"]
 

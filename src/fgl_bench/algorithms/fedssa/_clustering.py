@@ -1,4 +1,4 @@
-"""k-means of many small sets of points at once, from their inner products."""
+"""Batched k-means of small sets of points, from their inner products."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from torch import Tensor
 
 
 def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tensor:
-    """The best of R k-means clusterings of every set of C points.
+    """Return the best of R k-means clusterings of every set of C points.
 
-    Centres start as k-means++ places them (Arthur & Vassilvitskii, SODA 2007). Nothing but inner products is used, so points may
-    live anywhere they are defined, such as projectors on the Grassmann manifold. There are fewer than K clusters where there are
-    fewer different points; a cluster that loses its last point stays empty. The result is a function of the arguments.
+    Centers are initialized by k-means++ (Arthur & Vassilvitskii, SODA 2007). Only inner products are used, so points may be in any
+    inner product space, e.g. projectors on the Grassmann manifold. There are fewer than K clusters if there are fewer distinct
+    points; a cluster that loses its last point stays empty. The result is a pure function of the arguments.
 
     Args:
         gram: ``[..., C, C]`` inner products.
-        there: ``[..., C]`` bool, the points that are to be clustered.
-        draws: ``[..., R, K]`` from [0, 1), for the first centres of R attempts at K clusters; infinite where a set is to have fewer.
+        there: ``[..., C]`` bool, the points to cluster.
+        draws: ``[..., R, K]`` from [0, 1), for the initial centers of R attempts at K clusters; infinite for fewer clusters.
         iterations: assignments after the first.
 
     Returns:
-        ``[..., C, K]`` bool, which cluster every point is in; no cluster for a point that is not there.
+        ``[..., C, K]`` bool, the cluster of every point; no cluster for points outside ``there``.
     """
     gram = gram[..., None, :, :]
     there = there[..., None, :]
     square = gram.diagonal(dim1=-2, dim2=-1)
-    apart = (square[..., None] + square[..., None, :] - 2 * gram).clamp(min=0)
+    distances = (square[..., None] + square[..., None, :] - 2 * gram).clamp(min=0)
     numbers = torch.where(there[..., None], torch.arange(draws.shape[-1], device=draws.device), -1)
-    start = _plus_plus(apart, square.abs().amax(-1, keepdim=True), there, draws)
+    start = _plus_plus(distances, square.abs().amax(-1, keepdim=True), there, draws)
     member = _nearest(start, numbers)
-    gram = gram.expand(*start.shape[:-1], -1).contiguous()  # or every product would copy it
+    gram = gram.expand(*start.shape[:-1], -1).contiguous()  # otherwise every product would copy it
     for _ in range(iterations):
         size = member.sum(-2, dtype=gram.dtype)
         mean = member / size[..., None, :].clamp(min=1)
@@ -44,34 +44,34 @@ def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tenso
     return member.gather(-3, best).squeeze(-3)
 
 
-def _plus_plus(apart: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Tensor:
-    """Squared distances ``[..., R, C, K]`` to the first centres; infinite where no different point is left to be one."""
-    chance = there.expand(*draws.shape[:-1], there.shape[-1]).to(apart.dtype)
-    nearest, found, least = torch.full_like(chance, torch.inf), [], 1e-12 * scale
+def _plus_plus(distances: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Tensor:
+    """Return squared distances ``[..., R, C, K]`` to the initial centers; infinite if no distinct point is left."""
+    chance = there.expand(*draws.shape[:-1], there.shape[-1]).to(distances.dtype)
+    nearest, chosen, least = torch.full_like(chance, torch.inf), [], 1e-12 * scale
     for draw in draws.unbind(-1):
         total = chance.cumsum(-1)
         further = total > draw[..., None] * total[..., -1:]
         pick = further.to(torch.uint8).argmax(-1)
-        index = pick[..., None, None].expand(*pick.shape, apart.shape[-1], 1)
-        distance = apart.expand(*pick.shape, *apart.shape[-2:]).gather(-1, index)[..., 0]
+        index = pick[..., None, None].expand(*pick.shape, distances.shape[-1], 1)
+        distance = distances.expand(*pick.shape, *distances.shape[-2:]).gather(-1, index)[..., 0]
         distance = torch.where(further[..., -1:], distance, torch.inf)
-        found.append(distance)
+        chosen.append(distance)
         nearest = torch.minimum(nearest, distance)
-        # Points that coincide up to rounding are no second center.
+        # A point equal to a center up to rounding cannot be another center.
         chance = torch.where(there & (nearest > least) & (nearest < torch.inf), nearest, 0.0)
-    return torch.stack(found, -1)
+    return torch.stack(chosen, -1)
 
 
 def _nearest(distance: Tensor, numbers: Tensor) -> Tensor:
-    """``[..., C, K]`` bool: every point's nearest center, the first of equals.
+    """Return every point's nearest center, the first of equals, ``[..., C, K]`` bool.
 
     Args:
-        numbers: ``[..., C, K]``, those of the centers, 0 to K - 1; all -1 for a point that is not there.
+        numbers: ``[..., C, K]``, numbers of the centers, 0 to K - 1; all -1 for points outside ``there``.
     """
     return distance.argmin(-1, keepdim=True) == numbers
 
 
-def together(member: Tensor) -> Tensor:
-    """``[..., C, K]`` to ``[..., C, C]`` bool, whether two points are in one cluster."""
+def same_cluster(member: Tensor) -> Tensor:
+    """Return True for pairs of points in the same cluster, ``[..., C, K]`` to ``[..., C, C]`` bool."""
     member = member.double()
     return (member @ member.mT) > 0

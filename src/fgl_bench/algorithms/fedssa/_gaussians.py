@@ -16,33 +16,33 @@ class Gaussian(NamedTuple):
 
 
 def divergence(one: Gaussian, other: Gaussian) -> Tensor:
-    """``KL(one || other)``, summed over the d dimensions."""
+    """Return ``KL(one || other)``, summed over the d dimensions."""
     ratio = one.variance / other.variance
     return 0.5 * (ratio - 1 - torch.log(ratio) + (other.mean - one.mean) ** 2 / other.variance).sum(-1)
 
 
 def divergence_from_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
-    """``KL(N(mean, variance) || N(0, I))``, summed over the d dimensions."""
+    """Return ``KL(N(mean, variance) || N(0, I))``, summed over the d dimensions."""
     return 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance).sum(-1)
 
 
 def class_gaussians(mean: Tensor, log_variance: Tensor, shares: Tensor) -> Gaussian:
-    """One Gaussian of all the posteriors of a class: their mean mean, their mean variance plus the variance of their means.
+    """Return one Gaussian per class from its posteriors: the mean of means, and the mean variance plus the variance of means.
 
     Args:
-        mean, log_variance: ``[k, n, d]`` of every node.
-        shares: ``[k, Y, n]``, the nodes of every class with weights that sum to one (or to zero for an absent class).
+        mean, log_variance: ``[k, n, d]``, posteriors of all nodes.
+        shares: ``[k, Y, n]``, weights of the nodes per class, with sum one (zero for an absent class).
 
     Returns:
         ``[k, Y, d]``; zero for an absent class.
     """
     center = shares @ mean
-    apart = mean - (shares > 0).to(mean.dtype).mT @ center
-    return Gaussian(center, shares @ (log_variance.exp() + apart**2))
+    centered = mean - (shares > 0).to(mean.dtype).mT @ center
+    return Gaussian(center, shares @ (log_variance.exp() + centered**2))
 
 
 def matched(weights: Tensor, each: Gaussian) -> Gaussian:
-    """The Gaussians with the first two moments of mixtures (diagonal of the covariance).
+    """Return the Gaussians with the first two moments of mixtures (diagonal of the covariance).
 
     Args:
         weights: ``[..., m, C]``, the weights of m mixtures of C components; rows sum to one, or to zero.
@@ -52,5 +52,5 @@ def matched(weights: Tensor, each: Gaussian) -> Gaussian:
         ``[..., m, d]``.
     """
     mean = weights @ each.mean
-    apart = (each.mean[..., None, :, :] - mean[..., None, :]) ** 2
-    return Gaussian(mean, weights @ each.variance + (weights[..., None] * apart).sum(-2))
+    squares = (each.mean[..., None, :, :] - mean[..., None, :]) ** 2
+    return Gaussian(mean, weights @ each.variance + (weights[..., None] * squares).sum(-2))

@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def orthonormal(matrix: Tensor, tolerance: float = 1e-5) -> Tensor:
-    """An orthonormal basis of every matrix's column space, ``[..., F, J]`` to the same, with zero columns beyond the rank.
+    """Return an orthonormal basis of every matrix's column space, ``[..., F, J]`` to the same shape, with zero columns beyond the rank.
 
-    Gram-Schmidt with column pivoting and a second orthogonalization, which reveals the rank: once the longest remaining column is
-    shorter than ``tolerance`` times the longest column, the rest is taken for rounding.
+    Gram-Schmidt with column pivoting and reorthogonalization, which reveals the rank: remaining columns shorter than ``tolerance``
+    times the longest column are treated as rounding errors.
     """
     rest = matrix.clone()
     least = tolerance * rest.norm(dim=-2).amax(-1, keepdim=True)
@@ -26,16 +26,16 @@ def orthonormal(matrix: Tensor, tolerance: float = 1e-5) -> Tensor:
 
 
 def overlaps(bases: Tensor) -> Tensor:
-    """``|Q_i^T Q_j|_F^2`` of all pairs, ``[..., C, F, J]`` to ``[..., C, C]``: the inner products of the projectors Q Q^T."""
+    """Return ``|Q_i^T Q_j|_F^2`` of all pairs, ``[..., C, F, J]`` to ``[..., C, C]``: the inner products of the projectors Q Q^T."""
     *lead, count, _, width = bases.shape
     rows = bases.mT.flatten(-3, -2)
     return (rows @ rows.mT).square().view(*lead, count, width, count, width).sum((-3, -1))
 
 
 def chordal_distances(inner: Tensor) -> Tensor:
-    """Chordal distances ``[..., C, C]`` from :func:`overlaps`: the root of the summed squared sines of the principal angles.
+    """Return chordal distances ``[..., C, C]`` from :func:`overlaps`: the root of the sum of squared sines of principal angles.
 
-    For spaces of different dimension the angles are those of the smaller one.
+    For spaces of different dimensions, the smaller one determines the number of angles.
     """
     rank = inner.diagonal(dim1=-2, dim2=-1)
     return (torch.minimum(rank[..., None], rank[..., None, :]) - inner).clamp(min=0).sqrt()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.linear import taken
-from fgl_bench.engine.noise import uniform
+from fgl_bench.engine.random_numbers import uniform
 
 
 class UndirectedEdges(NamedTuple):
@@ -20,8 +20,8 @@ class UndirectedEdges(NamedTuple):
     Attributes:
         ends: ``[k, m, 2]`` int64 nodes u < v, in order; n in padding.
         count: ``[k]`` int64 edges.
-        nodes: ``[k]`` int64, how many nodes are there.
-        there: ``[k, n]`` int64, which they are, in order; then padding.
+        nodes: ``[k]`` int64, number of real nodes.
+        there: ``[k, n]`` int64, the real nodes in order, then padding.
     """
 
     ends: Tensor
@@ -44,15 +44,15 @@ class UndirectedEdges(NamedTuple):
 
 
 def drawn_pairs(edges: UndirectedEdges, most: int, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Edges and as many non-edges, no more than ``most`` of each: a client with more edges draws them, with replacement.
+    """Draw edges and the same number of non-edges, at most ``most`` of each; a client with more edges draws with replacement.
 
-    Non-edges are pairs of different nodes that are there; the few that turn out to be edges are dropped, not drawn again.
+    Non-edges are pairs of different real nodes; the few pairs that are edges are dropped, not redrawn.
 
     Args:
-        key: ``[k]`` int64; draws depend on nothing else but the replica's own edges.
+        key: ``[k]`` int64; draws depend only on the key and the replica's own edges.
 
     Returns:
-        Pairs ``[k, m, 2]`` and which of them count ``[k, m]``, of edges and of non-edges.
+        Pairs ``[k, m, 2]`` and their mask ``[k, m]``, of edges and of non-edges.
     """
     (k, longest, _), nodes = edges.ends.shape, edges.nodes[:, None, None]
     size = min(longest, most)
@@ -68,14 +68,14 @@ def drawn_pairs(edges: UndirectedEdges, most: int, key: Tensor) -> tuple[Tensor,
 
 
 def _among(ends: Tensor, pairs: Tensor) -> Tensor:
-    """Whether each of ``pairs [k, m, 2]`` is one of ``ends [k, e, 2]``, which are in order."""
+    """Return True for ``pairs [k, m, 2]`` that occur in the sorted ``ends [k, e, 2]``."""
     known, wanted = (x[..., 0] * 2**31 + x[..., 1] for x in (ends, pairs))
     place = torch.searchsorted(known, wanted).clamp(max=known.shape[1] - 1)
     return known.gather(1, place) == wanted
 
 
 def reconstruction(z: Tensor, edges: UndirectedEdges, most: int, key: Tensor) -> Tensor:
-    """Mean cross-entropy of ``sigmoid(z_u . z_v)`` over edges plus that over drawn non-edges, ``[k, n, d]`` to ``[k]``.
+    """Return the mean cross-entropy of ``sigmoid(z_u . z_v)`` over edges plus the mean over drawn non-edges, ``[k]``.
 
     0 for a replica without edges.
     """

@@ -19,7 +19,7 @@ from fgl_bench.engine.network import Output, Parameters
 from fgl_bench.models.base import Around, Backbone, Spectral
 
 OWN = ("label.weight", "posterior.weight", "posterior.bias")
-LARGEST = 20.0  # of log variances
+LARGEST = 20.0  # bound of log variances
 
 
 class Posterior(NamedTuple):
@@ -30,9 +30,9 @@ class Posterior(NamedTuple):
 
 
 class Encoded(Output):
-    """A backbone's output, and the way to the posterior, which costs nothing where nobody asks.
+    """A backbone's output, with a lazy posterior.
 
-    Attributes: hidden ``[k, n, h]``; logits ``[k, n, Y]``; posterior, a function with the flag ``detached``.
+    Attributes: hidden ``[k, n, h]``; logits ``[k, n, Y]``; posterior, a function of the flag ``detached``.
     """
 
     posterior: Callable[..., Posterior]
@@ -44,18 +44,18 @@ class Encoded(Output):
 
 
 class LabelAware(Around):
-    """VGAE (Kipf & Welling, 2016) around a backbone: the trunk is shared, classification and the encoder differ in their inputs and heads.
+    """VGAE (Kipf & Welling, 2016) around a backbone: classifier and encoder share the trunk but not inputs and heads.
 
-    The encoder's input is ``[X | Y]`` with one-hot labels of training nodes and zero rows for all others: the backbone's first layer
-    has Y more input columns (``label.weight``), which go through a backbone's scalar filter, else through GCN's operator. The
-    classifier sees those columns as zero, so that no label is an input of a prediction. Mean and log variance are linear in the
-    representation before the last layer (of BernNet, before the filter); the encoder draws no dropout.
+    The encoder's input is ``[X | Y]`` with one-hot labels of training nodes and zero rows for all others. The backbone's first layer
+    has Y additional input columns (``label.weight``), filtered by the backbone's scalar filter, or else by GCN's operator. They are
+    zero for the classifier, so predictions never depend on labels. Mean and log variance are linear in the representation before
+    the last layer (for BernNet, before the filter). The encoder has no dropout.
 
     Attributes:
-        latent: d.
+        latent: d, the latent width.
     """
 
-    needs_neighbors = True  # its decoder predicts edges
+    needs_neighbors = True  # the decoder predicts edges
 
     _labels: Tensor  # once attached
 
@@ -70,7 +70,7 @@ class LabelAware(Around):
         return ParameterLayout(layout.shapes | own, layout.inputs)
 
     def _widths(self, layout: ParameterLayout, num_features: int) -> tuple[int, int]:
-        """Widths of the backbone's first layer and of its representation, seen on a graph of two nodes."""
+        """Return the widths of the backbone's first layer and of its representation, measured on a graph of two nodes."""
         mask = np.array([True, False])
         edges = np.array([[0, 1], [1, 0]])
         client = ClientGraph(np.arange(2), np.zeros((2, num_features)), edges, np.zeros(2, np.int64), mask, ~mask, ~mask)
@@ -80,7 +80,7 @@ class LabelAware(Around):
         return first.shape[-1], self.inner.forward(parameters, batch, first, no_dropout).hidden.shape[-1]
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """The backbone's own first, so that it starts as it would alone."""
+        """Initialize the backbone first, so that it starts as without the encoder."""
         inner = ParameterLayout({name: shape for name, shape in layout.shapes.items() if name not in OWN}, layout.inputs)
         parameters = self.inner.init_parameters(inner, generator)
         for name in OWN:
@@ -97,7 +97,7 @@ class LabelAware(Around):
         return Encoded(self.inner.forward(parameters, batch, first, dropout), partial(self.posterior, parameters, batch, first))
 
     def posterior(self, parameters: Parameters, batch: Batch, first: Tensor, detached: bool = False) -> Posterior:
-        """q(z | X, Y) of every node; ``first`` is :meth:`first`'s. ``detached``: without gradients to the backbone's parameters."""
+        """Return q(z | X, Y) of every node; ``first`` is the result of :meth:`first`. ``detached``: no gradients to the backbone."""
         if detached:
             parameters = {name: value if name in OWN else value.detach() for name, value in parameters.items()}
             first = first.detach()
@@ -113,16 +113,16 @@ class LabelAware(Around):
 
 
 def posterior_of(output: Output, detached: bool = False) -> Posterior:
-    """Of a :class:`LabelAware`'s output."""
+    """Return the posterior from the output of a :class:`LabelAware`."""
     assert isinstance(output, Encoded)
     return output.posterior(detached=detached)
 
 
 def scalar(network: Backbone) -> TypeGuard[Spectral]:
-    """Whether the network filters with one scalar for every order, which filters labels as well as features."""
+    """Return True if the network's filter has one scalar per order, so that it can filter labels too."""
     return isinstance(network, Spectral) and network.scalar
 
 
 def training_labels(batch: Batch, classes: int) -> Tensor:
-    """One-hot labels of the training nodes, zero rows for all others, ``[k, n, Y]``."""
+    """Return one-hot labels of the training nodes, and zero rows for all others, ``[k, n, Y]``."""
     return torch.nn.functional.one_hot(batch.labels, classes).to(batch.dtype) * batch.train[..., None]

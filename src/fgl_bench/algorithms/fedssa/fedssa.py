@@ -10,16 +10,15 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.fedssa._clustering import kmeans, together
+from fgl_bench.algorithms.fedssa._clustering import kmeans, same_cluster
 from fgl_bench.algorithms.fedssa._gaussians import Gaussian, class_gaussians, divergence, divergence_from_standard, matched
 from fgl_bench.algorithms.fedssa._grassmann import chordal_distances, orthonormal, overlaps
 from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, reconstruction
 from fgl_bench.algorithms.fedssa._vgae import LabelAware, posterior_of, scalar
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.algorithms.powers import Comparing, FinalState
-from fgl_bench.engine.dropout import mix, step_key
 from fgl_bench.engine.mixing import Mixing, normalize
-from fgl_bench.engine.noise import normal, uniform
+from fgl_bench.engine.random_numbers import mix, normal, step_key, uniform
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, Unsuited, above, at_least, check_ranges
 from fgl_bench.models.base import Backbone, Spectral
@@ -30,38 +29,38 @@ from fgl_bench.utils.seeding import derive_seed
 class FedSSA(Alone, Comparing, FinalState):
     """Semantic and structural alignment without averaging of parameters (Yu et al., arXiv 2601.21589).
 
-    Client i's loss is ``CE + ELBO + SEM + STR`` (eq. 41); its model stays its own.
+    Client i's loss is ``CE + ELBO + SEM + STR`` (eq. 41); its model is never averaged.
 
-    * ELBO, negative: a VGAE with the backbone as trunk, labels of training nodes beside the features, inner products as decoder.
+    * ELBO, negative: a VGAE with the backbone as trunk, labels of training nodes appended to the features, inner products as decoder.
     * SEM ``= sum_c KL(N(mu_i^c, Sigma_i^c) || N(mu*, Sigma*))``: the Gaussian of the client's class c against that of its cluster (eq. 7).
-      The server draws a point of every client's Gaussian, runs k-means class by class over the clients that have the class (eq. 4), and
+      The server draws a point of every client's Gaussian, runs k-means per class over the clients with the class (eq. 4), and
       matches the first two moments of every cluster's mixture, weighted by training nodes of the class (eq. 6).
-    * STR ``= |a_i - a*|^2 + l1 |a_i|_1 + l2 |a_i|^2``: the filter's coefficients against their mean over a cluster of clients (eqs. 14 to
-      16). A client reports its spectral energy ``E_i [F, J]``, the mean over nodes of ``a_j B_j X`` (eqs. 9, 10); the server clusters the
+    * STR ``= |a_i - a*|^2 + l1 |a_i|_1 + l2 |a_i|^2``: the filter's coefficients compared to their mean over a cluster of clients (eqs.
+      14 to 16). A client reports its spectral energy ``E_i [F, J]``, mean over nodes of ``a_j B_j X`` (eqs. 9, 10); the server clusters the
       column spaces with k-means on the projectors ``Q Q^T``, whose distance is sqrt(2) times the chordal one (eqs. 11 to 13); spaces of
-      different dimension are apart.
+      different dimensions are never equal.
 
-    Targets come after a round's training and are constants of the next one: the first round has neither SEM nor the alignment.
+    Targets are computed after a round's training and are constant in the next round; the first round has neither SEM nor alignment.
 
-    Resolutions (the paper's text has lost its formulas): everything in the specification; the trunk is shared between classifier and
-    encoder, for otherwise SEM could not touch a prediction (``encoder=detached``: the ELBO trains only what the classifier does not use,
-    as FedIIH's code does; SEM still reaches the trunk); A is decoded, from all edges and as many drawn non-edges, and ``KL(q || N(0, I))
-    / n`` is added, as VGAE's authors weigh them; -log p(y), a constant, is left out; diagonal covariances; only clients that took part in
-    a round are clustered, and only they get targets. Without both components (``semantic=false structural=false``) clients train CE +
-    ELBO alone; without ELBO too that is ``local``, exactly.
+    Resolutions (the paper's text has lost its formulas): everything in the specification; classifier and encoder share
+    the trunk, since otherwise SEM could not affect predictions (``encoder=detached``: the ELBO trains only parameters that the classifier
+    does not use, as in FedIIH's code; SEM still reaches the trunk); A is decoded, from all edges and the same number of non-edges, and
+    ``KL(q || N(0, I)) / n`` is added, weighted as by VGAE's authors; the constant -log p(y) is left out; diagonal covariances; only
+    participants of a round are clustered and get targets. Without both components (``semantic=false structural=false``) clients
+    train CE + ELBO; without the ELBO too, the method is exactly ``local``.
 
     Attributes:
         semantic, structural: the components.
-        node_clusters, structural_clusters: most clusters of clients for a class, and of filters.
+        node_clusters, structural_clusters: largest number of clusters of clients per class, and of filters.
         latent: width of the latent variables.
-        encoder: ``shared``, or ``detached``: whether the ELBO's gradient reaches the trunk and the filter.
+        encoder: ``shared``, or ``detached``: the ELBO has no gradient to the trunk and the filter.
         elbo_weight, semantic_weight, structural_weight: 1 in the paper.
-        l1, l2: of the elastic net.
-        points: what is clustered for a class: a point ``drawn`` from every Gaussian, or its ``mean``.
-        edges: most edges of a client that are decoded in a step; of more, so many are drawn.
+        l1, l2: weights of the elastic net.
+        points: points to cluster per class: ``drawn`` from every Gaussian, or its ``mean``.
+        edges: largest number of a client's edges decoded per step; if there are more, this number is drawn.
         floor: smallest variance inside SEM.
-        cap: largest divergence of a class, beyond which it exerts no pull.
-        attempts, iterations: k-means runs, of which the best counts, and steps of each.
+        cap: largest divergence of a class; a larger one has no gradient.
+        attempts, iterations: number of k-means runs (the best is used), and steps per run.
     """
 
     pairing: ClassVar[Mapping[str, str]] = {"model": "unifilter"}
@@ -98,7 +97,7 @@ class FedSSA(Alone, Comparing, FinalState):
 
     @property
     def encodes(self) -> bool:
-        """Whether clients have an autoencoder at all."""
+        """Return True if clients have an autoencoder."""
         return self.semantic or self.elbo_weight > 0
 
     def backbone(self, model: Backbone) -> Backbone:
@@ -164,7 +163,7 @@ class FedSSA(Alone, Comparing, FinalState):
         return sum(terms[1:], terms[0]) if terms else None
 
     def elbo(self, mean: Tensor, log_variance: Tensor, step: LocalStep, rows: Tensor | slice) -> Tensor:
-        """The negative evidence lower bound ``[k]``."""
+        """Return the negative evidence lower bound ``[k]``."""
         valid = step.batch.valid.to(mean.dtype)
         nodes = valid.sum(1).clamp(min=1)
         prior = (divergence_from_standard(mean, log_variance) * valid).sum(1) / nodes
@@ -174,31 +173,31 @@ class FedSSA(Alone, Comparing, FinalState):
         return reconstruction(z, links, self.edges, mix(key + 1)) + prior / nodes
 
     def semantic_loss(self, own: Gaussian, rows: Tensor | slice = slice(None)) -> Tensor:
-        """SEM ``[k]``, of classes that both the client and a target have."""
+        """Return SEM ``[k]``, over classes of both the client and a target."""
         floored = [Gaussian(g.mean, g.variance.clamp(min=self.floor)) for g in (own, Gaussian(*(part[rows] for part in self._gaussians)))]
         return (divergence(*floored).clamp(max=self.cap) * self._aligned[rows]).sum(1)
 
     def structural_loss(self, weights: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
-        """STR ``[k]``."""
-        apart = ((weights - self._coefficients[rows]) ** 2).sum(1) * self._guided[rows]
-        return apart + self.l1 * weights.abs().sum(1) + self.l2 * (weights**2).sum(1)
+        """Return STR ``[k]``."""
+        distance = ((weights - self._coefficients[rows]) ** 2).sum(1) * self._guided[rows]
+        return distance + self.l1 * weights.abs().sum(1) + self.l2 * (weights**2).sum(1)
 
     def report(self, trips: Trips) -> dict[str, Tensor]:
-        rows, found = trips.batch.replicas, dict[str, Tensor]()
+        rows, reports = trips.batch.replicas, dict[str, Tensor]()
         self._trips[rows] += 1
         if self.semantic:
             with torch.no_grad():
-                found |= class_gaussians(*posterior_of(trips.output), self._shares[rows])._asdict()
+                reports |= class_gaussians(*posterior_of(trips.output), self._shares[rows])._asdict()
         if self.structural:
             weights = self._spectral.weights(trips.layout.views(trips.trained))
-            found |= {"coefficients": weights.clone(), "energy": weights[..., None] * self._responses[rows]}
-        return found
+            reports |= {"coefficients": weights.clone(), "energy": weights[..., None] * self._responses[rows]}
+        return reports
 
     @torch.no_grad()
     def final_state(self, trips: Iterable[Trips]) -> dict[str, Tensor]:
-        """Where clients stand at the end: class means ``[B, Y, d]`` and their numbers of training nodes, coefficients ``[B, J]``.
+        """Return final class means ``[B, Y, d]`` with their numbers of training nodes, and coefficients ``[B, J]``.
 
-        And the coefficients' targets, where filters are aligned.
+        If filters are aligned, also return the targets of the coefficients.
         """
         means, weights = [], []
         for ended in trips:
@@ -206,14 +205,14 @@ class FedSSA(Alone, Comparing, FinalState):
                 means.append(class_gaussians(*posterior_of(ended.output), self._shares[ended.batch.replicas]).mean)
             if scalar(self._trunk):
                 weights.append(self._spectral.weights(ended.layout.views(ended.trained)).clone())
-        found = {"class_means": torch.cat(means), "class_counts": self._counts} if means else {}
-        found |= {"coefficients": torch.cat(weights)} if weights else {}
-        return found | ({"targets": self._coefficients} if self.structural else {})
+        state = {"class_means": torch.cat(means), "class_counts": self._counts} if means else {}
+        state |= {"coefficients": torch.cat(weights)} if weights else {}
+        return state | ({"targets": self._coefficients} if self.structural else {})
 
     # ---- server
 
     def similarity(self, reports: dict[str, Tensor]) -> Tensor | None:
-        """Mean squared cosine of the principal angles between two clients' spectral energies."""
+        """Return the mean squared cosine of the principal angles between two clients' spectral energies."""
         if not self.structural:
             return None
         inner = overlaps(orthonormal(reports["energy"].double().mT))
@@ -228,13 +227,13 @@ class FedSSA(Alone, Comparing, FinalState):
         return super().mix(reports, arrived)
 
     def _new_targets(self, arrived: Tensor, **reports: Tensor) -> None:
-        """Cluster every class' Gaussians and the filters, and give new targets to the clients that took part."""
-        keys = step_key(self._server, self._round, torch.arange(3, device=self._server.device)[:, None])  # of points, and of both k-means
+        """Cluster every class's Gaussians and the filters, and set new targets of the participants."""
+        keys = step_key(self._server, self._round, torch.arange(3, device=self._server.device)[:, None])  # for points, and for both k-means
         each = Gaussian(*(reports[name].double().transpose(1, 2) for name in Gaussian._fields)) if self.semantic else None  # [S, Y, C, d]
         classes = [] if each is None else [self._points(each, arrived, keys[0])]
         filters = [self._projectors(reports["energy"], arrived)] if self.structural else []
         gram, there, weights = (torch.cat(parts, 1) for parts in zip(*classes, *filters, strict=True))
-        fellows = together(kmeans(gram, there, self._draws(keys), self.iterations))
+        fellows = same_cluster(kmeans(gram, there, self._draws(keys), self.iterations))
         weights = normalize(weights[:, :, None].expand_as(fellows), fellows)
         if each is not None:
             self._align(matched(weights[:, : self.setting.num_classes], each), there[:, : self.setting.num_classes])
@@ -243,7 +242,7 @@ class FedSSA(Alone, Comparing, FinalState):
         self._round += 1
 
     def _points(self, each: Gaussian, arrived: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """By class: inner products of what is clustered ``[S, Y, C, C]``, which clients have it and their weights ``[S, Y, C]``."""
+        """Return inner products of the points per class ``[S, Y, C, C]``, a mask of clients with the class, and weights ``[S, Y, C]``."""
         points, (seeds, classes, clients, width) = each.mean, each.mean.shape
         counts = self._counts.view(seeds, clients, classes).mT
         if self.points == "drawn":
@@ -252,12 +251,12 @@ class FedSSA(Alone, Comparing, FinalState):
         return points @ points.mT, (counts > 0) & arrived[:, None], counts.double()
 
     def _projectors(self, energy: Tensor, arrived: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same of the projectors on ``energy [S, C, J, F]``, as one class of equal weights."""
+        """Return the same for the projectors on ``energy [S, C, J, F]``, as one class with equal weights."""
         inner = overlaps(orthonormal(energy.double().mT))
         return inner[:, None], arrived[:, None], torch.ones_like(inner[:, :1])
 
     def _align(self, targets: Gaussian, there: Tensor) -> None:
-        """Aim the classes that are ``there [S, Y, C]`` at ``targets [S, Y, C, d]``."""
+        """Set ``targets [S, Y, C, d]`` of the classes in ``there [S, Y, C]``."""
         seeds, classes, clients = there.shape
         new = there.mT[..., None]
         for old, target in zip(self._gaussians, targets, strict=True):
@@ -266,25 +265,25 @@ class FedSSA(Alone, Comparing, FinalState):
         self._aligned.masked_fill_(new.flatten(0, 1)[..., 0], 1.0)
 
     def _guide(self, targets: Tensor, arrived: Tensor) -> None:
-        """Aim the filters of the clients that took part at ``targets [S, C, J]``."""
+        """Set ``targets [S, C, J]`` of the participants' filters."""
         known = self._coefficients.view(targets.shape)
         known.copy_(torch.where(arrived[..., None], targets.to(known.dtype), known))
         self._guided.masked_fill_(arrived.flatten(), 1.0)
 
     def _draws(self, keys: Tensor) -> Tensor:
-        """``[S, sets, attempts, clusters]`` for this round's k-means; infinite beyond the clusters that a set has."""
+        """Return draws ``[S, sets, attempts, clusters]`` for this round's k-means; infinite beyond a set's number of clusters."""
         sets = [(1, self.setting.num_classes, self.node_clusters)] if self.semantic else []
         sets += [(2, 1, self.structural_clusters)] if self.structural else []
-        most, found = max(clusters for *_, clusters in sets), []
+        most, padded = max(clusters for *_, clusters in sets), []
         for purpose, count, clusters in sets:
             draws = uniform(keys[purpose], count * self.attempts, clusters).unflatten(1, (count, self.attempts))
-            found.append(torch.nn.functional.pad(draws, (0, most - clusters), value=torch.inf) if clusters < most else draws)
-        return torch.cat(found, 1)
+            padded.append(torch.nn.functional.pad(draws, (0, most - clusters), value=torch.inf) if clusters < most else draws)
+        return torch.cat(padded, 1)
 
-    # ---- what travels
+    # ---- traffic
 
     def message(self, classes: int) -> Traffic:
-        """Scalars of a trip of a client with training nodes of so many classes."""
+        """Return the scalars per trip of a client with training nodes of ``classes`` classes."""
         up, down = {}, {}
         if self.semantic:
             up["class Gaussians"], down["cluster Gaussians"] = classes * (2 * self.latent + 1), classes * 2 * self.latent
@@ -295,7 +294,7 @@ class FedSSA(Alone, Comparing, FinalState):
         return Traffic(up, down)
 
     def traffic(self) -> Traffic:
-        """Of a client that has every class; :meth:`bytes_after` counts what each client has."""
+        """Return the traffic of a client with every class; :meth:`bytes_after` counts each client's classes."""
         return self.message(self.setting.num_classes)
 
     def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:

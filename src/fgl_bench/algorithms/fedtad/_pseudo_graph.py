@@ -1,4 +1,4 @@
-"""The pseudo graphs of FedTAD, for a backbone in place of a Batch."""
+"""Pseudo graphs of FedTAD, as input of a backbone instead of a batch."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class _Refusing(Limited):
 
 
 class _Shared(_Refusing):
-    """One matrix ``[S, r, m]`` a seed, times the stacks of all models of that seed."""
+    """One matrix ``[S, r, m]`` per seed, multiplied with all models of the seed."""
 
     def __init__(self, values: Tensor):
         self.values = values
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """``[S * models, m, h]`` to ``[S * models, r, h]``."""
+        """Multiply with ``[S * models, m, h]``; returns ``[S * models, r, h]``."""
         return _Product.apply(self.values, x.unflatten(0, (len(self.values), -1))).flatten(0, 1)
 
 
 class _Product(torch.autograd.Function):
-    """``[S, r, m]`` times ``[S, models, m, h]``; the gradient of the one matrix is summed over the models as it is made."""
+    """``[S, r, m]`` times ``[S, models, m, h]``; the gradient of the matrix is accumulated over the models."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def _without_loops(matrix: Tensor) -> Tensor:
     return scale[..., None] * alone * scale[..., None, :]
 
 
-# What the sparse operators are on a dense 0/1 adjacency that holds its self loops.
+# The sparse operators for a dense 0/1 adjacency with self loops.
 DENSE: dict[Operator, Callable[[Tensor], Tensor]] = {
     gcn_operator: _symmetric,
     mean_operator: _mean,
@@ -78,19 +78,18 @@ DENSE: dict[Operator, Callable[[Tensor], Tensor]] = {
 
 
 class PseudoGraph(_Refusing):
-    """Invented nodes of every seed, for a backbone in place of a :class:`~fgl_bench.engine.batch.Batch`.
+    """Generated nodes of every seed, as input of a backbone instead of a :class:`~fgl_bench.engine.batch.Batch`.
 
-    Each node is joined with the k rows of highest cosine (itself among them); edges go both ways and no gradient passes
-    through the choice.
+    Each node is joined with the k rows of highest cosine, including itself. Edges go both ways, and the choice has no gradient.
 
     Args:
         features: ``[S, n, F]``.
     """
 
-    def __init__(self, features: Tensor, neighbours: int):
+    def __init__(self, features: Tensor, neighbors: int):
         self.features = _Shared(features)
         unit = F.normalize(features.detach(), dim=-1, eps=1e-12)
-        chosen = (unit @ unit.mT).topk(neighbours, -1).indices
+        chosen = (unit @ unit.mT).topk(neighbors, -1).indices
         matrix = torch.zeros_like(unit[..., :1]).expand(-1, -1, unit.shape[1]).contiguous().scatter_(-1, chosen, 1.0)
         self.adjacency = torch.maximum(matrix, matrix.mT)
         self.adjacency.diagonal(dim1=1, dim2=2).fill_(1.0)

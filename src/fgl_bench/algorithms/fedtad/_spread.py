@@ -1,4 +1,4 @@
-"""How far apart the invented nodes of FedTAD are, for noise that is apart."""
+"""Spread of FedTAD's generated nodes relative to the spread of their noise."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgl_bench.engine.compiled import compiles
-
-BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers at a time; on a CPU they stay in the cache
+BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # entries at a time; on a CPU they stay in the cache
 
 
 def spread(noise: Tensor, features: Tensor) -> Tensor:
-    """``mean_ab ms(z_a - z_b) ma(x_a - x_b)`` over all ordered pairs, ``[S]``: ms the mean square, ma the mean absolute value."""
+    """Return ``mean_ab ms(z_a - z_b) ma(x_a - x_b)`` over all ordered pairs, ``[S]``: ms the mean square, ma the mean absolute value."""
     square = noise.square().sum(-1)
-    apart = (square[..., None] + square[..., None, :] - 2 * noise @ noise.mT).clamp(min=0)
-    total = _PairwiseDistance.apply(apart / noise.shape[-1], features)
+    distances = (square[..., None] + square[..., None, :] - 2 * noise @ noise.mT).clamp(min=0)
+    total = _PairwiseDistance.apply(distances / noise.shape[-1], features)
     return total / (features.shape[1] ** 2 * features.shape[2])
 
 
 class _PairwiseDistance(torch.autograd.Function):
     """``sum_ab c_ab |x_a - x_b|_1`` for every seed, ``[S, n, n]`` symmetric and ``[S, n, F]`` to ``[S]``.
 
-    Never holds n x n x F numbers: a few rows a at a time give the gradient ``2 sum_b c_ab sign(x_a - x_b)``, and the sum,
-    homogeneous in x, is the gradient's inner product with x.
+    Never stores n x n x F entries: the gradient ``2 sum_b c_ab sign(x_a - x_b)`` is computed for a few rows a at a time, and the sum,
+    homogeneous in x, is the inner product of the gradient with x.
     """
 
     @staticmethod
@@ -40,13 +38,7 @@ class _PairwiseDistance(torch.autograd.Function):
 
 
 def _signs(coefficients: Tensor, x: Tensor) -> Tensor:
-    """``2 sum_b c_ab sign(x_a - x_b)``, ``[S, n, F]``."""
-    if compiles(x):
-        from fgl_bench.algorithms.fedtad._spread_loops import signs
-
-        out = torch.zeros_like(x, memory_format=torch.contiguous_format)
-        signs(coefficients.contiguous().numpy(), x.contiguous().numpy(), out.numpy())
-        return out
+    """Return ``2 sum_b c_ab sign(x_a - x_b)``, ``[S, n, F]``."""
     out, nodes = torch.empty_like(x), x.shape[1]
     step = min(nodes, max(1, BLOCK.get(x.device.type, 1 << 26) // x.numel()))
     room = x.new_empty(x.shape[0], step, *x.shape[1:])  # fresh memory for every block costs as much as filling it

@@ -17,11 +17,11 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedtad._pseudo_graph import PseudoGraph
 from fgl_bench.algorithms.fedtad._spread import spread
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.adam import Adam
 from fgl_bench.engine.batch import Batch, plain_operator
-from fgl_bench.engine.dropout import no_dropout, step_key
+from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.noise import normal
+from fgl_bench.engine.random_numbers import normal, step_key
+from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.errors import Range, UserError, above, at_least
 from fgl_bench.utils.seeding import derive_seed
 
@@ -31,24 +31,23 @@ class FedTAD(FedAvg):
     """FedAvg repaired by topology-aware data-free distillation (Zhu et al., IJCAI 2024).
 
     Before training every client reports how reliable its knowledge of each class is, ``phi_i^c``: the mean cosine of its training
-    nodes of that class to their neighbours, on features beside return probabilities of a random walk. After every average w
-    the server invents pseudo graphs: a generator g makes ``pseudo_nodes`` feature rows from noise and an evenly spread class,
-    each joined with its ``neighbours`` most similar ones. With ``D = sum_ic phi_i^c Div_c(w, theta_i)``, in turn,
+    nodes of that class to their neighbors, on features concatenated with return probabilities of a random walk. After every average w
+    the server generates pseudo graphs: a generator g maps noise and evenly distributed classes to ``pseudo_nodes`` feature rows,
+    each joined with its ``neighbours`` most similar rows. With ``D = sum_ic phi_i^c Div_c(w, theta_i)``, in turn,
 
     * g takes ``generator_steps`` steps down on ``ce_weight sum_ic phi_i^c CE_c(theta_i) - D + diversity_weight sum_i exp(-spread)``,
-      spread being the mean over node pairs of the noise's mean square times the features' mean absolute difference;
+      where spread is the mean over node pairs of the noise's mean square times the features' mean absolute difference;
     * w takes ``student_steps`` steps down on D, with the uploaded models theta_i as teachers.
 
-    Resolutions: phi is normalised over the clients that take part, class by class (not over the classes of one client), 0 where no
-    client has the class; return probabilities (paper), not sampled node ids (code); KL (paper), the mean absolute
-    difference of logits (code) with ``divergence=l1``; teachers and student both without dropout; g and both Adams persist
-    over the rounds.
+    Resolutions: phi is normalized per class over the participants (not over the classes of a client), 0 if no client has the class;
+    return probabilities (paper), not sampled node ids (code); KL (paper), the mean absolute difference of logits (code) with
+    ``divergence=l1``; teachers and student without dropout; g and both Adams persist across rounds.
 
     Attributes:
         outer: turns per round; 0 is FedAvg.
-        generator_steps, student_steps: optimiser steps in each turn.
-        generator_lr, student_lr, weight_decay: of the server's two Adams.
-        pseudo_nodes, noise, neighbours: size of the pseudo graph, width of the noise, k of its nearest-neighbour graph.
+        generator_steps, student_steps: optimizer steps in each turn.
+        generator_lr, student_lr, weight_decay: rates of the server's two Adams.
+        pseudo_nodes, noise, neighbours: size of the pseudo graph, width of the noise, k of its nearest-neighbor graph.
         walk_length: largest number of steps of the return probabilities.
         ce_weight, diversity_weight: weights of the generator's first and last term.
         divergence: ``kl`` or ``l1``.
@@ -90,17 +89,17 @@ class FedTAD(FedAvg):
         self.reliability = setting.shard.whole(torch.from_numpy(phi).to(batch.device).view(seeds, -1, classes))
         self.streams = torch.tensor([derive_seed(seed, "fedtad") for seed in setting.seeds], device=batch.device)
         self.round = torch.zeros((), dtype=torch.int64, device=batch.device)
-        # Spread evenly, the remainder in the last class.
+        # Even classes, with the remainder in the last one.
         labels = (torch.arange(self.pseudo_nodes) // max(self.pseudo_nodes // classes, 1)).clamp(max=classes - 1)
         self.labels, self.per_node = labels.to(batch.device), (1 / labels.bincount()[labels].to(batch.dtype)).to(batch.device)
 
         self.generator = generator_layout(self.noise, classes, self.hidden, batch.features.shape[2])
         rows = [self.generator.pack(_initial_generator(self.generator, seed)) for seed in setting.seeds]
         self.generators = torch.stack(rows).to(batch.device, batch.dtype)
-        self.generator_adam = Adam(seeds, self.generator.size, self.generator_lr, self.weight_decay, batch.dtype, batch.device)
-        self.student_adam = Adam(seeds, setting.layout.size, self.student_lr, self.weight_decay, batch.dtype, batch.device)
+        self.generator_adam = StackedAdam(seeds, self.generator.size, self.generator_lr, self.weight_decay, batch.dtype, batch.device)
+        self.student_adam = StackedAdam(seeds, setting.layout.size, self.student_lr, self.weight_decay, batch.dtype, batch.device)
         if self.outer:
-            # Tells at once whether the backbone can run on a pseudo graph.
+            # Fails early if the backbone cannot run on a pseudo graph.
             blank = self.generators.new_zeros(seeds, self.pseudo_nodes, batch.features.shape[2])
             self._logits(setting.layout.views(self.generators.new_zeros(seeds, setting.layout.size)), PseudoGraph(blank, 1))
 
@@ -128,36 +127,36 @@ class FedTAD(FedAvg):
                 gradients = torch.autograd.grad(loss, list(views.values()))
                 self.student_adam.step(student, self.setting.layout.collect(dict(zip(views, gradients, strict=True))), rows)
         self.round += 1
-        # Without any upload there is nothing to distil.
+        # Without uploads there is nothing to distill.
         student = torch.where(arrived.any(1)[:, None], student, received[:, 0])
         return student[:, None].expand_as(received)
 
     def weights(self, arrived: Tensor) -> Tensor:
-        """``[S, C, Y]`` float64: phi of this round's participants, normalised over clients; 0 where nobody has the class."""
+        """Return phi of this round's participants, normalized over clients, ``[S, C, Y]`` float64; 0 if no client has the class."""
         phi = self.reliability * arrived[..., None]
         total = phi.sum(1, keepdim=True)
         return torch.where(total > 1e-12, phi / total.clamp(min=1e-12), 0.0)
 
     def disagreement(self, student: Tensor, teachers: Tensor, weights: Tensor) -> Tensor:
-        """``sum_ic phi_i^c Div_c(w, theta_i)`` over seeds, from logits ``[S, 1, n, Y]`` and ``[S, C, n, Y]``."""
+        """Return ``sum_ic phi_i^c Div_c(w, theta_i)`` over seeds, from logits ``[S, 1, n, Y]`` and ``[S, C, n, Y]``."""
         return (self._spread(weights) * DIVERGENCES[self.divergence](student, teachers)).sum()
 
     def generator_loss(
         self, noise: Tensor, features: Tensor, student: Tensor, teachers: Tensor, weights: Tensor, arrived: Tensor
     ) -> Tensor:
-        """What the generators minimise, summed over seeds; logits as in :meth:`disagreement`, ``features [S, n, F]``."""
+        """Return the generators' objective, summed over seeds; logits as in :meth:`disagreement`, ``features [S, n, F]``."""
         wrong = F.cross_entropy(teachers.movedim(-1, 1), self.labels.expand(teachers.shape[:-1]), reduction="none")
         diversity = arrived.sum(1) * torch.exp(-spread(noise, features))
         loss = self.ce_weight * (self._spread(weights) * wrong).sum() + self.diversity_weight * diversity.sum()
         return loss - self.disagreement(student, teachers, weights)
 
     def _spread(self, weights: Tensor) -> Tensor:
-        """``[S, C, Y]`` to ``[S, C, n]``: every class's weight shared by its pseudo nodes."""
+        """Distribute each class's weight over its pseudo nodes, ``[S, C, Y]`` to ``[S, C, n]``."""
         return weights[..., self.labels] * self.per_node
 
     def _logits(self, parameters: dict[str, Tensor], graph: PseudoGraph) -> Tensor:
-        """``[S, m, n, Y]`` of m models a seed."""
-        model, batch = self.setting.model, cast(Batch, graph)  # of which it has all that a backbone may ask for, and refuses the rest
+        """Return logits ``[S, m, n, Y]`` of m models per seed."""
+        model, batch = self.setting.model, cast(Batch, graph)  # has all that a backbone may need, and refuses the rest
         return model.forward(parameters, batch, model.first(parameters, batch), no_dropout).logits.unflatten(
             0, (len(self.setting.seeds), -1)
         )
@@ -179,7 +178,7 @@ class FedTAD(FedAvg):
 
 
 def return_probabilities(client: ClientGraph, length: int) -> np.ndarray:
-    """``diag(T^p)`` for p = 1..length with the random walk ``T = A D^-1``, ``[n, length]``.
+    """Return ``diag(T^p)`` for p = 1..length with the random walk ``T = A D^-1``, ``[n, length]``.
 
     ``P = D^-1/2 A D^-1/2`` is similar to T and symmetric, so ``diag(T^(a+b))`` is the row sum of ``P^a * P^b``.
     """
@@ -192,7 +191,7 @@ def return_probabilities(client: ClientGraph, length: int) -> np.ndarray:
 
 
 def reliability(client: ClientGraph, num_classes: int, walk_length: int, block: int = 1 << 15) -> np.ndarray:
-    """``phi_c``, the sum over training nodes v of class c of ``(1 + sum over neighbours u of cos(u_v, u_u)) / (d_v + 1)``, ``[Y]``."""
+    """Return ``phi_c``, the sum over training nodes of class c of ``(1 + sum over neighbors u of cos(u_v, u_u)) / (d_v + 1)``, ``[Y]``."""
     features, returns = sp.csr_matrix(client.features, dtype=np.float64), return_probabilities(client, walk_length)
     described = sp.hstack([features.tocoo(), sp.coo_matrix(returns)]).tocsr()
     norm = np.sqrt(np.asarray(described.multiply(described).sum(1)).ravel())
@@ -209,7 +208,7 @@ def reliability(client: ClientGraph, num_classes: int, walk_length: int, block: 
 
 
 def generator_layout(noise: int, classes: int, hidden: tuple[int, ...], features: int) -> ParameterLayout:
-    """The generator's parameters: a class embedding, then an MLP from embedding and noise to features."""
+    """Return the generator's layout: a class embedding, then an MLP from embedding and noise to features."""
     widths = [classes + noise, *hidden, features]
     shapes: dict[str, tuple[int, ...]] = {"embedding": (classes, classes)}
     for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
@@ -218,18 +217,18 @@ def generator_layout(noise: int, classes: int, hidden: tuple[int, ...], features
 
 
 def _initial_generator(layout: ParameterLayout, seed: int) -> dict[str, Tensor]:
-    """Normal embeddings, linear layers uniform within 1/sqrt(in): PyTorch's defaults."""
+    """Return PyTorch's defaults: normal embeddings, linear layers uniform within 1/sqrt(in)."""
     draw = torch.Generator().manual_seed(derive_seed(seed, "fedtad", "generator"))
     parameters = {}
     for name, shape in layout.shapes.items():
         bound = layout.shapes[name.replace("bias", "weight")][0] ** -0.5
-        made = torch.empty(shape, dtype=torch.float64)
-        parameters[name] = made.normal_(generator=draw) if name == "embedding" else made.uniform_(-bound, bound, generator=draw)
+        values = torch.empty(shape, dtype=torch.float64)
+        parameters[name] = values.normal_(generator=draw) if name == "embedding" else values.uniform_(-bound, bound, generator=draw)
     return parameters
 
 
 def generate(parameters: dict[str, Tensor], noise: Tensor, labels: Tensor) -> Tensor:
-    """Features ``[S, n, F]`` from ``noise [S, n, d]`` and ``labels [n]``."""
+    """Return features ``[S, n, F]`` from ``noise [S, n, d]`` and ``labels [n]``."""
     hidden, last = torch.cat([parameters["embedding"][:, labels], noise], -1), (len(parameters) - 1) // 2 - 1
     for i in range(last + 1):
         hidden = torch.baddbmm(parameters[f"layer{i}.bias"][:, None], hidden, parameters[f"layer{i}.weight"])
@@ -238,9 +237,9 @@ def generate(parameters: dict[str, Tensor], noise: Tensor, labels: Tensor) -> Te
 
 
 def _kl(student: Tensor, teachers: Tensor) -> Tensor:
-    """KL(teacher || student) of every node.
+    """Return KL(teacher || student) of every node.
 
-    Written so that its gradient vanishes to the last bit where both agree; Adam would blow up what rounding leaves.
+    The gradient is exactly zero if both agree; Adam would amplify rounding errors.
     """
     student, wanted = student.expand_as(teachers), teachers - torch.logsumexp(teachers, -1, keepdim=True)
     return (wanted.exp() * (wanted - student)).sum(-1) + torch.logsumexp(student, -1)

@@ -1,4 +1,4 @@
-"""What GCFL and GCFL+ share: averaging inside clusters that are split in two again and again."""
+"""Base of GCFL and GCFL+: averaging inside clusters that are repeatedly bisected."""
 
 from __future__ import annotations
 
@@ -24,34 +24,31 @@ Evidence = dict[str, np.ndarray]
 
 @dataclass
 class ClusteredAveraging(ServerRounds):
-    """FedAvg inside clusters that are split in two again and again (Xie et al., NeurIPS 2021); a subclass says along which cut.
+    """FedAvg inside clusters that are repeatedly bisected (Xie et al., NeurIPS 2021); a subclass defines the weights of the cut.
 
-    With Delta_i what client i's trip added to the parameters, a cluster K of more than two clients is split after round
-    ``warmup`` where ``|mean of Delta| < eps1`` and ``max |Delta_i| > eps2``: on the whole it stands still while its members
-    still pull. The two sides are those of the minimum cut (Stoer-Wagner) of :meth:`likeness`; where all weights vanish any
-    cut is as good as another, and the cluster stays. Inside a cluster
+    Let Delta_i be the update of client i. After round ``warmup`` a cluster K of more than two clients is split if
+    ``|mean of Delta| < eps1`` and ``max |Delta_i| > eps2``: the cluster has converged but its members have not. It is split by the
+    minimum cut (Stoer-Wagner) of :meth:`likeness`; with only zero weights all cuts are equal, and the cluster stays. Inside a cluster
     ``theta_i <- theta_i + sum_{j in K} n_j / n_K Delta_j``, which is ``M_ij = n_j / n_K``, for all members start from the same model.
 
-    The decision is made on the host: from round ``warmup`` on the inner products ``[C, C]`` of the updates come over once a
-    round (the one wait for the device), as long as a seed has a cluster of more than two; norms, means and cosines all follow from
-    them. Before that, and once all clusters are pairs, nothing is fetched.
+    The host decides. From round ``warmup`` on, the inner products ``[C, C]`` of the updates, which determine norms, means and cosines,
+    are copied to the host once per round (the only synchronization), as long as a seed has a cluster of more than two clients.
 
     Resolutions: all layers are shared (the original shares the convolutions of its GIN; ``shared=conv``). The thresholds are
-    lengths: Adam's first steps have length ``lr sqrt(P)`` whatever the gradient, so with the paper's eps1 = 0.05 a
-    cluster is rarely split; ``relative`` measures both norms in lengths of the cluster's model, and the norms of every round
-    are in the log (level debug). With partial participation the criterion looks at this round's participants, at least
-    three of them; the cut divides the whole cluster by the last known updates; a cluster's model goes to all its members,
-    and a cluster of which nobody took part keeps its model.
+    lengths: Adam's first steps have length ``lr sqrt(P)`` for any gradient, so clusters are rarely split with the paper's eps1 = 0.05;
+    ``relative`` divides both norms by the norm of the cluster's model, and the norms of every round are logged (level debug). With
+    partial participation the criterion uses this round's participants, at least three of them; the cut divides the whole cluster
+    by the last known updates; a cluster's model is sent to all its members, and a cluster without participants keeps its model.
 
     Attributes:
-        eps1, eps2: thresholds of the mean's and the largest norm.
-        relative: the thresholds are shares of the norm of the model that the cluster received.
+        eps1, eps2: thresholds of the norm of the mean and of the largest norm.
+        relative: thresholds are relative to the norm of the cluster's received model.
         warmup: rounds without a split.
-        shared: ``all`` parameters are averaged and compared, or those of convolutions only (``conv``).
+        shared: ``all`` parameters are averaged and compared, or only those of convolutions (``conv``).
     """
 
     ranges: ClassVar[dict[str, Range]] = {"eps1": at_least(0), "eps2": at_least(0), "warmup": at_least(0)}
-    unsent: ClassVar[tuple[str, ...]] = ("update", "size")  # the model less what the server sent, and the norm of that
+    unsent: ClassVar[tuple[str, ...]] = ("update", "size")  # the trained minus the received model, and its norm
 
     eps1: float
     eps2: float
@@ -67,25 +64,25 @@ class ClusteredAveraging(ServerRounds):
             raise UserError(f"algorithm.shared={self.shared}: this model has no parameter of that kind; allowed: all")
         self.count = setting.layout.count if self.names is None else sum(setting.layout.numel(name) for name in self.names)
         self.round = 0
-        self.clusters = np.zeros((seeds, clients), dtype=np.int64)  # numbers of the clusters, in order of their split
-        self._together: Tensor | None = None  # [S, C, C] bool, once there has been a split
+        self.clusters = np.zeros((seeds, clients), dtype=np.int64)  # numbers of the clusters, in order of creation
+        self._same_cluster: Tensor | None = None  # [S, C, C] bool, after the first split
 
     @abstractmethod
     def likeness(self, members: np.ndarray, evidence: Evidence) -> np.ndarray | None:
-        """Weights ``[m, m]`` of the graph that is cut; None if it is too early to tell.
+        """Return weights ``[m, m]`` of the graph to cut; None if it is too early.
 
         Args:
             members: the cluster's clients.
-            evidence: what came over from the device, of this seed, ``[C, *]`` by name.
+            evidence: host copies for this seed, ``[C, *]`` by name.
         """
 
     def evidence(self, reports: dict[str, Tensor], arrived: Tensor) -> dict[str, Tensor]:
-        """What the host is told of this round, ``[S, C, *]`` by name."""
+        """Return the tensors that the host needs for a decision, ``[S, C, *]`` by name."""
         update = reports["update"].double()
         return {"product": update @ update.mT, "size": reports["size"].double()[..., None], "arrived": arrived.double()[..., None]}
 
     def after_split(self, seed: int) -> bool:
-        """Called when a cluster of the seed with this position was split; whether further clusters may be in this round."""
+        """Handle the split of a cluster of seed number ``seed``; return True if more clusters may be split in this round."""
         return True
 
     # ---- rounds
@@ -94,7 +91,7 @@ class ClusteredAveraging(ServerRounds):
         return {"update": self.part(trips.trained) - self.part(trips.received), "size": self.part(trips.received).norm(dim=1)}
 
     def part(self, theta: Tensor) -> Tensor:
-        """The shared parameters of ``theta [k, P]``, ``[k, *]``."""
+        """Return the shared parameters of ``theta [k, P]``, ``[k, *]``."""
         if self.names is None:
             return theta
         return torch.cat([self.setting.layout.view(theta, name).flatten(1) for name in self.names], 1)
@@ -103,9 +100,9 @@ class ClusteredAveraging(ServerRounds):
         self.round += 1
         if self.round > self.warmup and any(np.bincount(row).max() > 2 for row in self.clusters):
             self._decide(self.evidence(reports, arrived))
-        if self._together is None:
+        if self._same_cluster is None:
             return Mixing(normalize(self.setting.weights, arrived)[:, None], shared=self.names)
-        support = self._together & arrived[:, None]
+        support = self._same_cluster & arrived[:, None]
         weights = normalize(self.setting.weights[:, None].expand_as(support), support)
         receivers = None if self.setting.full_participation else support.any(-1)
         return Mixing(weights, receivers, self.names)
@@ -120,13 +117,13 @@ class ClusteredAveraging(ServerRounds):
             self._split(s, parts)
         if (before != self.clusters).any():
             labels = torch.from_numpy(self.clusters).to(self.setting.batch.device)
-            self._together = labels[:, :, None] == labels[:, None]
+            self._same_cluster = labels[:, :, None] == labels[:, None]
 
     def _split(self, s: int, evidence: Evidence) -> None:
         for cluster in range(self.clusters[s].max() + 1):
             members = np.flatnonzero(self.clusters[s] == cluster)
             present = members[evidence["arrived"][members, 0] > 0]
-            if present.size < 3 or not self._stands_still(present, evidence):
+            if present.size < 3 or not self._converged(present, evidence):
                 continue
             weights = self.likeness(members, evidence)
             if weights is None or not (weights[~np.eye(members.size, dtype=bool)] > 1e-12).any():
@@ -135,7 +132,7 @@ class ClusteredAveraging(ServerRounds):
             if not self.after_split(s):
                 break
 
-    def _stands_still(self, present: np.ndarray, evidence: Evidence) -> bool:
+    def _converged(self, present: np.ndarray, evidence: Evidence) -> bool:
         product = evidence["product"][np.ix_(present, present)]
         scale = evidence["size"][present, 0].mean() if self.relative else 1.0
         mean, largest = np.sqrt(max(product.mean(), 0.0)) / scale, np.sqrt(product.diagonal().max()) / scale

@@ -1,4 +1,4 @@
-"""Splitting a group of clients in two: the global minimum cut, and distances between short series (host arrays)."""
+"""Global minimum cut, and distances between short series (host arrays)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import numpy as np
 
 
 def minimum_cut(weights: np.ndarray) -> np.ndarray:
-    """One side ``[n]`` (bool, without node 0) of a minimum cut of the complete graph with these edge weights (Stoer & Wagner, JACM 1997).
+    """Return one side ``[n]`` (bool, without node 0) of a minimum cut of a complete weighted graph (Stoer & Wagner, JACM 1997).
 
     Args:
-        weights: ``[n, n]`` symmetric, non-negative, n at least 2; the diagonal does not matter. Of equal cuts the first found.
+        weights: ``[n, n]`` symmetric, non-negative, n at least 2; the diagonal is ignored. The first of equal cuts is returned.
     """
     graph = np.array(weights, dtype=np.float64)
     np.fill_diagonal(graph, 0.0)
     n = len(graph)
-    merged = np.eye(n, dtype=bool)  # row v: the nodes that have been merged into v
+    merged = np.eye(n, dtype=bool)  # row v: the nodes merged into v
     left = np.arange(n)
     best, side = np.inf, merged[-1]
     while left.size > 1:
         inside, last = [left[0]], left[0]
-        tied = graph[left[0]].copy()  # how strongly each node is tied to those inside
+        tied = graph[left[0]].copy()  # weight between each node and the nodes inside
         for _ in range(left.size - 1):
             outside = left[~np.isin(left, inside)]
             before, last = last, outside[np.argmax(tied[outside])]
@@ -37,7 +37,7 @@ def minimum_cut(weights: np.ndarray) -> np.ndarray:
 
 
 def warping_distances(series: np.ndarray) -> np.ndarray:
-    """Dynamic-time-warping distances ``[n, n]`` between series ``[n, d]``: the root of the least sum of squares along a monotone path."""
+    """Return dynamic-time-warping distances ``[n, n]`` of ``series [n, d]``: the root of the least sum of squares on a monotone path."""
     n, length = series.shape
     cost = (series[:, None, :, None] - series[None, :, None, :]) ** 2
     total = np.full((length + 1, length + 1, n, n), np.inf)

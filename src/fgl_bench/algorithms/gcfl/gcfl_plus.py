@@ -21,15 +21,15 @@ from fgl_bench.errors import Range, at_least
 class GCFLPlus(ClusteredAveraging):
     """GCFL with cuts along the clients' series of gradient norms (Xie et al., NeurIPS 2021).
 
-    Client i also reports the norm of its last step's gradient. Of its last d norms the server takes dynamic-time-warping distances;
-    ``w_ij = max(DTW) - DTW_ij`` inside the cluster. Nothing is split before every client has d norms, and a split clears all
-    series of the seed (so that at most one cluster is split in a round).
+    Client i also reports the gradient norm of its last step. The server computes dynamic-time-warping distances of the last d norms;
+    ``w_ij = max(DTW) - DTW_ij`` inside the cluster. No cluster is split before every client has d norms, and a split clears all
+    series of the seed (so at most one cluster is split per round).
 
     Resolutions: DTW is the root of the least sum of squares along a monotone path; equal series give no weights, and the cluster
-    stays; the gradient is that of the loss, without weight decay. A client that was absent keeps its series.
+    stays; the gradient excludes weight decay. An absent client keeps its series.
 
     Attributes:
-        sequence: d, how many norms are compared.
+        sequence: d, number of norms to compare.
         standardize: divide every series by its standard deviation (a constant one stays).
     """
 
@@ -41,14 +41,14 @@ class GCFLPlus(ClusteredAveraging):
 
     def prepare(self, setting: Setting) -> None:
         super().prepare(setting)
-        self._norm: Tensor  # of every client's last gradient
-        # The last d norms, the newest last; NaN where there are fewer.
+        self._norm: Tensor  # norm of every client's last gradient
+        # The last d norms, the newest last; padded with NaN.
         shape = (len(setting.seeds), setting.num_clients, self.sequence)
         self.series = torch.full(shape, torch.nan, dtype=torch.float64, device=setting.batch.device)
 
     def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
         norm = self.part(gradient).norm(dim=1)
-        # In mini-batches some clients sit the last ones out.
+        # With mini-batches, some clients take no part in the last steps.
         self._norm = torch.where(step.batch.valid.any(1), norm, self._norm) if step.epoch else norm
         return gradient
 

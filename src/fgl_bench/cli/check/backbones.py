@@ -16,9 +16,10 @@ from fgl_bench.cli.check.subject import CLIENTS, Subject, composed
 from fgl_bench.config.groups import build
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import Dropout, DropoutFunction, no_dropout, step_key
+from fgl_bench.engine.dropout import Dropout, DropoutFunction, no_dropout
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.network import Output
+from fgl_bench.engine.random_numbers import step_key
 from fgl_bench.models.base import Backbone
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import resolve

@@ -27,8 +27,8 @@ from fgl_bench.errors import UserError
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import resolve
+from fgl_bench.scenarios.checkpoint import Unstorable
 from fgl_bench.scenarios.sync import Sync
-from fgl_bench.utils.capture import Uncaptured
 from fgl_bench.utils.seeding import generator
 
 SMALL = (f"num_clients={CLIENTS}", f"rounds={ROUNDS}", f"mixing_at=[{','.join(str(CLIENTS * n) for n in range(1, ROUNDS + 1))}]")
@@ -113,8 +113,8 @@ def resumed(small: Small) -> None:
             simulated(small.cfg, small.federations, checkpoints=checkpoints(), share=0.5)
         except Interrupted:
             pass
-        except Uncaptured as reason:
-            raise Broken(f"{reason} cannot be kept; a name in `rebuilt` is left out: what prepare() makes and nothing changes") from None
+        except Unstorable as reason:
+            raise Broken(f"{reason} cannot be stored; a name in `rebuilt` is left out: what prepare() makes and nothing changes") from None
         rest = simulated(small.cfg, small.federations, checkpoints=checkpoints())
     tail = {key: trips[len(trips) - len(rest.trips.get(key, [])) :] for key, trips in small.run.trips.items()}
     differ(rest, replace(small.run, trips=tail), 0.0, "after an interruption another model comes out")
@@ -215,7 +215,7 @@ PROMISES: Cases = {
     "a repeated run gives the same numbers": repeatable,
     "a seed alone equals the seed among others": alone,
     "chunks of clients change nothing": chunked,
-    "a run that goes on from a checkpoint gives the same numbers": resumed,
+    "a run that resumes from a checkpoint gives the same numbers": resumed,
     "labels outside training change nothing": unlabeled,
     "absent clients change nothing": absent,
     "rows of averages sum to one, none is negative": stochastic,

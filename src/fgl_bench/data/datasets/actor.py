@@ -10,15 +10,9 @@ import scipy.sparse as sp
 
 from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import locate, reading
+from fgl_bench.data.raw import reading
 
 FILES = ["actor/raw/out1_node_feature_label.txt", "actor/raw/out1_graph_edges.txt"]
-
-
-def _address(file: str) -> str:
-    from torch_geometric.datasets import Actor as Source
-
-    return f"{Source.url}/new_data/film/{file}"
 
 
 @dataclass
@@ -28,8 +22,11 @@ class Actor(Dataset):
     def files(self, root: Path) -> dict[str, Path]:
         return below(root, *FILES)
 
+    def address(self, file: str) -> str:
+        return f"https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn/master/new_data/film/{Path(file).name}"
+
     def read(self, root: Path) -> Graph:
-        nodes_path, edges_path = locate(self.name, self.files(root).values(), _address)
+        nodes_path, edges_path = self.raw(root)
         with reading(self.name, nodes_path):
             lines = [line.split("\t") for line in nodes_path.read_text().splitlines()[1:]]
             ids, words, labels_text = zip(*lines, strict=True)

@@ -1,9 +1,10 @@
-"""What all datasets share: their name, default ratios, metric and the largest-component switch."""
+"""The base of all datasets, and of natural federations: several owners' graphs side by side as one."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,14 @@ import scipy.sparse as sp
 
 from fgl_bench.data.canonical import canonical_edges, canonical_features, largest_component, row_normalized
 from fgl_bench.data.checks import METRICS, check_choice, check_graph, check_ratios
+from fgl_bench.data.download import fetch
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.raw import MOST_FEATURES, data_root, present
 from fgl_bench.data.storage import Disk, name_of, update
 from fgl_bench.errors import UserError
+
+Owned = tuple[sp.spmatrix | np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Features, edge rows, edge columns and labels of one owner."""
 
 NOT_CONTENT = ("name", "ratios", "metric", "largest_component", "normalize_features")
 
@@ -31,6 +36,7 @@ class Dataset:
         ratios: default [train, val, test]; ``split.ratios`` overrides it.
         metric: one of :data:`fgl_bench.data.checks.METRICS`.
         largest_component: keep only the largest connected component.
+        by_hand: the content of files that nobody publishes, for the message that they are absent.
         own_masks: masks in the data are the user's, so that a split that does not take them is worth a line.
         normalize_features: divide every node's features by their sum; nodes without features keep zeros, and a sum of 0 or less is refused.
             Equal to PyG's ``NormalizeFeatures`` where the smallest feature is 0 and no sum is below 1 (PyG subtracts the smallest feature
@@ -38,6 +44,7 @@ class Dataset:
     """
 
     own_masks: ClassVar[bool] = False
+    by_hand: ClassVar[str] = ""
 
     name: str
     ratios: list[float]
@@ -75,6 +82,18 @@ class Dataset:
     def files(self, root: Path) -> dict[str, Path]:
         """The raw files that :meth:`read` reads, by name: their paths below ``root``. Generated graphs have none."""
         return {}
+
+    def address(self, file: str) -> str | None:
+        """URL of one of :meth:`files`, or of the zip archive that holds them; None if nobody publishes it in this form."""
+        return None
+
+    def raw(self, root: Path) -> list[Path]:
+        """The paths of :meth:`files`; those that are absent are downloaded."""
+        files = self.files(root)
+        for file, path in files.items():
+            if not present(f"dataset={self.name}", path):
+                fetch(self.name, file, files, self.address(file), self.by_hand)
+        return list(files.values())
 
     def absent(self, root: Path) -> list[Path]:
         """Those of :meth:`files` that are not there; nothing is downloaded."""
@@ -124,11 +143,6 @@ class Dataset:
             owner=owner,
         )
 
-    def choose(self, table: dict[str, str]) -> str:
-        """``table[self.name]``, or a UserError that lists the names."""
-        check_choice("dataset.name", self.name, table)
-        return table[self.name]
-
 
 def below(root: Path, *names: str) -> dict[str, Path]:
     """Every name with its path below ``root``: what :meth:`Dataset.files` gives."""
@@ -148,3 +162,26 @@ def stored(graph: Graph, cache: Path) -> Graph:
         for name, array in (("features", graph.features), ("edges", graph.edges), ("labels", graph.labels))
     }
     return replace(graph, **kept)
+
+
+def check_owners(key: str, chosen: Sequence[str], known: Sequence[str]) -> list[str]:
+    """``chosen`` as a list; raises UserError unless it names at least one of ``known``, and none twice."""
+    names = list(chosen)
+    if not names or len(set(names)) < len(names) or not set(names) <= set(known):
+        raise UserError(f"{key}={names}: must be different ones of {', '.join(known)}")
+    return names
+
+
+def side_by_side(dataset: Dataset, parts: Sequence[Owned], num_classes: int | None = None) -> Graph:
+    """One graph of features, edge rows, edge columns and labels of every owner, in the order given; no edge joins two owners."""
+    features, rows, cols, labels = zip(*parts, strict=True)
+    sizes = [len(part) for part in labels]
+    starts = np.cumsum([0, *sizes[:-1]])
+    return dataset.graph(
+        sp.csr_matrix(sp.vstack([sp.csr_matrix(part) for part in features])),
+        np.concatenate([row.astype(np.int64) + start for row, start in zip(rows, starts, strict=True)]),
+        np.concatenate([col.astype(np.int64) + start for col, start in zip(cols, starts, strict=True)]),
+        np.concatenate(labels),
+        num_classes,
+        owner=np.repeat(np.arange(len(sizes)), sizes),
+    )

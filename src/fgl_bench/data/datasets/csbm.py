@@ -18,8 +18,8 @@ import scipy.sparse as sp
 
 from fgl_bench.data.checks import check_between
 from fgl_bench.data.datasets.base import Dataset
-from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.graph import Graph
+from fgl_bench.data.out_of_core import canonical_edges_on_disk
 from fgl_bench.data.storage import Disk, Memory, Storage, blocks, release
 from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import generator
@@ -240,3 +240,30 @@ def _tokens_for(law: np.ndarray, distinct: float) -> np.ndarray:
 
 def _distinct_words(law: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     return -np.expm1(-tokens[:, None] * law).sum(axis=1)
+
+
+@dataclass
+class CSBMMultiLabel(CSBM):
+    """A node has the label of its class, and others with probabilities that depend on the class: some go together, some do not.
+
+    Attributes:
+        labels_per_node: expected number of labels.
+        label_concentration: of the Gamma weights of the other labels; small values give each class a few companions.
+    """
+
+    labels_per_node: float
+    label_concentration: float
+
+    def _targets(self, labels: np.ndarray) -> np.ndarray:
+        check_between("dataset.labels_per_node", self.labels_per_node, 1, self.num_classes / 2)
+        check_between("dataset.label_concentration", self.label_concentration, 1e-3, float("inf"))
+        rng = generator(self.seed, "csbm", "labels")
+        weight = rng.gamma(self.label_concentration, size=(self.num_classes, self.num_classes))
+        np.fill_diagonal(weight, 0)
+        weight /= weight.sum(axis=1, keepdims=True)
+        odds = -np.expm1(-_tokens_for(weight, self.labels_per_node - 1)[:, None] * weight)
+        np.fill_diagonal(odds, 1)
+        found = np.empty((labels.size, self.num_classes), dtype=np.float32)
+        for label in range(self.num_classes):
+            found[:, label] = rng.random(labels.size) < odds[labels, label]
+        return found

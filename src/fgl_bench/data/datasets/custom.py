@@ -12,12 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from fgl_bench.data.datasets._owners import side_by_side
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, side_by_side
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.masks import GIVEN
+from fgl_bench.data.npz import CSR_PARTS, csr
 from fgl_bench.data.own import READERS, plain_labels, sparse_matrix
-from fgl_bench.data.raw import CSR_PARTS, MOST_FEATURES, csr, one_line, present, shown
+from fgl_bench.data.raw import MOST_FEATURES, one_line, present, shown
 from fgl_bench.errors import UserError
 from fgl_bench.utils.patience import say_once
 

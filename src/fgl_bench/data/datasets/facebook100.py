@@ -1,4 +1,4 @@
-"""Friendships at eighteen American schools in 2005 (Facebook100; Traud, Mucha and Porter, 2012), one client a school."""
+"""Friendships at eighteen American schools in 2005 (Traud, Mucha and Porter, 2012): a school's graph, or a federation of schools."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from fgl_bench.data.checks import check_choice
-from fgl_bench.data.datasets._owners import check_owners, side_by_side
-from fgl_bench.data.datasets.base import Dataset
+from fgl_bench.data.datasets.base import Dataset, below, check_owners, side_by_side
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.mat import read_schools
-from fgl_bench.data.raw import locate
 from fgl_bench.errors import Range, at_least
 
-LINKX = ("amherst41", "cornell5", "johnshopkins55", "reed98")  # which Lim et al. (NeurIPS 2021) publish
+PUBLISHED = {  # by Lim et al. (NeurIPS 2021), under these names
+    "amherst41": "Amherst41",
+    "cornell5": "Cornell5",
+    "johnshopkins55": "Johns%20Hopkins55",
+    "reed98": "Reed98",
+}
 OTHERS = (
     "American75", "Brandeis99", "Caltech36", "Colgate88", "Haverford76", "MIT8", "Middlebury45", "Oberlin44", "Oklahoma97", "Pepperdine86",
     "Santa74", "Trinity100", "UNC28", "Wesleyan43",
 )  # fmt: skip
 FILES = {
-    **{name: f"{name}/raw/data.mat" for name in LINKX},
+    **{name: f"{name}/raw/data.mat" for name in PUBLISHED},
     **{name.lower(): f"facebook100/{name}/raw/data.mat" for name in OTHERS},
 }
 SCHOOLS = tuple(sorted(FILES))
@@ -47,6 +50,7 @@ class Facebook100(Dataset):
         school_features: majors, second majors and dorms are features too, each school's in columns of its own.
     """
 
+    by_hand = "a .mat with A (friendships) and local_info (seven columns of codes) there"
     ranges: ClassVar[dict[str, Range]] = {"min_frequency": at_least(1)}
 
     schools: list[str]
@@ -56,11 +60,10 @@ class Facebook100(Dataset):
 
     def files(self, root: Path) -> dict[str, Path]:
         check_choice("dataset.label", self.label, CLASSES)
-        return {FILES[name]: root / FILES[name] for name in check_owners("dataset.schools", self.schools, SCHOOLS)}
+        return below(root, *(FILES[name] for name in check_owners("dataset.schools", self.schools, SCHOOLS)))
 
     def read(self, root: Path) -> Graph:
-        paths = [self._located(name, path) for name, path in zip(self.schools, self.files(root).values(), strict=True)]
-        links, tables = zip(*read_schools(self.name, paths), strict=True)
+        links, tables = zip(*read_schools(self.name, self.raw(root)), strict=True)
         sizes = [len(table) for table in tables]
         whole = np.concatenate(tables)
         school = np.repeat(np.arange(len(sizes)), sizes)
@@ -74,16 +77,30 @@ class Facebook100(Dataset):
         owned = [(features[ids], graph.row, graph.col, labels[ids]) for ids, graph in zip(parts, links, strict=True)]
         return side_by_side(self, owned, len(CLASSES[self.label]))
 
-    def _located(self, name: str, path: Path) -> Path:
-        what = f"{name}'s data there, a .mat with A (friendships) and local_info (seven columns of codes)"
-        (path,) = locate(self.name, [path], (lambda _: _address(name)) if name in LINKX else None, what)
-        return path
+    def address(self, file: str) -> str | None:
+        return _address(file)
 
 
-def _address(school: str) -> str:
-    from torch_geometric.datasets import LINKXDataset as Source
+@dataclass
+class LINKX(Dataset):
+    """A school's graph as PyG's ``LINKXDataset`` builds it, but sparse: the label is the gender (-1 = not stated), the rest is one-hot."""
 
-    return Source.datasets[school]["data.mat"]
+    def files(self, root: Path) -> dict[str, Path]:
+        check_choice("dataset.name", self.name, PUBLISHED)
+        return below(root, FILES[self.name])
+
+    def address(self, file: str) -> str | None:
+        return _address(file)
+
+    def read(self, root: Path) -> Graph:
+        [(links, table)] = read_schools(self.name, self.raw(root))
+        attributes = [one_hot(table[:, column] + 1) for column in range(table.shape[1]) if column != 1]  # 0 has a column too
+        return self.graph(sp.hstack(attributes, format="csr"), links.row, links.col, table[:, 1] - 1)
+
+
+def _address(file: str) -> str | None:
+    school = PUBLISHED.get(file.partition("/")[0])
+    return school and f"https://github.com/CUAI/Non-Homophily-Large-Scale/raw/master/data/facebook100/{school}.mat"
 
 
 def classes(codes: np.ndarray, wanted: Sequence[int]) -> np.ndarray:

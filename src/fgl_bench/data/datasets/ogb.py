@@ -6,7 +6,6 @@ publishes are read here directly, in its folder layout: csv tables, and for pape
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,10 @@ import numpy as np
 
 from fgl_bench.data.checks import check_choice, check_graph
 from fgl_bench.data.datasets.base import Dataset, below
-from fgl_bench.data.edges import canonical_edges_on_disk
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import downloaded, present, reading, unpack
+from fgl_bench.data.npz import Member
+from fgl_bench.data.out_of_core import canonical_edges_on_disk
+from fgl_bench.data.raw import reading
 from fgl_bench.data.storage import Disk, blocks, release
 from fgl_bench.errors import UserError
 
@@ -87,14 +87,13 @@ class OGB(Dataset):
         check_choice("dataset.name", self.name, ARCHIVES)
         return (Arrays if self.name == "ogbn_papers100m" else Tables)(self.name, root / self.name / "raw")
 
+    def address(self, file: str) -> str:
+        return ARCHIVES[self.name]
+
     def _raw(self, root: Path) -> Tables | Arrays:
         """The raw files, downloaded where they are absent."""
-        raw, archive = self._layout(root), ARCHIVES[self.name]
-        missing = [path for path in raw.files if not present(f"dataset={self.name}", path)]
-        if missing:
-            with downloaded(self.name, missing[0], lambda: archive) as temporary:
-                unpack(self.name, temporary, archive, lambda path: f"/raw/{path.name}", missing)
-        return raw
+        self.raw(root)
+        return self._layout(root)
 
 
 class Tables:
@@ -151,37 +150,6 @@ class Arrays:
         """``[N]`` int64, -1 where there is none."""
         with reading(self.name, self.files[1]), Member(self.files[1], "node_label") as member:
             return _classes(member.take(int(np.prod(member.shape))).reshape(member.shape[0], -1))
-
-
-class Member:
-    """One array of an ``.npz`` archive, read from the front."""
-
-    def __init__(self, path: Path, name: str):
-        self._archive = zipfile.ZipFile(path)
-        self._file = self._archive.open(f"{name}.npy")
-        major, _ = np.lib.format.read_magic(self._file)
-        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        self.shape, columns_first, self.dtype = read(self._file)
-        if columns_first or self.dtype.hasobject:
-            raise ValueError(f"{name} is not a plain array in C order")
-
-    def __enter__(self) -> Member:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
-        self._archive.close()
-
-    def skip(self, count: int) -> None:
-        for part in blocks(count, self.dtype.itemsize):
-            self.take(part.stop - part.start)
-
-    def take(self, count: int) -> np.ndarray:
-        """The next ``count`` numbers."""
-        content = self._file.read(count * self.dtype.itemsize)
-        if len(content) != count * self.dtype.itemsize:
-            raise ValueError("an array ends early")
-        return np.frombuffer(content, self.dtype)
 
 
 def _classes(labels: np.ndarray) -> np.ndarray:

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from fgl_bench.data.checks import check_choice
 from fgl_bench.data.datasets.base import Dataset, below
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.masks import GIVEN
 from fgl_bench.data.pickles import read_pickle
-from fgl_bench.data.raw import locate, reading
+from fgl_bench.data.raw import reading
 
 FOLDERS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
@@ -21,21 +22,19 @@ VALIDATION = 500
 """Nodes of the public validation mask; they follow the training nodes."""
 
 
-def _address(file: str) -> str:
-    from torch_geometric.datasets import Planetoid as Source
-
-    return f"{Source.url}/{file}"
-
-
 @dataclass
 class Planetoid(Dataset):
     """The graph of PyG's ``Planetoid``: raw features, no normalization; its masks are the public ones (``split.masks=given``)."""
 
     def files(self, root: Path) -> dict[str, Path]:
-        return below(root, *(f"{self.choose(FOLDERS)}/raw/ind.{self.name}.{part}" for part in PARTS))
+        check_choice("dataset.name", self.name, FOLDERS)
+        return below(root, *(f"{FOLDERS[self.name]}/raw/ind.{self.name}.{part}" for part in PARTS))
+
+    def address(self, file: str) -> str:
+        return f"https://github.com/kimiyoung/planetoid/raw/master/data/{Path(file).name}"
 
     def read(self, root: Path) -> Graph:
-        paths = dict(zip(PARTS, locate(self.name, self.files(root).values(), _address), strict=True))
+        paths = dict(zip(PARTS, self.raw(root), strict=True))
         tx, allx = (read_pickle(self.name, paths[part], sp.csr_matrix) for part in ("tx", "allx"))
         y, ty, ally = (read_pickle(self.name, paths[part], np.ndarray) for part in ("y", "ty", "ally"))
         links = read_pickle(self.name, paths["graph"], dict)

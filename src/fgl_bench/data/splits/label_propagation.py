@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from fgl_bench.data.edges import in_blocks
 from fgl_bench.data.graph import Graph
+from fgl_bench.data.out_of_core import in_blocks
 from fgl_bench.data.splits.base import Split
 from fgl_bench.data.storage import release
 from fgl_bench.errors import Range, UserError, at_least

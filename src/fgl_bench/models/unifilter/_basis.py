@@ -1,4 +1,4 @@
-"""The bases of UniFilter: orthonormal Krylov vectors, turned by the client's homophily. P = D^-1/2 A D^-1/2."""
+"""Bases of UniFilter: orthonormal Krylov vectors, adapted to the client's homophily. P = D^-1/2 A D^-1/2."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from fgl_bench.engine.derived import Derived, DerivedBlocks
 from fgl_bench.engine.propagation import dense
 from fgl_bench.errors import UserError
 
-COLUMNS = 128  # columns of the features whose bases are made together: their vectors then stay in the cache
+COLUMNS = 128  # columns of the features processed at a time, so that their vectors stay in the cache
 
 
 def agreeing_edges(client: ClientGraph) -> tuple[int, int]:
-    """Directed edges between training nodes: those between nodes of one class, and all."""
+    """Return the numbers of directed edges between training nodes: within a class, and in total."""
     source, target = client.edges[:, client.train[client.edges].all(0)]
     return int((client.labels[source] == client.labels[target]).sum()), source.size
 
 
 def krylov(matrix: sp.csr_matrix, signal: np.ndarray, orders: int) -> np.ndarray:
-    """Orthonormal bases of span(x, P x, ..., P^K x), one for every column x: ``[n, f]`` to ``[K + 1, n, f]`` float64.
+    """Return an orthonormal basis of span(x, P x, ..., P^K x) per column x: ``[n, f]`` to ``[K + 1, n, f]`` float64.
 
-    Every vector is orthogonalized twice against all earlier ones: the three-term recurrence, exact on paper, loses orthogonality.
-    Where the space is exhausted (a new direction shorter than 1e-6) and for a zero column the remaining vectors are zero.
+    Every vector is orthogonalized twice against all earlier vectors, because the three-term recurrence loses orthogonality in
+    floating point. The remaining vectors are zero once the space is exhausted (a new direction shorter than 1e-6).
     """
     basis = np.zeros((orders + 1, *signal.shape))
     basis[0] = signal / np.maximum(np.linalg.norm(signal, axis=0), 1e-8)
@@ -45,14 +45,14 @@ def krylov(matrix: sp.csr_matrix, signal: np.ndarray, orders: int) -> np.ndarray
 
 
 def unibasis(matrix: sp.csr_matrix, signal: np.ndarray, orders: int, tau: float, cosine: float, previous: bool = False) -> np.ndarray:
-    """UniFilter's basis ``b_0 = x, b_k = tau P^k x + (1 - tau) u_k`` of every column, ``[n, f]`` to ``[K + 1, n, f]`` float64.
+    """Return UniFilter's basis ``b_0 = x, b_k = tau P^k x + (1 - tau) u_k`` per column, ``[n, f]`` to ``[K + 1, n, f]`` float64.
 
     The heterophily vectors start from ``u_0 = x / |x|``; with the Krylov vectors v and ``s`` the mean of the earlier u,
     ``u_k = (s + t v_k) / |.|`` and ``t = sqrt((<s, u_{k-1}> / c)^2 - ((k - 1) c + 1) / k)``, after which any two of them have the
     cosine c.
 
     Args:
-        previous: b_{k-1} in the place of u_{k-1} in t, as the released code has it; the angles are then not equal.
+        previous: use b_{k-1} instead of u_{k-1} in t, as in the released code; the angles then differ.
     """
     out = np.zeros((orders + 1, *signal.shape))
     out[0] = signal
@@ -75,25 +75,25 @@ def unibasis(matrix: sp.csr_matrix, signal: np.ndarray, orders: int, tau: float,
 
 @dataclass(frozen=True)
 class _Rated(ClientGraph):
-    """A client that knows the homophily of its federation."""
+    """A client with the homophily of its federation."""
 
     homophily: float = 0.5
 
 
 @dataclass(frozen=True)
 class UniBasis(Derived):
-    """UniFilter's basis of every feature column (:func:`unibasis`), turned by the client's homophily.
+    """UniFilter's basis of every feature column (:func:`unibasis`), adapted to the client's homophily.
 
-    The angle between heterophily vectors is ``pi / 2 (1 - h)``, h being the share of edges between training nodes of one class
-    among all edges between training nodes; its cosine is at least 0.001.
+    The angle between heterophily vectors is ``pi / 2 (1 - h)`` with a cosine of at least 0.001. The homophily h is the share of
+    edges within a class among the edges between training nodes.
 
-    Attributes: as :func:`unibasis`'s; ``together`` takes the edges of all clients of a federation; ``default`` is h where there are none.
+    Attributes: as for :func:`unibasis`; ``pooled`` counts the edges of all clients of a federation; ``default`` is h without edges.
     """
 
     orders: int
     tau: float
     previous: bool
-    together: bool = False
+    pooled: bool = False
     default: float = 0.5
 
     @property
@@ -103,7 +103,7 @@ class UniBasis(Derived):
     def among(self, clients: Sequence[ClientGraph], per_federation: int | None) -> Sequence[ClientGraph]:
         if any(client.labels.ndim > 1 for client in clients):
             raise UserError("model=unifilter: its basis needs one label a node, and this data set has several")
-        if not self.together:
+        if not self.pooled:
             return clients
         if per_federation is None:
             raise UserError(
@@ -139,7 +139,7 @@ class UniBasis(Derived):
 
 
 def signal_basis(batch: Batch, build: Derived, signal: Tensor) -> Tensor:
-    """What ``build`` makes of ``signal [k, n, w]`` in the place of the features, ``[k, L, n, w]``; not kept."""
+    """Return the basis of ``signal [k, n, w]`` instead of the features, ``[k, L, n, w]``; not cached."""
     host = signal.double().cpu().numpy()
     clients = build.among(batch.clients, batch.per_federation)
     clients = [replace(client, features=host[i, : client.num_nodes]) for i, client in enumerate(clients)]

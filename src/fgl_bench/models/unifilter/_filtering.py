@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.compiled import compiles
 from fgl_bench.engine.derived import Derived, DerivedBlocks
-from fgl_bench.engine.dropout import Dropout, DropoutFunction, no_dropout
 
 
 class _Filtered(torch.autograd.Function):
@@ -34,7 +32,7 @@ class _Filtered(torch.autograd.Function):
         reached = gradient.is_cuda or _reaches(gradient, ~batch.train)
         gradient = _gather(gradient, times)
         if not reached and (rows := _training_rows(batch, ctx.build, times)) is not None:
-            # Most objectives look at training nodes alone: the other rows of B need not be read.
+            # Most objectives depend on training nodes only, so the other rows of B are not read.
             values, index, there = rows
             gradient = torch.take_along_dim(gradient, index[..., None], 1) * there[..., None]
             summed = torch.take_along_dim(summed, index[..., None], 1)
@@ -46,7 +44,7 @@ class _Filtered(torch.autograd.Function):
 
 
 def filtered(batch: Batch, build: Derived, coefficients: Tensor, weight: Tensor) -> Tensor:
-    """``(sum_j c_j B_j) W`` of every replica, with B what ``build`` makes of its client.
+    """Return ``(sum_j c_j B_j) W`` of every replica, with the matrices B that ``build`` computes for its client.
 
     Args:
         coefficients: c, ``[k, J]``.
@@ -60,41 +58,13 @@ def filtered(batch: Batch, build: Derived, coefficients: Tensor, weight: Tensor)
     return _Filtered.apply(coefficients.to(held), weight.to(held), blocks, batch, build).to(kind)
 
 
-def combined(batch: Batch, build: Derived, coefficients: Tensor, dropout: DropoutFunction = no_dropout, rate: float = 0.0) -> Tensor:
-    """``sum_j c_j dropout(B_j)`` of every replica, by automatic differentiation or, where it can be, in one compiled pass.
-
-    Args:
-        coefficients: c, ``[k, J]``, or one for every column, ``[k, J, F]``.
-        dropout, rate: of every B_j.
-
-    Returns:
-        ``[k, n, F]``.
-    """
-    blocks, kind, by_column = batch.derived(build), coefficients.dtype, coefficients.dim() == 3
-    drops = rate > 0 and dropout is not no_dropout
-    known = isinstance(dropout, Dropout) or not drops
-    if (drops or by_column) and known and compiles(blocks.values) and blocks.values.dtype == kind:
-        from fgl_bench.models.unifilter._filtering_loops import ColumnSum
-
-        each = coefficients if by_column else coefficients[..., None].expand(-1, -1, blocks.shape[3])
-        return ColumnSum.apply(each, blocks, dropout.kept(blocks.shape[1], rate) if isinstance(dropout, Dropout) else None)
-    values = blocks.stacked()
-    if not drops and not by_column:
-        k, copies, nodes, width = values.shape
-        summed = torch.bmm(coefficients[:, None].to(values.dtype), values.view(k, copies, nodes * width))
-        return summed.view(k, nodes, width).to(kind)
-    each = coefficients[:, :, None] if by_column else coefficients[..., None, None]
-    kept = (lambda b: dropout(b, rate)) if drops else (lambda b: b)
-    return cast(Tensor, sum(each[:, j] * kept(values[:, j].to(kind)) for j in range(values.shape[1])))
-
-
 def _shared(blocks: DerivedBlocks) -> tuple[Tensor, int]:
-    """``[U, J, n, F]``, and how many replicas every client has; a copy where they do not lie in seed-major order."""
+    """Return ``[U, J, n, F]`` and the number of replicas per client; a copy unless replicas are in seed-major order."""
     return (blocks.values, blocks.times) if blocks.times else (blocks.copied, 1)
 
 
 def _gather(x: Tensor, times: int) -> Tensor:
-    """``[S * U, ...]`` to ``[U * S, ...]``."""
+    """Reorder ``[S * U, ...]`` to ``[U * S, ...]``."""
     return x if times == 1 else x.unflatten(0, (times, -1)).transpose(0, 1).flatten(0, 1)
 
 
@@ -108,14 +78,14 @@ def _sum(values: Tensor, coefficients: Tensor) -> Tensor:
 
 
 def _reaches(gradient: Tensor, nodes: Tensor) -> bool:
-    """Whether any row of ``gradient [k, n, h]`` among these ``nodes [k, n]`` is not zero."""
+    """Return True if ``gradient [k, n, h]`` has a nonzero row among ``nodes [k, n]`` (bool)."""
     return bool((gradient.ne(0).any(-1) & nodes).any())
 
 
 def _training_rows(batch: Batch, build: Derived, times: int) -> tuple[Tensor, Tensor, Tensor] | None:
-    """The rows of B at training nodes ``[U, J, t, F]``, where they are ``[U * S, t]`` and which are real ``[U * S, t]``; made once a batch.
+    """Return B at training nodes ``[U, J, t, F]``, their indices ``[U * S, t]`` and a mask of real ones ``[U * S, t]``; cached.
 
-    None where replicas of one client train on different nodes.
+    None if replicas of one client train on different nodes.
     """
     blocks = batch.derived(build)
     if blocks.training_rows is None:

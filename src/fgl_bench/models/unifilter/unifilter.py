@@ -12,45 +12,46 @@ from torch import Tensor
 
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import DropoutFunction, no_dropout
+from fgl_bench.engine.kernels.column_sum import combined
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.linear import linear
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.parameter_groups import Rates
+from fgl_bench.engine.stacked_optimizers import Rates
 from fgl_bench.models.base import Spectral
 from fgl_bench.models.unifilter._basis import UniBasis, signal_basis
-from fgl_bench.models.unifilter._filtering import combined, filtered
+from fgl_bench.models.unifilter._filtering import filtered
 
 
 @dataclass
 class UniFilter(Spectral):
     """Huang et al., ICML 2024: ``Z = sum_k gamma_k dropout(b_k)``, then an MLP.
 
-    The basis is ``b_0 = x, b_k = tau P^k x + (1 - tau) u_k`` for every feature column x, with heterophily vectors u of unit length
-    that have the cosine ``cos(pi / 2 (1 - h))`` with one another, h being the homophily of the edges between training nodes. It is made
-    once, in double precision with full orthogonalization, from the client's own edges and training labels. The MLP has no
-    biases, ReLU and dropout between its layers, and adds a layer's input to its output where their widths match.
+    The basis is ``b_0 = x, b_k = tau P^k x + (1 - tau) u_k`` for every feature column x. The heterophily vectors u have unit length
+    and pairwise cosine ``cos(pi / 2 (1 - h))``, where h is the homophily of the edges between training nodes. The basis is computed
+    once, in double precision with full orthogonalization, from the client's edges and training labels. The MLP has no biases,
+    ReLU and dropout between its layers, and a residual connection around layers of equal width.
 
-    Without dropout before the first weight, ``(sum_k gamma_k b_k) W`` is one pass over the basis and one product. The first
-    weight and the filter are all that meets the basis; nothing is propagated in training.
+    Without dropout before the first weight, ``(sum_k gamma_k b_k) W`` is one pass over the basis and one product. Training does not
+    propagate: only the filter and the first weight are applied to the basis.
 
     Resolutions: equal-angle vectors by the formula (``basis=code``: the released code, whose step length uses b_{k-1}); cosines of
     at least 0.001; ``default_homophily`` without an edge between training nodes; zero vectors once the Krylov space is exhausted; one
-    coefficient for every order, as printed (``per_feature``: the released code and FedGSP's have one for every order and feature); one
-    learning rate and weight decay for filter and MLP, unless the filter's own are given, as the authors tune them.
+    coefficient per order, as in the paper (``per_feature``: one per order and feature, as in the released code and FedGSP's); one
+    learning rate and weight decay for filter and MLP, unless the filter has its own, as tuned by the authors.
 
     Attributes:
         orders: K.
         tau: weight of the homophily part P^k x.
         hidden: width of the hidden layers.
-        layers: of the MLP.
+        layers: number of layers of the MLP.
         dropout: probability of zeroing a hidden unit.
-        input_dropout: of zeroing an entry of Z.
-        basis_dropout: of zeroing an entry of a b_k.
+        input_dropout: probability of zeroing an entry of Z.
+        basis_dropout: probability of zeroing an entry of a b_k.
         basis: ``exact`` or ``code``.
-        homophily: h of every ``client``'s own edges, or of all clients' edges together (``global``).
-        default_homophily: h where no edge joins two training nodes.
+        homophily: h of each ``client``'s own edges, or of the edges of all clients (``global``).
+        default_homophily: h if no edge joins two training nodes.
         per_feature: coefficients ``[K + 1, F]`` instead of ``[K + 1]``.
-        filter_lr, filter_weight_decay: of the coefficients; null takes the top-level keys, which are the MLP's.
+        filter_lr, filter_weight_decay: rates of the coefficients; null takes the top-level keys, as for the MLP.
     """
 
     orders: int
@@ -105,16 +106,16 @@ class UniFilter(Spectral):
         return (self.orders + 1, num_features) if self.per_feature else (self.orders + 1,)
 
     def widest(self, num_features: int, num_classes: int) -> int:
-        return max(super().widest(num_features, num_classes), num_features // 2)  # Z, of whose rows only training nodes' come again
+        return max(super().widest(num_features, num_classes), num_features // 2)  # Z; backward reads only rows of training nodes
 
     def reads_shared_matrices(self, nodes: int, num_features: int, num_classes: int) -> bool:
-        if self.per_feature or self.input_dropout or self.basis_dropout:  # every replica then reads the basis by itself
+        if self.per_feature or self.input_dropout or self.basis_dropout:  # every replica then reads the basis separately
             return False
         layout = self.layout(num_features, num_classes)
         return (self.orders + 1) * nodes * num_features > layout.size + nodes * self.widest(num_features, num_classes)
 
     def init_parameters(self, layout: ParameterLayout, generator: torch.Generator) -> dict[str, Tensor]:
-        """Weights uniform within 1/sqrt(out), coefficients 1/(K + 1), as the authors' code has them."""
+        """Return weights uniform within 1/sqrt(out) and coefficients 1/(K + 1), as in the authors' code."""
         shapes = dict(layout.shapes)
         equal = torch.full(shapes.pop(self.coefficients), 1 / (self.orders + 1), dtype=torch.float64)
         return {name: uniform(shape, shape[-1], generator) for name, shape in shapes.items()} | {self.coefficients: equal}
@@ -141,13 +142,13 @@ class UniFilter(Spectral):
 
     def mean_responses(self, batch: Batch) -> Tensor:
         blocks = batch.derived(self.build)
-        # Client by client: a sum in another type takes a copy of what it sums.
+        # Client by client, since a sum in another dtype copies its input.
         sums = torch.stack([values.sum(1, dtype=batch.dtype) for values in blocks.values])[blocks.rows]
         return sums / batch.valid.sum(1).clamp(min=1)[:, None, None]
 
 
 def _residual(weight: Tensor) -> Tensor:
-    """The weight of a layer that adds its input to its output where both have one width."""
+    """Return the weight of a layer, plus the identity if input and output have the same width (a residual connection)."""
     if weight.shape[1] != weight.shape[2]:
         return weight
     return weight + torch.eye(weight.shape[1], dtype=weight.dtype, device=weight.device)
