@@ -115,7 +115,7 @@ def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
         return math.ceil(trips / each), trips
     if cfg.trips is not None and math.ceil(cfg.trips / each) != cfg.rounds:
         raise UserError(
-            f"rounds={cfg.rounds} and trips={cfg.trips} contradict each other: {each} clients a round make "
+            f"rounds={cfg.rounds} and trips={cfg.trips} contradict each other: {each} clients per round make "
             f"{cfg.rounds * each} trips; leave one of them null"
         )
     return cfg.rounds, cfg.rounds * each if cfg.trips is None else cfg.trips
@@ -162,5 +162,5 @@ def own_folder(path: Path) -> Path:
     """Return ``path``, created if necessary; raises UserError if another user owns it and could change its files."""
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.stat().st_uid != os.getuid():
-        raise UserError(f"cache_dir: {path} belongs to somebody else; name another folder")
+        raise UserError(f"cache_dir: {path} belongs to another user; name another folder")
     return path

@@ -245,7 +245,7 @@ def stale(planned: Sequence[Cell], cells: Sequence[Mapping[str, Any]], where: Pa
     filled, keys = fill(planned, cells), {cell.key for cell in planned}
     other = {key[:3] for cell in cells for key in cell["places"] if key[:3] in keys} - set(filled)
     if other:
-        say_once(f"warning: {where}: {len(other)} cells were made by other overrides than are planned, such as {', '.join(min(other))}")
+        say_once(f"warning: {where}: {len(other)} cells were made with other overrides than planned, such as {', '.join(min(other))}")
 
 
 def look_up(published: Printed, table: Table, row: Row, column: Column) -> Published | None:

@@ -96,7 +96,7 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
-        f"{trips} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed{busiest};",
+        f"{trips} client trips per seed, {amount(moved['upload'])} up and {amount(moved['download'])} down per seed{busiest};",
         f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",
     ]
     return "\n".join(lines)

@@ -65,7 +65,7 @@ def load_models(folder: str | Path) -> Models:
     try:
         tensors = load_file(path)
     except FileNotFoundError:
-        raise UserError(f"{folder}: this run has kept no models; make it with keep_models=final or keep_models=best") from None
+        raise UserError(f"{folder}: this run has no saved models; repeat it with keep_models=final or keep_models=best") from None
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path}: cannot be read ({error}); make the run again with overwrite=true") from error
     models: Models = {}

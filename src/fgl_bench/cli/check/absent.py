@@ -63,7 +63,7 @@ class Disturbed(Sync):
 
 
 def others(arrived: Tensor, number: int) -> Tensor:
-    """Return the absent clients, ``[S, C]`` bool, leaving out one of several that changes every round."""
+    """Return the absent clients, ``[S, C]`` bool. Of several, one is left out, a different one per round."""
     absent = ~arrived
     for row in absent:
         away = row.nonzero()[:, 0]

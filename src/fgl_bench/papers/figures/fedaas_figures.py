@@ -27,7 +27,7 @@ ROUND, BYTES, EMBEDDINGS = (
     ("embedding_bytes", "GB of embeddings", 1e-9),
 )
 SECONDS = ("communication_seconds", "seconds on the wire", 1)
-PARTS = {"GB a seed": ("models", "embeddings"), "seconds a seed": ("on the wire", "computing (all clients, measured)")}
+PARTS = {"GB per seed": ("models", "embeddings"), "seconds per seed": ("on the wire", "computing (all clients, measured)")}
 SPLITS = {"iid": "iid", "dirichlet": "Dirichlet(0.5)"}
 CENTRALIZED = "global"
 STUDIED, DENSE, MANY = "cs", "computers", "pubmed"
@@ -92,7 +92,7 @@ def totals(cells: Cells, table: str, rows: Iterable[Row], column: str) -> dict[s
             rows_ = spent["embedding_upload"] + spent["embedding_download"]
             whole = cell["bytes"]["upload"] + cell["bytes"]["download"]
             seconds = spent["communication_seconds"], spent["computation_seconds"]
-            result[row.title] = {"GB a seed": ((whole - rows_) / 1e9, rows_ / 1e9), "seconds a seed": seconds}
+            result[row.title] = {"GB per seed": ((whole - rows_) / 1e9, rows_ / 1e9), "seconds per seed": seconds}
     return result
 
 

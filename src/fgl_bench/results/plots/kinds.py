@@ -34,11 +34,11 @@ from fgl_bench.results.plots.style import (
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.thinned import curve
 
-ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB moved a seed", 1e9)}
+ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB transferred per seed", 1e9)}
 COSTS: dict[str, tuple[str, Callable[[Mapping], float]]] = {
-    "bytes": ("GB moved a seed", lambda summary: (summary["bytes"]["upload"] + summary["bytes"]["download"]) / 1e9),
-    "seconds": ("seconds of training a seed", lambda summary: summary["seconds"].get("train", math.nan) / len(summary["seeds"])),
-    "trips": ("client trips a seed", lambda summary: float(summary["client_trips"]["total"])),
+    "bytes": ("GB transferred per seed", lambda summary: (summary["bytes"]["upload"] + summary["bytes"]["download"]) / 1e9),
+    "seconds": ("seconds of training per seed", lambda summary: summary["seconds"].get("train", math.nan) / len(summary["seeds"])),
+    "trips": ("client trips per seed", lambda summary: float(summary["client_trips"]["total"])),
 }
 LABELED = 2.2  # inches of a panel with labels at the ends of its lines
 
