@@ -134,7 +134,12 @@ def test_pictures_stand_beside_and_come_back(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("cells.csv", b"\xff\xfe"), ("cells.csv", b"a,b\n1\n"), ("curves.json.gz", b"no gzip"), ("curves.json.gz", gzip.compress(b"{", mtime=0))],
+    [
+        ("cells.csv", b"\xff\xfe"),
+        ("cells.csv", b"a,b\n1\n"),
+        ("curves.json.gz", b"no gzip"),
+        ("curves.json.gz", gzip.compress(b"{", mtime=0)),
+    ],
 )
 def test_a_damaged_file_is_one_line_that_names_it(name, content, tmp_path):
     write_cells(tmp_path, [compact(CELL, "fgl-bench")])
