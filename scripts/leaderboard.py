@@ -79,7 +79,7 @@ def make(options: argparse.Namespace) -> int:
     remove_leftovers(RUNS, folder)  # of processes that were killed
     cells.make()
     board = whole_board(folder, protocol)
-    print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.said(), line_width())}")
+    print(f"\n{text(VIEWS['overview'](board, MODELS, None), board.status(), line_width())}")
     print("make numbers writes docs/leaderboard.md", flush=True)
     for (cell, _), reason in cells.failures:
         print(f"failed: {cell.name}: {reason}", file=sys.stderr)

@@ -31,7 +31,7 @@ from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
 from fgl_bench.papers import scorings
 from fgl_bench.papers.agreement import OVERVIEW as FINDINGS
-from fgl_bench.papers.agreement import agreeing, apart, coverage
+from fgl_bench.papers.agreement import agreeing, coverage, section_of_chosen
 from fgl_bench.papers.agreement import overview_line as findings_line
 from fgl_bench.papers.analysis import OVERVIEW
 from fgl_bench.papers.matched_rows import FILE, read_choices
@@ -191,7 +191,7 @@ class Reproduction:
             found = [(work, work.settled()) for work in self.works]
             lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in found)]
             lines += coverage({work.paper.title: cells for work, cells in found}, self.absent)
-            lines += apart({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in found})
+            lines += section_of_chosen({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in found})
             lines += scorings.compared(self.works)
             write_whole(path, "\n".join(lines) + "\n")
             print(f"written: {path.relative_to(self.results)}")

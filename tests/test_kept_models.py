@@ -171,7 +171,7 @@ def test_a_run_is_made_again_where_it_has_not_kept_what_is_asked_for(tmp_path: P
         "device": "cpu",
     }
     first = fgl_bench.run("fedavg", "csbm", **tiny)
-    with pytest.raises(UserError, match="has kept no models; make it with keep_models=final"):
+    with pytest.raises(UserError, match="has no saved models; repeat it with keep_models=final"):
         fgl_bench.load_models(first.folder)
     again = fgl_bench.run("fedavg", "csbm", keep_models="best", **tiny)
     assert again.folder == first.folder and "has not kept the models asked for (best by federation)" in capsys.readouterr().err

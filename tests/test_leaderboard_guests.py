@@ -74,7 +74,7 @@ def test_an_edited_method_is_made_anew(guest, capsys):
     (guest / "halved_method.py").write_text(METHOD + "# edited\n", encoding="utf-8")
     before = read_records(guest / "mine")[0].protocol
     place(["halved_method.py", "leaderboard", "space=space.yaml", "results=stored", "out=mine", *QUIET])
-    assert "made anew" in capsys.readouterr().err and read_records(guest / "mine")[0].protocol != before
+    assert "recomputed" in capsys.readouterr().err and read_records(guest / "mine")[0].protocol != before
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_submitted_cells_are_shown_and_what_does_not_fit_is_left_out(guest, caps
     shutil.copytree(guest / "mine", guest / "stored" / "submitted" / "halved")
     board = whole_board(guest / "stored", protocol)
     assert board.guests == ("halved",) and board.entries == ["halved", "fedavg"] and not board.others
-    assert board.said().startswith("1 of 4 cells are complete")
+    assert board.status().startswith("1 of 4 cells are complete")
     show_board(["stored", "show=scores", "protocol=protocol.yaml"])
     assert "halved" in capsys.readouterr().out
     with (guest / "stored/submitted/halved/halved_method.py").open("a") as file:

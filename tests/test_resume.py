@@ -92,7 +92,8 @@ def test_a_signal_ends_a_run_in_one_line_after_a_checkpoint(whole: Any, tmp_path
         assert process.exitcode == 128 + number
     how = "interrupted" if name == "SIGINT" else f"ended by {name}"
     told = (tmp_path / "stderr").read_text()
-    assert re.fullmatch(rf"fgl-bench: {how}; kept: (a checkpoint after \w+ \d+ of \d+(, )?)+; give the same command to go on\n", told), told
+    message = rf"fgl-bench: {how}; kept: (a checkpoint after \w+ \d+ of \d+(, )?)+; give the same command to resume\n"
+    assert re.fullmatch(message, told), told
     assert len({path.parents[1] for path in checkpoints(tmp_path)}) == 2, "of each program"
     last = command(tmp_path, *arguments)
     assert last.returncode == 0 and RESUMING.search(last.stderr), last.stderr

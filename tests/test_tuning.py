@@ -280,4 +280,4 @@ def test_an_interrupted_search_tells_what_it_has(own):
         process.join(60)
         assert process.exitcode == 130
     said = (own / "stdout").read_text(encoding="utf-8")
-    assert "best of" in said and said.endswith("interrupted: the same command goes on\n")
+    assert "best of" in said and said.endswith("interrupted: give the same command to resume\n")

@@ -1,7 +1,7 @@
-"""Hydra launcher that makes every job of a sweep a task of Ray: ``hydra/launcher=ray``.
+"""Hydra launcher that runs every job of a sweep as a Ray task: ``hydra/launcher=ray``.
 
-Written on Ray's core, since the launcher on the package index pins versions of cloudpickle that others cannot live with. A job's
-results come from the run directory that it writes, so the nodes share a file system; nothing but success or failure travels back.
+It uses Ray's core, since the launcher on the package index pins incompatible versions of cloudpickle. Results are read from the run
+directory, so nodes must share a file system; a job only returns success or failure.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class RayLauncher(Launcher):
     """Runs jobs on a Ray cluster.
 
     Args:
-        address: of a cluster; None starts an instance on this machine and ends it after the sweep.
-        num_cpus, num_gpus: what one job takes.
-        retries: how often a job is begun again whose worker died.
+        address: address of a cluster; None starts a local instance for the sweep.
+        num_cpus, num_gpus: resources of one job.
+        retries: number of restarts of a job whose worker died.
     """
 
     def __init__(self, address: str | None, num_cpus: float, num_gpus: float, retries: int) -> None:
@@ -34,7 +34,7 @@ class RayLauncher(Launcher):
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run all jobs; a job whose worker died is reported as failed, like one that raised."""
+        """Run all jobs; a job whose worker died counts as failed."""
         try:
             import ray
         except ImportError as error:
@@ -44,13 +44,13 @@ class RayLauncher(Launcher):
         Path(str(self.config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
         begun = not ray.is_initialized()
         if begun:
-            # Workers see this process's modules and variables; Ray's dashboard and its usage report stay off.
+            # Workers inherit modules and variables of this process; Ray's dashboard and usage reports are off.
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             ray.init(address=self.address, include_dashboard=None if self.address else False, log_to_driver=False, logging_level="error")
         try:
             task = ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=self.retries)(_job)
-            here = (self.hydra_context, self.task_function, self.config, Singleton.get_state(), os.getcwd(), _variables())
-            shared = ray.put(here)
+            context = (self.hydra_context, self.task_function, self.config, Singleton.get_state(), os.getcwd(), _variables())
+            shared = ray.put(context)
             waiting = [task.remote(shared, initial_job_idx + i, list(overrides)) for i, overrides in enumerate(job_overrides)]
             return [_result(ray, reference, list(overrides)) for reference, overrides in zip(waiting, job_overrides, strict=True)]
         finally:
@@ -59,12 +59,12 @@ class RayLauncher(Launcher):
 
 
 def _variables() -> dict[str, str]:
-    """What decides where the package looks for data and caches."""
+    """Return the environment variables for data, caches and threads."""
     return {key: value for key, value in os.environ.items() if key.startswith(("FGL_BENCH", "HYDRA", "OMP_NUM_THREADS"))}
 
 
 def _job(shared: tuple[Any, ...], number: int, overrides: list[str]) -> JobReturn:
-    """One job in a worker, as Hydra's own launchers run it."""
+    """Run one job in a worker, like Hydra's launchers."""
     context, function, config, state, folder, variables = shared
     os.environ.update(variables)
     os.chdir(folder)
@@ -79,10 +79,10 @@ def _job(shared: tuple[Any, ...], number: int, overrides: list[str]) -> JobRetur
 
 
 def _result(ray: Any, reference: Any, overrides: list[str]) -> JobReturn:
-    """What a job returned, or its failure as Hydra words one."""
+    """Return the result of a job, or its failure as Hydra represents it."""
     try:
         return ray.get(reference)
-    except Exception as error:  # the worker died, or what it raised cannot be sent
+    except Exception as error:  # the worker died, or its exception cannot be pickled
         failed = JobReturn(overrides=list(filter_overrides(overrides)), status=JobStatus.FAILED)
         failed.return_value = error
         return failed

@@ -1,6 +1,6 @@
-"""Hydra's own grid sweeper, which begins with the runs that will be refused and ends with a table of the runs.
+"""Hydra's grid sweeper, with invalid runs first and a final table of the runs.
 
-It also says in what they differ besides what was swept.
+It also reports unintended differences between the runs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class GridSweeper(BasicSweeper):
-    """Every combination of the values given; jobs return their run directories, wherever a launcher has run them.
+    """Runs every combination of the given values; jobs return their run directories, with any launcher.
 
-    Runs that will be refused come first: a mistake shows at once, not after hours of other runs.
+    Invalid runs come first, so that a mistake shows at once and not after hours of other runs.
     """
 
     def validate_batch_is_legal(self, batch: list[Sequence[str]]) -> None:
-        """Compose every run, as Hydra does here, and put those first that will be refused."""
+        """Compose every run, as Hydra does here, and move invalid ones to the front."""
         from fgl_bench.runner.one import refused
 
         current = HydraConfig.instance()
@@ -51,7 +51,7 @@ class GridSweeper(BasicSweeper):
                 results = launch(job_overrides, initial_job_idx=initial_job_idx)
             runs.extend(result.return_value for result in results if result.status is JobStatus.COMPLETED)
             for result in results:
-                if result.status is JobStatus.FAILED:  # it was told; Hydra would say so again, in a line of its own
+                if result.status is JobStatus.FAILED:  # already reported; Hydra would repeat it
                     raise result._return_value
             return results
 
@@ -59,11 +59,11 @@ class GridSweeper(BasicSweeper):
         try:
             return super().sweep(arguments)
         finally:
-            tell([Path(run) for run in runs if run], [overrides for batch in self.overrides or [] for overrides in batch])
+            report_sweep([Path(run) for run in runs if run], [overrides for batch in self.overrides or [] for overrides in batch])
 
 
-def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
-    """Print the runs as a table over the keys that vary between the jobs' overrides, and in what else they differ."""
+def report_sweep(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
+    """Print the runs as a table over the swept keys, and their unintended differences."""
     from fgl_bench.results.choose import differences
     from fgl_bench.results.frame import Result
     from fgl_bench.results.store import Untrusted, read_summary
@@ -73,23 +73,23 @@ def tell(runs: Sequence[Path], jobs: Sequence[Sequence[str]]) -> None:
         key, _, value = override.lstrip("+").partition("=")
         values.setdefault(key.replace("/", "."), set()).add(value)
     swept = [key for key, given in values.items() if len(given) > 1]
-    found = []
+    results = []
     for run in dict.fromkeys(runs):
         try:
             summary = read_summary(run)
-        except Untrusted:  # taken away since
+        except Untrusted:  # removed meanwhile
             continue
-        found += [Result(run, summary)] if summary else []
-    different = differences(found, set(swept))
+        results += [Result(run, summary)] if summary else []
+    different = differences(results, set(swept))
     if different:
         print(f"note: these runs differ in more than {', '.join(sorted(swept))}: {'; '.join(different)}", file=sys.stderr)
-    folders = {result.results_dir for result in found}
-    if len(found) > 1 and len(folders) == 1:
-        show(found, swept, folders.pop())
+    folders = {result.results_dir for result in results}
+    if len(results) > 1 and len(folders) == 1:
+        show(results, swept, folders.pop())
 
 
 def show(runs: Sequence[Result], swept: Sequence[str], folder: Path) -> None:
-    """Record the sweep in its ``results_dir`` and print its table, or why there is none."""
+    """Record the sweep in its ``results_dir`` and print its table, or the reason for none."""
     from fgl_bench.errors import UserError
     from fgl_bench.results.console import line_width
     from fgl_bench.results.result_table import of_sweep

@@ -178,7 +178,7 @@ def test_without_a_home_the_cache_is_this_user_s_in_the_temporary_folder(monkeyp
 def test_a_cache_of_somebody_else_is_not_used(monkeypatch, tmp_path) -> None:
     (tmp_path / "cache").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: 54321)
-    with pytest.raises(UserError, match="belongs to somebody else"):
+    with pytest.raises(UserError, match="belongs to another user"):
         config.own_folder(tmp_path / "cache")
 
 

@@ -31,10 +31,10 @@ SOME = board(
 @pytest.mark.parametrize("cells", [board(), board(cell("fedavg", CORA, 0.8)), board(*SOME.records[:2]), SOME])
 def test_every_view_works_with_few_cells_and_none_and_says_how_many(name, cells):
     parts = VIEWS[name](cells, ("received", "trained"), None)
-    said = text(parts, cells.said(), 80)
+    said = text(parts, cells.status(), 80)
     assert said.startswith(f"{len(cells.records)} of {len(PROTOCOL.entries) * 22} cells are complete.")
     assert max(map(len, said.splitlines())) <= 120 and "nan" not in said and not any(line != line.rstrip() for line in said.splitlines())
-    assert "nan" not in markdown(parts, cells.said()) and "nan" not in as_csv(parts)
+    assert "nan" not in markdown(parts, cells.status()) and "nan" not in as_csv(parts)
 
 
 def test_ranks_are_over_the_largest_part_without_a_gap():
@@ -208,7 +208,7 @@ def test_wrong_arguments_are_one_line(arguments, said):
 def test_cells_that_were_begun_are_counted_apart():
     begun = cell("fedavg", CORA, 0.8)
     begun.winners.clear()
-    assert Board(PROTOCOL, [begun]).said() == "0 of 506 cells are complete, 1 begun."
+    assert Board(PROTOCOL, [begun]).status() == "0 of 506 cells are complete, 1 begun."
 
 
 def test_one_method_and_some_datasets_are_shown(tmp_path, capsys):

@@ -135,9 +135,9 @@ def test_a_kept_run_takes_the_places_of_the_same_configuration(tmp_path: Path) -
     runs = {}
     for name, finished in (("old", "2026-01-01"), ("new", "2026-02-01")):
         runs[name] = write_run_by_hand(tmp_path / name, {**summary({"lr": 0.1}), "finished": finished})
-    assert not work.keep(tmp_path / "nothing", first.overrides)
-    assert work.keep(runs["old"], first.overrides) and work.missing() == [second]
-    assert work.keep(runs["new"], second.overrides) and not work.missing()
+    assert not work.add(tmp_path / "nothing", first.overrides)
+    assert work.add(runs["old"], first.overrides) and work.missing() == [second]
+    assert work.add(runs["new"], second.overrides) and not work.missing()
     [cell] = read_cells(work.store)
     assert cell["finished"] == "2026-02-01" and {place[1] for place in cell["places"]} == {"a", "b"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.agreement import agreeing, apart, counts, coverage, markdown
+from fgl_bench.papers.agreement import agreeing, counts, coverage, markdown, section_of_chosen
 from fgl_bench.papers.analysis import scorer
 from fgl_bench.papers.matched_rows import FILE, read_choices
 from fgl_bench.papers.plan import Basis, Paper, Row, Table, columns, load_paper, look_up, papers, plan
@@ -205,7 +205,7 @@ def test_agreement_is_counted_apart_on_the_columns_that_rows_were_chosen_on():
     choices = [{"paper": "p", "columns": "3, cora; 3, pubmed"}, {"paper": "other", "columns": "3, photo"}]
     numbers = {name: agreeing(name, {"3": list(found.values())}, choices) for name in ("p", "q")}
     assert numbers == {"p": (1, 2, 1, 1), "q": (0, 0, 2, 3)}
-    assert apart(numbers)[-3:] == [
+    assert section_of_chosen(numbers)[-3:] == [
         "| p | 1 of 2 | 50 | 1 of 1 | 100 | 67 |",
         "| q | 0 of 0 |  | 2 of 3 | 67 | 67 |",
         "| all | 1 of 2 | 50 | 3 of 4 | 75 | 67 |",

@@ -294,7 +294,7 @@ def test_workers_that_are_killed_or_told_to_end_go_on_with_the_same_numbers(tmp_
             assert codes[0] == 1 and ours == [f"fgl-bench: error: {GONE}"]
         if how == "told":
             assert codes == [128 + signal.SIGTERM] * 2, "one is told, all end"
-            kept_at = r"fgl-bench: ended by SIGTERM; kept: a checkpoint after round \d+ of 200; give the same command to go on"
+            kept_at = r"fgl-bench: ended by SIGTERM; kept: a checkpoint after round \d+ of 200; give the same command to resume"
             assert len(ours) == 1 and re.fullmatch(kept_at, ours[0])
         killed = "fgl-bench: error: worker 1 of 2 was killed by signal 9 (SIGKILL)\n"
         assert reached() >= last and told(part, 1) == ("" if how == "told" else killed)

@@ -1,4 +1,4 @@
-"""The arguments of the command line, before Hydra reads them: their order, and mistakes that Hydra would accept silently."""
+"""Preprocessing of command-line arguments: order, and mistakes that Hydra would accept silently."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fgl_bench.config.values import check_lengths
 from fgl_bench.errors import UserError
 
 VALUED = ("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun")
-MOST_RUNS = 100_000  # of one sweep
+MOST_RUNS = 100_000  # per sweep
 
 
 def scan_plugins() -> None:
-    """Let Hydra import its plugins now, but none from the current folder: code must not run only because it is there."""
-    here, package = Path.cwd().resolve(), Path(__file__).resolve().parents[2]
+    """Import Hydra's plugins now, except from the current folder, whose code must not run unasked."""
+    current, package = Path.cwd().resolve(), Path(__file__).resolve().parents[2]
     before = list(sys.path)
-    sys.path[:] = [entry for entry in before if Path(entry or here).resolve() != here or here == package]
+    sys.path[:] = [entry for entry in before if Path(entry or current).resolve() != current or current == package]
     try:
         Plugins.instance()
     finally:
@@ -37,33 +37,33 @@ def scan_plugins() -> None:
 
 
 def import_from_here() -> None:
-    """Let ``algorithm._target_=my_module.MyMethod`` find ``my_module.py`` in the current folder, behind all that is installed."""
+    """Let ``algorithm._target_=my_module.MyMethod`` find ``my_module.py`` in the current folder, after installed modules."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
 
 
 def options_first(arguments: list[str]) -> list[str]:
-    """The arguments with ``key=value`` ones last: argparse refuses options in between (``a=1 -m b=2,3``)."""
+    """Move ``key=value`` arguments to the end; argparse rejects options between them (``a=1 -m b=2,3``)."""
     values = {i + 1 for i, text in enumerate(arguments) if text in VALUED}
     overrides = [i for i, text in enumerate(arguments) if i not in values and not text.startswith("-")]
     return [text for i, text in enumerate(arguments) if i not in overrides] + [arguments[i] for i in overrides]
 
 
 def keys_of_swept_groups(arguments: list[str]) -> list[str]:
-    """In a sweep over a group (``-m algorithm=a,b algorithm.mu=1``) write the group's keys as sweeps of one value.
+    """Rewrite keys of a swept group (``-m algorithm=a,b algorithm.mu=1``) as sweeps over one value.
 
-    Before a sweep, Hydra applies plain keys to the default choice, which may not have them; it applies swept keys in the jobs.
+    Hydra applies plain keys to the default choice before a sweep, which may not have them; swept keys are applied in the jobs.
     """
     if not {"-m", "--multirun"} & set(arguments):
         return arguments
     swept = {text.partition("=")[0] for text in arguments if re.match(r"[\w/]+=[^\[{(]*,", text)} & set(GROUPS)
     below = tuple(f"{group.replace('/', '.')}." for group in swept)
-    found = [re.fullmatch(r"([\w.]+)=((?!\w+\().+)", text) if text.startswith(below) else None for text in arguments]
-    return [f"{key[1]}=choice({key[2]})" if key else text for key, text in zip(found, arguments, strict=True)]
+    matches = [re.fullmatch(r"([\w.]+)=((?!\w+\().+)", text) if text.startswith(below) else None for text in arguments]
+    return [f"{key[1]}=choice({key[2]})" if key else text for key, text in zip(matches, arguments, strict=True)]
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    """Hydra's options; raises UserError for unknown options and for those that this command does not support."""
+    """Parse Hydra's options; raises UserError for unknown and unsupported ones."""
     parser = get_args_parser()
 
     def fail(message: str) -> NoReturn:
@@ -77,10 +77,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def check_overrides(options: argparse.Namespace) -> None:
-    """Refuse arguments that Hydra would misunderstand.
+    """Reject arguments that Hydra would misread.
 
     Raises:
-        UserError: several values without -m, a group with several choices or an unknown one, an empty sweep, or one of too many runs.
+        UserError: several values without -m, several or unknown choices of a group, an empty sweep, or too many runs.
     """
     check_lengths(options.overrides)
     for text in options.overrides:
@@ -111,7 +111,7 @@ def check_overrides(options: argparse.Namespace) -> None:
 
 
 def as_one(key: str, text: str, sweep: Any) -> str:
-    """How a key takes what Hydra reads as several values, if it can."""
+    """Suggest how to pass a value that Hydra reads as several, if possible."""
     if isinstance(sweep, RangeSweep) and key == "seeds" and 0 < length(sweep) <= MOST_SEEDS:
         step = int(sweep.step)
         values = range(int(sweep.start or 0), int(sweep.start or 0) + step * length(sweep), step)
@@ -124,7 +124,7 @@ def as_one(key: str, text: str, sweep: Any) -> str:
 
 
 def swept(override: Override, folders: Sequence[Path]) -> Sequence[Any]:
-    """The values of an override: one, or those of its sweep."""
+    """Return the value of an override as a list, or the values of its sweep."""
     sweep = override.value()
     if isinstance(sweep, ChoiceSweep):
         return sweep.list
@@ -138,7 +138,7 @@ def swept(override: Override, folders: Sequence[Path]) -> Sequence[Any]:
 
 
 def length(sweep: RangeSweep) -> int:
-    """How many values a ``range()`` has."""
+    """Return the number of values of a ``range()``."""
     start, stop, step = (float(number or 0) for number in (sweep.start, sweep.stop, sweep.step))
     if not step or not all(abs(number) < 1e15 for number in (start, stop, step)):
         raise UserError("range(): must have finite ends, and a step that is not 0")
@@ -146,7 +146,7 @@ def length(sweep: RangeSweep) -> int:
 
 
 def check_choice(override: Override, value: Any) -> None:
-    """Raise UserError unless ``value`` can be the name of a choice in its group."""
+    """Raise UserError unless ``value`` is a valid name of a choice."""
     group = override.key_or_group
     if isinstance(value, list | dict):
         raise UserError(f"{override.input_line}: {group} takes one choice; to compare several: fgl-bench -m {group}=first,second")
@@ -159,7 +159,7 @@ def check_choice(override: Override, value: Any) -> None:
 
 
 def config_dirs(arguments: list[str]) -> tuple[list[str], list[Path]]:
-    """The arguments without ``--config-dir DIR``, and these folders."""
+    """Return the arguments without ``--config-dir DIR``, and these folders."""
     words, folders, rest = [], [], iter(arguments)
     for text in rest:
         option, given, folder = text.partition("=")

@@ -1,4 +1,4 @@
-"""The commands besides runs: their table, and those that list, show and copy choices."""
+"""Commands other than runs: their usage, and the commands that list, show and copy choices."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ CHOOSING = ("ls", "show", "cp", "check", "place", "submit", "tune")  # commands 
 
 
 def about(path: Path) -> str:
-    """The first comment of a yaml; of a preset the second line, where the first one only sets the package."""
+    """Return the first comment of a YAML file, skipping a ``@package`` line."""
     for line in path.read_text(encoding="utf-8").splitlines():
-        found = re.match(r"#(?!\s*@package)\s*(.+)", line)
-        if found:
-            return found[1].strip()
+        match = re.match(r"#(?!\s*@package)\s*(.+)", line)
+        if match:
+            return match[1].strip()
         if line and not line.startswith("#"):
             break
     return ""
 
 
 def ls(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Print the groups, or the choices of one."""
+    """Print the groups, or the choices of a group."""
     if not arguments:
         for group in GROUPS:
             names = choices(group, folders)
@@ -82,7 +82,7 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
 
 
 def cp(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Copy a choice's file, so that the user can edit it; never overwrites a file."""
+    """Copy a choice's file for editing; never overwrites a file."""
     if len(arguments) != 2:
         raise UserError("cp takes a choice and a folder (or a .yaml file), such as fgl-bench cp algorithm/fedprox mine")
     group, choice, path = file_of(arguments[0], folders)

@@ -1,4 +1,4 @@
-"""``fgl-bench leaderboard``: what the cells of the leaderboard show."""
+"""``fgl-bench leaderboard``: views of the leaderboard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMATS = ("text", "md", "csv")
 
 
 def stored() -> Path:
-    """The cells of the package: inside it when installed from a wheel, below the project's root in a checkout."""
+    """Return the stored cells: in the package if installed from a wheel, below the root of a checkout."""
     return config_folder().parent / "results" / "leaderboard"
 
 
@@ -55,18 +55,24 @@ def show(arguments: Sequence[str]) -> None:
         save(board, models, home("figures", asked["figures"]))
         return
     tables = VIEWS[chosen["show"]](board, models, asked.get("method"))
-    if "method" in asked:  # marks and tests stay those against all entries
+    if "method" in asked:  # marks and tests still compare all entries
         tables = [replace(each, rows=[row for row in each.rows if each.head[0] != "entry" or row[0] == asked["method"]]) for each in tables]
     form = chosen["format"]
-    made = as_csv(tables) if form == "csv" else markdown(tables, board.said()) if form == "md" else text(tables, board.said(), line_width())
+    output = (
+        as_csv(tables)
+        if form == "csv"
+        else markdown(tables, board.status())
+        if form == "md"
+        else text(tables, board.status(), line_width())
+    )
     if out is None:
-        sys.stdout.write(made)
+        sys.stdout.write(output)
     else:
-        write(out, made)
+        write(out, output)
 
 
 def of_datasets(board: Board, text: str) -> Board:
-    """The board's columns of some datasets, joined by commas; all of none."""
+    """Restrict the board to comma-separated datasets; an empty string keeps all."""
     columns, _ = board.protocol.narrowed(parts(text), [])
     protocol = replace(board.protocol, columns=tuple(columns))
     records, others = ([record for record in each if record.column in columns] for each in (board.records, board.others))
@@ -74,7 +80,7 @@ def of_datasets(board: Board, text: str) -> Board:
 
 
 def save(board: Board, models: Sequence[str], folder: Path) -> None:
-    """Write the figures that there are enough cells for."""
+    """Write all figures with enough cells."""
     from fgl_bench.leaderboard.drawings import draw
     from fgl_bench.results.plots.style import save_all
 
@@ -83,5 +89,5 @@ def save(board: Board, models: Sequence[str], folder: Path) -> None:
     except OSError as error:
         raise UserError(f"figures={short(str(folder))}: cannot be written ({error.strerror})") from error
     if not paths:
-        raise UserError(f"figures={short(str(folder))}: nothing to draw yet. {board.said()}")
+        raise UserError(f"figures={short(str(folder))}: nothing to draw yet. {board.status()}")
     print("written: " + ", ".join(path.name for path in paths) + f" in {folder}")

@@ -43,7 +43,7 @@ from fgl_bench.config.schema import register_all
 from fgl_bench.config.wording import explain, plain
 from fgl_bench.errors import PACKAGE, UserError, raised_by_user
 from fgl_bench.results.console import show
-from fgl_bench.results.sweep_notes import FOLDER, Note, begun_here, leave, note_of, told_failures
+from fgl_bench.results.sweep_notes import FOLDER, Note, current_sweep, leave, note_of, reported_failures
 from fgl_bench.runner.one import run_one
 from fgl_bench.utils.masking import masked, masking_hydra
 from fgl_bench.utils.processes import JOB, raise_again, stoppable
@@ -77,7 +77,7 @@ Options
 
 def main() -> None:
     """Entry point of ``fgl-bench``; exits with 0, 1 (an error), 2 (usage), 130 (Ctrl-C) or 128 + the number of another signal."""
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"  # of libraries, in one line too
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"  # warnings of libraries on one line
     with streams():
         sys.exit(answer(sys.argv[1:]))
 
@@ -108,9 +108,9 @@ def answer(arguments: list[str]) -> int:
 
 @contextmanager
 def streams() -> Iterator[None]:
-    """Make standard streams take any text, and end with status 1 where the output could not be written.
+    """Make standard streams accept any text; exit with status 1 if output cannot be written.
 
-    A closed stream leads nowhere; signs that it has not are escaped; a reader that is gone (``| head``) ends the command quietly.
+    Output to a closed stream is discarded, unsupported characters are escaped, and a closed pipe (``| head``) ends the command quietly.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -124,7 +124,7 @@ def streams() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # prevents an error message at interpreter exit
         if not isinstance(error, BrokenPipeError):
             complain(UserError(f"standard output cannot be written ({error.strerror})"))
             sys.exit(1)
@@ -150,7 +150,7 @@ def execute(arguments: list[str]) -> int:
         complain(error)
         return USAGE_ERROR
     check_overrides(options)
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors are raised here, instead of being printed by Hydra
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises errors instead of printing them
     register_all(ConfigStore.instance())
     if not (options.multirun or any("hydra" in text for text in options.overrides)):
         return composed_runs()
@@ -169,35 +169,35 @@ def composed_runs() -> int:
     """Let Hydra compose the configurations of ``sys.argv`` and run each; returns the exit status."""
     finished: list[Path] = []
     failures: list[Exception] = []
-    failed_before = told_failures()
+    failed_before = reported_failures()
 
     def job(cfg: DictConfig) -> str | None:
         raise_again()
         command = HydraConfig.get()
-        several, sweep = command.mode is RunMode.MULTIRUN, begun_here()
+        several, sweep = command.mode is RunMode.MULTIRUN, current_sweep()
         number = command.job.num if several else 0
-        if several and sweep is None:  # one of several processes, whose bars would be drawn over each other
+        if several and sweep is None:  # bars of several processes would overwrite each other
             cfg.progress = False
             os.environ[JOB] = str(number)
-        before = groups.COMMAND.set(command)  # by its module: launchers pickle this function and what it names, and no ContextVar can be
+        before = groups.COMMAND.set(command)  # through its module: launchers pickle this function, and a ContextVar cannot be pickled
         try:
             run = run_one(cfg, title=f"[{sweep.done + 1}/{sweep.total}] " if sweep else "")
         except BrokenPipeError:
             raise
         except (Exception, SystemExit) as raised:
-            called = raised_by_user(raised) or f"something that was run called sys.exit({raised})"
+            called = raised_by_user(raised) or f"the run called sys.exit({raised})"
             error = raised if isinstance(raised, Exception) else UserError(called)
             failures.append(error)
             if not several:
                 complain(error)
                 return None
-            tell(Note(number, True, "failed", complaint(error, " ".join(command.overrides.task))))
+            report_run(Note(number, True, "failed", complaint(error, " ".join(command.overrides.task))))
             raise error from None  # a launcher in another process sees a failure only through the exception
         finally:
             groups.COMMAND.reset(before)
         finished.append(run.folder)
         if several:
-            tell(note_of(number, run.summary, run.folder, run.again, cfg.selection, cfg.average))
+            report_run(note_of(number, run.summary, run.folder, run.again, cfg.selection, cfg.average))
         else:
             show(run.summary, run.folder, run.again, cfg.selection, cfg.average)
         return str(run.folder)
@@ -207,23 +207,25 @@ def composed_runs() -> int:
         with masking_hydra():
             command()
     except KeyboardInterrupt as interruption:
-        workers.say(f"fgl-bench: {str(interruption) or 'interrupted'}; {kept(finished, getattr(interruption, 'kept', ''))}", interruption)
+        workers.say(
+            f"fgl-bench: {str(interruption) or 'interrupted'}; {kept_text(finished, getattr(interruption, 'kept', ''))}", interruption
+        )
         return INTERRUPTED
-    except BrokenPipeError:  # fgl-bench -m ... | head: runs are left
+    except BrokenPipeError:  # fgl-bench -m ... | head: remaining runs are dropped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
-    except Exception as error:  # not from a run: from Hydra, or from a class that it loads
-        if error not in failures and told_failures() == failed_before:
+    except Exception as error:  # raised by Hydra or a class that it loads
+        if error not in failures and reported_failures() == failed_before:
             complain(error, plainly=True)
         failures.append(error)
     return 1 if failures else 0
 
 
-def tell(note: Note) -> None:
-    """Report the end of a run of a sweep: to the sweep if it began in this process, else through its folder, else on the streams."""
-    sweep = begun_here()
+def report_run(note: Note) -> None:
+    """Report a finished run to the sweep of this process, else through the sweep's folder, else on stdout and stderr."""
+    sweep = current_sweep()
     if sweep is not None:
-        sweep.tell(note)
+        sweep.report(note)
     elif not leave(note.number, note):
         print(note.text, flush=True)
         print(note.problem, end="\n" * bool(note.problem), file=sys.stderr, flush=True)
@@ -262,12 +264,12 @@ def complaint(error: BaseException, about: str = "", plainly: bool = False) -> s
     return masked(f"{trace}fgl-bench: error{where}: {text or type(error).__name__}")
 
 
-def kept(finished: list[Path], unfinished: str = "") -> str:
-    """Describe what an interruption keeps: complete runs, and of the one under way what ``unfinished`` says."""
+def kept_text(finished: list[Path], unfinished: str = "") -> str:
+    """Describe the results that survive an interruption: complete runs, and ``unfinished`` for the current run."""
     if not finished and not unfinished:
         return "kept: nothing of this run since it was started; earlier runs and checkpoints are untouched"
     runs = [f"{len(finished)} finished run(s), the last in {finished[-1]}"] if finished else []
-    return f"kept: {', '.join([*runs, *filter(None, [unfinished])])}; give the same command to go on"
+    return f"kept: {', '.join([*runs, *filter(None, [unfinished])])}; give the same command to resume"
 
 
 def usage(command: str) -> str:

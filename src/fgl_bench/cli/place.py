@@ -1,4 +1,4 @@
-"""``fgl-bench place``: a user's own method in a published table's setting, or in the leaderboard."""
+"""``fgl-bench place``: a user's method in the setting of a published table, or in the leaderboard."""
 
 from __future__ import annotations
 
@@ -56,33 +56,33 @@ def show(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     method = load_method(names[0])
     datasets = [name.strip() for name in asked["datasets"].split(",") if name.strip()]
     results = home("results", asked["results"]) if asked["results"] else stored_results(asked["paper"])
-    placed = placement(asked["paper"], asked["table"], datasets, f"{method.__name__} (yours)", results)
-    for number, column in enumerate(placed.table.columns, 1):
-        print(f"run {number} of {len(placed.table.columns)}: {method.__name__} on {column.key}", file=sys.stderr, flush=True)
-        line = [*placed.overrides(column), *overrides]
-        made = run(method, line, folders)
-        placed.add(column, made.summary, shlex.join(["fgl-bench", *command(method, line)]), made.folder)
-    tell(placed)
-    usual = Path("placed", f"{placed.paper.name}-table{placed.table.key}-{method.__name__.lower()}")
+    user_placement = placement(asked["paper"], asked["table"], datasets, f"{method.__name__} (yours)", results)
+    for number, column in enumerate(user_placement.table.columns, 1):
+        print(f"run {number} of {len(user_placement.table.columns)}: {method.__name__} on {column.key}", file=sys.stderr, flush=True)
+        line = [*user_placement.overrides(column), *overrides]
+        finished = run(method, line, folders)
+        user_placement.add(column, finished.summary, shlex.join(["fgl-bench", *command(method, line)]), finished.folder)
+    print_placement(user_placement)
+    usual = Path("placed", f"{user_placement.paper.name}-table{user_placement.table.key}-{method.__name__.lower()}")
     out = home("out", asked["out"]) if asked["out"] else usual
     changed = [text for text in overrides if text.partition("=")[0].lstrip("+").partition(".")[0] not in ("algorithm", *PRESENTATION)]
     try:
-        files = [*write(placed, out, changed), write_row(placed, out, changed)]
-        files += diagrams(placed, out)
+        files = [*write(user_placement, out, changed), write_row(user_placement, out, changed)]
+        files += diagrams(user_placement, out)
     except OSError as error:
         raise UserError(f"out={short(str(out))}: cannot be written ({error.strerror})") from error
     print("written: " + ", ".join(path.name for path in files) + f" in {out}")
 
 
 def command(method: type, overrides: Sequence[str]) -> list[str]:
-    """The arguments of an ordinary run of the method; keys that FedAvg does not have are added."""
+    """Return the arguments of a normal run of the method; keys that FedAvg lacks are added."""
     rest = [f"+{text}" if text.startswith("algorithm.") else text for text in overrides]
     scenario = [] if any(text.startswith("scenario=") for text in overrides) else [f"scenario={supported(method)[0]}"]
     return [*rest[:2], "algorithm=fedavg", f"algorithm._target_={method.__module__}.{method.__name__}", *scenario, *rest[2:]]
 
 
 def run(method: type, overrides: Sequence[str], folders: Sequence[Path]) -> Finished:
-    """Make the method's run, or read it where it is complete already."""
+    """Run the method, or read its complete run."""
     mine = [text for text in overrides if text.lstrip("+").startswith("algorithm.")]
     rest = [text for text in overrides if text not in mine]
     scenario = [] if any(text.startswith("scenario=") for text in rest) else [f"scenario={supported(method)[0]}"]
@@ -93,7 +93,7 @@ def run(method: type, overrides: Sequence[str], folders: Sequence[Path]) -> Fini
 
 
 def keys(mine: Sequence[str]) -> dict[str, Any]:
-    """``algorithm.KEY=VALUE`` by key."""
+    """Parse ``algorithm.KEY=VALUE`` arguments."""
     try:
         parsed = OverridesParser.create().parse_overrides(list(mine))
     except HydraException as error:
@@ -104,21 +104,21 @@ def keys(mine: Sequence[str]) -> dict[str, Any]:
     return {str(one.key_or_group).removeprefix("algorithm."): one.value() for one in parsed}
 
 
-def tell(placed: Placement) -> None:
-    """Print a leaderboard for every column and kind of model, and the average ranks."""
-    print(f"{placed.paper.title}, table {placed.table.key}: {placed.table.title}")
-    for column in placed.table.columns:
+def print_placement(placement: Placement) -> None:
+    """Print a ranking per column and kind of model, and the average ranks."""
+    print(f"{placement.paper.title}, table {placement.table.key}: {placement.table.title}")
+    for column in placement.table.columns:
         for model in MODELS:
             print(f"\n{column.key}, {model} model")
-            print(tabulate(list(leaderboard(placed, column, model)), HEAD, disable_numparse=True))
-            print(spoken(placed, column, model))
+            print(tabulate(list(leaderboard(placement, column, model)), HEAD, disable_numparse=True))
+            print(spoken(placement, column, model))
     print("\nMean over the seeds ± half-width of the 95 % t-interval. diff.: yours minus it; p: paired")
     print("t-test over the seeds, Holm-corrected for all of them, * below 5 %. Printed numbers do not")
     print("say which of the two models they score.")
     for model in MODELS:
-        ranks, over = placed.ranks(model)
-        if ranks is not None and placed.title in ranks.ranks:
-            near = "; ".join(alike(ranks, placed.title)) or "none"
-            said = f"{model} model: average rank {ranks.ranks[placed.title]:.2f} of {len(ranks.ranks)} over {over}; not significantly"
-            said += f" different (critical difference {ranks.difference:.2f}): {near}"
-            print(textwrap.fill(said, line_width(), subsequent_indent="  "))
+        ranks, average = placement.ranks(model)
+        if ranks is not None and placement.title in ranks.ranks:
+            near = "; ".join(alike(ranks, placement.title)) or "none"
+            line = f"{model} model: average rank {ranks.ranks[placement.title]:.2f} of {len(ranks.ranks)} over {average}; not significantly"
+            line += f" different (critical difference {ranks.difference:.2f}): {near}"
+            print(textwrap.fill(line, line_width(), subsequent_indent="  "))

@@ -1,4 +1,4 @@
-"""``fgl-bench place FILE.py leaderboard``: a user's own method under the leaderboard's protocol."""
+"""``fgl-bench place FILE.py leaderboard``: a user's method under the leaderboard's protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fgl_bench.cli.check.subject import load_method
 from fgl_bench.cli.leaderboard import stored
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import BoardCell
-from fgl_bench.leaderboard.placed_method import placed
+from fgl_bench.leaderboard.placed_method import placement_views
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.submission import Submission, whole_board, with_guests
 from fgl_bench.leaderboard.views import MODELS, text
@@ -30,7 +30,7 @@ OWN = ("datasets", "space", "model", "out", "results", "protocol")
 
 
 def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
-    """Make the cells of a method and print it among the entries of the leaderboard.
+    """Compute the cells of a method and print it among the entries of the leaderboard.
 
     Raises:
         UserError: an argument is wrong, or the method cannot be run.
@@ -54,14 +54,14 @@ def show(name: str, arguments: Sequence[str], folders: Sequence[Path] = ()) -> N
         say(f"cell {number} of {len(columns)}: {entry.name} in {column.key}")
         BoardCell(protocol, entry, column, submission.folder, where, folders=folders, say=say).make()
     board = with_guests(whole_board(results, protocol), [submission.folder])
-    tables = placed(board, entry.name, MODELS)
-    sys.stdout.write(text(tables, f"{entry.name} among the entries of the leaderboard. {board.said()}", line_width()))
+    tables = placement_views(board, entry.name, MODELS)
+    sys.stdout.write(text(tables, f"{entry.name} among the entries of the leaderboard. {board.status()}", line_width()))
     print("\ndiff.: yours minus it, in points; p: paired t-test over the seeds, Holm-corrected in a column, * below 5 %")
     print(f"written: {submission.folder}; check it with fgl-bench submit --check {submission.folder}")
 
 
 def begun(name: str, asked: Mapping[str, str], keys: Mapping[str, str]) -> Submission:
-    """Write the folder of the method, with its file as it is now."""
+    """Write the folder of the method, with its current file."""
     method = load_method(name)
     file = Path(os.path.expanduser(name.partition(":")[0]))
     model = asked.get("model", "gcn")

@@ -1,4 +1,4 @@
-"""``fgl-bench plot``: figures of the runs of a folder, at a paper's size."""
+"""``fgl-bench plot``: figures of a folder's runs, at publication size."""
 
 from __future__ import annotations
 

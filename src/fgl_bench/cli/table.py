@@ -31,8 +31,8 @@ def show(arguments: Sequence[str]) -> None:
     folder = only_folder(rest, USAGE)
     out, ending = target(words.pop("out", [""])[0], words.pop("format", [""])[0])
     asked = {key: values if key == "where" else values[0] for key, values in words.items() if key != "digits"}
-    made = table(folder, **asked, digits=digits(words.get("digits", ["1"])[0]), width=line_width())  # type: ignore[arg-type]
-    text = FORMATS[ending](made) if ending else f"{made}\n"
+    result = table(folder, **asked, digits=digits(words.get("digits", ["1"])[0]), width=line_width())  # type: ignore[arg-type]
+    text = FORMATS[ending](result) if ending else f"{result}\n"
     if out is None:
         sys.stdout.write(text)
         return
@@ -40,14 +40,14 @@ def show(arguments: Sequence[str]) -> None:
 
 
 def only_folder(rest: Sequence[str], usage: str) -> str:
-    """The one argument that is no ``KEY=VALUE``, or the default."""
+    """Return the only argument without ``KEY=``, or the default."""
     if len(rest) > 1:
         raise UserError(f"{short(' '.join(rest))}: give one folder, and KEY=VALUE; {usage}")
     return rest[0] if rest else DEFAULT
 
 
 def target(out: str, ending: str) -> tuple[Path | None, str]:
-    """The file to write, and the format: as given, else by the file's name."""
+    """Return the file to write and its format: as given, else from the file name."""
     if ending and ending not in FORMATS:
         raise UserError(f"format={short(ending)}: must be one of {', '.join(FORMATS)}; without it the table is for a terminal")
     if not out:
@@ -65,7 +65,7 @@ def digits(text: str) -> int:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file and say so; raises UserError where that fails."""
+    """Write a file and print its path; raises UserError on failure."""
     try:
         write_out(path, text.encode())
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The command as one of several workers: worker 0 prints, and the first that fails says why."""
+"""The command as one of several workers: worker 0 prints, and the first failing worker reports the error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fgl_bench.utils.world import Lost, world
 
 
 def begin(arguments: list[str]) -> None:
-    """Where a launcher has started several workers: go on in a process that this one watches, silent unless it is worker 0.
+    """If a launcher started several workers, continue in a watched child process, silent unless it is worker 0.
 
     Raises:
         UserError: several workers cannot do what the arguments ask for.
@@ -32,10 +32,10 @@ def begin(arguments: list[str]) -> None:
 
 
 def say(text: str, error: BaseException) -> None:
-    """Print what is said of ``error`` on stderr, unless another worker does.
+    """Print a message about ``error`` on stderr, unless another worker does.
 
-    A mistake that is found before the workers meet is found by all of them, and worker 0 tells it. Workers that their launcher ends say
-    nothing, for it does so because one of them has failed, or because it was ended itself; but worker 0 tells what it has kept.
+    All workers find a mistake before they connect; only worker 0 reports it. Workers terminated by their launcher are silent, since one of
+    them failed or the launcher was interrupted. Worker 0 still reports what it saved.
     """
     try:
         rank, size = launched()
@@ -45,7 +45,7 @@ def say(text: str, error: BaseException) -> None:
         return
     try:
         speaks = world().speaks(error) if world().size > 1 and isinstance(error, Exception) else rank == 0
-    except KeyboardInterrupt:  # the launcher ends those that remain; why, has been said where it happened
+    except KeyboardInterrupt:  # the launcher ends the other workers; the cause has been reported
         if isinstance(error, Lost):
             sys.exit(1)
         raise

@@ -1,4 +1,4 @@
-"""The groups of the configuration, their choices and the files of these."""
+"""The groups of the configuration, their choices and files."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ GROUPS = ("algorithm", "dataset", "split", "model", "optimizer", "scenario", "sc
 
 
 def config_folder() -> Path:
-    """``conf/``: inside the package when installed from a wheel, at the project's root in a checkout."""
+    """Return ``conf/``: in the package if installed from a wheel, in the root of a checkout."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "conf"
     return inside if inside.is_dir() else package.parents[1] / "conf"
 
 
 def check_readable() -> None:
-    """Raise UserError if this user cannot read a folder of the configuration: Hydra takes such a one for absent."""
+    """Raise UserError if a configuration folder is not readable: Hydra would treat it as absent."""
     base = config_folder()
     folders = [base, *(Path(parent, name) for parent, names, _ in os.walk(base) for name in names)]
     closed = next((folder for folder in folders if not os.access(folder, os.R_OK | os.X_OK)), None)
     if closed:
-        raise UserError(f"{closed}: this user cannot read the folder; whoever installed fgl-bench can: chmod -R a+rX {base}")
+        raise UserError(f"{closed}: this user cannot read the folder; the user who installed fgl-bench can fix it: chmod -R a+rX {base}")
 
 
 def group_of(path: str) -> str:
-    """The group of ``algorithm/fedprox``, or of what lies in a folder of it; empty where there is none."""
+    """Return the group of a path such as ``algorithm/fedprox``, also in subfolders; empty without a group."""
     return max((group for group in GROUPS if path.startswith(f"{group}/")), key=len, default="")
 
 
 def choices(group: str, folders: Iterable[Path] = ()) -> list[str]:
-    """The choices of a group, those in folders of it too (``experiment=<paper>/<table>``): the package's and those in ``folders``.
+    """Return the choices of a group in the package and in ``folders``, including subfolders (``experiment=<paper>/<table>``).
 
     A file whose name begins with an underscore is shared data, not a choice.
     """
-    found = set()
+    names = set()
     for base in (folder / group for folder in (config_folder(), *folders)):
-        found |= {path.relative_to(base).with_suffix("").as_posix() for path in base.rglob("[!_]*.yaml")}
-    return sorted(name for name in found if f"{group}/{name.partition('/')[0]}" not in GROUPS)
+        names |= {path.relative_to(base).with_suffix("").as_posix() for path in base.rglob("[!_]*.yaml")}
+    return sorted(name for name in names if f"{group}/{name.partition('/')[0]}" not in GROUPS)
 
 
 def path_of(group: str, choice: str, folders: Sequence[Path]) -> Path:
-    """The file of a choice: the package's, or else that of the first folder that has it."""
+    """Return the file of a choice, from the package or else the first folder that has it."""
     paths = [folder / group / f"{choice}.yaml" for folder in (config_folder(), *folders)]
     return next(path for path in paths if path.is_file())
 
 
 def file_of(name: str, folders: Sequence[Path] = ()) -> tuple[str, str, Path]:
-    """(group, choice, file) of ``algorithm/fedprox``, ``algorithm=fedprox`` or, where only one group has it, ``fedprox``.
+    """Return (group, choice, file) of ``algorithm/fedprox``, ``algorithm=fedprox`` or ``fedprox`` if only one group has it.
 
     Args:
-        folders: groups of the user's own (``--config-dir``).
+        folders: folders of user groups (``--config-dir``).
 
     Raises:
-        UserError: there is no such choice, or several groups have it.
+        UserError: the choice does not exist, or several groups have it.
     """
     name = name.removesuffix(".yaml").replace("=", "/", 1)
     fitting = [group for group in GROUPS if name.startswith(f"{group}/") and name[len(group) + 1 :] in choices(group, folders)]
@@ -80,7 +80,7 @@ def file_of(name: str, folders: Sequence[Path] = ()) -> tuple[str, str, Path]:
 
 
 def content(group: str, choice: str) -> dict[str, Any]:
-    """The top-level keys of a choice of the package, and of the choices that it is made from."""
+    """Return the top-level keys of a choice of the package, including its defaults."""
     own = yaml.safe_load((config_folder() / group / f"{choice}.yaml").read_text(encoding="utf-8")) or {}
     parents = [entry for entry in own.pop("defaults", ()) if isinstance(entry, str) and entry != "_self_"]
     inherited = (content(group, parent.removeprefix(f"/{group}/")) for parent in parents)
@@ -88,17 +88,17 @@ def content(group: str, choice: str) -> dict[str, Any]:
 
 
 def own_file(group: str, name: str) -> str:
-    """Return the advice for a user's own graph file that was given as a dataset's name; empty if ``name`` is no such file."""
+    """Return advice for a graph file given as a dataset name; empty if ``name`` is not such a file."""
     return f"; a graph of your own is dataset=custom dataset.path={name}" if group == "dataset" and name.endswith((".npz", ".pt")) else ""
 
 
 def suggest(name: str, allowed: Iterable[str]) -> str:
-    """``; did you mean x? allowed: a, b, x`` as far as there is something to say."""
+    """Return ``; did you mean x? allowed: a, b, x``, without empty parts."""
     names = sorted(allowed)
     near = difflib.get_close_matches(name, names, n=1)
     return (f"; did you mean {near[0]}?" if near else ";" if names else "") + (f" allowed: {', '.join(names)}" if names else "")
 
 
 def key_lines(text: str) -> list[tuple[str, str, str]]:
-    """(key, value, comment) of every top-level ``key: value # comment`` of a yaml text."""
+    """Return (key, value, comment) of every top-level ``key: value # comment`` in YAML text."""
     return re.findall(r"^(\w+): (\S.*?) # (.*)$", text, flags=re.MULTILINE)

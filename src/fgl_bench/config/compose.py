@@ -1,4 +1,4 @@
-"""Composing configurations as the command line does."""
+"""Composes configurations like the command line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fgl_bench.config.values import check_lengths
 from fgl_bench.utils.processes import quoted
 
 COMPOSING = threading.RLock()
-"""Held while Hydra composes: its version base is one for the whole process."""
+"""Held while Hydra composes, since its version base is global."""
 
 
 class Composer:
-    """Composes configurations as the command line would, without Hydra's global state: other applications of Hydra keep theirs.
+    """Composes configurations like the command line, without changing Hydra's global state.
 
     Args:
-        folders: groups of a user's own, as ``--config-dir`` names them.
+        folders: folders of user groups, as in ``--config-dir``.
     """
 
     def __init__(self, folders: Iterable[Path] = ()):
@@ -49,7 +49,7 @@ class Composer:
         return cfg
 
     def whole(self, overrides: Iterable[str]) -> DictConfig:
-        """The configuration with Hydra's own group ``hydra``."""
+        """Return the configuration including Hydra's group ``hydra``."""
         overrides = list(overrides)
         check_lengths(overrides)
         with COMPOSING:
@@ -63,10 +63,10 @@ class Composer:
 
 @contextmanager
 def as_command(overrides: Sequence[str], folders: Iterable[Path] = (), replaced: Iterable[str] = ()) -> Iterator[DictConfig]:
-    """The configuration that ``fgl-bench OVERRIDES`` has; while it is in use, choices are called what they are called there.
+    """Yield the configuration of ``fgl-bench OVERRIDES``; within the context, choices keep their names in the command.
 
     Args:
-        replaced: groups whose choice is going to be another one, which is called by its class.
+        replaced: groups whose choice will be replaced; it is then named by its class.
     """
     whole = Composer(folders).whole(overrides)
     with read_write(whole):
@@ -79,5 +79,5 @@ def as_command(overrides: Sequence[str], folders: Iterable[Path] = (), replaced:
 
 
 def composed(overrides: Iterable[str], folders: Iterable[Path] = ()) -> DictConfig:
-    """The configuration of one command."""
+    """Return the configuration of one command."""
     return Composer(folders)(overrides)

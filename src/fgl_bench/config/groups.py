@@ -1,4 +1,4 @@
-"""The choices of the config groups: the names under which results are stored, the checked classes, and the objects."""
+"""Choices of the config groups: their names in results, class checks, and construction of objects."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fgl_bench.config.wording import one_line, wrong_type
 from fgl_bench.errors import UserError, check_range, one_of, raised_by_user, ranges_of, require_choice
 
 COMMAND: ContextVar[Any] = ContextVar("COMMAND", default=None)
-"""Hydra's own group of the command whose configuration is in use: its overrides and choices. Every thread has its own."""
+"""Hydra's config group of the current command: its overrides and choices. Each thread has its own value."""
 
-ROLES = {  # what a class must have to stand in a group, and the base that its objects have
+ROLES = {  # required method of a class in a group, and the base class of its objects
     "dataset": ("a dataset", "load", "fgl_bench.data.datasets.base.Dataset"),
     "split": ("a split", "assign", "fgl_bench.data.splits.base.Split"),
     "model": ("a backbone", "layout", "fgl_bench.models.base.Backbone"),
@@ -35,21 +35,21 @@ ROLES = {  # what a class must have to stand in a group, and the base that its o
 
 
 def label(cfg: DictConfig, group: str) -> str:
-    """The name under which a group's choice is reported (``fedprox``, ``cora``, ``semi_async``).
+    """Return the reported name of a group's choice (``fedprox``, ``cora``, ``semi_async``).
 
-    That is its ``name`` key where it has one, else the choice made on the command line, else (a configuration made by hand, or an
-    overridden ``_target_``) the module's name for a class of this package and the class's own for another. A method with
-    another one inside is called by both: ``fedsage_plus+fedgta``.
+    The name is its ``name`` key if present, else the choice on the command line. For configurations without a command, and for an
+    overridden ``_target_``, it is the module name of a class of this package, or the class name of another one. A nested
+    method is appended: ``fedsage_plus+fedgta``.
 
     Args:
-        group: one of ``choices.GROUPS``; ``scenario/sparsity`` is understood too.
+        group: one of ``choices.GROUPS``, including ``scenario/sparsity``.
     """
     inner = OmegaConf.select(cfg, group.replace("/", ".")).get("strategy")
     return chosen(cfg, group) + (f"+{class_label(inner, group)}" if is_object(inner) else "")
 
 
 def chosen(cfg: DictConfig, group: str) -> str:
-    """:func:`label` of the group's own object."""
+    """Return :func:`label` without nested objects."""
     node = OmegaConf.select(cfg, group.replace("/", "."))
     name = node.get("name")
     if isinstance(name, str):
@@ -59,16 +59,16 @@ def chosen(cfg: DictConfig, group: str) -> str:
         overridden = any(re.match(rf"\+*{re.escape(key)}=", text) for text in hydra.overrides.task)
         choice = hydra.runtime.choices.get(group.replace(".", "/"))
         if isinstance(choice, str) and not overridden:
-            return choice.rpartition("/")[2]  # of a folder in the group's
+            return choice.rpartition("/")[2]  # without subfolders
     return class_label(node, group)
 
 
 def class_label(node: DictConfig, group: str) -> str:
-    """The name of an object of the group, from its class alone."""
+    """Return the name of an object of the group from its class."""
     target = node.get("_target_")
     module, _, cls = canonical(target if isinstance(target, str) else "").rpartition(".")
     if not cls:
-        raise UserError(f"{key_of(node)}._target_{said(target)}")
+        raise UserError(f"{key_of(node)}._target_{missing_class(target)}")
     leaf = re.split(r"[./]", group)[-1]
     if not module.startswith("fgl_bench."):
         return cls.lower()
@@ -79,8 +79,8 @@ def class_label(node: DictConfig, group: str) -> str:
     return module.rpartition(".")[2].rstrip("_")  # global_
 
 
-def said(target: Any) -> str:
-    """Why a ``_target_`` names no class."""
+def missing_class(target: Any) -> str:
+    """Return the reason why a ``_target_`` is not a class."""
     return f"{' is missing' if not target else f'={target}'}: it must name a class, such as my_package.my_module.MyClass"
 
 
@@ -89,24 +89,24 @@ def key_of(node: DictConfig) -> str:
 
 
 def own_keys(node: DictConfig, cls: Any) -> list[str]:
-    """The keys of ``node`` that are arguments of ``cls``: not ``_target_``, nor a nested group that the class does not take."""
+    """Return the keys of ``node`` that are arguments of ``cls``, without ``_target_`` and nested groups that the class does not take."""
     nested = () if "sparsity" in getattr(cls, "__dataclass_fields__", {}) else ("sparsity",) * (key_of(node) == "scenario")
     return [str(key) for key in node if key not in ("_target_", *nested)]
 
 
 def is_object(value: Any) -> bool:
-    """Whether a key's value describes an object (``algorithm.strategy``)."""
+    """Return True if a key's value describes an object (``algorithm.strategy``)."""
     return OmegaConf.is_dict(value) and "_target_" in value
 
 
 def imported(key: str, target: Any) -> Any:
-    """The class (or function) that ``<key>._target_`` names; raises UserError where there is none."""
+    """Import the class (or function) in ``<key>._target_``; raises UserError if it does not exist."""
     if not isinstance(target, str):
-        raise UserError(f"{key}._target_{said(target)}")
+        raise UserError(f"{key}._target_{missing_class(target)}")
     try:
         module, _, name = target.rpartition(".")
         cls = getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+    except (Exception, SystemExit) as error:  # a user's module can raise anything on import
         raise UserError(f"{key}._target_={target}: cannot be imported ({raised_by_user(error) or one_line(error)})") from error
     if not callable(cls):
         raise UserError(f"{key}._target_={target}: is a {type(cls).__name__}, not a class")
@@ -114,7 +114,7 @@ def imported(key: str, target: Any) -> Any:
 
 
 def check_role(group: str, node: DictConfig) -> Any:
-    """:func:`check_node` of what a group has chosen, which must be something of that group's kind; returns the class."""
+    """Apply :func:`check_node` to a group's choice and check that its class suits the group; returns the class."""
     cls, (what, method, _) = check_node(node), ROLES[group]
     if isinstance(cls, type) and not callable(getattr(cls, method, None)):
         raise UserError(f"{group}._target_={node._target_}: is not {what}, which has a method {method}()")
@@ -122,15 +122,15 @@ def check_role(group: str, node: DictConfig) -> Any:
 
 
 def check_node(node: DictConfig) -> Any:
-    """Import the class that ``node._target_`` names and check the node's keys and values against its fields.
+    """Import the class ``node._target_`` and check the node's keys and values against its fields.
 
-    Keys of a class of a user's own are validated by this alone.
+    For user classes, this is the only validation.
 
     Returns:
         The class (or function).
 
     Raises:
-        UserError: it cannot be imported; a key is unknown, missing, of the wrong type, not among the allowed values or out of range.
+        UserError: the import fails, or a key is unknown, missing, of the wrong type, not an allowed value or out of range.
     """
     key = key_of(node)
     cls = imported(key, node.get("_target_"))
@@ -158,7 +158,7 @@ def check_node(node: DictConfig) -> Any:
 
 
 def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
-    """The values of ``names`` as the types of the dataclass's fields (5 as "5" for a string); raises UserError where one does not fit."""
+    """Convert the values of ``names`` to the types of the dataclass's fields (5 to "5" for a string); raises UserError for a wrong type."""
     try:
         schema = OmegaConf.structured(schema_of(cls))
         return cast(DictConfig, OmegaConf.merge(schema, {name: node[name] for name in names}))
@@ -168,23 +168,23 @@ def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
 
 
 def build(node: DictConfig, **extra: Any) -> Any:
-    """The object that a group's node describes: ``_target_`` called with the node's keys and ``extra``.
+    """Build the object of a group's node: call ``_target_`` with the node's keys and ``extra``.
 
-    Lists and dictionaries arrive as plain Python ones, a value that describes an object itself as that object.
+    Lists and dictionaries are passed as plain Python objects; nested nodes are built first.
 
     Raises:
-        UserError: a key that does not fit the class, or whatever the class itself refuses, with the group's key in front.
+        UserError: a key does not fit the class, or the class raises an error; the message starts with the group's key.
     """
     cls = check_node(node)
     names = own_keys(node, cls)
     fitting = typed(node, cls, names) if dataclasses.is_dataclass(cls) else node
     values = {name: fitting[name] for name in names}
     objects = {name: build(node[name]) for name in names if is_object(node[name])}
-    for name, found in objects.items() if dataclasses.is_dataclass(cls) else ():
+    for name, inner in objects.items() if dataclasses.is_dataclass(cls) else ():
         kinds = alternatives(class_fields(cls)[name])
-        if all(isinstance(kind, type) and kind is not Any for kind in kinds) and not isinstance(found, kinds):
+        if all(isinstance(kind, type) and kind is not Any for kind in kinds) and not isinstance(inner, kinds):
             wanted = one_of(kind.__name__ for kind in kinds if kind is not type(None))
-            raise UserError(f"{key_of(node[name])}._target_={node[name]._target_}: gives a {type(found).__name__}, not a {wanted}")
+            raise UserError(f"{key_of(node[name])}._target_={node[name]._target_}: gives a {type(inner).__name__}, not a {wanted}")
     plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()} | objects
     try:
         return cls(**plain, **extra)
@@ -197,10 +197,10 @@ def build(node: DictConfig, **extra: Any) -> Any:
 
 
 def build_group(cfg: DictConfig, group: str) -> Any:
-    """The object that a group (``scenario.sparsity``) describes.
+    """Build the object of a group (``scenario.sparsity``).
 
     Raises:
-        UserError: see :func:`build`; or what its ``_target_`` gives is not of the group's kind.
+        UserError: see :func:`build`; or the object is not of the group's kind.
     """
     node, (what, method, base) = OmegaConf.select(cfg, group), ROLES[group]
     check_role(group, node)

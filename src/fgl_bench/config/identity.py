@@ -1,4 +1,4 @@
-"""The names that stored results know classes by, wherever their modules are, and the corrections since."""
+"""Stable names of classes in stored results, and dates of corrections."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ RENAMED = {
 """Datasets whose class stood in a module of its own: module and class now, and as stored runs have them."""
 
 CORRECTED = {"fgl_bench.algorithms.adafgl.AdaFGL": "2026-11-25"}
-"""Classes whose runs have had other numbers since a correction, and its date.
+"""Classes whose results changed by a correction, with its date.
 
-The date is part of a run's identity, so that a run from before is not taken for one of today.
+The date is part of a run's identity, so that earlier runs are not reused.
 """
 
 
 def canonical(target: str) -> str:
-    """The name of a class that does not depend on the folder in which its group keeps the module; other names stay as they are.
+    """Return the name of a class without the subfolder of its module; other names are unchanged.
 
     ``fgl_bench.algorithms.cross_client.fedaas.FedAAS`` is ``fgl_bench.algorithms.fedaas.FedAAS``.
     """
@@ -47,7 +47,7 @@ def canonical(target: str) -> str:
 
 
 def canonical_names(value: Any) -> Any:
-    """``value`` with every ``_target_`` in it by its :func:`canonical` name."""
+    """Return ``value`` with the :func:`canonical` name of every ``_target_``."""
     if isinstance(value, dict):
         plain = {key: canonical_names(inner) for key, inner in value.items()}
         return {**plain, "_target_": canonical(plain["_target_"])} if isinstance(plain.get("_target_"), str) else plain
@@ -55,5 +55,5 @@ def canonical_names(value: Any) -> Any:
 
 
 def corrections(config: Mapping[str, Any]) -> dict[str, str]:
-    """``corrected on <date>`` by class, of those in ``config`` that are :data:`CORRECTED`; names are :func:`canonical`."""
+    """Return ``corrected on <date>`` by :func:`canonical` name of the :data:`CORRECTED` classes in ``config``."""
     return {target: f"corrected on {CORRECTED[target]}" for target in sorted({*targets(config)} & CORRECTED.keys())}

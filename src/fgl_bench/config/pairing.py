@@ -1,4 +1,4 @@
-"""Methods that cannot run on the chosen model or split, and the command that would work."""
+"""Errors for methods that cannot run on the chosen model or split, with a working command."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fgl_bench.errors import Unsuited, UserError
 
 @contextmanager
 def suited(algorithm: str, pairing: Mapping[str, str], overrides: Sequence[str]) -> Iterator[None]:
-    """Word the refusal of a method that cannot run on the chosen model or split.
+    """Add a working command to the error of a method that cannot run on the chosen model or split.
 
     Args:
-        algorithm: what the method is called.
-        pairing: choices of other groups that it was made for.
-        overrides: what the user asked for.
+        algorithm: name of the method.
+        pairing: choices of other groups that the method was designed for.
+        overrides: the user's overrides.
 
     Raises:
-        UserError: the method refuses; with the command that would work.
+        UserError: the method cannot run; the message ends with a working command.
     """
     try:
         yield
@@ -33,9 +33,9 @@ def suited(algorithm: str, pairing: Mapping[str, str], overrides: Sequence[str])
 
 
 def overrides_of(cfg: DictConfig) -> list[str]:
-    """The overrides of the run as the user gave them, and folders of groups of the user's own.
+    """Return the user's overrides and folders of user groups.
 
-    Where the configuration was not composed by a command, that is the algorithm alone.
+    For a configuration without a command, only the algorithm.
     """
     command = COMMAND.get()
     if command is None:
@@ -45,8 +45,8 @@ def overrides_of(cfg: DictConfig) -> list[str]:
 
 
 def paired(overrides: Sequence[str], choices: Mapping[str, str]) -> list[str]:
-    """``overrides`` with these choices, behind the algorithm's, in the place of what they say of the same groups and keys in them."""
+    """Return ``overrides`` with ``choices`` after the algorithm, replacing overrides of the same groups and their keys."""
     replaced = tuple(f"{key}{sign}" for key in choices for sign in "=.")
     others = [text for text in overrides if not text.lstrip("+").startswith(replaced)]
-    place = next((i + 1 for i, text in enumerate(others) if text.startswith("algorithm=")), 0)
-    return [*others[:place], *(f"{key}={value}" for key, value in choices.items()), *others[place:]]
+    position = next((i + 1 for i, text in enumerate(others) if text.startswith("algorithm=")), 0)
+    return [*others[:position], *(f"{key}={value}" for key, value in choices.items()), *others[position:]]

@@ -1,4 +1,4 @@
-"""Types of the keys of a choice: the fields of the class that it names, as OmegaConf checks them."""
+"""Types of a choice's keys, from the fields of its class, for OmegaConf."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIST_LIKE = (list, tuple, set, frozenset)
 
 
 def plain_type(hint: Any) -> Any:
-    """The nearest type that OmegaConf can check: primitives, Optional, unions of primitives, lists, dicts; else ``Any``."""
+    """Return the nearest type that OmegaConf can check: primitives, Optional, unions of primitives, lists, dicts; else ``Any``."""
     if hint in (*PRIMITIVES, Path, Any):
         return hint
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -40,41 +40,41 @@ def plain_type(hint: Any) -> Any:
 
 @cache
 def class_fields(cls: type) -> dict[str, Any]:
-    """Names and type hints of what the constructor of the imported dataclass ``cls`` takes."""
+    """Return names and type hints of the constructor arguments of the dataclass ``cls``."""
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
 
 @cache
 def schema_of(cls: type) -> type:
-    """A dataclass with ``_target_`` and the fields of ``cls``, all without values, for OmegaConf to check against."""
+    """Return a dataclass with ``_target_`` and the fields of ``cls``, all missing, as OmegaConf schema."""
     hints = {"_target_": str, **class_fields(cls)}
     fields = [(key, plain_type(hint), dataclasses.field(default=MISSING)) for key, hint in hints.items()]
     return dataclasses.make_dataclass(cls.__name__, fields)
 
 
 def alternatives(hint: Any) -> tuple:
-    """The parts of a union; a hint that is none is the only part."""
+    """Return the parts of a union; another hint is its only part."""
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 @cache
 def class_choices(cls: type) -> dict[str, tuple]:
-    """The allowed values of every field of ``cls`` annotated ``Literal[...]`` (None too where it is ``| None``)."""
-    found = {}
+    """Return the allowed values of every ``Literal[...]`` field of ``cls`` (with None for ``| None``)."""
+    allowed = {}
     for name, hint in class_fields(cls).items():
         parts = alternatives(hint)
         if any(typing.get_origin(part) is typing.Literal for part in parts):
-            found[name] = tuple(v for part in parts for v in ((None,) if part is type(None) else typing.get_args(part)))
-    return found
+            allowed[name] = tuple(v for part in parts for v in ((None,) if part is type(None) else typing.get_args(part)))
+    return allowed
 
 
 def paper_of(experiment: str | None) -> str:
-    """The folder of a preset, ``fedsa_gcl`` of ``fedsa_gcl/table3``, below which ``by_dataset`` has what goes with a data set."""
+    """Return the folder of a preset (``fedsa_gcl`` of ``fedsa_gcl/table3``), which names its dataset settings in ``by_dataset``."""
     return (experiment or "").rpartition("/")[0] or "none"
 
 
 def register_all(store: Any) -> None:
-    """Let Hydra check the types of the top-level keys, in its ConfigStore ``store``, and find what goes with a data set."""
+    """Register the types of the top-level keys in Hydra's ConfigStore ``store``, and the resolver of dataset settings."""
     OmegaConf.register_new_resolver("paper_of", paper_of, replace=True)
     store.store(group="schema", name="settings", node=Configuration, provider="fgl-bench")

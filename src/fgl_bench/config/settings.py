@@ -1,6 +1,6 @@
-"""The top-level keys and the rules between them, with errors that a user can act on.
+"""The top-level keys and their constraints.
 
-Values and their one-line explanations are in ``conf/config.yaml``; types are here.
+``conf/config.yaml`` has values and one-line explanations; types are here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fgl_bench.utils.participation import participants
 
 DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000
-MOST_SEEDS = 1000  # and entries of other lists
+MOST_SEEDS = 1000  # also the maximum length of other lists
 RANGES = {
     **dict.fromkeys(("rounds", "trips", "eval_every"), between(1, 10**9)),
     **dict.fromkeys(("batch_nodes", "seeds_per_chunk"), at_least(1)),
@@ -30,13 +30,13 @@ RANGES = {
     "num_clients": between(1, 10**7), "local_epochs": between(1, 10**6), "threads": between(1, 1024), "targets": SHARE,
     "participation": Range(0, 1, above=True), "memory_budget_gb": Range(0, 1e9, above=True),
 }  # fmt: skip
-MOST_PARTS, LONGEST_PATH = 200, 3600  # of a run's folder; files below it have longer paths, and Linux allows 4,096 bytes
+MOST_PARTS, LONGEST_PATH = 200, 3600  # of a run's folder; files in it have longer paths, and Linux allows 4,096 bytes
 FILE_SIZE = 1 << 18  # bytes that must fit into results_dir; a run's files have this order of size
 
 
 @dataclass
 class Settings:
-    """The top-level keys that are single values or lists, as ``conf/config.yaml`` explains them; every value comes from there."""
+    """Top-level keys that are single values or lists; values and explanations are in ``conf/config.yaml``."""
 
     seeds: list[int] = MISSING
     num_clients: int = MISSING
@@ -88,8 +88,8 @@ class Configuration(Settings):
 
 
 def check_numbers(cfg: DictConfig) -> None:
-    """Ranges of the top-level numbers; raises UserError."""
-    for key in ("seeds", "metrics", "targets", "mixing_at"):  # OmegaConf lets lists inside pass
+    """Check the ranges of top-level numbers; raises UserError."""
+    for key in ("seeds", "metrics", "targets", "mixing_at"):  # OmegaConf accepts nested lists
         require(not any(OmegaConf.is_config(entry) for entry in cfg[key]), key, cfg[key], "a list of single values")
         require(len(cfg[key]) <= MOST_SEEDS, key, f"[... {len(cfg[key])} of them]", f"a list of at most {MOST_SEEDS}")
     for key, allowed in RANGES.items():
@@ -101,10 +101,10 @@ def check_numbers(cfg: DictConfig) -> None:
 
 
 def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
-    """(rounds, trips) of the run; one follows from the other: trips = rounds x clients that take part in a round.
+    """Return (rounds, trips) of the run; trips = rounds x clients per round.
 
-    With neither given a run has 2,000 trips. Trips that do not fill the last round are rounded up to whole rounds by
-    ``rounds`` alone; scenarios that count single trips stop at ``trips``.
+    If neither is given, a run has 2,000 trips. ``rounds`` is rounded up; scenarios that count single
+    trips stop at ``trips``.
 
     Raises:
         UserError: both are given and contradict each other.
@@ -115,23 +115,23 @@ def resolve_budget(cfg: DictConfig | SimpleNamespace) -> tuple[int, int]:
         return math.ceil(trips / each), trips
     if cfg.trips is not None and math.ceil(cfg.trips / each) != cfg.rounds:
         raise UserError(
-            f"rounds={cfg.rounds} and trips={cfg.trips} contradict each other: {each} clients a round make "
+            f"rounds={cfg.rounds} and trips={cfg.trips} contradict each other: {each} clients per round make "
             f"{cfg.rounds * each} trips; leave one of them null"
         )
     return cfg.rounds, cfg.rounds * each if cfg.trips is None else cfg.trips
 
 
 def check_writable(folder: str, below: Path = Path()) -> None:
-    """Try whether the path ``below`` in ``folder`` could be made and written to; raises UserError if not.
+    """Raise UserError unless the path ``below`` in ``folder`` can be created and written.
 
-    The trial is a nameless file in the deepest folder that exists: runs that start together do not meet.
+    This writes an unnamed file in the deepest existing folder, so that concurrent runs do not interfere.
     """
     path = Path(folder).absolute() / below
     deep = len(path.parts) > MOST_PARTS or len(os.fsencode(path)) > LONGEST_PATH
     require(not deep, "results_dir", f"{folder[:60]}...", f"a path of at most {LONGEST_PATH} bytes and {MOST_PARTS} folders")
     try:
-        there = next(parent for parent in (path, *path.parents) if parent.is_symlink() or parent.exists())
-        with tempfile.TemporaryFile(dir=there) as file:
+        existing = next(parent for parent in (path, *path.parents) if parent.is_symlink() or parent.exists())
+        with tempfile.TemporaryFile(dir=existing) as file:
             file.write(bytes(FILE_SIZE))
     except OSError as error:
         reason = error.strerror or str(error)
@@ -140,12 +140,12 @@ def check_writable(folder: str, below: Path = Path()) -> None:
 
 
 def expand_paths(cfg: DictConfig) -> None:
-    """Replace a leading ``~`` in the three folders' keys by the home directory, in place.
+    """Expand a leading ``~`` in the keys of the three folders, in place.
 
-    Without a home directory the cache is a folder of this user in the system's temporary folder, with a warning.
+    Without a home directory, the cache is a user folder in the system's temporary folder, with a warning.
 
     Raises:
-        UserError: a folder's name is empty, or below a home directory that does not exist.
+        UserError: a folder's name is empty, or its home directory does not exist.
     """
     for key in ("data_dir", "results_dir", "cache_dir"):
         require(bool(cfg[key]) and "\0" not in cfg[key], key, repr(cfg[key]), "the path of a folder")
@@ -159,8 +159,8 @@ def expand_paths(cfg: DictConfig) -> None:
 
 
 def own_folder(path: Path) -> Path:
-    """``path``, created if necessary; raises UserError if another user owns it, who could put anything there."""
+    """Return ``path``, created if necessary; raises UserError if another user owns it and could change its files."""
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.stat().st_uid != os.getuid():
-        raise UserError(f"cache_dir: {path} belongs to somebody else; name another folder")
+        raise UserError(f"cache_dir: {path} belongs to another user; name another folder")
     return path

@@ -1,4 +1,4 @@
-"""Rules for all values of a configuration: valid in the names of a run and in its files."""
+"""Checks of configuration values: valid in run names and files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 NAMES_ARE = "letters, digits, _ - . +, not beginning with a dot, at most 100 of them"
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates
 LARGEST = 2**63 - 1
-MOST_VALUES = 1000  # of a list
-MOST_DIGITS = 300  # a float has no more
+MOST_VALUES = 1000  # per list
+MOST_DIGITS = 300  # maximum of a float
 
 
 def shown(value: Any) -> str:
-    """A value as Hydra reads it on the command line; arrays are lists."""
+    """Format a value for Hydra's command line; arrays are lists."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -35,43 +35,43 @@ def shown(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """:func:`shown` as a person writes it: words need no quotes."""
+    """Format like :func:`shown`, without quotes around words."""
     return value if isinstance(value, str) and NAME.fullmatch(value) else shown(value)
 
 
 def check_lengths(texts: Iterable[str]) -> None:
-    """Raise UserError for an argument with a longer list than any key takes, or a number of more digits than Python reads.
+    """Raise UserError for lists and numbers longer than any key allows.
 
     Hydra's parser takes minutes for such lists.
     """
     for text in texts:
         if "=[" in text and text.count(",") >= MOST_VALUES:
             raise UserError(f"{text.partition('=')[0][:60]}=[... {text.count(',') + 1} of them]: must be a list of at most {MOST_VALUES}")
-        if (found := re.search(rf"\d{{{MOST_DIGITS},}}", text)) is not None:
-            raise UserError(f"{text.partition('=')[0][:60]}: a number of {len(found[0])} digits; at most {LARGEST} is allowed")
+        if (digits := re.search(rf"\d{{{MOST_DIGITS},}}", text)) is not None:
+            raise UserError(f"{text.partition('=')[0][:60]}: a number of {len(digits[0])} digits; at most {LARGEST} is allowed")
 
 
 def check_name(key: str, name: str) -> None:
-    """Raise UserError unless ``name`` can be a folder below ``results_dir``."""
+    """Raise UserError unless ``name`` is valid as a folder below ``results_dir``."""
     if not NAME.fullmatch(name):
         shown = name if len(name) <= 60 else f"{name[:60]}... ({len(name)} characters)"
         raise UserError(f"{key}={shown!r}: results are filed under this name; allowed are {NAMES_ARE}")
 
 
 def check_keys(cfg: DictConfig, known: Mapping[str, Any]) -> None:
-    """Raise UserError for a top-level key that nothing reads (``+foo=1``)."""
+    """Raise UserError for an unused top-level key (``+foo=1``)."""
     for key in map(str, cfg):
         if key not in known:
             raise UserError(f"{key}: unknown key{suggest(key, known)}")
 
 
 def check_values(cfg: DictConfig) -> None:
-    """Raise UserError unless the files of a run can hold every value: json has neither NaN nor infinity nor keys that are numbers."""
+    """Raise UserError for values that JSON cannot represent: NaN, infinities and numeric keys."""
     check_value("", OmegaConf.to_container(cfg, resolve=True))
 
 
 def check_value(key: str, value: Any) -> None:
-    """:func:`check_values` of one value and all inside it."""
+    """Apply :func:`check_values` to one value and nested ones."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Turning the errors of Hydra and OmegaConf into one line that says what is wrong, which key, and what is allowed."""
+"""Converts errors of Hydra and OmegaConf to one line with the key, the error and the allowed values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ KINDS = {"Float": "a number", "Integer": "an integer", "Boolean": "true or false
 
 
 def explain(error: BaseException) -> str | None:
-    """The message for an error that a user can fix, or None for a bug.
+    """Return the message for an error that a user can fix, or None for a bug.
 
-    Of the error and its causes it describes the innermost known one.
+    The message describes the innermost known error among the causes.
     """
     if isinstance(error, UserError):
         return str(error)
@@ -47,13 +47,13 @@ def explain(error: BaseException) -> str | None:
 
 
 def is_hydras(error: BaseException) -> bool:
-    """Whether Hydra itself raised the error: it uses a bare ValueError for some bad arguments."""
+    """Return True if Hydra raised the error; it uses a bare ValueError for some bad arguments."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
     return any(Path(frame.filename).parent.parts[-2:] == ("hydra", "_internal") for frame in last)
 
 
 def fault_of_file(error: BaseException) -> str | None:
-    """``conf/algorithm/mine.yaml, line 3: found character '\\t' ...``: why a file of the configuration cannot be read."""
+    """Return the reason why a configuration file cannot be read: ``conf/algorithm/mine.yaml, line 3: found character '\\t' ...``."""
     frames = [frame for cause in causes(error) for frame, _ in traceback.walk_tb(cause.__traceback__)]
     path = next((frame.f_locals.get("full_path") for frame in reversed(frames) if frame.f_code.co_name == "load_config"), None)
     fault = next((cause for cause in causes(error) if isinstance(cause, YAMLError | UnicodeDecodeError | RecursionError)), None)
@@ -65,7 +65,7 @@ def fault_of_file(error: BaseException) -> str | None:
 
 
 def surroundings(error: BaseException) -> str | None:
-    """An error of the machine, the disk or an installation; None for one of the program."""
+    """Return the message for an error of the machine, the disk or the installation; None for other errors."""
     if isinstance(error, MemoryError) or "allocate memory" in str(error) or "CUDA out of memory" in str(error):
         return f"there is not enough memory ({one_line(error)}); use less data, a smaller model or a smaller memory_budget_gb"
     if isinstance(error, OSError):
@@ -76,7 +76,7 @@ def surroundings(error: BaseException) -> str | None:
 
 
 def one_line(error: BaseException) -> str:
-    """The error's message, or its type if it has none."""
+    """Return the error's message, or its type if it is empty."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
@@ -87,7 +87,7 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def missing_choice(error: MissingConfigException) -> str:
-    """``dataset=nope: there is no such dataset; allowed: ...``."""
+    """Return ``dataset=nope: there is no such dataset; allowed: ...``."""
     path = str(error.missing_cfg_file or "")
     if path in LAUNCHERS:
         return f"hydra/launcher: {path.rpartition('/')[2]} is not installed: pip install 'fgl-bench[{LAUNCHERS[path]}]'"
@@ -102,7 +102,7 @@ def missing_choice(error: MissingConfigException) -> str:
 
 
 def unknown_key(error: OmegaConfBaseException) -> str:
-    """``algorithm.mue: unknown key; did you mean mu? allowed: ...``."""
+    """Return ``algorithm.mue: unknown key; did you mean mu? allowed: ...``."""
     parent = error.parent_node
     allowed = [str(name) for name in parent if name not in ("hydra", "_target_", "defaults")] if isinstance(parent, DictConfig) else []
     key = str(error.full_key or error.key)
@@ -112,25 +112,25 @@ def unknown_key(error: OmegaConfBaseException) -> str:
 
 
 def wrong_type(error: Exception) -> str:
-    """OmegaConf's first line, in plain words."""
+    """Rephrase OmegaConf's first line."""
     text = next(iter(str(error).splitlines()), "")
-    found = re.match(r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)", text)
-    if found:
-        return f"'{found[1]}' is not {KINDS.get(found[2], found[2])}"
+    match = re.match(r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)", text)
+    if match:
+        return f"'{match[1]}' is not {KINDS.get(match[2], match[2])}"
     if "is not a ListConfig" in text:
         return "must be a list, such as [a,b]"
     return "may not be null" if "is not Optional" in text or text.startswith("Incompatible value 'None'") else text
 
 
 def unreadable(error: OverrideParseException) -> str:
-    """What the person typed, and what Hydra's grammar wants."""
+    """Return the user's argument and the grammar that Hydra expects."""
     key, given, value = str(error.override).partition("=")
     example = f'{key}="{value}"' if given and '"' not in value and re.fullmatch(r"[+~\w@/.]+", key) else 'key="a b"'
     return f"cannot read '{error.override}': expected key=value (quote a value with special characters: '{example}')"
 
 
 def plain(error: BaseException) -> str:
-    """The error's own words and its causes', without OmegaConf's technical lines, cut to a few lines."""
+    """Return the messages of the error and its causes, without OmegaConf's technical lines, cut to a few lines."""
     if f"Could not override '{STRATEGY}'" in str(error):
         paths = [config_folder() / "algorithm" / f"{name}.yaml" for name in choices("algorithm")]
         takers = [path.stem for path in paths if path.is_file() and "/algorithm@strategy" in path.read_text(encoding="utf-8")]

@@ -1,1 +1,1 @@
-"""The leaderboard: its protocol, the cells that were made under it, and what they show."""
+"""The leaderboard: its protocol, cells and findings."""

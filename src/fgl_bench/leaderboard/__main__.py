@@ -1,4 +1,4 @@
-"""One cell in a process of its own: ``python -m fgl_bench.leaderboard PROTOCOL ENTRY DATASET SPLIT FOLDER UNTIL [KEY=VALUE...]``."""
+"""Compute one cell in a separate process: ``python -m fgl_bench.leaderboard PROTOCOL ENTRY DATASET SPLIT FOLDER UNTIL [KEY=VALUE...]``."""
 
 from __future__ import annotations
 

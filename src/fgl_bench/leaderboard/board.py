@@ -1,4 +1,4 @@
-"""The cells of the leaderboard side by side: which there are, their scores, and the largest part of them without a gap."""
+"""Cells of the leaderboard: scores, and the largest complete part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fgl_bench.leaderboard.protocol import BoardColumn, Protocol
 from fgl_bench.leaderboard.record import Record, Winner, current, read_records
 
 LOCAL = "local"
-REFERENCES = frozenset({"majority", "local", "global"})  # entries that are no federated methods
+REFERENCES = frozenset({"majority", "local", "global"})  # entries that are not federated methods
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Board:
     """Cells of one protocol.
 
     Attributes:
-        records: those that were made under it.
-        others: those that were not, and are not shown.
-        guests: entries from outside the protocol, such as a user's.
+        records: cells made under the protocol.
+        others: cells of other protocols, not shown.
+        guests: entries outside the protocol, such as a user's.
     """
 
     protocol: Protocol
@@ -32,7 +32,7 @@ class Board:
 
     @cached_property
     def cells(self) -> Mapping[tuple[str, str], Record]:
-        """By entry and column key."""
+        """Cells by entry and column key."""
         return {(record.entry, record.column.key): record for record in self.records}
 
     @property
@@ -44,32 +44,32 @@ class Board:
     @property
     def columns(self) -> list[BoardColumn]:
         """Columns that have a cell, in the protocol's order."""
-        there = {record.column for record in self.records}
-        return [column for column in self.protocol.columns if column in there]
+        present = {record.column for record in self.records}
+        return [column for column in self.protocol.columns if column in present]
 
     def winner(self, entry: str, column: BoardColumn, model: str) -> Winner | None:
         record = self.cells.get((entry, column.key))
         return None if record is None else record.winners.get(model)
 
     def scores(self, column: BoardColumn, model: str) -> dict[str, list[float]]:
-        """Test scores by entry, in the order of the seeds; of entries that have all of them, since a mean of some would favor a failure."""
-        found = {}
+        """Return test scores by entry, in seed order, for entries with all scores: means over fewer seeds would favor failures."""
+        result = {}
         for name in self.entries:
             winner = self.winner(name, column, model)
             if winner is not None and len(winner.scores) == len(self.protocol.test_seeds):
                 known = [score for score in winner.scores if score is not None]
                 if len(known) == len(winner.scores):
-                    found[name] = known
-        return found
+                    result[name] = known
+        return result
 
     def means(self, model: str) -> dict[str, dict[str, float]]:
-        """Mean test scores by column key and entry."""
+        """Return mean test scores by column key and entry."""
         return {column.key: {name: mean(scores) for name, scores in self.scores(column, model).items()} for column in self.columns}
 
     def whole(self, model: str) -> tuple[list[str], list[BoardColumn]]:
-        """Entries and columns that have all scores: of all that there are, time and again without the one that lacks most of its own.
+        """Return entries and columns with all scores, by repeatedly dropping the entry or column with the most missing ones.
 
-        Of an entry and a column that lack as much, the column goes. A guest stays.
+        Ties drop the column. Guests are never dropped.
         """
         means = self.means(model)
         rows = [name for name in self.entries if any(name in scores for scores in means.values())]
@@ -87,8 +87,8 @@ class Board:
                 columns.remove(worst)
         return rows, columns
 
-    def said(self) -> str:
-        """How much of it there is."""
+    def status(self) -> str:
+        """Return the number of complete, started and outdated cells as a sentence."""
         total = len(self.protocol.columns) * len(self.protocol.entries)
         own = [record for record in self.records if record.entry not in self.guests]
         done = sum(record.complete for record in own)
@@ -98,5 +98,5 @@ class Board:
 
 
 def read_board(folder: Path, protocol: Protocol) -> Board:
-    """The cells in a folder."""
+    """Read the cells in a folder."""
     return Board(protocol, *current(read_records(folder), protocol))

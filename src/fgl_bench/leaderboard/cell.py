@@ -1,4 +1,4 @@
-"""Making one cell of the leaderboard: its trials on validation, then each winner once on test."""
+"""Computes one cell of the leaderboard: trials scored on validation, then each winner once on test."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from fgl_bench.results.statistics import fairness
 from fgl_bench.runner.one import run_one, take_owners
 from fgl_bench.utils.scratch import scratch
 
-RUNS = ".runs-"  # prefix of a folder for a run under way
+RUNS = ".runs-"  # prefix of the temporary folder of a run
 
 
 @dataclass(frozen=True)
 class BoardCell:
-    """An entry in a column, to be made.
+    """An entry in a column, to compute.
 
     Attributes:
-        folder: of the leaderboard's cells.
-        where: keys of every run that change no number, such as ``threads=1``.
-        until: start no run that would end later, by ``time.time``; None for no limit.
-        folders: of ``--config-dir``.
+        folder: folder of the leaderboard's cells.
+        where: keys of every run that do not affect results, such as ``threads=1``.
+        until: no run starts that would end later (``time.time``); None for no limit.
+        folders: folders of ``--config-dir``.
         say: prints a line of progress.
     """
 
@@ -55,7 +55,7 @@ class BoardCell:
         return f"{self.entry.name} in {self.column.key}"
 
     def make(self) -> Record:
-        """Make what the cell lacks; it is written after every run, so that an end without warning costs the run under way.
+        """Run the missing parts of the cell. It is written after every run, so that a crash loses only the current run.
 
         Raises:
             UserError: the default configuration cannot be run.
@@ -66,7 +66,7 @@ class BoardCell:
         return record
 
     def stored(self) -> Record:
-        """The stored cell; a new one if there is none, or it was made under another protocol."""
+        """Return the stored cell, or a new one if it is missing or of another protocol."""
         path, new = path_of(self.folder, self.entry.name, self.column), Record.new(self.protocol, self.entry, self.column)
         if not path.is_file():
             return new
@@ -75,12 +75,12 @@ class BoardCell:
             if record.protocol != new.protocol:
                 raise ValueError(f"it is of protocol {record.protocol}, this is {new.protocol}")
         except (OSError, ValueError) as error:
-            self.say(f"{path}: made anew: {error}")
+            self.say(f"{path}: recomputed: {error}")
             return new
         return record
 
     def tune(self, record: Record) -> None:
-        """Make the trials that are missing."""
+        """Run the missing trials."""
         for number, values in enumerate(self.protocol.trials_of(self.entry, self.column)):
             if number < len(record.trials):
                 continue
@@ -101,22 +101,22 @@ class BoardCell:
             self.say(f"{self.name}: trial {number + 1} of {record.planned}: validation {scores}")
 
     def score(self, record: Record) -> None:
-        """Score the best trial of each kind of model, once all trials are made: one run, or one for both where they share their best."""
+        """Score the best trial of each kind of model after all trials; one run serves both if they share the best trial."""
         if len(record.trials) < record.planned:
             return
         pace = len(self.protocol.test_seeds) / len(self.protocol.tuning_seeds)
-        made: dict[int, dict[str, Any]] = {}
+        summaries: dict[int, dict[str, Any]] = {}
         for model in MODELS:
             trial = record.best(model)
             if trial is None or model in record.winners:
                 continue
-            if trial.number not in made:
+            if trial.number not in summaries:
                 if self.late(pace * trial.seconds):
                     return
-                made[trial.number] = self.run(trial.values, self.protocol.test_seeds)
+                summaries[trial.number] = self.run(trial.values, self.protocol.test_seeds)
             line = self.protocol.overrides(self.entry, self.column, trial.values, self.protocol.test_seeds)
-            record.winners[model] = winner(trial.number, made[trial.number], model, shlex.join(["fgl-bench", *line]))
-            record.facts = facts(made[trial.number])
+            record.winners[model] = winner(trial.number, summaries[trial.number], model, shlex.join(["fgl-bench", *line]))
+            record.facts = facts(summaries[trial.number])
             write_record(self.folder, record)
             self.say(f"{self.name}: {model} winner is trial {trial.number + 1}")
 
@@ -125,13 +125,13 @@ class BoardCell:
         return self.until is not None and time.time() + seconds > self.until
 
     def run(self, values: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
-        """Make a run, whose folder is removed; returns its summary."""
+        """Execute a run in a temporary folder and return its summary."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with scratch(RUNS, self.folder) as runs, self.composed(values, seeds, f"results_dir={shown(str(runs))}") as cfg:
             return run_one(cfg).summary
 
     def measured(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """Properties of the federations of the tuning seeds, on which ``values`` have no influence."""
+        """Return properties of the federations of the tuning seeds; they do not depend on ``values``."""
         from fgl_bench.runner.run import federations_of
 
         with self.composed(values, self.protocol.tuning_seeds) as cfg:
@@ -145,13 +145,13 @@ class BoardCell:
 
 
 def validation_scores(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """Validation scores by kind of model at the selected points, means over the seeds; None if a seed diverged before it had one."""
+    """Return mean validation scores over the seeds at the selected points, by kind of model; None if a seed has no score."""
     test = summary["test"]
     return {model: None if None in test[model]["selected_trips"] else test[model]["val"]["mean"] for model in MODELS}
 
 
 def winner(trial: int, summary: Mapping[str, Any], model: str, command: str) -> Winner:
-    """The test scores of one kind of model, and what the run has cost."""
+    """Return the test scores of one kind of model, and the costs of the run."""
     scored = summary["test"][model]
     return Winner(
         trial=trial,
@@ -165,5 +165,5 @@ def winner(trial: int, summary: Mapping[str, Any], model: str, command: str) -> 
 
 
 def facts(summary: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: summary[name] for name in ("metric", "scenario", "num_clients", "versions", "device")}
-    return found | ({"commit": summary["code"]["commit"]} if summary.get("code") else {})
+    facts = {name: summary[name] for name in ("metric", "scenario", "num_clients", "versions", "device")}
+    return facts | ({"commit": summary["code"]["commit"]} if summary.get("code") else {})

@@ -1,4 +1,4 @@
-"""Checking cells that somebody else has made: whether they follow the protocol, and whether some of their runs can be repeated."""
+"""Checks submitted cells: they follow the protocol, and a sample of their runs can be repeated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Repeat:
 
 
 def flaws(protocol: Protocol, entry: Entry, records: Sequence[Record]) -> Iterator[str]:
-    """Yield a line for everything in the cells that does not follow the protocol."""
+    """Yield a line for every violation of the protocol."""
     for record in records:
         where = f"{record.entry} in {record.column.key}"
         if record.entry != entry.name or record.protocol != protocol.digest(entry):
@@ -40,7 +40,7 @@ def flaws(protocol: Protocol, entry: Entry, records: Sequence[Record]) -> Iterat
         if record.column not in protocol.columns:
             yield f"{where}: the protocol has no such column"
         if not record.complete:
-            yield f"{where}: not complete; the command that made it goes on"
+            yield f"{where}: not complete; repeat the command that made it to resume"
         planned = protocol.trials_of(entry, record.column)
         if [dict(trial.values) for trial in record.trials] != planned[: len(record.trials)]:
             yield f"{where}: its trials are not those that the protocol draws"
@@ -53,7 +53,7 @@ def flaws(protocol: Protocol, entry: Entry, records: Sequence[Record]) -> Iterat
 
 
 def chosen(protocol: Protocol, records: Sequence[Record], share: float = SHARE) -> list[Repeat]:
-    """The runs to repeat: this share of the winners' seeds, at least one, and of the trials. The cells decide which, as a hash does."""
+    """Return the runs to repeat: a share of the winners' seeds, at least one, and of the trials. A hash of the cells selects them."""
     seeds = [
         Repeat(record, winner.trial, model, seed)
         for record in records
@@ -63,32 +63,32 @@ def chosen(protocol: Protocol, records: Sequence[Record], share: float = SHARE) 
     trials = [Repeat(record, trial.number) for record in records for trial in record.trials if not trial.problem]
     content = str([(record.protocol, record.column.key, record.trials, record.winners) for record in records])
 
-    def some(repeats: Sequence[Repeat], least: int) -> list[Repeat]:
+    def sample(repeats: Sequence[Repeat], least: int) -> list[Repeat]:
         order = sorted(repeats, key=lambda repeat: derive_seed(0, "submission", content, repeat.name))
         return order[: max(least, math.floor(share * len(repeats)))]
 
-    return [*some(seeds, 1), *some(trials, 0)]
+    return [*sample(seeds, 1), *sample(trials, 0)]
 
 
 def differences(cell: BoardCell, repeat: Repeat) -> Iterator[tuple[str, float | None, float | None]]:
-    """Repeat a run: names, the scores in the cell and the repeated ones."""
+    """Repeat a run; yields names, the scores in the cell and the repeated scores."""
     cell = replace(cell, column=repeat.record.column)
     trial = repeat.record.trials[repeat.trial]
     if repeat.seed is None:
-        found = validation_scores(cell.run(trial.values, cell.protocol.tuning_seeds))
+        repeated = validation_scores(cell.run(trial.values, cell.protocol.tuning_seeds))
         for model in MODELS:
-            yield f"validation, {model}", trial.validation[model], found[model]
+            yield f"validation, {model}", trial.validation[model], repeated[model]
     else:
         [score] = cell.run(trial.values, [repeat.seed])["test"][repeat.model]["per_seed"]
-        place = cell.protocol.test_seeds.index(repeat.seed)
-        yield f"test, {repeat.model}", repeat.record.winners[repeat.model].scores[place], score
+        index = cell.protocol.test_seeds.index(repeat.seed)
+        yield f"test, {repeat.model}", repeat.record.winners[repeat.model].scores[index], score
 
 
 def check(cell: BoardCell, records: Sequence[Record], tolerance: float) -> bool:
-    """Return True if the records follow the protocol and what is repeated agrees; prints every finding.
+    """Return True if the records follow the protocol and repeated scores agree; prints every finding.
 
     Args:
-        cell: any of the entry; the others are made in the same way.
+        cell: any cell of the entry, with the settings for all of them.
     """
     wrong = list(flaws(cell.protocol, cell.entry, records))
     for line in wrong:
@@ -97,8 +97,10 @@ def check(cell: BoardCell, records: Sequence[Record], tolerance: float) -> bool:
         return False
     agree = True
     for repeat in chosen(cell.protocol, records):
-        for what, told, found in differences(cell, repeat):
-            same = told == found or (told is not None and found is not None and abs(told - found) <= tolerance)
+        for what, stored, repeated in differences(cell, repeat):
+            same = stored == repeated or (stored is not None and repeated is not None and abs(stored - repeated) <= tolerance)
             agree = agree and same
-            cell.say(f"{'agrees' if same else 'DIFFERS'}: {repeat.name}: {what}: {percent(told)} in the cell, {percent(found)} repeated")
+            cell.say(
+                f"{'agrees' if same else 'DIFFERS'}: {repeat.name}: {what}: {percent(stored)} in the cell, {percent(repeated)} repeated"
+            )
     return agree

@@ -1,4 +1,4 @@
-"""What can be measured of a federation before anything is trained: numbers that may explain when federation helps."""
+"""Properties of a federation before training that may explain when federation helps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NAMES = {
 
 
 def properties(federations: Sequence[Federation]) -> dict[str, float]:
-    """Means over the repetitions.
+    """Return means over the repetitions.
 
-    * ``label_skew``: total variation distance of a client's shares of classes from those of all clients, mean weighted by
-      labelled nodes; 0 where all clients have the same shares.
-    * ``homophily``: share of the clients' edges between labelled nodes that join nodes of one class.
-    * ``edge_cut``: share of edges between different clients' nodes, which nobody trains on.
-    * ``train_nodes``: training nodes a client.
+    * * ``label_skew``: total variation distance between the class shares of a client and of all clients, weighted by
+      labeled nodes; 0 if all clients have the same shares.
+    * * ``homophily``: share of edges between labeled nodes of a client that join nodes of one class.
+    * * ``edge_cut``: share of edges between nodes of different clients, which are not used in training.
+    * * ``train_nodes``: training nodes per client.
     """
     each = [of_one(federation) for federation in federations]
     return {name: float(np.mean([one[name] for one in each])) for name in NAMES}
@@ -48,7 +48,7 @@ def class_counts(client: ClientGraph, classes: int) -> np.ndarray:
 
 
 def label_skew(counts: np.ndarray) -> float:
-    """Of counts ``[C, Y]``."""
+    """Return the label skew of counts ``[C, Y]``."""
     sizes = counts.sum(1)
     if not sizes.sum():
         return 0.0
@@ -58,7 +58,7 @@ def label_skew(counts: np.ndarray) -> float:
 
 
 def same_class(client: ClientGraph) -> tuple[int, int]:
-    """Edges that join nodes of one class, and edges between labelled nodes."""
+    """Count edges that join nodes of one class, and edges between labeled nodes."""
     ends = strata(client.labels)[client.edges]
     known = (ends >= 0).all(0)
     return int((known & (ends[0] == ends[1])).sum()), int(known.sum())

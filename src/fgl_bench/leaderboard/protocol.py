@@ -1,4 +1,4 @@
-"""The protocol of the leaderboard as data: entries (a method and a backbone), columns (a dataset and a split), and what all are given."""
+"""The protocol of the leaderboard as data: entries (a method and a backbone), columns (a dataset and a split), common rules."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Entry:
     """A method with a backbone.
 
     Attributes:
-        name: of its files and rows; ``fedgta``, or ``fedgta-gamlp`` where the backbone is not GCN.
-        algorithm: choice of the group ``algorithm``; of a method from outside the package its class.
+        name: name in files and rows: ``fedgta``, or ``fedgta-gamlp`` if the backbone is not GCN.
+        algorithm: choice of the group ``algorithm``, or the class of an external method.
         model: choice of the group ``model``.
-        space: what is tuned, shared keys first; empty where nothing is.
-        overrides: what chooses the method.
-        sums: of the sources of a method from outside the package.
+        space: tuned keys, shared ones first; empty without tuning.
+        overrides: overrides that choose the method.
+        sums: checksums of the sources of an external method.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """A dataset and how it is divided among clients."""
+    """A dataset and its split."""
 
     dataset: str
     split: str
@@ -55,11 +55,11 @@ class BoardColumn:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What every entry is given; ``protocol.yaml`` explains the attributes.
+    """Rules for all entries; ``protocol.yaml`` explains the attributes.
 
     Attributes:
-        setting: of every run: the content of the preset.
-        changed: further keys of every run; the package's own protocol has none.
+        setting: content of the preset of all runs.
+        changed: further keys of all runs; empty in the package's protocol.
     """
 
     experiment: str
@@ -75,27 +75,27 @@ class Protocol:
     changed: tuple[str, ...] = ()
 
     def digest(self, entry: Entry) -> str:
-        """Twelve hex digits of all that decides the entry's scores in a column: the rules that hold for all, and the entry."""
+        """Return twelve hex digits of the hash of the common rules and the entry, which determine its scores in a column."""
         rules = [self.experiment, self.setting, self.trials, self.sampler_seed, self.tuning_seeds, self.test_seeds, self.clients]
         what = [*rules, *self.changed, entry.overrides, entry.model, entry.space, entry.sums]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
 
     def trials_of(self, entry: Entry, column: BoardColumn) -> list[dict[str, Any]]:
-        """The configurations that are tried in a cell, the defaults first."""
+        """Return the configurations to try in a cell, the defaults first."""
         return drawn(entry.space, self.trials, self.sampler_seed, entry.name, column.key)
 
     def overrides(self, entry: Entry, column: BoardColumn, values: Mapping[str, Any], seeds: Sequence[int]) -> list[str]:
-        """The arguments of the command that makes a run."""
+        """Return the command-line arguments of a run."""
         number = [] if column.split == NATURAL else [f"num_clients={self.clients}"]
-        outside = bool(entry.sums)  # keys of its own are added to those of the choice that it replaces
+        outside = bool(entry.sums)  # its keys are added to those of the replaced choice
         chosen = [f"{'++' if outside and key.startswith('algorithm.') else ''}{key}={plain(value)}" for key, value in values.items()]
         setting = [f"experiment={self.experiment}", f"dataset={column.dataset}", f"split={column.split}", *number]
         return [*setting, *entry.overrides, f"model={entry.model}", *self.changed, *chosen, f"seeds={shown(list(seeds))}"]
 
     def narrowed(self, datasets: Sequence[str], methods: Sequence[str]) -> tuple[list[BoardColumn], list[Entry]]:
-        """The columns of these datasets and the entries of these methods; all of none.
+        """Return the columns of the datasets and the entries of the methods; an empty list selects all.
 
-        A method stands for its entries on all its backbones; ``fedgta-gcn`` is one of several.
+        A method selects its entries on all backbones; ``fedgta-gcn`` selects one.
 
         Raises:
             UserError: a name is unknown.
@@ -116,7 +116,7 @@ def check_known(key: str, given: Sequence[str], known: Collection[str]) -> None:
 
 
 def read_protocol(path: Path = FILE) -> Protocol:
-    """The protocol in a file, the package's own by default; raises UserError where the file cannot be one."""
+    """Read a protocol, by default the package's; raises UserError for an invalid file."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         preset = config_folder() / "experiment" / f"{content['experiment']}.yaml"
@@ -136,7 +136,7 @@ def read_protocol(path: Path = FILE) -> Protocol:
 
 
 def check_numbers(content: Mapping[str, Any], path: Path) -> None:
-    """Numbers of trials, clients and seeds; raises UserError."""
+    """Check numbers of trials, clients and seeds; raises UserError."""
     for key in ("trials", "clients"):
         if type(content[key]) is not int or content[key] < 1:
             raise UserError(f"{path.name}: {key}={content[key]}: must be an integer of at least 1")
@@ -150,7 +150,7 @@ def check_numbers(content: Mapping[str, Any], path: Path) -> None:
 
 
 def entries_of(algorithm: str, what: Mapping[str, Any], shared: Space) -> list[Entry]:
-    """An entry for every backbone of a method."""
+    """Return an entry per backbone of a method."""
     own = space_of(what.get("space", {}), algorithm)
     space = {**shared, **own} if what.get("tuned", True) else {}
     return [

@@ -1,4 +1,4 @@
-"""A cell of the leaderboard as a small text file: its trials by validation, and its two winners by test."""
+"""A cell of the leaderboard as a small text file: validation scores of its trials, and test scores of its two winners."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fgl_bench.results.shapes import flaw, refused
 from fgl_bench.utils.files import write_whole
 
 VERSION = 1
-NUMBERS = re.compile(r"\[(\n[-+.\deE,\snul]*)\]")  # a list of them in json
+NUMBERS = re.compile(r"\[(\n[-+.\deE,\snul]*)\]")  # a list of numbers in JSON
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration and its validation scores. It has no test score: winners are chosen among these.
+    """A configuration and its validation scores. It has no test score, since winners are chosen among trials.
 
     Attributes:
-        values: by key; what the defaults are is written out too.
-        validation: mean over the tuning seeds by model, ``received`` and ``trained``; None where a seed diverged.
-        problem: why there are none; empty where there are.
+        values: by key, including defaults.
+        validation: mean over the tuning seeds by model, ``received`` and ``trained``; None if a seed diverged.
+        problem: reason for missing scores; empty if there are scores.
     """
 
     number: int
@@ -38,13 +38,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Winner:
-    """The best trial for one kind of model, made once with the test seeds.
+    """The best trial for one kind of model, run once with the test seeds.
 
     Attributes:
-        trial: its number.
-        scores: test scores by seed; None where a seed diverged.
+        trial: number of the trial.
+        scores: test scores by seed; None if the seed diverged.
         fairness: test scores over the clients: worst, lowest tenth, median, best, standard deviation.
-        bytes: sent up and down a seed.
+        bytes: bytes up and down per seed.
     """
 
     trial: int
@@ -63,10 +63,10 @@ class Record:
     """A cell: an entry in a column.
 
     Attributes:
-        protocol: digest of what the entry was given.
-        planned: how many trials there are to be.
-        facts: metric, scenario, clients, versions, device, code: of the run that was made last.
-        properties: of the federation.
+        protocol: digest of the protocol and entry.
+        planned: total number of trials.
+        facts: metric, scenario, clients, versions, device and code of the latest run.
+        properties: properties of the federation.
     """
 
     protocol: str
@@ -92,16 +92,16 @@ class Record:
 
     @property
     def complete(self) -> bool:
-        """Whether all trials have been made, and the winners scored."""
+        """Return True if all trials are done and the winners are scored."""
         return len(self.trials) == self.planned and all(model in self.winners or self.best(model) is None for model in MODELS)
 
     def best(self, model: str) -> Trial | None:
-        """The trial with the highest validation score of this kind of model, the earliest of equals; None where none has one."""
+        """Return the trial with the highest validation score of this kind of model, the earliest of ties; None without scores."""
         scored = [trial for trial in self.trials if trial.validation.get(model) is not None]
         return max(scored, key=lambda trial: (trial.validation[model], -trial.number), default=None)
 
     def gain(self, model: str) -> float | None:
-        """How much better on validation the best trial is than the defaults."""
+        """Return the validation gain of the best trial over the defaults."""
         best, default = self.best(model), next((trial for trial in self.trials if trial.number == 0), None)
         before = None if default is None else default.validation.get(model)
         return None if best is None or before is None else float(best.validation[model] or 0) - before
@@ -113,19 +113,19 @@ def path_of(folder: Path, entry: str, column: BoardColumn) -> Path:
 
 
 def write_record(folder: Path, record: Record) -> Path:
-    """Write a cell atomically, with a line for every key and one for every list of numbers."""
+    """Write a cell atomically, with one line per key and list of numbers."""
     path = path_of(folder, record.entry, record.column)
     text = json.dumps({"version": VERSION, **asdict(record)}, indent=1, allow_nan=False)
-    write_whole(path, NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
+    write_whole(path, NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", text) + "\n")
     return path
 
 
 def read_record(path: Path) -> Record:
-    """The cell in a file.
+    """Read the cell in a file.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is no cell.
+        OSError: the file cannot be read.
+        ValueError: the file is not a valid cell.
     """
     content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refused)
     if not isinstance(content, dict) or content.pop("version", None) != VERSION:
@@ -141,21 +141,21 @@ def read_record(path: Path) -> Record:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All cells below a folder, by column and entry; a file that is none is passed over with a warning."""
-    found = []
+    """Read all cells below a folder, by column and entry; other files are skipped with a warning."""
+    records = []
     for path in sorted(folder.glob("*/*.json")):
         try:
             record = read_record(path)
             if path_of(folder, record.entry, record.column) != path:
                 raise ValueError(f"it is the cell of {record.entry} in {record.column.key}")
-            found.append(record)
+            records.append(record)
         except (OSError, ValueError) as error:
             warn(path, str(error))
-    return found
+    return records
 
 
 def current(records: Iterable[Record], protocol: Protocol, entries: Sequence[Entry] | None = None) -> tuple[list[Record], list[Record]]:
-    """The cells of these entries, or of the protocol's, that were made under this protocol, and the others."""
+    """Separate the cells of given entries (default: the protocol's) made under this protocol from the others."""
     digests = {entry.name: protocol.digest(entry) for entry in (protocol.entries if entries is None else entries)}
     mine: list[Record] = []
     others: list[Record] = []

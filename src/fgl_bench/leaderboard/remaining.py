@@ -1,4 +1,4 @@
-"""Making cells as processes of their own, some at a time, the cheap ones first, until all are made, time is up or a signal ends it."""
+"""Computes missing cells in separate processes, several at a time, cheap ones first, until all are done, time is up or a signal arrives."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fgl_bench.results.estimates import Costs, Kind, round_cost
 from fgl_bench.results.progress import Display
 from fgl_bench.runner.started import InTurn
 
-Work = tuple[BoardCell, float]  # a cell, and the seconds that it is likely to take
+Work = tuple[BoardCell, float]  # a cell, and its estimated seconds
 
 
 def plan(
     protocol: Protocol, columns: Sequence[BoardColumn], entries: Sequence[Entry], folder: Path, rates: Mapping[Kind, float]
 ) -> list[Work]:
-    """The cells that are not complete, the cheap ones first: by measured rates, those of other datasets scaled by size."""
+    """Return incomplete cells, cheapest first, by measured rates; other datasets are scaled by size."""
     records = {(record.entry, record.column): record for record in read_records(folder)}
     costs = Costs((), {**rates, **measured(list(records.values()), protocol)})
     work = []
@@ -33,7 +33,7 @@ def plan(
 
 
 def cost(protocol: Protocol, entry: Entry, column: BoardColumn, costs: Costs) -> float:
-    """Seconds of all trials and two winners."""
+    """Estimate the seconds of all trials and two winners."""
     trials = protocol.trials_of(entry, column)
     rounds = sum(round_cost(values.get("local_epochs", 1)) for values in trials) * protocol.setting["rounds"]
     seeds, tests = len(protocol.tuning_seeds), min(2, len(trials)) * len(protocol.test_seeds)
@@ -42,7 +42,7 @@ def cost(protocol: Protocol, entry: Entry, column: BoardColumn, costs: Costs) ->
 
 
 def measured(records: Sequence[Record], protocol: Protocol) -> dict[Kind, float]:
-    """Seconds per seed and round of one local epoch of cells' trials."""
+    """Return seconds per seed and round with one local epoch, from trials of the cells."""
     found: dict[Kind, float] = {}
     for record in records:
         rounds = sum(round_cost(trial.values.get("local_epochs", 1)) for trial in record.trials) * protocol.setting["rounds"]
@@ -54,12 +54,12 @@ def measured(records: Sequence[Record], protocol: Protocol) -> dict[Kind, float]
 
 @dataclass(kw_only=True)
 class Cells(InTurn):
-    """The cells to make.
+    """The missing cells.
 
     Attributes:
-        protocol: its file.
-        folder: of the leaderboard's cells.
-        where: keys of every run that change no number.
+        protocol: file of the protocol.
+        folder: folder of the leaderboard's cells.
+        where: keys of every run that do not affect results.
     """
 
     ends_in_time = True
@@ -80,4 +80,4 @@ class Cells(InTurn):
         return [sys.executable, "-m", "fgl_bench.leaderboard", str(self.protocol), *where]
 
     def ended(self, work: Work, status: int, lines: list[str], display: Display) -> str | None:
-        return None if status else "".join(f"\n    {line}" for line in lines if "made anew" in line)
+        return None if status else "".join(f"\n    {line}" for line in lines if "recomputed" in line)

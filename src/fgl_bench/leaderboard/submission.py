@@ -1,4 +1,4 @@
-"""A method from outside the package in the leaderboard: a folder with its file, what it is given, and its cells."""
+"""A user's method in the leaderboard: a folder with its file, its settings and its cells."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ KEYS = {"method", "class", "scenario", "model", "keys", "space"}
 SCENARIOS = ("sync", "semi_async", "decentralized")
 SUBMITTED = "submitted"  # below the folder of the leaderboard's cells
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-OF_ENTRY = re.compile(r"algorithm(\.[A-Za-z]\w*)+")  # keys that a method may have for itself
+OF_ENTRY = re.compile(r"algorithm(\.[A-Za-z]\w*)+")  # keys of the method itself
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A folder.
+    """A submission folder.
 
     Attributes:
-        folder: with the method's file, ``entry.yaml`` and the cells.
-        content: of ``entry.yaml``: ``method`` (the file), ``class``, ``scenario``, ``model``, ``keys`` that are not tuned, and the
+        folder: contains the method's file, ``entry.yaml`` and the cells.
+        content: content of ``entry.yaml``: ``method`` (the file), ``class``, ``scenario``, ``model``, ``keys`` that are not tuned, and the
             ``space`` of those that are.
     """
 
@@ -46,7 +46,7 @@ class Submission:
         return self.folder / str(self.content["method"])
 
     def entry(self, protocol: Protocol) -> Entry:
-        """The entry: the shared choices, and the method's own.
+        """Return the entry, with shared and own choices.
 
         Raises:
             UserError: ``entry.yaml`` is wrong, or the method's file cannot be read.
@@ -85,22 +85,22 @@ class Submission:
         )
 
     def write(self, source: str) -> None:
-        """Write the folder with the method's file as it is now; cells that lie there stay."""
+        """Write the folder with the current method file; existing cells stay."""
         write_whole(self.file, source)
         write_whole(self.folder / FILE, yaml.safe_dump(dict(self.content), sort_keys=False))
 
 
 def title(name: str, model: str, protocol: Protocol) -> str:
-    """What the entry is called: the class in lower case, with its backbone where that is not GCN, and told from the protocol's own."""
+    """Return the entry's name: the class in lower case, with its backbone unless GCN, distinct from the protocol's entries."""
     lower = name.lower() if model == "gcn" else f"{name.lower()}-{model}"
     return f"{lower}-own" if any(lower == entry.name for entry in protocol.entries) else lower
 
 
 def read_submission(folder: Path) -> Submission:
-    """The submission in a folder.
+    """Read the submission in a folder.
 
     Raises:
-        UserError: there is none.
+        UserError: the folder has no valid submission.
     """
     path = folder / FILE
     try:
@@ -115,7 +115,7 @@ def read_submission(folder: Path) -> Submission:
 
 
 def with_guests(board: Board, folders: Sequence[Path]) -> Board:
-    """The board with the cells in these submissions' folders; those of another protocol, or of another file, are left out."""
+    """Add the cells of submissions to a board, except cells of another protocol or method file."""
     for folder in folders:
         try:
             entry = read_submission(folder).entry(board.protocol)
@@ -128,5 +128,5 @@ def with_guests(board: Board, folders: Sequence[Path]) -> Board:
 
 
 def whole_board(folder: Path, protocol: Protocol) -> Board:
-    """The cells in a folder, and those that others have submitted (``submitted/<name>/``)."""
+    """Read the cells in a folder, including submissions (``submitted/<name>/``)."""
     return with_guests(read_board(folder, protocol), sorted(path.parent for path in folder.glob(f"{SUBMITTED}/*/{FILE}")))

@@ -19,7 +19,7 @@ NONE = "nothing to show yet"
 
 @dataclass(frozen=True)
 class View:
-    """A table with what is to be said of it."""
+    """A table with notes."""
 
     title: str
     head: Sequence[str]
@@ -28,7 +28,7 @@ class View:
 
 
 def scores(board: Board, models: Sequence[str], method: str | None) -> list[View]:
-    """Mean test scores by split, with marks of the paired tests."""
+    """Return mean test scores by split, with marks of the paired tests."""
     notes = [
         f"Mean over {len(board.protocol.test_seeds)} seeds. * best of a column. ~ not significantly different from the best: paired",
         "t-tests over the seeds, Holm-corrected in a column, 5 %. Minesweeper, Tolokers: area under the curve.",
@@ -54,37 +54,37 @@ def marked(score: float | None, name: str, best: str | None, alike: set[str]) ->
 
 
 def by_split(columns: Sequence[BoardColumn]) -> dict[str, list[BoardColumn]]:
-    found: dict[str, list[BoardColumn]] = {}
+    groups: dict[str, list[BoardColumn]] = {}
     for column in columns:
-        found.setdefault(column.split, []).append(column)
-    return found
+        groups.setdefault(column.split, []).append(column)
+    return groups
 
 
 def ranks(board: Board, models: Sequence[str], method: str | None) -> list[View]:
-    """Average ranks with the critical difference."""
+    """Return average ranks with the critical difference."""
     parts = []
     for model in models:
-        found, columns = findings.ranks(board, model)
+        ranking, columns = findings.ranks(board, model)
         title = f"average rank, {model} model"
-        if found is None:
+        if ranking is None:
             parts.append(View(title, ["entry", "rank"], [], ["Ranks need two entries with scores in the same two columns."]))
             continue
-        test = "" if found.friedman is None else f" Friedman's test that all are alike: p = {found.friedman:.2g}."
+        test = "" if ranking.friedman is None else f" Friedman's test that all are alike: p = {ranking.friedman:.2g}."
         notes = [
-            f"{len(found.ranks)} entries over {over(columns)}, in which all of them have a score.{test}",
-            f"Nemenyi's critical difference at 5 %: {found.difference:.2f}; closer ranks do not differ significantly.",
+            f"{len(ranking.ranks)} entries over {columns_text(columns)}, in which all of them have a score.{test}",
+            f"Nemenyi's critical difference at 5 %: {ranking.difference:.2f}; closer ranks do not differ significantly.",
             "Louvain and METIS of one graph are not independent columns.",
         ]
-        parts.append(View(title, ["entry", "rank"], [[name, f"{rank:.2f}"] for name, rank in found.ranks.items()], notes))
+        parts.append(View(title, ["entry", "rank"], [[name, f"{rank:.2f}"] for name, rank in ranking.ranks.items()], notes))
     return parts
 
 
-def over(columns: Sequence[BoardColumn]) -> str:
+def columns_text(columns: Sequence[BoardColumn]) -> str:
     return f"{len(columns)} column(s)" if len(columns) != 1 else columns[0].key
 
 
 def local(board: Board, models: Sequence[str], method: str | None) -> list[View]:
-    """Points above local training by column, and wins by split."""
+    """Return gains over local training by column, and wins by split."""
     parts = []
     for model in models:
         tests, counted = findings.against_local(board, model), findings.tallies(board, model)
@@ -106,7 +106,7 @@ def local(board: Board, models: Sequence[str], method: str | None) -> list[View]
 
 
 def tuning(board: Board, models: Sequence[str], method: str | None) -> list[View]:
-    """What tuning gains."""
+    """Return gains from tuning."""
     notes = [
         "Validation score of the best trial minus that of the defaults, in points, over the columns of the entry. The",
         f"best of {board.protocol.trials} noisy scores is too good by chance: the gain on other seeds is smaller.",
@@ -114,64 +114,68 @@ def tuning(board: Board, models: Sequence[str], method: str | None) -> list[View
     head = ["entry", "mean gain", "largest", "columns", "defaults best in"]
     parts = []
     for model in models:
-        found = sorted(findings.gains(board, model).items(), key=lambda each: -each[1].mean)
-        rows = [[name, f"{gain.mean:+.1f}", f"{gain.most:+.1f}", str(gain.columns), str(gain.kept)] for name, gain in found]
+        gained = sorted(findings.gains(board, model).items(), key=lambda each: -each[1].mean)
+        rows = [[name, f"{gain.mean:+.1f}", f"{gain.most:+.1f}", str(gain.columns), str(gain.unchanged)] for name, gain in gained]
         parts.append(View(f"gain from tuning, {model} model", head, rows, notes if rows and model == models[-1] else ()))
     return parts
 
 
 def costs(board: Board, models: Sequence[str], method: str | None) -> list[View]:
-    """Score against bytes and seconds."""
+    """Return scores against bytes and seconds."""
     parts = []
     for model in models:
-        found, columns = findings.costs(board, model)
+        by_entry, columns = findings.costs(board, model)
         rows = [
             [name, f"{cost.megabytes:.1f}", f"{cost.score:.1f}", f"{cost.seconds:.1f}", "*" if cost.frontier else ""]
-            for name, cost in found.items()
+            for name, cost in by_entry.items()
         ]
-        notes = [f"Means over {over(columns)}, of a seed. * no other entry sends less and scores more."] if rows else []
+        notes = [f"Means over {columns_text(columns)}, of a seed. * no other entry sends less and scores more."] if rows else []
         parts.append(View(f"score against bytes, {model} model", ["entry", "MB", "score", "seconds", ""], rows, notes))
     return parts
 
 
 def fairness(board: Board, models: Sequence[str], method: str | None) -> list[View]:
-    """Scores over the clients."""
+    """Return the distribution of scores over clients."""
     names = {"worst": "worst", "tenth": "lowest tenth", "median": "median", "best": "best", "std": "std"}
     parts = []
     for model in models:
-        found, columns = findings.fairness(board, model)
-        order = sorted(found, key=lambda name: -found[name].get("worst", 0.0))
-        rows = [[name, *(f"{found[name][key]:.1f}" if key in found[name] else "" for key in names)] for name in order]
-        notes = [f"Test score in % over the clients, means over the seeds of {over(columns)}; the best worst client first."] if rows else []
+        by_entry, columns = findings.fairness(board, model)
+        order = sorted(by_entry, key=lambda name: -by_entry[name].get("worst", 0.0))
+        rows = [[name, *(f"{by_entry[name][key]:.1f}" if key in by_entry[name] else "" for key in names)] for name in order]
+        notes = (
+            [f"Test score in % over the clients, means over the seeds of {columns_text(columns)}; the best worst client first."]
+            if rows
+            else []
+        )
         parts.append(View(f"fairness over clients, {model} model", ["entry", *names.values()], rows, notes))
     return parts
 
 
 def federation(board: Board, models: Sequence[str], method: str | None) -> list[View]:
-    """When federation helps: gains over local training explained by properties of the federation."""
+    """Return regressions of the gain over local training on properties of the federation."""
     return [effects(board, model, method) for model in models]
 
 
 def effects(board: Board, model: str, method: str | None) -> View:
     what = method or "the mean of all federated entries"
     title, head = f"gain over {LOCAL} of {what}, {model} model", ["property", "points for one standard deviation more"]
-    found = findings.regression(board, model, method)
-    if not isinstance(found, Fit):
-        return View(title, head, [], [f"The regression needs {findings.LEAST} columns with scores of both; there are {found}."])
+    fit = findings.regression(board, model, method)
+    if not isinstance(fit, Fit):
+        return View(title, head, [], [f"The regression needs {findings.LEAST} columns with scores of both; there are {fit}."])
     rows = [
         [named, f"{effect.coefficient:+.2f} ± {effect.half:.2f}"]
-        for named, effect in zip(titles(list(found.effects)), found.effects.values(), strict=True)
+        for named, effect in zip(titles(list(fit.effects)), fit.effects.values(), strict=True)
     ]
     notes = [
-        f"Least squares over {found.columns} columns ± 95 % interval. R² {found.r2:.2f}, adjusted {found.adjusted:.2f}; columns predicted",
-        f"from the others: {found.predicted:.2f} (0 or less: no better than their mean). Training nodes by their logarithm.",
+        f"Least squares over {fit.columns} columns ± 95 % interval. R² {fit.r2:.2f}, adjusted {fit.adjusted:.2f}; columns predicted",
+        f"from the others: {fit.predicted:.2f} (0 or less: no better than their mean). Training nodes by their logarithm.",
         "Few columns, two of them often of one graph: this is a description, and no proof of a cause.",
     ]
     return View(title, head, rows, notes)
 
 
 def overview(board: Board, models: Sequence[str], method: str | None) -> list[View]:
-    """A line for every entry: rank, wins against local training, gain from tuning."""
+    """Return a line per entry: rank, wins against local training, gain from tuning."""
     head = ["entry", "cells"]
     by_model = []
     for model in models:
@@ -202,25 +206,25 @@ VIEWS: dict[str, Callable[[Board, Sequence[str], str | None], list[View]]] = {
 }  # fmt: skip
 
 
-def text(parts: Sequence[View], said: str, width: int) -> str:
-    """For a terminal."""
-    found = [said]
+def text(parts: Sequence[View], status: str, width: int) -> str:
+    """Format for a terminal."""
+    sections = [status]
     for part in parts:
         body = render.plain(part.head, part.rows, width) if part.rows else NONE
-        found.append("\n".join([part.title, body, *render.wrapped([" ".join(part.notes)], width)]))
-    return "\n\n".join(found) + "\n"
+        sections.append("\n".join([part.title, body, *render.wrapped([" ".join(part.notes)], width)]))
+    return "\n\n".join(sections) + "\n"
 
 
-def markdown(parts: Sequence[View], said: str) -> str:
-    found = [said]
+def markdown(parts: Sequence[View], status: str) -> str:
+    sections = [status]
     for part in parts:
         body = render.markdown(part.head, part.rows) if part.rows else NONE.capitalize() + "."
-        found += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([" ".join(part.notes)] if part.notes else [])]
-    return "\n\n".join(found) + "\n"
+        sections += [f"**{part.title[0].upper()}{part.title[1:]}.**", body, *([" ".join(part.notes)] if part.notes else [])]
+    return "\n\n".join(sections) + "\n"
 
 
 def as_csv(parts: Sequence[View]) -> str:
-    """Every part with its headings, the title in the first column."""
+    """Format every part with its headings and the title in the first column."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     for part in parts:
@@ -230,6 +234,6 @@ def as_csv(parts: Sequence[View]) -> str:
 
 
 def board_rows(board: Board) -> list[list[str]]:
-    """The overview, headings first, for the report page; none without a cell."""
+    """Return the overview, headings first, for the report page; empty without cells."""
     [part] = overview(board, MODELS, None)
     return [list(part.head), *(list(row) for row in part.rows)] if part.rows else []

@@ -1,4 +1,4 @@
-"""Findings on printed cells as a page, and counted."""
+"""Pages and counts of the findings on published cells."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def settle_all(
     settlements: Sequence[Settlement],
     draws: Stored = MappingProxyType({}),
 ) -> dict[str, list[Settled]]:
-    """:func:`~fgl_bench.papers.settlements.settle` for the tables of a paper, by key.
+    """Apply :func:`~fgl_bench.papers.settlements.settle` to the tables of a paper; findings by table key.
 
-    A printed cell that several of them show, in different settings, is settled in the first.
+    A published cell that appears in several tables is settled in the first one.
     """
     found, left = {}, published
     for table in tables:
@@ -53,48 +53,48 @@ def settle_all(
     return found
 
 
-def overview_line(title: str, found: Mapping[str, Sequence[Settled]]) -> str:
-    """A paper's line below :data:`OVERVIEW`."""
-    number = counts(each for cells in found.values() for each in cells)
+def overview_line(title: str, settled: Mapping[str, Sequence[Settled]]) -> str:
+    """Return a paper's line below :data:`OVERVIEW`."""
+    number = counts(each for cells in settled.values() for each in cells)
     return f"| {title} | {' | '.join(map(str, number.values()))} |"
 
 
 def counts(found: Iterable[Settled]) -> dict[str, int]:
-    """How often each finding was made, zeros too."""
-    made = Counter(each.finding for each in found)
-    return {name: made[name] for name in (*SETTLED, OPEN, NOT_RUN)}
+    """Count each finding, including zeros."""
+    number = Counter(each.finding for each in found)
+    return {name: number[name] for name in (*SETTLED, OPEN, NOT_RUN)}
 
 
 def coverage(papers: Mapping[str, Mapping[str, Sequence[Settled]]], absent: Collection[str]) -> list[str]:
-    """How many printed cells were run, of those whose data set is here, as a section.
+    """Return a section with the number of published cells that were run, among those whose dataset is available.
 
     Args:
         papers: findings by table, by the paper's title.
-        absent: datasets that are not here; printed cells on them count where they were run.
+        absent: unavailable datasets; their published cells count only if they were run.
     """
     total, head = [0, 0, 0], "| paper | printed cells | data set at hand | run | % of those at hand |"
     lines = ["", "## How many were run", "", head, "|---|--:|--:|--:|--:|"]
     for title, found in papers.items():
         cells = [each for of_table in found.values() for each in of_table]
         run = sum(each.finding != NOT_RUN for each in cells)
-        here = run + sum(each.finding == NOT_RUN and each.dataset not in absent for each in cells)
-        total = [a + b for a, b in zip(total, (len(cells), here, run), strict=True)]
-        lines.append(f"| {title} | {len(cells)} | {here} | {run} | {percent(run, here)} |")
-    every, here, run = total
-    return [*lines, f"| all | {every} | {here} | {run} | {percent(run, here)} |"]
+        available = run + sum(each.finding == NOT_RUN and each.dataset not in absent for each in cells)
+        total = [a + b for a, b in zip(total, (len(cells), available, run), strict=True)]
+        lines.append(f"| {title} | {len(cells)} | {available} | {run} | {percent(run, available)} |")
+    every, available, run = total
+    return [*lines, f"| all | {every} | {available} | {run} | {percent(run, available)} |"]
 
 
-def agreeing(paper: str, found: Mapping[str, Sequence[Settled]], choices: Sequence[Mapping[str, str]]) -> tuple[int, int, int, int]:
-    """How many cells agree, of how many that were run: on the columns that rows were chosen on, then on the others."""
+def agreeing(paper: str, by_table: Mapping[str, Sequence[Settled]], choices: Sequence[Mapping[str, str]]) -> tuple[int, int, int, int]:
+    """Count agreeing and run cells on the columns used to choose rows, then on the others."""
     columns = chosen_on(choices, paper)
-    run = [each for cells in found.values() for each in cells if each.finding != NOT_RUN]
+    run = [each for cells in by_table.values() for each in cells if each.finding != NOT_RUN]
     inside = [each for each in run if f"{each.table}, {each.column}" in columns]
     near, all_near = (sum(each.finding == AGREES for each in part) for part in (inside, run))
     return near, len(inside), all_near - near, len(run) - len(inside)
 
 
-def apart(papers: Mapping[str, tuple[int, int, int, int]]) -> list[str]:
-    """The :func:`agreeing` cells of papers and of all together as a section."""
+def section_of_chosen(papers: Mapping[str, tuple[int, int, int, int]]) -> list[str]:
+    """Return a section with the :func:`agreeing` cells of every paper and in total."""
     total = tuple(map(sum, zip(*papers.values(), strict=True)))
     lines = [
         "",
@@ -117,7 +117,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def named(settlements: Sequence[Settlement], choices: Sequence[Mapping[str, str]]) -> list[str]:
-    """A table of what the printed rows are compared with, and why."""
+    """Return a table of the rows that published rows are compared with, and the reasons."""
     if not settlements:
         return []
     lines = ["", "## What is compared", "", "| printed | tables | our row | model | because |", "|---|---|---|---|---|"]
@@ -128,7 +128,7 @@ def named(settlements: Sequence[Settlement], choices: Sequence[Mapping[str, str]
 
 
 def because(named: Settlement, choices: Sequence[Mapping[str, str]]) -> str:
-    """How near the chosen row and model were, and the next ones."""
+    """Return the gaps of the chosen row and model and of the second-best ones."""
     own = next((each for each in choices if (each["printed"], each["row"], each["model"]) == (named.printed, named.row, named.model)), None)
     if own is None:
         return ""
@@ -146,7 +146,7 @@ def markdown(
     settlements: Sequence[Settlement] = (),
     choices: Sequence[Mapping[str, str]] = (),
 ) -> str:
-    """A page with the findings of every table, those first that are not in agreement.
+    """Return a page with the findings of every table, disagreements first.
 
     Args:
         choices: the paper's rows of ``results/settlements/choices.csv``.
@@ -156,8 +156,8 @@ def markdown(
         run = [each for each in cells if each.finding != NOT_RUN]
         if not run:
             continue
-        said = ", ".join(f"{number} {name}" for name, number in counts(cells).items() if number)
-        lines += ["", f"## Table {key}", "", f"{said}.", "", f"| {' | '.join(HEADS).replace('_', ' ')} |", "|---" * len(HEADS) + "|"]
+        summary = ", ".join(f"{number} {name}" for name, number in counts(cells).items() if number)
+        lines += ["", f"## Table {key}", "", f"{summary}.", "", f"| {' | '.join(HEADS).replace('_', ' ')} |", "|---" * len(HEADS) + "|"]
         run.sort(key=lambda each: each.finding == AGREES)
         lines += [f"| {' | '.join(str(getattr(each, name)) for name in HEADS)} |" for each in run]
     return "\n".join(lines) + "\n"

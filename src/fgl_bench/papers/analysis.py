@@ -16,16 +16,16 @@ from fgl_bench.results.scored import scored_models
 from fgl_bench.results.statistics import Agreement, Comparison, Ranks, Verdict, counted
 from fgl_bench.utils.files import write_whole
 
-RUNS = {"fedsa_gcl": 5, "dfed_sst": 5, "fedssa": 10, "fedaas": 10, "fedgta": 10}  # behind a printed mean, as the papers say
+RUNS = {"fedsa_gcl": 5, "dfed_sst": 5, "fedssa": 10, "fedaas": 10, "fedgta": 10}  # number of runs per published mean, from the papers
 
 
 @dataclass(frozen=True)
 class CellScore:
-    """One number of ours.
+    """One score of ours.
 
     Attributes:
-        mean, half: as the table shows it, with the half-width of the 95 % interval.
-        per_seed: larger is better; what ranks and tests are made of.
+        mean, half: the mean shown in the table, and the half-width of its 95 % interval.
+        per_seed: scores for ranks and tests; larger is better.
     """
 
     mean: float
@@ -35,7 +35,7 @@ class CellScore:
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """A column of a table: the best method, the others against it, the paper's order, who is cheapest for what it reaches."""
+    """Statistics of a column: the best method, tests of the others against it, agreement with the paper's order, the Pareto front."""
 
     best: str
     others: tuple[Comparison, ...]
@@ -45,15 +45,15 @@ class ColumnStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """A table's statistics for one kind of model; methods are named by their titles.
+    """Statistics of a table for one kind of model; methods are identified by title.
 
     Attributes:
-        columns: by column key, those with at least two methods.
-        ranks: over the columns that all of ``ranked`` were run on; None for fewer than two.
+        columns: by column key, for columns with at least two methods.
+        ranks: over the columns on which all ``ranked`` methods were run; None for fewer than two.
         verdicts: by (row key, column key).
-        points: bytes moved a seed and score, by column key and title.
+        points: (bytes per seed, score), by column key and title.
         fairness: means over the ranked methods' columns, by title; fractions.
-        unscored: what is left out since not every seed has a score.
+        unscored: cells left out because a seed has no score.
     """
 
     model: str
@@ -70,7 +70,7 @@ class Statistics:
 
 
 def of_accuracy(cell: Mapping, model: str, target: float | None) -> CellScore | None:
-    """Percent."""
+    """Return the score in percent."""
     test = cell["test"][model]
     if test["mean"] is None or any(value is None for value in test["per_seed"]):
         return None
@@ -78,7 +78,7 @@ def of_accuracy(cell: Mapping, model: str, target: float | None) -> CellScore | 
 
 
 def of_trips(cell: Mapping, model: str, target: float | None) -> CellScore | None:
-    """Trips of the seeds that reached the target; for ranks and tests the others count as the whole budget."""
+    """Return the trips of seeds that reached the target; for ranks and tests, others count as the whole budget."""
     counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model) if target is not None else None
     if not counts or not counts["reached"]:
         return None
@@ -87,7 +87,7 @@ def of_trips(cell: Mapping, model: str, target: float | None) -> CellScore | Non
 
 
 def of_metric(name: str, cell: Mapping, model: str, target: float | None) -> CellScore | None:
-    """Percent, of a metric that the run reports besides its first."""
+    """Return an additional metric of the run in percent."""
     test = cell.get("metrics", {}).get(name)
     return None if test is None else of_accuracy({"test": test}, model, target)
 
@@ -97,12 +97,12 @@ SCORES: dict[str, Scorer | None] = {"accuracy": of_accuracy, "trips": of_trips, 
 
 
 def scorer(measure: str) -> Scorer | None:
-    """How a table's measure is scored; None for one that has no statistics."""
+    """Return the scoring function of a table's measure; None if it has no statistics."""
     return SCORES[measure] if measure in SCORES else partial(of_metric, measure)
 
 
 def analyze(paper: Paper, table: Table, stored: Stored, published: Printed, model: str) -> Statistics:
-    """The statistics of one kind of model (``received``, ``trained``); empty for a measure without."""
+    """Compute the statistics of one kind of model (``received``, ``trained``); empty if the measure has none."""
     scored = scorer(table.measure)
     if scored is None:
         return Statistics(model)
@@ -143,7 +143,7 @@ def analyze(paper: Paper, table: Table, stored: Stored, published: Printed, mode
 
 
 def judged(ours: CellScore, their: Published, paper: Paper) -> Verdict:
-    """The verdict on one cell; a trip count's spread is over the seeds that reached the target."""
+    """Return the verdict on one cell; the spread of trip counts is over seeds that reached the target."""
     spread = float(their.spread) if their.spread else 0.0
     half = statistics.printed_half_width(spread, their.kind, their.reached or RUNS.get(paper.name, 5)) if spread else None
     return statistics.verdict(ours.mean, ours.half, float(their.mean), half)
@@ -157,16 +157,16 @@ def of_column(
     published: Printed,
     points: Mapping[str, tuple[float, float]],
 ) -> ColumnStatistics | None:
-    """One column; None with fewer than two methods. Only methods with the column's most frequent seeds are tested against each other."""
-    here = {row: scores[row.key, column.key] for row in table.rows if (row.key, column.key) in scores}
-    seeds = [tuple(cells[row.key, column.key]["seeds"]) for row in here]
+    """Compute a column's statistics; None for fewer than two methods. Tests only compare methods with the column's most frequent seeds."""
+    scored = {row: scores[row.key, column.key] for row in table.rows if (row.key, column.key) in scores}
+    seeds = [tuple(cells[row.key, column.key]["seeds"]) for row in scored]
     usual = max(seeds, key=seeds.count, default=())
-    paired = {row.title: score.per_seed for row, score, own in zip(here, here.values(), seeds, strict=True) if own == usual}
+    paired = {row.title: score.per_seed for row, score, own in zip(scored, scored.values(), seeds, strict=True) if own == usual}
     if len(paired) < 2:
         return None
     best, others = statistics.against_best(paired)
-    both: dict[str, tuple[float, float]] = {}  # of several readings of a printed row the first counts
-    for row, score in here.items():
+    both: dict[str, tuple[float, float]] = {}  # of several rows for a published row, the first counts
+    for row, score in scored.items():
         if (their := look_up(published, table, row, column)) is not None:
             both.setdefault(str(their.where), (mean(score.per_seed), (-1 if table.measure == "trips" else 1) * float(their.mean)))
     tau = statistics.agreement(*([pair[i] for pair in both.values()] for i in (0, 1)))
@@ -177,10 +177,10 @@ Block = tuple[tuple[Row, ...], tuple[Column, ...]]
 
 
 def block(table: Table, known: Collection[tuple[str, str]]) -> Block:
-    """The rows and columns without a hole between them that hold most cells; empty where no two rows share two columns."""
+    """Return the largest complete block of rows and columns; empty if no two rows share two columns."""
     by_row = {row.key: {column.key for column in table.columns if (row.key, column.key) in known} for row in table.rows}
     best: Block = ((), ())
-    for wanted in by_row.values():  # a block that cannot be widened has the columns of one of its rows
+    for wanted in by_row.values():  # a maximal block has all columns of one of its rows
         rows = tuple(row for row in table.rows if wanted <= by_row[row.key])
         shown = tuple(column for column in table.columns if column.key in wanted)
         if min(len(rows), len(shown)) > 1 and len(rows) * len(shown) > len(best[0]) * len(best[1]):
@@ -189,23 +189,23 @@ def block(table: Table, known: Collection[tuple[str, str]]) -> Block:
 
 
 def ranked(whole: Block, scores: Mapping[tuple[str, str], CellScore]) -> Ranks | None:
-    """Average ranks of a block's rows."""
+    """Return average ranks of a block's rows."""
     rows, shown = whole
     return statistics.average_ranks({row.title: [mean(scores[row.key, column.key].per_seed) for column in shown] for row in rows})
 
 
 def shared(whole: Block, cells: Mapping[tuple[str, str], Mapping], model: str) -> dict[str, dict[str, float]]:
-    """How evenly clients fare, by title: means over a block's columns. Cells of before know the worst client only."""
-    found, (rows, shown) = {}, whole
+    """Return fairness over clients by title, means over a block's columns. Older cells only have the worst client."""
+    means, (rows, shown) = {}, whole
     for row in rows:
         tests = [cells[row.key, column.key]["test"][model] for column in shown]
         parts = [test.get("fairness") or {"worst": test.get("worst_client", {}).get("mean")} for test in tests]
         names = [name for name in parts[0] if all(part.get(name) is not None for part in parts)]
-        found[row.title] = {name: mean(part[name] for part in parts) for name in names}
-    return found
+        means[row.title] = {name: mean(part[name] for part in parts) for name in names}
+    return means
 
 
-# ---- in words
+# ---- Markdown
 
 ABOUT = (
     "*Worse than the best*: two-sided paired t-tests across the seeds against the best mean of the column, corrected by Holm for the "
@@ -220,7 +220,7 @@ ABOUT = (
 
 
 def markdown(paper: Paper, table: Table, found: Sequence[Statistics]) -> str:
-    """A page with the statistics of both kinds of model."""
+    """Return a page with the statistics of both kinds of model."""
     lines = [f"# {paper.title}, table {table.key}: statistics", "", ABOUT]
     for part in found:
         lines += ["", f"## {part.model} models"]
@@ -252,15 +252,15 @@ def ranks_of(ranks: Ranks) -> list[str]:
     return lines + [f"| {name} | {rank:.2f} |" for name, rank in ranks.ranks.items()]
 
 
-def fairness_of(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+def fairness_of(by_title: Mapping[str, Mapping[str, float]]) -> list[str]:
     names = ("worst", "tenth", "median", "best", "std")
     head = ["Over clients, in %, means over seeds and columns:", "", f"| method | {' | '.join(names)} |", "|---" * 6 + "|"]
-    cells = ((title, [f"{100 * part[name]:.1f}" if name in part else "" for name in names]) for title, part in found.items())
+    cells = ((title, [f"{100 * part[name]:.1f}" if name in part else "" for name in names]) for title, part in by_title.items())
     return [*head, *(f"| {title} | {' | '.join(shown)} |" for title, shown in cells)]
 
 
 def write_statistics(folder: Path, paper: Paper, table: Table, stored: Stored, published: Printed) -> Path | None:
-    """Write ``<folder>/table<key>_statistics.md``; None for a table whose measure has none."""
+    """Write ``<folder>/table<key>_statistics.md``; None if the measure has no statistics."""
     if scorer(table.measure) is None:
         return None
     models = scored_models(MODELS, (cell for _, cell in in_table(table, stored)))
@@ -283,7 +283,7 @@ OVERVIEW = (
 
 
 def overview_line(title: str, key: str, run: str, found: Sequence[Statistics]) -> str:
-    """A line of the overview over all papers."""
+    """Return a line of the overview of all papers."""
     parts = []
     for part in found:
         taus = [column.agreement.tau for column in part.columns.values() if column.agreement is not None]

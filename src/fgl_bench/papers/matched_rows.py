@@ -1,10 +1,10 @@
-"""Which row and model of ours stands for a printed row, chosen by one rule on a few columns and seeds.
+"""Matches published rows with our rows and models, by one rule on a few columns and seeds.
 
-For every printed row the candidates are our rows for it, each with its received and its trained model. Their gap is the absolute
-difference between the print and our mean over seeds 0 to 2, averaged over the columns of two data sets in the paper's main tables; the
-least gap is chosen. What all methods of a paper share, such as the number of local epochs, is chosen once for the paper: by the mean of
-its printed rows' least gaps. ``results/settlements/choices.csv`` keeps what was chosen from which columns, so that agreement on all
-other columns can be counted apart.
+The candidates for a published row are our rows for it, each with its received and its trained model. Their gap is the absolute
+difference between the published score and our mean over seeds 0 to 2, averaged over the columns of two datasets in the paper's main
+tables. The smallest gap is chosen. Settings shared by all methods of a paper, such as the number of local epochs, are chosen once per
+paper, by the mean of the smallest gaps. ``results/settlements/choices.csv`` records the choices and their columns, so that agreement on
+the other columns can be counted separately.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ HEADS = ("paper", "printed", "where", "row", "model", "gap", "columns", "chosen"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row and model of ours for a printed row.
+    """A row and model of ours for a published row.
 
     Attributes:
-        where: what else tells the printed row from others of the same method.
-        gaps: points between the print and the mean of seeds 0 to 2, by "table, column".
-        shared: its value of the paper's shared key.
+        where: further keys that distinguish the published row from others of the same method.
+        gaps: points between the published score and our mean over seeds 0 to 2, by "table, column".
+        shared: value of the paper's shared key.
     """
 
     printed: str
@@ -48,13 +48,13 @@ class Candidate:
         return self.printed, self.where
 
     def gap(self, columns: Iterable[str]) -> float:
-        """Mean over the columns, to a hundredth of a point: what is nearer by less is not nearer."""
+        """Return the mean over the columns, rounded to 0.01 points; smaller differences do not count."""
         return round(fmean(self.gaps[column] for column in columns), 2)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate with what it was compared on."""
+    """A candidate with the columns of its comparison."""
 
     candidate: Candidate
     columns: tuple[str, ...]
@@ -66,7 +66,7 @@ class Choice:
 
 
 def candidates(basis: Basis, tables: Sequence[Table], stored: Stored, published: Printed) -> list[Candidate]:
-    """Those that any column of the basis has a run of."""
+    """Return the candidates with a run in any column of the basis."""
     gaps: dict[tuple[Row, str], dict[str, float]] = {}
     shared: dict[Row, object] = {}
     for table in tables:
@@ -83,31 +83,31 @@ def candidates(basis: Basis, tables: Sequence[Table], stored: Stored, published:
                     if score is not None:
                         gap = abs(fmean(score.per_seed[:SEEDS]) - float(their.mean))
                         gaps.setdefault((row, model), {})[f"{table.key}, {column.key}"] = gap
-    return [Candidate(str(row.published), _place(row), row.key, model, found, shared[row]) for (row, model), found in gaps.items()]
+    return [Candidate(str(row.published), _conditions(row), row.key, model, found, shared[row]) for (row, model), found in gaps.items()]
 
 
-def _place(row: Row) -> str:
+def _conditions(row: Row) -> str:
     return " ".join(f"{key}={value}" for key, value in sorted(row.where.items()))
 
 
 def choose(found: Sequence[Candidate]) -> list[Choice]:
-    """The choices of a paper, those of one printed row side by side; of equals the first is chosen."""
+    """Return the choices of a paper, grouped by published row; ties go to the first."""
     values = list(dict.fromkeys(each.shared for each in found))
     if len(values) > 1:
         value = min(values, key=lambda value: _shared_gap(found, value, values))
         found = [each for each in found if each.shared == value]
-    made = []
+    choices = []
     for method in dict.fromkeys(each.method for each in found):
         of_method = [each for each in found if each.method == method]
         columns = common_columns(of_method)
         compared = [each for each in of_method if set(columns) <= set(each.gaps)]
         best = min(compared, key=lambda each: each.gap(columns))
-        made += [Choice(each, columns, each is best) for each in compared]
-    return made
+        choices += [Choice(each, columns, each is best) for each in compared]
+    return choices
 
 
 def common_columns(found: Sequence[Candidate]) -> tuple[str, ...]:
-    """The columns that all of ``found`` were run on, candidates left out that lack more than half of what the fullest has."""
+    """Return the columns shared by all candidates with at least half as many columns as the most complete one."""
     most = max(len(each.gaps) for each in found)
     full = [each for each in found if 2 * len(each.gaps) >= most]
     common = [column for column in full[0].gaps if all(column in each.gaps for each in full)]
@@ -115,7 +115,7 @@ def common_columns(found: Sequence[Candidate]) -> tuple[str, ...]:
 
 
 def _shared_gap(found: Sequence[Candidate], value: object, values: Sequence[object]) -> float:
-    """Mean of the printed rows' least gaps where the shared key has this value, over rows and columns that were run with all values."""
+    """Return the mean smallest gap for a value of the shared key, over rows and columns run with all values."""
     least = []
     for method in dict.fromkeys(each.method for each in found):
         of_method = [each for each in found if each.method == method]
@@ -126,12 +126,12 @@ def _shared_gap(found: Sequence[Candidate], value: object, values: Sequence[obje
 
 
 def table_of(choices: Mapping[str, Sequence[Choice]]) -> str:
-    """The choices of all papers as csv, columns of data sets separated by semicolons."""
+    """Return the choices of all papers as csv; columns are separated by semicolons."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADS)
-    for paper, made in choices.items():
-        for each in made:
+    for paper, chosen in choices.items():
+        for each in chosen:
             own = each.candidate
             columns = "; ".join(each.columns)
             writer.writerow((paper, own.printed, own.where, own.row, own.model, f"{each.gap:.2f}", columns, int(each.chosen)))
@@ -139,12 +139,12 @@ def table_of(choices: Mapping[str, Sequence[Choice]]) -> str:
 
 
 def chosen_on(choices: Iterable[Mapping[str, str]], paper: str) -> frozenset[str]:
-    """The columns that rows of the paper were chosen on, as "table, column"."""
+    """Return the columns used to choose rows of the paper, as "table, column"."""
     return frozenset(column for each in choices if each["paper"] == paper for column in each["columns"].split("; "))
 
 
 def read_choices(path: Path) -> list[dict[str, str]]:
-    """The rows of the file, as written; none where there is no file."""
+    """Read the rows of the file; empty if it does not exist."""
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as lines:

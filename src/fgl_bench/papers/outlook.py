@@ -1,4 +1,4 @@
-"""What the tables of all papers have taken, and about how long the rest will take here."""
+"""Computing time of all papers' tables, and estimates for the missing runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ DEAREST = 10
 
 
 def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
-    """Lines of Markdown: runs and core hours by paper, made and to make, then the rows that will take longest.
+    """Return Markdown with finished and missing runs and core hours per paper, then the most expensive missing rows.
 
-    A run that several tables of a paper show counts once, in the first of them. Alternative rows stand for a printed row that
-    another one is compared with.
+    A run shown in several tables of a paper counts once, in the first. Alternative rows belong to a published row that is compared with
+    another row.
 
     Args:
-        absent: datasets that are not at hand, whose runs are left out.
+        absent: unavailable datasets, whose runs are left out.
     """
-    here = [
+    cells = [
         (work, cell, work.cost(cell) or 0.0)
         for work in works
         for cell in in_order(work.paper, work.missing())
@@ -29,15 +29,15 @@ def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
     lines = ["| paper | runs made | hours | to make | about, hours | of them alternative rows |", "|---|--:|--:|--:|--:|--:|"]
     totals = [0.0] * 5
     for work in works:
-        made = [cell["seconds"]["total"] for cell in {cell["config_hash"]: cell for cell in work.stored.values()}.values()]
-        mine, later = [(cell, cost) for other, cell, cost in here if other is work], work.alternatives()
-        ahead, beside = sum(cost for _, cost in mine), sum(cost for cell, cost in mine if cell.overrides in later)
-        numbers = (len(made), sum(made) / 3600, len(mine), ahead / 3600, beside / 3600)
+        seconds = [cell["seconds"]["total"] for cell in {cell["config_hash"]: cell for cell in work.stored.values()}.values()]
+        mine, later = [(cell, cost) for other, cell, cost in cells if other is work], work.alternatives()
+        estimated, alternative = sum(cost for _, cost in mine), sum(cost for cell, cost in mine if cell.overrides in later)
+        numbers = (len(seconds), sum(seconds) / 3600, len(mine), estimated / 3600, alternative / 3600)
         totals = [total + value for total, value in zip(totals, numbers, strict=True)]
         lines.append(_line(work.paper.title, numbers))
     lines += [_line("all", totals), "", "| paper | row | runs to make | about, hours |", "|---|---|--:|--:|"]
     rows: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for work, cell, cost in here:
+    for work, cell, cost in cells:
         rows[work.paper.title, cell.row.title].append(cost)
     for (paper, row), costs in sorted(rows.items(), key=lambda each: -sum(each[1]))[:DEAREST]:
         lines.append(f"| {paper} | {row} | {len(costs)} | {sum(costs) / 3600:.1f} |")
@@ -45,5 +45,5 @@ def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
 
 
 def _line(name: str, row: Sequence[float]) -> str:
-    made, spent, missing, ahead, beside = row
-    return f"| {name} | {made:.0f} | {spent:.1f} | {missing:.0f} | {ahead:.1f} | {beside:.1f} |"
+    finished, spent, missing, estimated, alternative = row
+    return f"| {name} | {finished:.0f} | {spent:.1f} | {missing:.0f} | {estimated:.1f} | {alternative:.1f} |"

@@ -1,4 +1,4 @@
-"""A user's method in a published table: its row among ours and the printed ones, its rank, tests against every baseline."""
+"""A user's method in a published table: its row next to ours and the published ones, its rank, tests against every baseline."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from fgl_bench.utils.files import write_whole
 
 OWN = "yours"
 FILE = "row.json"
-UNSCORED = ("trips", "seconds", "costs", "curves")  # measures that a method is not placed by
+UNSCORED = ("trips", "seconds", "costs", "curves")  # measures without placement
 
 
 @dataclass
 class Placement:
-    """A table's columns with the stored results of its rows, and the user's runs.
+    """A table's columns, the stored results of its rows, and the user's runs.
 
     Attributes:
-        title: the user's method.
-        stored: :meth:`add` puts in the user's runs.
+        title: title of the user's method.
+        stored: results; :meth:`add` adds the user's runs.
     """
 
     paper: Paper
@@ -44,39 +44,39 @@ class Placement:
     commands: list[str] = field(default_factory=list)
 
     def overrides(self, column: Column) -> list[str]:
-        """The setting of a column, as arguments of the command line."""
+        """Return the setting of a column as command-line arguments."""
         fixed = (f"experiment={self.table.experiment}", f"dataset={column.dataset}")
         return [*fixed, *column.overrides]
 
     def add(self, column: Column, summary: Mapping[str, Any], command: str, folder: Path | None = None) -> None:
-        """Put in the user's run of a column, which is in ``folder``."""
+        """Add the user's run of a column, stored in ``folder``."""
         self.stored[self.table.key, OWN, column.key] = compact(summary, command, folder)
         self.commands.append(command)
 
     def scores(self, column: Column, model: str) -> dict[str, CellScore]:
-        """By title, of the rows that have a score for every seed; the user's method first."""
-        scored, found = scorer(self.table.measure), {}
+        """Return scores by title for rows with a score for every seed, the user's method first."""
+        scored, result = scorer(self.table.measure), {}
         assert scored is not None
         for row in self.table.rows:
             cell = self.stored.get((self.table.key, row.key, column.key))
             if cell is not None and (score := scored(cell, model, None)) is not None:
-                found[row.title] = score
-        return found
+                result[row.title] = score
+        return result
 
     def paired(self, column: Column, model: str) -> dict[str, list[float]]:
-        """Scores of the seeds that the user's run and the row's have in common, for rows that have all of the user's."""
+        """Return the scores of the user's seeds, for all rows that have these seeds."""
         own = self.stored[self.table.key, OWN, column.key]["seeds"]
-        found = {}
+        result = {}
         for row in self.table.rows:
             cell = self.stored.get((self.table.key, row.key, column.key))
             score = None if cell is None else self.scores(column, model).get(row.title)
             if cell is not None and score is not None and set(own) <= set(cell["seeds"]):
                 by_seed = dict(zip(cell["seeds"], score.per_seed, strict=True))
-                found[row.title] = [by_seed[seed] for seed in own]
-        return found
+                result[row.title] = [by_seed[seed] for seed in own]
+        return result
 
     def ranks(self, model: str) -> tuple[Ranks | None, str]:
-        """Average ranks over the columns, or over the seeds of the only one, and what they are over."""
+        """Return average ranks over the columns, or over the seeds of a single column, and a description of the average."""
         columns = self.table.columns
         if len(columns) == 1:
             return statistics.average_ranks(self.paired(columns[0], model)), f"the seeds of {columns[0].key}"
@@ -87,14 +87,14 @@ class Placement:
 
 
 def placement(paper_name: str, key: str, datasets: Sequence[str], title: str, results: Path) -> Placement:
-    """The setting of a published table and what is stored of it.
+    """Load the setting and stored results of a published table.
 
     Args:
-        datasets: of the columns; none for all.
-        results: holds ``cells/`` and ``published/``.
+        datasets: datasets of the columns; empty for all.
+        results: folder with ``cells/`` and ``published/``.
 
     Raises:
-        UserError: there is no such paper, table or data set, or nothing is stored of it.
+        UserError: the paper, table or dataset is unknown or has no stored results.
     """
     paper = load_paper(paper_name)
     scored = {table.key: table for table in paper.tables if table.measure not in UNSCORED}
@@ -119,10 +119,10 @@ def placement(paper_name: str, key: str, datasets: Sequence[str], title: str, re
 
 
 def stored_results(paper: str) -> Path:
-    """``results/`` of the package: inside it when installed from a wheel, at the project's root in a checkout.
+    """Return ``results/``: in the package if installed from a wheel, in the root of a checkout.
 
     Raises:
-        UserError: there is none.
+        UserError: the folder does not exist.
     """
     folder = config_folder().parent / "results"
     if not (folder / "cells").is_dir():
@@ -130,55 +130,55 @@ def stored_results(paper: str) -> Path:
     return folder
 
 
-def leaderboard(placed: Placement, column: Column, model: str) -> Iterator[list[str]]:
-    """A line for every row that has a score, the best first: place, title, ours, the printed one, the user's minus it, p."""
-    scores, pairs = placed.scores(column, model), placed.paired(column, model)
+def leaderboard(placement: Placement, column: Column, model: str) -> Iterator[list[str]]:
+    """Yield a line per scored row, best first: place, title, our score, published score, user's minus our score, p."""
+    scores, pairs = placement.scores(column, model), placement.paired(column, model)
     tests = {}
-    if placed.title in pairs and len(pairs[placed.title]) > 1:
-        tests = {each.name: each for each in statistics.against(placed.title, pairs)}
-    rows = {row.title: row for row in placed.table.rows}
+    if placement.title in pairs and len(pairs[placement.title]) > 1:
+        tests = {each.name: each for each in statistics.against(placement.title, pairs)}
+    rows = {row.title: row for row in placement.table.rows}
     order = sorted(scores, key=lambda title: -scores[title].mean)
     for title in order:
-        score, test, their = scores[title], tests.get(title), look_up(placed.published, placed.table, rows[title], column)
-        place = 1 + sum(other.mean > score.mean for other in scores.values())
+        score, test, their = scores[title], tests.get(title), look_up(placement.published, placement.table, rows[title], column)
+        rank = 1 + sum(other.mean > score.mean for other in scores.values())
         half = "" if score.half is None else f" ± {score.half:.1f}"
-        named = f"> {title}" if title == placed.title else title
+        named = f"> {title}" if title == placement.title else title
         against = [f"{test.difference:+.1f}", f"{test.adjusted:.3f}{'*' * test.worse}"] if test else ["", ""]
-        yield [str(place), named, f"{score.mean:.1f}{half}", their.text if their else "", *against]
+        yield [str(rank), named, f"{score.mean:.1f}{half}", their.text if their else "", *against]
 
 
-def spoken(placed: Placement, column: Column, model: str) -> str:
-    """The rank in a sentence, among ours and among the printed ones."""
-    scores = placed.scores(column, model)
-    if placed.title not in scores:
-        return f"{placed.title} has no score: a seed has diverged."
-    own = scores[placed.title].mean
-    printed = {}  # several rows may be readings of one printed row
-    for row in placed.table.rows:
-        their = look_up(placed.published, placed.table, row, column)
+def spoken(placement: Placement, column: Column, model: str) -> str:
+    """Return a sentence with the rank among our and the published scores."""
+    scores = placement.scores(column, model)
+    if placement.title not in scores:
+        return f"{placement.title} has no score: a seed has diverged."
+    own = scores[placement.title].mean
+    printed = {}  # several rows may belong to one published row
+    for row in placement.table.rows:
+        their = look_up(placement.published, placement.table, row, column)
         if their is not None:
             printed[str(their.where)] = float(their.mean)
-    place, would = (1 + sum(value > own for value in values) for values in ([score.mean for score in scores.values()], printed.values()))
+    rank, would = (1 + sum(value > own for value in values) for values in ([score.mean for score in scores.values()], printed.values()))
     among = f"; it would be {would} of {len(printed) + 1} among the printed means" if printed else ""
-    return f"{placed.title} is {place} of {len(scores)}{among}."
+    return f"{placement.title} is {rank} of {len(scores)}{among}."
 
 
 def alike(ranks: Ranks, title: str) -> list[str]:
-    """The methods whose ranks do not differ significantly from that of ``title``."""
+    """Return the methods whose ranks do not differ significantly from that of ``title``."""
     own = ranks.ranks[title]
     return [name for name, rank in ranks.ranks.items() if name != title and abs(rank - own) <= ranks.difference]
 
 
-def write(placed: Placement, folder: Path, changed: Sequence[str]) -> list[Path]:
+def write(placement: Placement, folder: Path, changed: Sequence[str]) -> list[Path]:
     """Write the table with the user's row as ``table.md``, ``table.csv`` and ``table.tex``."""
-    paper, table = placed.paper, placed.table
-    title, label = f"{placed.title} in {paper.title}, table {table.key}: {table.title}", f"tab:{paper.name}-{table.key}-placed"
-    made = texts(paper, table, placed.stored, placed.published, changed, title, label, placed.commands)
-    return write_texts(made, folder / "table")
+    paper, table = placement.paper, placement.table
+    title, label = f"{placement.title} in {paper.title}, table {table.key}: {table.title}", f"tab:{paper.name}-{table.key}-placed"
+    contents = texts(paper, table, placement.stored, placement.published, changed, title, label, placement.commands)
+    return write_texts(contents, folder / "table")
 
 
-def diagrams(placed: Placement, folder: Path) -> list[Path]:
-    """Write the critical-difference diagrams of both kinds of models; nothing where there are no ranks.
+def diagrams(placement: Placement, folder: Path) -> list[Path]:
+    """Write the critical-difference diagrams of both kinds of models, if there are ranks.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -188,9 +188,9 @@ def diagrams(placed: Placement, folder: Path) -> list[Path]:
 
     written = []
     for model in MODELS:
-        ranks, over = placed.ranks(model)
+        ranks, description = placement.ranks(model)
         if ranks is not None:
-            title = f"{placed.paper.title}, table {placed.table.key}, {model} models: average ranks over {over}"
+            title = f"{placement.paper.title}, table {placement.table.key}, {model} models: average ranks over {description}"
             with styled():
                 written += save_all(ranks_figure([(ranks, title)], 7.0), folder / f"ranks_{model}")
     return written
@@ -201,8 +201,8 @@ class PlacedRow:
     """A user's method in a published table.
 
     Attributes:
-        changed: overrides by which its runs differ from the table's setting.
-        cells: by column key.
+        changed: overrides of its runs beyond the table's setting.
+        cells: results by column key.
     """
 
     paper: str
@@ -212,18 +212,18 @@ class PlacedRow:
     cells: Mapping[str, dict[str, Any]]
 
 
-def write_row(placed: Placement, folder: Path, changed: Sequence[str]) -> Path:
+def write_row(placement: Placement, folder: Path, changed: Sequence[str]) -> Path:
     """Write ``<folder>/row.json``."""
-    keys = {column.key: (placed.table.key, OWN, column.key) for column in placed.table.columns}
-    cells = {name: placed.stored[key] for name, key in keys.items() if key in placed.stored}
-    row = {"paper": placed.paper.name, "table": placed.table.key, "title": placed.title, "changed": list(changed), "cells": cells}
+    keys = {column.key: (placement.table.key, OWN, column.key) for column in placement.table.columns}
+    cells = {name: placement.stored[key] for name, key in keys.items() if key in placement.stored}
+    row = {"paper": placement.paper.name, "table": placement.table.key, "title": placement.title, "changed": list(changed), "cells": cells}
     write_whole(folder / FILE, json.dumps(row, indent=1, allow_nan=False) + "\n")
     return folder / FILE
 
 
 def read_rows(folder: Path) -> list[PlacedRow]:
-    """The rows in the folders of ``folder``; what is damaged or of another version is left out, with a warning on stderr."""
-    found = []
+    """Read the rows below ``folder``; damaged rows and rows of other versions are left out with a warning on stderr."""
+    rows = []
     for path in sorted(folder.glob(f"**/{FILE}")):
         try:
             row = json.loads(path.read_text(encoding="utf-8"))
@@ -231,9 +231,9 @@ def read_rows(folder: Path) -> list[PlacedRow]:
             absent = next((name for cell in cells.values() for name in ("algorithm", "command", "config") if name not in cell), None)
             if absent is not None:
                 raise Untrusted(f"{absent} is missing in a cell")
-            found.append(PlacedRow(str(row["paper"]), str(row["table"]), str(row["title"]), [str(each) for each in row["changed"]], cells))
+            rows.append(PlacedRow(str(row["paper"]), str(row["table"]), str(row["title"]), [str(each) for each in row["changed"]], cells))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             warn(path, f"{type(error).__name__}: {error}")
         except Untrusted as reason:
             warn(path, str(reason))
-    return found
+    return rows

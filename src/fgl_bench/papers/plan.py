@@ -1,4 +1,4 @@
-"""The plan of a paper's tables: which runs fill which cells, by which commands, in what order."""
+"""The plan of a paper's tables: the runs of every cell, their commands and their order."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fgl_bench.utils.patience import say_once
 
 PLANS = Path(__file__).parent / "plans"
 Key = tuple[str, str, str]
-"""A cell of a table: the table's key, the row's and the column's."""
+"""A cell of a table: keys of the table, the row and the column."""
 Stored = Mapping[Key, Mapping[str, Any]]
-"""Stored results by the cell that they fill."""
+"""Stored results by cell."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Row:
     """A method as a row of a table.
 
     Attributes:
-        key: its name in commands; unique within the paper.
+        key: name in commands; unique within the paper.
         algorithm: choice of the group ``algorithm``.
-        overrides: further keys, which make a variant of it.
+        overrides: further keys, for a variant.
         published: the method's name in the paper's csv; None if the paper has no such row.
-        where: what else tells its printed cells from others, by the csv's columns (``backbone``, ``variant``, ...).
-        settings: overrides besides that depend on the column: the first entry counts whose other keys are the column's.
-        experiment: the preset, where it is not the table's: the run is one of another table.
+        where: further columns of the csv that identify its published cells (``backbone``, ``variant``, ...).
+        settings: overrides that depend on the column: the first entry whose other keys match the column is used.
+        experiment: preset, if the run belongs to another table.
     """
 
     key: str
@@ -47,13 +47,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """A setting that every row of a table is run in.
+    """A setting in which every row of a table is run.
 
     Attributes:
         dataset: choice of the group ``dataset``.
-        group: heading of the part of the table that it stands in ("10 clients"); every part has means of its own.
+        group: heading of its part of the table ("10 clients"); every part has separate means.
         overrides: further keys (``num_clients=10``).
-        where: what tells its printed cells from others, by the csv's columns (``num_clients``, ``split``, ...).
+        where: columns of the csv that identify its published cells (``num_clients``, ``split``, ...).
     """
 
     dataset: str
@@ -68,7 +68,7 @@ class Column:
 
 
 def columns(datasets: Iterable[str], group: str = "", overrides: tuple[str, ...] = (), **where: str) -> tuple[Column, ...]:
-    """One column for each dataset."""
+    """Return one column per dataset."""
     return tuple(Column(dataset, group, overrides, where) for dataset in datasets)
 
 
@@ -77,12 +77,12 @@ class Table:
     """One table (or figure) of a paper.
 
     Attributes:
-        key: the paper's number, or the figure's name; ``2_f1`` for what the paper's table 2 shows besides.
+        key: the paper's table number, or the figure's name; ``2_f1`` for the F1 scores of the paper's table 2.
         experiment: the preset.
-        measure: ``accuracy`` (or one of ``measures.SELECTED``), ``trips`` (to the printed target), ``seconds`` (a round),
-            ``costs`` (at equal accuracy), another metric of the summaries, or ``curves``, whose runs are made but fill no table.
-        where: what tells its printed cells from others; ``table`` is the key unless it says otherwise.
-        with_bytes: show what a client sends in a round.
+        measure: ``accuracy`` (or one of ``measures.SELECTED``), ``trips`` (to the printed target), ``seconds`` (per round),
+            ``costs`` (at equal accuracy), another metric of the summaries, or ``curves``, whose runs fill no table.
+        where: columns of the csv that identify its published cells; ``table`` defaults to the key.
+        with_bytes: show the bytes that a client sends per round.
         compared: keys of the rows that set the level at which costs are compared.
     """
 
@@ -98,11 +98,11 @@ class Table:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """Each once, in the order of the columns."""
+        """The distinct datasets, in column order."""
         return tuple(dict.fromkeys(column.dataset for column in self.columns))
 
     def place(self, row: Row, column: Column) -> dict[str, str] | None:
-        """Where the paper prints this cell; None if it has no such row."""
+        """Return the csv columns of this cell's published score; None if the paper has no such row."""
         if row.published is None:
             return None
         fixed = {"table": self.key, "dataset": column.dataset, "method": row.published, "variant": "default"}
@@ -111,11 +111,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Basis:
-    """What the rows that a paper's printed rows are compared with are chosen on, see ``results.choices``.
+    """Basis for matching a paper's rows with ours, see :mod:`fgl_bench.papers.matched_rows`.
 
     Attributes:
         tables, datasets: the columns.
-        shared: a configuration key that all printed rows have one value of; empty for none.
+        shared: a configuration key with one value for all published rows; empty for none.
     """
 
     tables: tuple[str, ...]
@@ -128,10 +128,10 @@ class Paper:
     """A paper's tables.
 
     Attributes:
-        tables: in the order in which their runs are made.
-        first: keys of the most telling rows, which are run first.
-        late: datasets that are run after all others.
-        basis: what its rows are chosen on; None where nothing is chosen.
+        tables: in the order of their runs.
+        first: keys of the most informative rows, which run first.
+        late: datasets that run after all others.
+        basis: columns for choosing rows; None if no rows are chosen.
     """
 
     name: str
@@ -144,10 +144,10 @@ class Paper:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table as planned.
+    """A planned cell of a table.
 
     Attributes:
-        overrides: of the command that makes its run, without presentation keys.
+        overrides: overrides of its run's command, without presentation keys.
     """
 
     table: str
@@ -169,21 +169,21 @@ class Cell:
 
     @property
     def command(self) -> str:
-        """The command that makes this run alone."""
+        """The command of this run."""
         return " ".join(("fgl-bench", *self.overrides))
 
 
 def papers() -> list[str]:
-    """Names of the papers whose tables can be reproduced."""
+    """Return the names of the papers whose tables can be reproduced."""
     return sorted(path.stem for path in PLANS.glob("*.yaml"))
 
 
 @cache
 def load_paper(name: str) -> Paper:
-    """The paper called ``name``, from ``plans/<name>.yaml``.
+    """Load the paper ``name`` from ``plans/<name>.yaml``.
 
     Raises:
-        UserError: there is none.
+        UserError: the paper is unknown.
     """
     if name not in papers():
         raise UserError(f"PAPER={name}: no tables of that paper here; allowed: {', '.join(papers())}")
@@ -199,25 +199,25 @@ def load_paper(name: str) -> Paper:
 
 
 def table_of(key: str, entry: Mapping[str, Any], rows: Mapping[str, Row]) -> Table:
-    """A table from its entry in the file, where columns of one setting stand together and rows are named."""
-    found = [Column(dataset, **frozen(keys)) for keys in entry["columns"] for dataset in keys.pop("datasets")]
-    return Table(key, **frozen({**entry, "columns": found, "rows": [rows[name] for name in entry["rows"]]}))
+    """Build a table from its entry in the file, which groups columns by setting and references rows by name."""
+    columns = [Column(dataset, **frozen(keys)) for keys in entry["columns"] for dataset in keys.pop("datasets")]
+    return Table(key, **frozen({**entry, "columns": columns, "rows": [rows[name] for name in entry["rows"]]}))
 
 
 def frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry with tuples for lists."""
+    """Return the entry with tuples instead of lists."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
 def overrides_of(row: Row, column: Column) -> tuple[str, ...]:
-    """The row's settings for a column."""
+    """Return the row's settings for a column."""
     about = {"dataset": column.dataset, **column.where}
     fitting = (entry for entry in row.settings if all(about.get(key) == value for key, value in entry.items() if key != "overrides"))
     return tuple(next(fitting, {"overrides": ()})["overrides"])
 
 
 def plan(tables: Iterable[Table], extra: Sequence[str] = ()) -> list[Cell]:
-    """Every cell of the tables, table by table, row by row; ``extra`` are overrides of every cell, such as ``seeds=[0]``."""
+    """Return all cells, by table and row; ``extra`` are overrides of every cell, such as ``seeds=[0]``."""
     return [
         Cell(
             table.key,
@@ -235,33 +235,33 @@ def plan(tables: Iterable[Table], extra: Sequence[str] = ()) -> list[Cell]:
 
 
 def fill(planned: Iterable[Cell], cells: Iterable[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
-    """The stored cells in their places, as far as they were made by the planned overrides."""
+    """Return the stored cells by key, if they were made with the planned overrides."""
     wanted = {(*cell.key, cell.overrides) for cell in planned}
-    return {place[:3]: cell for cell in cells for place in cell["places"] if place in wanted}
+    return {key[:3]: cell for cell in cells for key in cell["places"] if key in wanted}
 
 
 def stale(planned: Sequence[Cell], cells: Sequence[Mapping[str, Any]], where: Path) -> None:
-    """Warn on stderr of planned places whose stored cells were all made by other overrides."""
+    """Warn on stderr of planned cells whose stored results were all made with other overrides."""
     filled, keys = fill(planned, cells), {cell.key for cell in planned}
-    other = {place[:3] for cell in cells for place in cell["places"] if place[:3] in keys} - set(filled)
+    other = {key[:3] for cell in cells for key in cell["places"] if key[:3] in keys} - set(filled)
     if other:
-        say_once(f"warning: {where}: {len(other)} cells were made by other overrides than are planned, such as {', '.join(min(other))}")
+        say_once(f"warning: {where}: {len(other)} cells were made with other overrides than planned, such as {', '.join(min(other))}")
 
 
 def look_up(published: Printed, table: Table, row: Row, column: Column) -> Published | None:
-    """The paper's number in this cell; None if it prints none."""
-    place = table.place(row, column)
-    return None if place is None else published.find(place)
+    """Return the published score of this cell; None if there is none."""
+    where = table.place(row, column)
+    return None if where is None else published.find(where)
 
 
 def in_table(table: Table, stored: Stored) -> list[tuple[str, Mapping[str, Any]]]:
-    """The stored cells of a table, with a name for each."""
+    """Return the stored cells of a table with their names."""
     keys = [(f"{row.title} on {column.key}", (table.key, row.key, column.key)) for row in table.rows for column in table.columns]
     return [(name, stored[key]) for name, key in keys if key in stored]
 
 
 def in_order(paper: Paper, cells: Sequence[Cell]) -> list[Cell]:
-    """The runs to make, each once: small datasets before ``late`` ones, then the most telling methods first, then by table."""
+    """Return the distinct runs in order: ``late`` datasets last, then the most informative methods first, then by table."""
     rank = {key: position for position, key in enumerate(paper.first)}
     tables = [table.key for table in paper.tables]
     unique: dict[tuple[str, ...], Cell] = {}

@@ -1,4 +1,4 @@
-"""The papers' own numbers, as printed."""
+"""Published scores of the papers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 
 from fgl_bench.errors import UserError
 
-# Columns of the csv that say which cell a number is.
+# Columns of the csv that identify a cell.
 WHERE = ("table", "dataset", "split", "num_clients", "scenario", "backbone", "method", "variant", "metric")
 
 
 @dataclass(frozen=True)
 class Published:
-    """One printed cell; accuracies in percent.
+    """One published cell; accuracies in percent.
 
     Attributes:
         mean, spread: strings exactly as printed; ``spread`` may be empty.
         target: validation accuracy of a trip count, a fraction; None in other tables.
-        reached: runs that a trip count averages, where that could be worked out.
-        where: its place, by the names of :data:`WHERE`.
-        kind: what the paper says the spread is: ``ci95``, ``std``, ``var``, ``unstated``, ``none``.
+        reached: number of runs behind a trip count, if it could be derived.
+        where: its columns :data:`WHERE`.
+        kind: kind of the spread, from the paper: ``ci95``, ``std``, ``var``, ``unstated``, ``none``.
     """
 
     mean: str
@@ -41,7 +41,7 @@ class Published:
 
 
 class Printed:
-    """All printed cells of a paper that hold a number."""
+    """All published cells of a paper with a number."""
 
     def __init__(self, cells: Iterable[Published]):
         self.cells = tuple(cells)
@@ -50,34 +50,34 @@ class Printed:
             self._by_place.setdefault((cell.where["table"], cell.where["dataset"]), []).append(cell)
 
     def find(self, where: Mapping[str, str]) -> Published | None:
-        """The cell at the place ``where``, which names table and dataset at least; None if nothing is printed there.
+        """Return the cell identified by ``where``, at least its table and dataset; None if it does not exist.
 
         Raises:
-            ValueError: several cells are there, so ``where`` says too little.
+            ValueError: several cells match.
         """
         near = self._by_place.get((where["table"], where["dataset"]), [])
-        found = [cell for cell in near if all(cell.where[key] == value for key, value in where.items())]
-        if len(found) > 1:
-            raise ValueError(f"{dict(where)} is printed {len(found)} times")
-        return found[0] if found else None
+        matching = [cell for cell in near if all(cell.where[key] == value for key, value in where.items())]
+        if len(matching) > 1:
+            raise ValueError(f"{dict(where)} is printed {len(matching)} times")
+        return matching[0] if matching else None
 
     def targets(self, table: str) -> dict[str, float]:
-        """The target of every dataset of a table of trip counts; empty for other tables."""
+        """Return the target of every dataset of a table of trip counts; empty for other tables."""
         return {cell.where["dataset"]: cell.target for cell in self.cells if cell.where["table"] == table and cell.target is not None}
 
 
 def read_published(path: Path) -> Printed:
-    """The cells of a tidy csv; blank ones are left out.
+    """Read the cells of a tidy csv, without blank ones.
 
     Raises:
-        OSError: there is no such file.
-        UserError: a row is damaged, or printed twice.
+        OSError: the file does not exist.
+        UserError: a row is damaged or repeated.
     """
     cells: dict[tuple[str, ...], Published] = {}
     with path.open(encoding="utf-8", newline="") as file:
         lines = csv.DictReader(file)
         for row in lines:
-            place = {name: row[name] for name in WHERE}
+            where = {name: row[name] for name in WHERE}
             if not row["mean"]:
                 continue
             try:
@@ -86,7 +86,7 @@ def read_published(path: Path) -> Printed:
                 target, reached = (match and convert(match[1]) for match, convert in zip(found, (float, int), strict=True))
             except ValueError as error:
                 raise UserError(f"{path}, line {lines.line_num}: {error}") from error
-            if not all(map(math.isfinite, numbers)) or tuple(place.values()) in cells:
+            if not all(map(math.isfinite, numbers)) or tuple(where.values()) in cells:
                 raise UserError(f"{path}, line {lines.line_num}: a number is not finite, or the cell is there already")
-            cells[tuple(place.values())] = Published(row["mean"], row["spread"], target, reached, place, row["spread_kind"])
+            cells[tuple(where.values())] = Published(row["mean"], row["spread"], target, reached, where, row["spread_kind"])
     return Printed(cells.values())

@@ -1,4 +1,4 @@
-"""Making runs as processes of their own, some at a time, until all are made, time is up or a signal ends it."""
+"""Runs the missing runs in separate processes, several at a time, until all are done, time is up or a signal arrives."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fgl_bench.results.render import percent
 from fgl_bench.runner.started import InTurn
 from fgl_bench.utils.processes import quoted
 
-DONE = ("written: ", "complete already")  # lines of a run that name its folder
+DONE = ("written: ", "complete already")  # prefixes of output lines with the run's folder
 
 
 @dataclass(kw_only=True)
 class Runs(InTurn):
-    """The runs to make, each with the paper that wants it.
+    """The missing runs, each with its paper.
 
     Attributes:
-        where: presentation keys of every run; None is left out.
+        where: presentation keys of every run; None values are left out.
         absent: datasets without raw files; a run on one may download it.
-        look: finds those datasets anew.
+        look: recomputes ``absent``.
     """
 
     where: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Runs(InTurn):
         return [sys.executable, "-m", "fgl_bench.cli.main", *work[1].overrides, "progress=false", *given]
 
     def startable(self) -> Iterator[tuple[Work, Cell]]:
-        """Take runs that wait while there is room; of an absent dataset one at a time, until it is there or known not to come."""
+        """Yield runs that can start. On an absent dataset one run at a time, until the dataset is available or its download failed."""
         for pair in list(self.waiting):
             if len(self.running) >= self.jobs:
                 return
@@ -54,19 +54,19 @@ class Runs(InTurn):
             yield pair
 
     def ended(self, work: tuple[Work, Cell], status: int, lines: list[str], display: Display) -> str | None:
-        """Keep the result of a run."""
+        """Store the result of a run."""
         paper, cell = work
         if cell.dataset in self.absent:
             self.left_out(cell.dataset, display)
         folder = next((Path(line.partition(": ")[2]) for line in reversed(lines) if line.startswith(DONE)), None)
-        if status != 0 or folder is None or not paper.keep(folder, cell.overrides):
+        if status != 0 or folder is None or not paper.add(folder, cell.overrides):
             return None
         paper.write(cell.overrides)
         test = paper.stored[cell.key]["test"]
         return ": " + ", ".join(f"{model} {percent(scores['mean'])}" for model, scores in test.items())
 
     def left_out(self, dataset: str, display: Display) -> None:
-        """After a run on an absent dataset: leave the others on it out if it is still absent."""
+        """Drop the other runs on a dataset that is still absent after a run on it."""
         self.absent = self.look()
         lost = [pair for pair in self.waiting if pair[1].dataset == dataset and dataset in self.absent]
         for pair in lost:

@@ -1,6 +1,6 @@
-"""How far the tables agree where the same runs are scored in other ways.
+"""Agreement of the tables under other scorings of the same runs.
 
-Papers rarely say which round they score and how they average clients. Every run stores its scores in the ways of :data:`SCORINGS`.
+Papers rarely state which round they score and how they average clients. Every run stores its scores under each of :data:`SCORINGS`.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ HEAD = (
 
 
 def rescored(result: Mapping[str, Any], scoring: Callable[[Any], Any]) -> dict[str, Any] | None:
-    """A stored result with other test scores in the place of the usual ones; None where it has none."""
+    """Return a stored result with its test scores under another scoring; None if they are not stored."""
     test = _by_model(result["test"], scoring)
     metrics = {name: found for name, scores in result.get("metrics", {}).items() if (found := _by_model(scores, scoring)) is not None}
     return None if test is None else {**result, "test": test, "metrics": metrics}
 
 
 def _by_model(scores: Mapping[str, Any], scoring: Callable[[Any], Any]) -> dict[str, Any] | None:
-    found = {model: scoring(each) for model, each in scores.items()}
-    return found if all(each and "per_seed" in each for each in found.values()) else None
+    result = {model: scoring(each) for model, each in scores.items()}
+    return result if all(each and "per_seed" in each for each in result.values()) else None
 
 
 def compared(works: Sequence[Work]) -> list[str]:
-    """A section with the papers' agreement under each of :data:`SCORINGS`."""
+    """Return a section with the papers' agreement under each of :data:`SCORINGS`."""
     return [*HEAD, *(f"| {work.paper.title} | {' | '.join(_agreeing(work, scoring) for scoring in SCORINGS.values())} |" for work in works)]
 
 

@@ -1,8 +1,8 @@
-"""What became of every printed cell: it agrees with a run of ours, or why it does not.
+"""Compares every published cell with our runs: it agrees, or has a reason for the difference.
 
-``results/settlements/<paper>.yaml`` names, for each printed row, the row and the model of ours that it is compared with: those that
-:mod:`fgl_bench.papers.matched_rows` chose, or others for the reason given as ``why``. All else follows from the stored runs; a reason for
-a difference is typed only where no run of ours is near the printed number.
+``results/settlements/<paper>.yaml`` assigns each published row a row and model of ours: the choice of
+:mod:`fgl_bench.papers.matched_rows`, or another one with the reason ``why``. Findings follow from the stored runs; a reason is written by
+hand only if no run of ours is near the published number.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SETTLED = (AGREES, OTHER_MODEL, SETTING, LAST, DRAW, *TYPED)
 
 @dataclass(frozen=True)
 class Difference:
-    """Why columns of a printed row are not reached.
+    """The reason why columns of a published row are not reproduced.
 
     Attributes:
         columns: datasets or column keys; empty for all.
-        tables: keys of the tables it speaks of; empty for all of the row's.
+        tables: keys of the affected tables; empty for all tables of the row.
         finding: a key of :data:`TYPED`.
-        reason: one sentence, with the arithmetic or with what was tried.
+        reason: one sentence, with the arithmetic or the attempts.
     """
 
     finding: str
@@ -48,14 +48,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What a printed row is compared with.
+    """The row and model of ours that a published row is compared with.
 
     Attributes:
         printed: the method's name in the paper's csv.
         model: ``received`` or ``trained``.
-        row: key of our row; empty for the first one in the table that stands for the printed cell.
-        tables: keys of the tables it speaks of; empty for all.
-        why: what decides, where it is not the choice by rule: the authors' code, or the paper's text.
+        row: key of our row; empty for the first row of the table that matches the published cell.
+        tables: keys of the affected tables; empty for all.
+        why: reason if the row was not chosen by rule: the authors' code, or the paper's text.
     """
 
     printed: str
@@ -68,13 +68,13 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Settled:
-    """The finding on one printed cell.
+    """The finding on one published cell.
 
     Attributes:
-        finding: one of :data:`SETTLED`, ``not run``, or ``open`` (run, apart from the print, and nobody has said why).
-        shown_by: title, model and score of the run that agrees, the range of the draws, or all that was tried.
-        model: of ours.
-        dataset: of the column.
+        finding: one of :data:`SETTLED`, ``not run``, or ``open`` (run, different from the paper, no known reason).
+        shown_by: title, model and score of the agreeing run, the range of the draws, or all attempts.
+        model: our model.
+        dataset: dataset of the column.
     """
 
     table: str
@@ -90,7 +90,7 @@ class Settled:
 
 
 def read_settlements(path: Path) -> tuple[Settlement, ...]:
-    """The settlements of a paper, as written; none where there is no such file."""
+    """Read the settlements of a paper; empty if the file does not exist."""
     entries = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else []
     return tuple(
         Settlement(**{**in_tuples(entry), "differs": tuple(Difference(**in_tuples(each)) for each in entry.get("differs", ()))})
@@ -99,7 +99,7 @@ def read_settlements(path: Path) -> tuple[Settlement, ...]:
 
 
 def in_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry with lists as tuples of texts, and texts in one line."""
+    """Return the entry with lists as tuples of strings, and strings on one line."""
     return {key: tuple(map(str, value)) if isinstance(value, list) else " ".join(str(value).split()) for key, value in entry.items()}
 
 
@@ -111,11 +111,11 @@ def settle(
     settlements: Sequence[Settlement],
     draws: Stored = MappingProxyType({}),
 ) -> list[Settled]:
-    """The finding on every printed cell of a table that a row of ours stands for.
+    """Return the finding on every published cell of a table that matches a row of ours.
 
-    A cell agrees if, on the row and model that its settlement names, ours is within 1.5 points of the print or both 95 % intervals
-    overlap (trips: the intervals only). Else the first of the other rows and models for the same printed cell that is within 1.5 points
-    explains it, or the score of the last round, or one whose interval overlaps, or the draws of the masks.
+    A cell agrees if our score for the row and model of its settlement is within 1.5 points of the published one or both 95 % intervals
+    overlap (trips: the intervals only). Otherwise it is explained by, in this order: another row or model for the same cell within 1.5
+    points, the score of the last round, another one with overlapping interval, or the draws of the masks.
 
     Args:
         draws: runs over many draws of the masks.
@@ -144,10 +144,12 @@ def settle(
             their = look_up(published, table, rows[0], column)
             assert their is not None
             near = 0.0 if table.measure == "trips" else NEAR
-            close = [place for place, score in scores.items() if agrees(score, their, paper, near)]
+            close = [candidate for candidate, score in scores.items() if agrees(score, their, paper, near)]
             last = _last_round(table, column, rows, models[0], stored, their, paper)
-            # An interval that overlaps explains only where nothing is near, not in the last round either.
-            near_ones = [place for place in close if place == (rows[0], models[0]) or distance(scores[place], their) <= near]
+            # Overlapping intervals only explain a cell without a near score, including the last round.
+            near_ones = [
+                candidate for candidate in close if candidate == (rows[0], models[0]) or distance(scores[candidate], their) <= near
+            ]
             close = near_ones if near_ones or (last and last[1]) else close
             drawn = draws.get((table.key, rows[0].key, column.key))
             score = scored(drawn, models[0], target.get(column.dataset)) if drawn else None
@@ -159,26 +161,26 @@ def settle(
 def _last_round(
     table: Table, column: Column, rows: Sequence[Row], model: str, stored: Stored, their: Published, paper: Paper
 ) -> tuple[str, bool] | None:
-    """Title, model and score of a row that agrees in its last round, the first that is near or else the first; whether it is near."""
-    found = []
+    """Return title, model and score of a row that agrees in its last round, preferably a near one, and True if it is near."""
+    agreeing = []
     for row in rows if table.measure == "accuracy" else ():
         cell = stored.get((table.key, row.key, column.key))
         last = cell["test"][model].get("last") if cell else None
         score = of_accuracy({"test": {model: last}}, model, None) if last and "per_seed" in last else None
         if score is not None and agrees(score, their, paper, NEAR):
-            found.append((f"{row.title}, {model}, last round: {score.mean:.1f}", distance(score, their) <= NEAR))
-    return next((each for each in found if each[1]), found[0] if found else None)
+            agreeing.append((f"{row.title}, {model}, last round: {score.mean:.1f}", distance(score, their) <= NEAR))
+    return next((each for each in agreeing if each[1]), agreeing[0] if agreeing else None)
 
 
 def settlement_of(settlements: Sequence[Settlement], table: Table, rows: Sequence[Row]) -> Settlement | None:
-    """What speaks of the printed cell that ``rows`` stand for."""
+    """Return the settlement of the published cell that ``rows`` match."""
     keys, method = {"", *(row.key for row in rows)}, rows[0].published
     of_table = (each for each in settlements if not each.tables or table.key in each.tables)
     return next((each for each in of_table if each.printed == method and each.row in keys), None)
 
 
 def alternatives(table: Table, settlements: Sequence[Settlement]) -> set[str]:
-    """Keys of the rows that stand for a printed row which another row of the table is compared with."""
+    """Return the keys of rows that match a published row but are not compared with it."""
     by_method: dict[tuple[str, str], list[Row]] = {}
     for row in table.rows if scorer(table.measure) else ():
         if row.published is not None:
@@ -192,7 +194,7 @@ def agrees(ours: CellScore, their: Published, paper: Paper, near: float) -> bool
 
 
 def distance(ours: CellScore, their: Published) -> float:
-    """Points between two means, without the rounding of their difference."""
+    """Return the points between two means, without floating-point noise."""
     return round(abs(ours.mean - float(their.mean)), 9)
 
 
@@ -207,31 +209,33 @@ def _settled(
     last: str,
     spread: Interval | None,
 ) -> Settled:
-    """One cell; ``first`` is the row and model that it is compared with, ``close`` what agrees.
+    """Settle one cell; it is compared with the row and model ``first``, ``close`` agree.
 
     Args:
-        last: what agrees in the last round.
-        spread: where single draws of ``first`` lie.
+        last: description of the row that agrees in the last round.
+        spread: interval of single draws of ``first``.
     """
     ours = scores.get(first)
     text = "" if ours is None else f"{ours.mean:.1f}"
-    made = partial(Settled, table.key, first[0].title, column.key, their.text, text, model=first[1], dataset=column.dataset)
+    settled = partial(Settled, table.key, first[0].title, column.key, their.text, text, model=first[1], dataset=column.dataset)
     if ours is None:
-        return made(NOT_RUN)
+        return settled(NOT_RUN)
     if close:
         row, model = close[0]
         finding = AGREES if close[0] == first else OTHER_MODEL if row is first[0] else SETTING
-        return made(finding, f"{row.title}, {model}: {scores[close[0]].mean:.1f}")
+        return settled(finding, f"{row.title}, {model}: {scores[close[0]].mean:.1f}")
     if last:
-        return made(LAST, last)
-    over = (
+        return settled(LAST, last)
+    draws_text = (
         "" if spread is None else f"{spread.draws} draws of the masks: {spread.mean:.1f}, single ones {spread.low:.1f} to {spread.high:.1f}"
     )
     if spread is not None and spread.low <= float(their.mean) <= spread.high:
-        return made(DRAW, over)
-    tried = "; ".join([*(f"{row.title}, {model}: {score.mean:.1f}" for (row, model), score in scores.items()), *([over] if over else [])])
+        return settled(DRAW, draws_text)
+    tried = "; ".join(
+        [*(f"{row.title}, {model}: {score.mean:.1f}" for (row, model), score in scores.items()), *([draws_text] if draws_text else [])]
+    )
     for each in named.differs if named else ():
-        here = not each.tables or table.key in each.tables
-        if here and (not each.columns or {column.dataset, column.key} & set(each.columns)):
-            return made(each.finding, tried, reason=each.reason)
-    return made(OPEN, tried)
+        applies = not each.tables or table.key in each.tables
+        if applies and (not each.columns or {column.dataset, column.key} & set(each.columns)):
+            return settled(each.finding, tried, reason=each.reason)
+    return settled(OPEN, tried)

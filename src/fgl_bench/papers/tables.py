@@ -1,4 +1,4 @@
-"""A paper's tables: its numbers beside ours as Markdown, LaTeX and tidy csv, with their notes."""
+"""A paper's tables: published and our scores as Markdown, LaTeX and tidy csv, with notes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Number(NamedTuple):
     """One number of a table.
 
     Attributes:
-        text: as shown; empty where there is none.
-        rank: larger is better; equal ranks are equal as shown. None does not compete.
+        text: as shown; empty if missing.
+        rank: larger is better; equal ranks are shown equally. None if it does not compete.
         values: unrounded, by the names of the tidy csv.
-        best: whether no other entry of its column has a larger rank.
+        best: True if no entry of its column has a larger rank.
     """
 
     text: str = ""
@@ -41,9 +41,9 @@ class Number(NamedTuple):
 
 
 def accuracy(scores: Mapping[str, Any]) -> Number:
-    """Of the seeds that have a score, and how many have where not all do: leaving failures out favors a method that fails."""
+    """Return the accuracy of the scored seeds, with their number if some are missing: omitting failures favors a method that fails."""
     if not scores:
-        return Number()  # a run from before they were stored
+        return Number()  # a run older than this score
     if scores["mean"] is None:
         return Number("no score", values=scores)
     text = render.percent(scores["mean"], 1, scores["ci95"], scores["per_seed"])
@@ -51,9 +51,9 @@ def accuracy(scores: Mapping[str, Any]) -> Number:
 
 
 def trips(cell: Cell, model: str, target: float | None) -> Number:
-    """Trips to the target: mean of the seeds that got there ± interval, how many did, mean with the others at the whole budget.
+    """Return trips to the target: mean of the seeds that reached it ± interval, their number, and the mean with others at the budget.
 
-    The last decides which entry is best, since leaving failures out favors a method that fails.
+    The last mean determines the best entry, since omitting failures favors a method that fails.
     """
     counts = cell["client_trips"]["to_target"].get(f"{target:g}", {}).get(model) if target is not None else None
     if counts is None:
@@ -64,14 +64,14 @@ def trips(cell: Cell, model: str, target: float | None) -> Number:
 
 
 def seconds(cell: Cell) -> Number:
-    """Seconds of training and evaluation per round and seed; those of a GPU say so and do not compete."""
+    """Return seconds of training and evaluation per round and seed. GPU times are marked and do not compete."""
     if "rounds" not in cell.get("config", {}) or "train" not in cell["seconds"]:
         return Number()
     each = cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"]))
     return Number(marked(f"{each:.3g}", cell), -each if on_cpu(cell) else None, {"mean": each})
 
 
-# What has been spent, by heading: its name in a cell's records, and how many of it make one of what is shown.
+# Costs by heading: name in a cell's records, and divisor for the shown unit.
 COSTS = {
     "rounds": ("round", 1),
     "embeddings, MB": ("embedding_bytes", 1e6),
@@ -81,56 +81,56 @@ COSTS = {
 
 
 def cost(cell: Cell, kind: str, target: float | None) -> Number:
-    """What the server's model had cost when its validation score first reached the target.
+    """Return the cost of the server's model when its validation score first reached the target.
 
-    Mean of the seeds that got there ± 95 % interval, and how many did where not all; those that fail do not compete.
+    Mean of the seeds that reached it ± 95 % interval, with their number if some failed; such entries do not compete.
     """
     if target is None or not cell.get("records"):
         return Number()
     name, unit = COSTS[kind]
-    found = [next((c / unit for v, c in zip(seed["val"], seed[name], strict=True) if v >= target), None) for seed in cell["records"]]
-    reached = [value for value in found if value is not None]
+    costs = [next((c / unit for v, c in zip(seed["val"], seed[name], strict=True) if v >= target), None) for seed in cell["records"]]
+    reached = [value for value in costs if value is not None]
     values: dict[str, Any] = {**spread(reached), "reached": len(reached)}
     if not reached:
         return Number("never", values=values)
-    return Number(number(values["mean"], 1, values["ci95"], found), None if None in found else -round(values["mean"], 1), values)
+    return Number(number(values["mean"], 1, values["ci95"], costs), None if None in costs else -round(values["mean"], 1), values)
 
 
 def kinds_of(table: Table) -> tuple[str, ...]:
-    """What the table shows of a run of ours: the models, or what is measured in another way."""
+    """Return the kinds of entries that the table shows per run: models, or other measures."""
     return {"seconds": ("ours",), "costs": tuple(COSTS)}.get(table.measure, tuple(MODELS))
 
 
 def entry_of(table: Table, cell: Cell, kind: str, target: float | None) -> Number:
-    """Our entry, marked where a seed of the run has diverged; accuracies for a figure that shows curves."""
+    """Return our entry, marked if a seed diverged; accuracies for a figure of curves."""
     if kind == "trained" and score_trained(cell) == "never":
         return Number()
     if table.measure in ("accuracy", "curves"):
-        found = accuracy(cell["test"][kind])
+        entry = accuracy(cell["test"][kind])
     elif table.measure == "trips":
-        found = trips(cell, kind, target)
+        entry = trips(cell, kind, target)
     elif table.measure == "seconds":
-        found = seconds(cell)
+        entry = seconds(cell)
     elif table.measure == "costs":
-        found = cost(cell, kind, target)
+        entry = cost(cell, kind, target)
     else:  # another metric that the run reported, at the same point
-        found = accuracy(cell.get("metrics", {}).get(table.measure, {}).get(kind, {}))
-    return found._replace(text=f"{found.text} {MARK}") if found.text and diverged_seeds(cell) else found
+        entry = accuracy(cell.get("metrics", {}).get(table.measure, {}).get(kind, {}))
+    return entry._replace(text=f"{entry.text} {MARK}") if entry.text and diverged_seeds(cell) else entry
 
 
 def common(cells: Sequence[Cell]) -> float | None:
-    """The highest validation score that every seed of these cells reaches; None for fewer than two cells."""
+    """Return the highest validation score that every seed of these cells reaches; None for fewer than two cells."""
     best = [max(seed["val"], default=0.0) for cell in cells for seed in cell.get("records") or ()]
     return min(best) if len([cell for cell in cells if cell.get("records")]) > 1 else None
 
 
 def levels(table: Table, stored: Stored, published: Printed) -> dict[str, float]:
-    """Validation scores to reach, by column key: the printed targets, or what the rows that are compared have in common."""
-    printed, found = published.targets(table.key), {}
+    """Return target validation scores by column key: the published targets, or the highest score that all compared rows reach."""
+    printed, result = published.targets(table.key), {}
     for column in table.columns:
         cells = (stored.get((table.key, key, column.key)) for key in table.compared)
-        found[column.key] = common([cell for cell in cells if cell]) if table.compared else printed.get(column.dataset)
-    return {key: value for key, value in found.items() if value is not None}
+        result[column.key] = common([cell for cell in cells if cell]) if table.compared else printed.get(column.dataset)
+    return {key: value for key, value in result.items() if value is not None}
 
 
 # ---- entries of a table
@@ -143,7 +143,7 @@ def printed(their: Published | None) -> str:
 
 
 def mean_entry(row: Sequence[Cell | None], model: str) -> Number:
-    """Unweighted mean over the datasets of the table, where all were run and have a score; marked where a seed has diverged."""
+    """Return the unweighted mean over the table's datasets if all have a score; marked if a seed diverged."""
     cells = [cell for cell in row if cell is not None and cell["test"][model]["mean"] is not None]
     if len(cells) < len(row):
         return Number()
@@ -154,23 +154,23 @@ def mean_entry(row: Sequence[Cell | None], model: str) -> Number:
 
 
 def printed_mean(row: Sequence[Published | None]) -> str:
-    """The published cells' unweighted mean: the printed "Overall" is not always the mean of its row."""
+    """Return the unweighted mean of the published cells; the published "Overall" is not always the mean of its row."""
     means = [float(cell.mean) for cell in row if cell is not None]
     return "" if len(means) < len(row) else f"{sum(means) / len(means):.1f}"
 
 
 def sent(cell: Cell) -> str:
-    """Megabytes that a client uploads in a trip, on average."""
+    """Return the mean megabytes uploaded per client trip."""
     return f"{cell['bytes']['upload'] / cell['client_trips']['total'] / 1e6:.3g}"
 
 
 class ColumnGroup(NamedTuple):
-    """The part of a table that one group of columns makes.
+    """The part of a table with one group of columns.
 
     Attributes:
-        group: its heading; empty where a table has one part only.
-        heads: (dataset, what is shown of it: ``received`` | ``trained`` | ``published`` | ...).
-        rows: title and entries; the best of ours is marked in every column.
+        group: its heading; empty if the table has one part.
+        heads: (dataset, kind: ``received`` | ``trained`` | ``published`` | ...).
+        rows: title and entries; our best entry is marked in every column.
     """
 
     group: str
@@ -179,7 +179,7 @@ class ColumnGroup(NamedTuple):
 
 
 def parts(table: Table, stored: Stored, published: Printed, targets: Mapping[str, float]) -> Iterator[ColumnGroup]:
-    """The table's numbers by group of columns.
+    """Yield the table's entries by group of columns.
 
     Args:
         targets: validation accuracy by column key, see :func:`levels`.
@@ -207,21 +207,21 @@ def entries(
     published: Printed,
     targets: Mapping[str, float],
 ) -> list[Number]:
-    """A row of a part."""
+    """Return the entries of a row in one part."""
     cells = [stored.get((table.key, row.key, column.key)) for column in columns]
     theirs = [look_up(published, table, row, column) for column in columns]
-    found = []
+    result = []
     for column, cell, their in zip(columns, cells, theirs, strict=True):
         for kind in kinds:
             if kind == PUBLISHED:
-                found.append(Number(printed(their)))
+                result.append(Number(printed(their)))
             elif cell is None:
-                found.append(Number())
+                result.append(Number())
             else:
-                found.append(Number(sent(cell)) if kind == SENT else entry_of(table, cell, kind, targets.get(column.key)))
+                result.append(Number(sent(cell)) if kind == SENT else entry_of(table, cell, kind, targets.get(column.key)))
     if with_mean:
-        found += [mean_entry(cells, kind) for kind in kinds if kind not in (PUBLISHED, SENT)] + [Number(printed_mean(theirs))]
-    return found
+        result += [mean_entry(cells, kind) for kind in kinds if kind not in (PUBLISHED, SENT)] + [Number(printed_mean(theirs))]
+    return result
 
 
 # ---- notes below a table
@@ -258,7 +258,7 @@ MEGABYTES = "*MB* is what a client uploads (without a server: sends to its neigh
 
 
 def reading(measure: str) -> str:
-    """How to read a table; of another metric than accuracy as of accuracy."""
+    """Explain a table; other metrics use the text for accuracy."""
     other = READING["accuracy"].replace("Ours: test accuracy at", f"Ours: test {measure.replace('_', ' ')} in % at")
     return READING.get(measure, other)
 
@@ -268,7 +268,7 @@ def listed(values: Sequence[str]) -> str:
 
 
 def provenance(cells: Sequence[Mapping]) -> list[str]:
-    """Seeds, devices, dates, versions and commits behind the cells."""
+    """Return seeds, devices, dates, versions and commits of the cells."""
     if not cells:
         return ["Nothing has been run yet."]
     dates = sorted(str(cell["finished"])[:10] for cell in cells)
@@ -285,7 +285,7 @@ def provenance(cells: Sequence[Mapping]) -> list[str]:
 
 
 def missing(table: Table, stored: Stored) -> list[str]:
-    """The cells that were not run, a line for every row that has some."""
+    """Return the missing cells, one line per row."""
     absent = {row.title: [column.key for column in table.columns if (table.key, row.key, column.key) not in stored] for row in table.rows}
     return [f"{title}: {'; '.join(keys)}" for title, keys in absent.items() if keys]
 
@@ -293,10 +293,10 @@ def missing(table: Table, stored: Stored) -> list[str]:
 def notes(
     paper: Paper, table: Table, stored: Stored, targets: Mapping[str, float], changed: Sequence[str] = (), made_by: Sequence[str] = ()
 ) -> list[str]:
-    """The paragraphs below the table.
+    """Return the paragraphs below the table.
 
     Args:
-        made_by: commands; by default the one that makes the table.
+        made_by: commands to show; by default the command of the table.
     """
     cells = in_table(table, stored)
     used = [cell for _, cell in cells]
@@ -318,7 +318,7 @@ def notes(
 
 
 def markdown(title: str, parts: Sequence[ColumnGroup], paragraphs: Sequence[str], absent: Sequence[str]) -> str:
-    """A heading, the table with the best in bold, a part for each group, and the notes."""
+    """Return a heading, the table by group with the best in bold, and the notes."""
     lines = [f"# {title}"]
     for part in parts:
         heads = ["method", *(f"{dataset} {kind}" for dataset, kind in part.heads)]
@@ -332,7 +332,7 @@ def markdown(title: str, parts: Sequence[ColumnGroup], paragraphs: Sequence[str]
 
 
 def latex(title: str, parts: Sequence[ColumnGroup], paragraphs: Sequence[str], absent: Sequence[str], label: str) -> str:
-    """A float for each group; the notes are comments."""
+    """Return one float per group; the notes are comments."""
     lines = [r"% needs \usepackage{booktabs,graphicx}"]
     for number_, part in enumerate(parts, 1):
         caption, name = (f"{title}, {part.group}.", f"{label}-{number_}") if part.group else (f"{title}.", label)
@@ -350,9 +350,9 @@ TIDY = (
 
 
 def tidy(table: Table, stored: Stored, published: Printed, targets: Mapping[str, float]) -> str:
-    """One line per row, column and model (or kind of cost), unrounded, the published ones as printed; no ours where not run.
+    """Return one line per row, column and model (or kind of cost): our unrounded and the published score; ours empty if not run.
 
-    Accuracies are fractions; ``diverged`` is the number of seeds that have.
+    Accuracies are fractions; ``diverged`` is the number of diverged seeds.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, TIDY, lineterminator="\n", extrasaction="ignore")
@@ -374,7 +374,7 @@ def tidy(table: Table, stored: Stored, published: Printed, targets: Mapping[str,
 
 
 def values(cell: Cell) -> dict[str, Any]:
-    """What the csv holds of a stored cell besides its scores."""
+    """Return further csv columns of a stored cell."""
     return {
         "seeds": " ".join(map(str, cell["seeds"])),
         "trips": cell["client_trips"]["total"],
@@ -402,13 +402,13 @@ def texts(
     made_by: Sequence[str] = (),
     name_missing: bool = True,
 ) -> dict[str, str]:
-    """The table as the content of files, by their ending.
+    """Return the table as file contents by extension.
 
     Args:
         changed: overrides by which the runs differ from the paper's setting.
-        title, label: in the place of the paper's and the table's own.
+        title, label: replace those of the paper and table.
         made_by: see :func:`notes`.
-        name_missing: list the cells that were not run.
+        name_missing: list the missing cells.
     """
     targets = levels(table, stored, published)
     shown = list(parts(table, stored, published, targets))
@@ -421,8 +421,8 @@ def texts(
     }
 
 
-def write_texts(made: Mapping[str, str], stem: Path) -> list[Path]:
-    """Write the :func:`texts` beside each other."""
-    for ending, text in made.items():
+def write_texts(contents: Mapping[str, str], stem: Path) -> list[Path]:
+    """Write the :func:`texts` to files with a common stem."""
+    for ending, text in contents.items():
         write_whole(stem.with_name(f"{stem.name}.{ending}"), text)
-    return [stem.with_name(f"{stem.name}.{ending}") for ending in made]
+    return [stem.with_name(f"{stem.name}.{ending}") for ending in contents]

@@ -1,4 +1,4 @@
-"""The work for one paper: its chosen tables, the runs that they need, and the stored results."""
+"""The work for one paper: its selected tables, their runs, and stored results."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from fgl_bench.utils.files import write_whole
 
 @dataclass
 class Work:
-    """One paper: its chosen tables, the cells they need, and the stored results.
+    """One paper with its selected tables, their cells and stored results.
 
     Attributes:
-        extra: overrides of every run, by which they differ from the paper's setting.
-        results: holds runs/, cells/ and tables/.
-        settlements: what the paper's printed rows are compared with.
+        extra: overrides of every run beyond the paper's setting.
+        results: folder with runs/, cells/ and tables/.
+        settlements: rows of ours that published rows are compared with.
         draws: runs over many draws of the masks.
-        choices: of rows and models for the paper's printed rows, see ``choices.read_choices``.
+        choices: chosen rows and models, see :func:`fgl_bench.papers.matched_rows.read_choices`.
         cells: the plan.
-        known: stored cells of the paper, whatever they fill.
-        stored: those that fill a planned cell.
-        costs: estimates of how long a run takes, shared by all papers.
+        known: all stored cells of the paper.
+        stored: stored cells by planned cell.
+        costs: run time estimates, shared by all papers.
     """
 
     paper: Paper
@@ -66,38 +66,38 @@ class Work:
         return f"{self.paper.name}: {cell.name}"
 
     def missing(self) -> list[Cell]:
-        """Cells that nothing stored fills."""
+        """Return planned cells without a stored result."""
         return [cell for cell in self.cells if cell.key not in self.stored]
 
     def cost(self, cell: Cell) -> float | None:
-        """Seconds that a run will take, from what is stored of all papers; None where nothing was run."""
+        """Estimate the seconds of a run from the stored results of all papers; None without any."""
         setting = {**preset(cell.overrides[0].partition("=")[2], cell.dataset), **given(cell)}
         rounds = setting["rounds"] or setting["trips"] / setting["num_clients"]
         kind = Kind(cell.row.algorithm, str(setting.get("model", "gcn")), cell.dataset)
         return self.costs.seconds(kind, len(setting["seeds"]), rounds * round_cost(setting["local_epochs"]))
 
     def alternatives(self) -> set[tuple[str, ...]]:
-        """Overrides of the runs that fill nothing but alternative rows, in columns that no row is chosen on, or repeated prints.
+        """Return the overrides of runs used only by alternative rows outside the columns for choosing, or by repeated published cells.
 
-        A table repeats a print that an earlier one shows in another setting.
+        A published cell is repeated if an earlier table has it in another setting.
         """
         rows, basis = {table.key: alternatives(table, self.settlements) for table in self.tables}, self.paper.basis
         tables, first = {table.key: table for table in self.tables}, dict[int, str]()
-        beside, needed = set[tuple[str, ...]](), set[tuple[str, ...]]()
+        optional, needed = set[tuple[str, ...]](), set[tuple[str, ...]]()
         for cell in self.cells:
             chosen_on = basis is not None and cell.table in basis.tables and cell.dataset in basis.datasets
             their = look_up(self.published, tables[cell.table], cell.row, cell.column)
             repeated = their is not None and first.setdefault(id(their), cell.table) != cell.table
-            (beside if repeated or (cell.row.key in rows[cell.table] and not chosen_on) else needed).add(cell.overrides)
-        return beside - needed
+            (optional if repeated or (cell.row.key in rows[cell.table] and not chosen_on) else needed).add(cell.overrides)
+        return optional - needed
 
     def printed(self) -> set[tuple[str, ...]]:
-        """Overrides of the runs that fill a cell for which the paper has a number."""
+        """Return the overrides of runs in cells with a published score."""
         tables = {table.key: table for table in self.tables}
         return {cell.overrides for cell in self.cells if look_up(self.published, tables[cell.table], cell.row, cell.column) is not None}
 
     def read(self) -> None:
-        """Read the store, then take in complete runs that it lacks."""
+        """Read the stored cells, then add complete runs that they lack."""
         self.known = read_cells(self.store)
         self.stored = fill(self.cells, self.known)
         if not self.extra:
@@ -107,21 +107,25 @@ class Work:
         runs = complete_runs(self.results / "runs") if lacking and (self.results / "runs").is_dir() else []
         for run in runs:
             if run.overrides in lacking:
-                self.keep(run.folder, run.overrides)
+                self.add(run.folder, run.overrides)
 
-    def keep(self, folder: Path, overrides: tuple[str, ...]) -> bool:
-        """Take a complete run into the store; return False if there is none in ``folder``.
+    def add(self, folder: Path, overrides: tuple[str, ...]) -> bool:
+        """Add a complete run to the stored cells; return False if ``folder`` has none.
 
-        It fills the planned cells of its overrides, and those of a stored run of the same configuration, whose place it takes.
+        It fills the planned cells of its overrides and replaces a stored run of the same configuration.
         """
         summary = read_summary(folder)
         if summary is None:
             return False
         places = [(*cell.key, cell.overrides) for cell in self.cells if cell.overrides == overrides]
         same = [cell for cell in self.known if cell["config"] == summary["config"]]
-        places += [place for cell in same for place in cell["places"] if place not in places]
+        places += [position for cell in same for position in cell["places"] if position not in places]
         new = compact(summary, " ".join(("fgl-bench", *overrides)), folder, places)
-        others = [{**cell, "places": [place for place in cell["places"] if place not in places]} for cell in self.known if cell not in same]
+        others = [
+            {**cell, "places": [position for position in cell["places"] if position not in places]}
+            for cell in self.known
+            if cell not in same
+        ]
         self.known = [*(cell for cell in others if cell["places"]), new]
         self.stored = fill(self.cells, self.known)
         self.costs.learn([new])
@@ -129,7 +133,7 @@ class Work:
         return True
 
     def write(self, overrides: tuple[str, ...] | None = None) -> list[Path]:
-        """Write the chosen tables from what is stored, or those only that show the run of these overrides."""
+        """Write the selected tables from stored results, or only those with the run of these overrides."""
         folder, paths = self.results / "tables" / self.paper.name, []
         shown = {cell.table for cell in self.cells if overrides in (None, cell.overrides)}
         for table in self.tables:
@@ -144,11 +148,11 @@ class Work:
         return paths
 
     def settled(self) -> dict[str, list[Settled]]:
-        """The findings on the printed cells, by table."""
+        """Return the findings on published cells, by table."""
         return settle_all(self.paper, self.tables, self.stored, self.published, self.settlements, self.draws)
 
     def overview(self) -> list[str]:
-        """How far the tables agree with the paper, a line each."""
+        """Return one line per table on the agreement with the paper."""
         lines = []
         for table in sorted(self.tables, key=lambda each: (len(each.key), each.key)):
             if table.measure == "curves":
@@ -162,7 +166,7 @@ class Work:
 
 @cache
 def preset(name: str, dataset: str) -> dict[str, Any]:
-    """The single keys of an experiment, and of its paper's settings of a data set; of rounds and trips the one that they set."""
+    """Return the scalar keys of an experiment and of its paper's dataset settings, with the one of rounds and trips that is set."""
     usual, own = yaml.safe_load((config_folder() / "config.yaml").read_text(encoding="utf-8")), content("experiment", name)
     of_dataset = f"{name.partition('/')[0]}/{dataset}"
     if (config_folder() / "by_dataset" / f"{of_dataset}.yaml").is_file():
@@ -172,6 +176,6 @@ def preset(name: str, dataset: str) -> dict[str, Any]:
 
 
 def given(cell: Cell) -> dict[str, Any]:
-    """The overrides of a cell by key; of rounds and trips the one that they set."""
-    found = {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in cell.overrides)}
-    return ({"rounds": None, "trips": None} if {"rounds", "trips"} & found.keys() else {}) | found
+    """Return the overrides of a cell by key, with the one of rounds and trips that is set."""
+    overrides = {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in cell.overrides)}
+    return ({"rounds": None, "trips": None} if {"rounds", "trips"} & overrides.keys() else {}) | overrides

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of papers' tables and of a folder's runs: the data inside a fixed page (``page/``), nothing fetched."""
+"""One self-contained HTML page of papers' tables and a folder's runs: data embedded in a fixed page (``page/``), without requests."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from fgl_bench.results.sweeps import in_scope
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = ("core.js", "drawings.js", "statistics.js", "tables.js", "views.js", "page.js")
 MOST_SEEDS = 100
-MOST_BYTES = 5_500_000  # of the data; the page around it is small
+MOST_BYTES = 5_500_000  # of data; the page itself is small
 
 
 def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] = (), keys: set[str] | None = None) -> Source:
-    """The plan of a paper's tables, the cells in ``results/cells/<paper>`` or ``runs``, and the printed numbers in ``published``."""
+    """Collect the plan of a paper's tables, the cells in ``results/cells/<paper>`` or ``runs``, and the published scores."""
     folder, beside = results / "cells" / paper.name, published.parent
     tables = tuple(table for table in paper.tables if keys is None or table.key in keys)
     cells, known = plan(tables), read_cells(folder)
     stored, files = fill(cells, known), {cell["config_hash"]: folder / NAME for cell in known}
-    made = {run.overrides: run for run in runs}
+    by_overrides = {run.overrides: run for run in runs}
     for cell in cells:
-        if cell.key not in stored and (run := made.get(cell.overrides)) is not None:
+        if cell.key not in stored and (run := by_overrides.get(cell.overrides)) is not None:
             stored[cell.key] = compact(run.summary, cell.command, run.folder)
     settled = read_settlements(beside / "settlements" / f"{paper.name}.yaml")
     draws = fill(cells, read_cells(beside / "draws" / paper.name))
@@ -60,16 +60,16 @@ def sources(
     sweep: str | int | None = None,
     where: Words | Mapping[str, Any] = (),
 ) -> list[Source]:
-    """What a folder of results holds: the papers' cells (``cells/``), and the runs below it that are none of the papers'.
+    """Return the sources in a results folder: the papers' cells (``cells/``), and other runs below it.
 
     Args:
-        names: of papers; None for all.
-        placed: holds the rows of ``fgl-bench place``.
-        sweep: of which runs are shown; by default the newest and the runs made since, see :func:`fgl_bench.results.sweeps.in_scope`.
-        where: the values that the user's runs may have, as of :func:`fgl_bench.table`.
+        names: names of papers; None for all.
+        placed: folder with the rows of ``fgl-bench place``.
+        sweep: sweep to show; by default the newest one and later runs, see :func:`fgl_bench.results.sweeps.in_scope`.
+        where: allowed values of the user's runs, as in :func:`fgl_bench.table`.
 
     Raises:
-        UserError: there is no such folder, or nothing in it.
+        UserError: the folder does not exist or has no runs.
     """
     folder = folder_of(results)
     rows = read_rows(placed) if placed is not None and placed.is_dir() else []
@@ -83,35 +83,35 @@ def sources(
         stores = stored_results(shown[0]) if shown else folder
         published = stores / "published"
     runs = complete_runs(folder) or ([] if whole else stored_cells(folder))
-    found = [of_paper(name, stores, published, rows, runs, whole) for name in shown]
-    known = {digest for source in found for digest in source.runs}
+    result = [of_paper(name, stores, published, rows, runs, whole) for name in shown]
+    known = {digest for source in result for digest in source.runs}
     own = [run for run in runs if run.summary["config_hash"] not in known]
     asked = conditions(where)
     if asked:
         check_keys(own, Question(where=asked))
         own = met_by(own, asked)
     if own:
-        found.insert(0, of_runs(folder, in_scope(folder, own, sweep)))
-    if not (runs or rows or any(source.stored for source in found)):
+        result.insert(0, of_runs(folder, in_scope(folder, own, sweep)))
+    if not (runs or rows or any(source.stored for source in result)):
         raise UserError(f"{folder}: there is no complete run in it")
-    return found
+    return result
 
 
 def of_paper(name: str, results: Path, published: Path, rows: Sequence[PlacedRow], runs: Sequence[Result], whole: bool) -> Source:
-    """A paper with the users' rows; those tables only that have such a row, unless the ``whole`` paper is asked for."""
+    """Return a paper with users' rows: the ``whole`` paper, or only tables with such rows."""
     keys = None if whole else {row.table for row in rows if row.paper == name}
-    found = with_rows(gather(load_paper(name), results, published, runs if whole else (), keys), rows)
+    source = with_rows(gather(load_paper(name), results, published, runs if whole else (), keys), rows)
     folders = {run.summary["config_hash"]: run.folder for run in runs}
-    return replace(found, files={**found.files, **{digest: folders[digest] for digest in found.runs if digest in folders}})
+    return replace(source, files={**source.files, **{digest: folders[digest] for digest in source.runs if digest in folders}})
 
 
 def with_rows(source: Source, rows: Sequence[PlacedRow]) -> Source:
-    """A paper's tables with the users' rows on top of them."""
+    """Add users' rows at the top of a paper's tables."""
     paper, cells, stored = source.paper, list(source.cells), dict(source.stored)
     tables = []
     for table in paper.tables:
-        here = [row for row in rows if (row.paper, row.table) == (paper.name, table.key)]
-        for number, row in enumerate(here, 1):
+        own = [row for row in rows if (row.paper, row.table) == (paper.name, table.key)]
+        for number, row in enumerate(own, 1):
             columns = [column for column in table.columns if column.key in row.cells]
             if not columns:
                 continue
@@ -127,40 +127,40 @@ def with_rows(source: Source, rows: Sequence[PlacedRow]) -> Source:
 
 
 def of_runs(folder: Path, runs: Sequence[Result]) -> Source:
-    """A folder's runs as if a paper had them."""
+    """Return a folder's runs as a source, like a paper."""
     own = own_runs(folder, runs)
     return Source(own.paper, own.cells, own.stored, Printed([]), (), own.files, own.downloads, own.readings, own=True)
 
 
-def page(found: Iterable[Source], out: Path | None = None, leaderboard: Path | None = None) -> str:
-    """The whole page as text.
+def page(sources_shown: Iterable[Source], out: Path | None = None, leaderboard: Path | None = None) -> str:
+    """Return the page as text.
 
     Args:
-        out: where it will be; links to runs are relative to its folder. None leaves them out.
-        leaderboard: a csv; None, or where there is no such file, for no leaderboard.
+        out: path of the page; links to runs are relative to its folder. None omits links.
+        leaderboard: a csv; None or a missing file for no leaderboard.
     """
-    found = list(found)
-    stored = {digest: cell for source in found for digest, cell in source.runs.items()}
-    files = {digest: path for source in found for digest, path in source.files.items()}
+    sources_shown = list(sources_shown)
+    stored = {digest: cell for source in sources_shown for digest, cell in source.runs.items()}
+    files = {digest: path for source in sources_shown for digest, path in source.files.items()}
     runs = {digest: run_data(cell) for digest, cell in stored.items()}
     if out is not None:
         for digest, path in files.items():
             runs[digest]["file"] = relative(path, out)
-    methods = all_methods() if any(not source.own for source in found) else {}
+    methods = all_methods() if any(not source.own for source in sources_shown) else {}
     for cell in stored.values():
         name = str(cell["algorithm"])
         if name not in methods:
             base = all_methods().get(name.partition("+")[0])
             methods[name] = {**base, "name": name} if base else of_run(name, cell.get("config") or {})
     data = {
-        "papers": [paper_data(source) for source in found],
+        "papers": [paper_data(source) for source in sources_shown],
         "runs": runs,
         "methods": [methods[name] for name in sorted(methods)],
         "about": plain(analysis.ABOUT),
         "findings": plain(agreement.ABOUT),
         "leaderboard": read_board(leaderboard),
         "quantiles": quantiles(max((len(cell["seeds"]) for cell in stored.values()), default=2)),
-        "made": made(found),
+        "made": summary_of_runs(sources_shown),
     }
     html = (PAGE / "page.html").read_text(encoding="utf-8")
     for mark, part in (
@@ -173,25 +173,25 @@ def page(found: Iterable[Source], out: Path | None = None, leaderboard: Path | N
 
 
 def packed(data: dict) -> str:
-    """The data as compressed json in base64, less than ``MOST_BYTES``; what does not fit is said to be left out.
+    """Encode the data as compressed JSON in base64, below ``MOST_BYTES``; the page reports what is left out.
 
-    Pictures of runs go first: of all trips but the last of a run, then all matrices, then labels, then curves.
+    Dropped first are matrices before the last trip of a run, then all matrices, then labels, then curves.
     """
     for level, less in enumerate((lambda run: run, last_matrices, without("matrices"), without("labels"), without("curve"))):
         if level:
             data["runs"] = {digest: less(run) for digest, run in data["runs"].items()}
             data["less"] = "Some curves, matrices or labels of runs are left out to keep this page small; fgl-bench report RUNS shows them."
         text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-        found = base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii")
-        if len(found) <= MOST_BYTES:
+        encoded = base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii")
+        if len(encoded) <= MOST_BYTES:
             break
-    return found
+    return encoded
 
 
 def last_matrices(run: dict) -> dict:
-    """Of every kind of matrix the last one."""
-    kept = {kind: dict([max(trips.items(), key=lambda each: int(each[0]))]) for kind, trips in (run.get("matrices") or {}).items() if trips}
-    return {**run, "matrices": kept} if kept else run
+    """Keep only the last matrix of each kind."""
+    last = {kind: dict([max(trips.items(), key=lambda each: int(each[0]))]) for kind, trips in (run.get("matrices") or {}).items() if trips}
+    return {**run, "matrices": last} if last else run
 
 
 def without(name: str) -> Callable[[dict], dict]:
@@ -199,39 +199,39 @@ def without(name: str) -> Callable[[dict], dict]:
 
 
 def plain(text: str) -> str:
-    """Without the marks of Markdown."""
+    """Remove Markdown markup."""
     return text.replace("*", "").replace("`", "")
 
 
-def made(found: Sequence[Source]) -> str:
-    """How many runs there are, and of which days."""
-    cells = {digest: cell for source in found for digest, cell in source.runs.items()}
+def summary_of_runs(shown: Sequence[Source]) -> str:
+    """Return the number of runs and their dates."""
+    cells = {digest: cell for source in shown for digest, cell in source.runs.items()}
     if not cells:
         return "Nothing has been run yet."
     dates = sorted(str(cell["finished"])[:10] for cell in cells.values())
     days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    own = len({digest for source in found if source.own for digest in source.runs})
+    own = len({digest for source in shown if source.own for digest in source.runs})
     parts = [f"{len(cells) - own} of the papers' tables"] * (own < len(cells)) + [f"{own} of your own"] * (0 < own)
     return f"Runs: {' and '.join(parts)}, finished {days}. Made by fgl-bench report."
 
 
 def relative(path: Path, out: Path) -> str:
-    """A link from the page to a file."""
+    """Return a link from the page to a file."""
     return Path(os.path.relpath(path.resolve(), out.resolve().parent)).as_posix()
 
 
 def quantiles(most: int) -> list[float]:
-    """Of Student's t at 97.5 %, for 2 seeds and more."""
+    """Return Student's t quantiles at 97.5 %, for 2 and more seeds."""
     from scipy import stats
 
     return [round(float(stats.t.ppf(0.975, seeds - 1)), 4) for seeds in range(2, min(max(most, 2), MOST_SEEDS) + 1)]
 
 
 def read_board(path: Path | None) -> list[list[str]]:
-    """The rows of a leaderboard, its headings first; none where there is none. A folder of cells with the csv's name takes its place.
+    """Read the rows of a leaderboard, headings first; empty without one. A folder of cells with the csv's name takes precedence.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: the csv cannot be read.
     """
     if path is not None and path.with_suffix("").is_dir():
         return board_rows(whole_board(path.with_suffix(""), read_protocol()))

@@ -1,4 +1,4 @@
-"""What the report page says about a method: its source's own words, its keys and where to read on."""
+"""Description of methods for the report page: docstring, keys and links."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SECTIONS = ("Attributes:", "Args:", "Raises:", "Returns:")
 
 
 def all_methods() -> dict[str, dict]:
-    """Every choice of the group ``algorithm``."""
+    """Describe every choice of the group ``algorithm``."""
     return {name: of_choice(name) for name in choices(GROUP)}
 
 
 def of_choice(name: str) -> dict:
-    """A method of the package."""
+    """Describe a method of the package."""
     text = (config_folder() / GROUP / f"{name}.yaml").read_text(encoding="utf-8")
     target = re.search(r"^_target_: *([\w.]+)", text, flags=re.MULTILINE)
     first = re.match(r"# *(.+)", text)
@@ -36,7 +36,7 @@ def of_choice(name: str) -> dict:
 
 
 def of_run(name: str, config: Mapping[str, Any]) -> dict:
-    """A method that is no choice of the package, from the configuration of a run."""
+    """Describe a method from outside the package, from the configuration of a run."""
     own = config.get(GROUP, {})
     keys = [[key, shown(value), ""] for key, value in own.items() if key != "_target_" and not isinstance(value, Mapping)]
     return described(name, "", str(own.get("_target_", "")), keys)
@@ -44,8 +44,8 @@ def of_run(name: str, config: Mapping[str, Any]) -> dict:
 
 @cache
 def cross_checks() -> dict[str, str]:
-    """By method, a sentence with the stored comparisons with other code (docs/cross_check.md)."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """Return, by method, a sentence on the stored comparisons with other code (docs/cross_check.md)."""
+    by_method: dict[str, dict[str, list[str]]] = {}
     for path in sorted((config_folder().parent / "results" / "cross_check").glob("*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
@@ -56,28 +56,28 @@ def cross_checks() -> dict[str, str]:
                 variant = f"{row['method']} on " * (row["method"] != method)
                 outside = "*" * (abs(float(row["difference"])) > float(row["interval"]))
                 difference = f"{float(row['difference']) + 0.0:+.2f} ± {row['interval']}{outside}"
-                found.setdefault(method, {}).setdefault(code, []).append(f"{variant}{row['dataset']} {difference}")
-    return {method: checked(by_code) for method, by_code in found.items()}
+                by_method.setdefault(method, {}).setdefault(code, []).append(f"{variant}{row['dataset']} {difference}")
+    return {method: checked(by_code) for method, by_code in by_method.items()}
 
 
 def checked(by_code: Mapping[str, list[str]]) -> str:
-    """Differences by code as a sentence."""
+    """Return a sentence with the differences by code."""
     parts = [f"{code} ({', '.join(differences)})" for code, differences in by_code.items()]
-    said = f"Checked against {' and '.join(parts)}: test scores, ours less theirs, in points with 95 % intervals over the seeds"
-    return f"{said}{'; * excludes 0' * ('*' in said)}."
+    sentence = f"Checked against {' and '.join(parts)}: test scores, ours less theirs, in points with 95 % intervals over the seeds"
+    return f"{sentence}{'; * excludes 0' * ('*' in sentence)}."
 
 
 def described(name: str, about: str, target: str, keys: list[list[str]]) -> dict:
-    """Plain data: ``lead`` is the first paragraph of the class's docstring, ``text`` the others."""
+    """Return plain data; ``lead`` is the first paragraph of the class's docstring, ``text`` the others."""
     lead, *text = paragraphs(docstring(target)) or [about]
     return {"name": name, "about": about or lead, "lead": lead, "text": text, "target": target, "keys": keys}
 
 
 def docstring(target: str) -> str:
-    """The docstring of a class by its full name, read from its source without importing it; empty if there is none."""
+    """Return the docstring of a class by its full name, read from source without importing it; empty if missing."""
     module, _, name = target.rpartition(".")
     if not module.startswith("fgl_bench.") and not module.isidentifier():
-        return ""  # its package would be imported
+        return ""  # finding it would import its package
     origin = Path(origin_of(module) or "")
     files = sorted(origin.parent.glob("*.py")) if origin.name == "__init__.py" else [origin]
     try:
@@ -88,10 +88,10 @@ def docstring(target: str) -> str:
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs before ``Attributes:``, each as one line."""
-    found = []
+    """Return the paragraphs before ``Attributes:``, each as one line."""
+    result = []
     for part in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         if part.strip() in SECTIONS or part.startswith(SECTIONS):
             break
-        found.append(re.sub(r":(?:class|func|meth|data|attr):`[~.]?([^`]+)`", r"``\1``", " ".join(part.split())))
-    return [part for part in found if part]
+        result.append(re.sub(r":(?:class|func|meth|data|attr):`[~.]?([^`]+)`", r"``\1``", " ".join(part.split())))
+    return [part for part in result if part]

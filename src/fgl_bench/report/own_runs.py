@@ -1,4 +1,4 @@
-"""Runs of any folder as tables of the report page, as if a paper had them."""
+"""Runs of any folder as tables of the report page, like those of a paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fgl_bench.results.sections import sections
 from fgl_bench.results.statistics import wide
 
 NAME = "runs"
-SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices need no name before them
+SPEAKING = ("split", "model", "scenario", "optimizer")  # groups whose choices are shown without the group's name
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class OwnRuns:
     """A folder's runs as a paper's tables.
 
     Attributes:
-        stored: results by the cell that they fill.
-        files: the folder of each run, or the file of a stored cell.
-        downloads: the texts of every table by its key and the ending of a file.
-        readings: how to read each table.
+        stored: results by cell.
+        files: folder of each run, or file of a stored cell.
+        downloads: contents of every table by key and file extension.
+        readings: explanation of each table.
     """
 
     paper: Paper
@@ -41,7 +41,7 @@ class OwnRuns:
 
 
 def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
-    """Tables of the runs, which are in ``folder``."""
+    """Return tables of the runs in ``folder``."""
     stored: dict[Key, Mapping[str, Any]] = {}
     files: dict[str, Path] = {}
     cells, tables = [], []
@@ -57,12 +57,12 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
         readings[table.key] = reading(shown)
         tables.append(table)
         some = next(iter(chosen.runs.values()))
-        place = [] if is_cell(some) else in_folder(some.results_dir)
+        folder_override = [] if is_cell(some) else in_folder(some.results_dir)
         for row, first in zip(table.rows, chosen.rows, strict=True):
             for column, second in zip(table.columns, chosen.columns, strict=True):
                 run = chosen.runs.get((first, second))
                 words = overrides_at(chosen, (first, second))
-                cells.append(Cell(table.key, row, column, () if words is None else (*words, *place)))
+                cells.append(Cell(table.key, row, column, () if words is None else (*words, *folder_override)))
                 if run is not None:
                     stored[cells[-1].key] = stored_of(run, cells[-1].command)
                     files[run.summary["config_hash"]] = run.folder / CELLS if is_cell(run) else run.folder
@@ -70,12 +70,12 @@ def own_runs(folder: Path, runs: Sequence[Result]) -> OwnRuns:
 
 
 def stored_of(run: Result, line: str) -> Mapping:
-    """A run as a cell; what is one already stays as it is."""
+    """Convert a run to a stored cell; cells are returned unchanged."""
     return run.summary if is_cell(run) else compact(run.summary, line, run.folder)
 
 
 def table_of(key: str, chosen: Chosen) -> Table:
-    """The table, named by what its runs have in common."""
+    """Return the table, named by the common values of its runs."""
     asked = chosen.question
     rows = tuple(Row(each, each, values[0]) for values in chosen.rows for each in [title(asked.rows, values)])
     columns = tuple(Column(values[0], ", ".join(map(spoken, asked.cols[1:], values[1:]))) for values in chosen.columns)
@@ -83,20 +83,20 @@ def table_of(key: str, chosen: Chosen) -> Table:
 
 
 def title(keys: Sequence[str], values: Values) -> str:
-    """``fedprox mu=0.1``; keys that a method does not have are not said."""
+    """Return a title such as ``fedprox mu=0.1``, without keys that the method does not have."""
     named = [f"{key.rpartition('.')[2]}={value}" for key, value in zip(keys[1:], values[1:], strict=True) if value != "null"]
     return label([values[0], *named])
 
 
 def spoken(key: str, value: str) -> str:
-    """``10 clients``, ``louvain``, ``lr=0.1``."""
+    """Format a value as ``10 clients``, ``louvain`` or ``lr=0.1``."""
     if key == "num_clients":
         return f"{value} client{'s' * (value != '1')}"
     return value if key in SPEAKING else f"{key.rpartition('.')[2]}={value}"
 
 
 def caption(chosen: Chosen) -> str:
-    """Methods and data sets, the first few by name."""
+    """Return the methods and datasets, the first few by name."""
     methods, datasets = (list(dict.fromkeys(value[0] for value in side)) for side in (chosen.rows, chosen.columns))
     more = list(dict.fromkeys(key.rpartition(".")[2] for key in (*chosen.question.rows[1:], *chosen.question.cols[2:])))
     return f"{listed(methods)} on {listed(datasets)}" + (f", by {listed(more)}" if more else "")
@@ -111,7 +111,7 @@ def is_cell(run: Result) -> bool:
 
 
 def reading(shown: ResultTable) -> str:
-    """What the numbers of a table are."""
+    """Return the explanation of a table's scores."""
     counts = sorted({len(run.summary["seeds"]) for run in shown.chosen.runs.values()})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     half = " ± half-width of the 95 % t-interval" * (counts[-1] > 1)

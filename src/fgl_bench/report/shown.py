@@ -1,4 +1,4 @@
-"""What the report page shows of a table and of a run, as plain data."""
+"""Contents of the report page for tables and runs, as plain data."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from fgl_bench.results.scored import scored_models
 
 @dataclass(frozen=True)
 class Source:
-    """What the page says about one paper, or about a folder's runs.
+    """Contents of the page for one paper or a folder's runs.
 
     Attributes:
-        cells: the plan of all its tables.
-        stored: results by the cell that they fill.
-        settlements: what the printed rows are compared with.
-        files: by hash, the run's folder or the file of its cell.
-        downloads: texts of tables by key and ending, where they are made elsewhere.
-        readings: how to read a table, where that is said elsewhere.
-        own: whether it is a folder's runs.
-        draws: runs over many draws of the masks.
+        cells: planned cells of all its tables.
+        stored: results by cell.
+        settlements: rows of ours that published rows are compared with.
+        files: by hash, folder of the run or file of its cell.
+        downloads: contents of tables by key and extension, if made elsewhere.
+        readings: explanations of tables, if written elsewhere.
+        own: True for a folder's runs.
+        draws: runs with many draws of the masks.
     """
 
     paper: Paper
@@ -52,12 +52,12 @@ class Source:
 
     @cached_property
     def commands(self) -> Mapping[Key, str]:
-        """The command of every planned cell."""
+        """Return the command of every planned cell."""
         return {cell.key: cell.command if cell.overrides else "" for cell in self.cells}
 
     @property
     def runs(self) -> dict[str, Mapping[str, Any]]:
-        """Stored results by hash."""
+        """Return stored results by hash."""
         return {cell["config_hash"]: cell for cell in self.stored.values()}
 
 
@@ -72,11 +72,11 @@ def paper_data(source: Source) -> dict:
 
 
 def settled_data(source: Source) -> dict:
-    """How often each finding was made on the printed cells, and the findings one by one; nothing where no printed cell was run."""
+    """Return counts and list of the findings on published cells; empty if none was run."""
     tables = settle_all(source.paper, source.paper.tables, source.stored, source.published, source.settlements, source.draws)
-    found = [each for cells in tables.values() for each in cells]
-    number = counts(found)
-    run = [each for each in found if each.finding != NOT_RUN]
+    findings = [each for cells in tables.values() for each in cells]
+    number = counts(findings)
+    run = [each for each in findings if each.finding != NOT_RUN]
     if not run:
         return {}
     return {
@@ -86,26 +86,26 @@ def settled_data(source: Source) -> dict:
 
 
 def table_data(source: Source, table: Table) -> dict:
-    """A table: its rows and columns, an entry for each cell, statistics for each kind of model."""
+    """Return a table: rows, columns, an entry per cell, statistics per kind of model."""
     stored = source.stored
     targets = levels(table, stored, source.published)
     kinds = scored_models(kinds_of(table), (cell for _, cell in in_table(table, stored)))
     theirs = [cell for cell in source.cells if cell.table == table.key and not cell.row.key.startswith(OWN)]
-    made = {stored[cell.key]["config_hash"] for cell in theirs if cell.key in stored}
+    hashes = {stored[cell.key]["config_hash"] for cell in theirs if cell.key in stored}
     models = [model for model in MODELS if model in kinds]
     found = {model: analysis.analyze(source.paper, table, stored, source.published, model) for model in models}
-    place = f"table {table.key}" if table.key[0].isdigit() else table.key
-    said = source.readings.get(table.key) or reading(table.measure).replace("*", "")
+    position = f"table {table.key}" if table.key[0].isdigit() else table.key
+    explanation = source.readings.get(table.key) or reading(table.measure).replace("*", "")
     return {
         "key": table.key,
-        "label": f"{place}: {table.title}",
+        "label": f"{position}: {table.title}",
         "title": table.title,
-        "heading": f"{source.paper.title}, {place}",
+        "heading": f"{source.paper.title}, {position}",
         "measure": table.measure,
-        "reading": " ".join([said, *footnote(in_table(table, stored))]),
+        "reading": " ".join([explanation, *footnote(in_table(table, stored))]),
         "kinds": list(kinds),
-        "made": len(made),
-        "planned": len(made) + len({cell.overrides for cell in theirs if cell.key not in stored}),
+        "made": len(hashes),
+        "planned": len(hashes) + len({cell.overrides for cell in theirs if cell.key not in stored}),
         "columns": [{"key": column.key, "dataset": column.dataset} for column in table.columns],
         "rows": [{"key": row.key, "title": row.title, "algorithm": named_method(source, table, row)} for row in table.rows],
         "cells": {
@@ -113,25 +113,25 @@ def table_data(source: Source, table: Table) -> dict:
             for row in table.rows
             for column in table.columns
         },
-        "statistics": {model: statistics_data(part) for model, part in found.items()} if made else {},
-        "downloads": source.downloads.get(table.key) or (downloads(source, table) if made else {}),
+        "statistics": {model: statistics_data(part) for model, part in found.items()} if hashes else {},
+        "downloads": source.downloads.get(table.key) or (downloads(source, table) if hashes else {}),
     }
 
 
 def named_method(source: Source, table: Table, row: Row) -> str:
-    """The method of a row, as its runs name it (``fedsage_plus+fedgta``)."""
+    """Return the method of a row, as named in its runs (``fedsage_plus+fedgta``)."""
     cells = (source.stored.get((table.key, row.key, column.key)) for column in table.columns)
     return next((str(cell["algorithm"]) for cell in cells if cell), row.algorithm)
 
 
 def downloads(source: Source, table: Table) -> dict[str, str]:
-    """The rows and columns of a paper's table that have a run, as files."""
-    there = {key for key in source.stored if key[0] == table.key}
+    """Return the rows and columns with runs of a paper's table, as files."""
+    filled = {key for key in source.stored if key[0] == table.key}
     table = replace(
         table,
         measure="accuracy" if table.measure == "curves" else table.measure,
-        rows=tuple(row for row in table.rows if any(row.key == key for _, key, _ in there)),
-        columns=tuple(column for column in table.columns if any(column.key == key for *_, key in there)),
+        rows=tuple(row for row in table.rows if any(row.key == key for _, key, _ in filled)),
+        columns=tuple(column for column in table.columns if any(column.key == key for *_, key in filled)),
     )
     return texts(source.paper, table, source.stored, source.published, name_missing=False)
 
@@ -144,7 +144,7 @@ def cell_data(
     found: Mapping[str, analysis.Statistics],
     target: float | None,
 ) -> dict:
-    """What stands in one place of a table: our entries, the printed one, verdicts, and which run it is."""
+    """Return the contents of one cell: our entries, the published one, verdicts and the run."""
     key = (table.key, row.key, column.key)
     their, cell = look_up(source.published, table, row, column), source.stored.get(key)
     entry: dict = {
@@ -162,10 +162,12 @@ def cell_data(
 
 
 def run_data(cell: Mapping) -> dict:
-    """What the page shows of one run: facts as (name, text), numbers, and what it kept of its curve, matrices and labels."""
+    """Return the contents for one run: facts as (name, text), scores, and its stored curve, matrices and labels."""
     code = cell.get("code") or {}
-    apart = value_of(cell.get("config"), "split.test") != "server"  # whose test set is one for all clients
-    even = {model: found for model in MODELS if apart and (found := cell["test"][model].get("fairness")) and found["worst"] is not None}
+    per_client = value_of(cell.get("config"), "split.test") != "server"  # with one test set for all clients
+    even = {
+        model: found for model in MODELS if per_client and (found := cell["test"][model].get("fairness")) and found["worst"] is not None
+    }
     facts = [
         ("seeds", ", ".join(map(str, cell["seeds"]))),
         *((f"{model} by seed", ", ".join(map(percent, cell["test"][model]["per_seed"]))) for model in scored_models(MODELS, [cell])),
@@ -193,15 +195,15 @@ def run_data(cell: Mapping) -> dict:
         "trips": cell["client_trips"]["total"],
         "seconds": round(cell["seconds"]["total"], 1),
     }
-    curve = {name: kept for name, kept in (cell.get("curve") or {}).items() if name.removesuffix("_half") in ("trips", *MODELS)}
+    curve = {name: stored for name, stored in (cell.get("curve") or {}).items() if name.removesuffix("_half") in ("trips", *MODELS)}
     pictures = {"curve": curve, "matrices": cell.get("matrices"), "labels": cell.get("label_counts")}
-    kept = {name: value for name, value in pictures.items() if value}
-    return {"facts": facts, "numbers": numbers, "decentralized": cell.get("scenario") == "decentralized", **kept}
+    stored = {name: value for name, value in pictures.items() if value}
+    return {"facts": facts, "numbers": numbers, "decentralized": cell.get("scenario") == "decentralized", **stored}
 
 
 def statistics_data(found: analysis.Statistics) -> dict:
-    """For json, which knows no NaN (a test on one seed has no p-value): null; verdicts by ``row|column``."""
-    verdicts = {"|".join(key): said for key, said in found.verdicts.items()}
+    """Return statistics for JSON, with null for NaN (a test on one seed has no p-value); verdicts by ``row|column``."""
+    verdicts = {"|".join(key): verdict for key, verdict in found.verdicts.items()}
     return cast(dict, _without_nan({**asdict(found), "verdicts": verdicts, "counts": found.counts}))
 
 

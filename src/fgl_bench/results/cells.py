@@ -1,8 +1,8 @@
 """Stored cells: the compact results from which tables are made, in git, unlike the runs themselves.
 
-``cells.csv`` has a row per run. Its columns are the paths of ``summary.json`` joined by slashes (``test/received/mean``); texts stand as
-they are, everything else as json. ``places`` says which cells of the paper's tables the run fills: table, row, column and the overrides
-of the command. What pictures need (curves, matrices, label counts) lies beside it in ``curves.json.gz``, by hash.
+``cells.csv`` has one row per run. Its columns are the paths of ``summary.json`` joined by slashes (``test/received/mean``). Strings are
+stored as they are, all other values as JSON. ``places`` lists the table cells that the run fills: table, row, column and the overrides of
+the command. Curves, matrices and label counts are stored by hash in ``curves.json.gz`` in the same folder.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from fgl_bench.results.statistics import fairness
 from fgl_bench.results.thinned import curve, matrices, records
 from fgl_bench.utils.files import write_bytes, write_whole
 
-NAME, BESIDE = "cells.csv", "curves.json.gz"
+NAME, CURVES = "cells.csv", "curves.json.gz"
 PICTURES = ("curve", "records", "matrices", "label_counts", "partition_hash")
-WHOLE = ("places", "code", "data", "diverged")  # mappings and lists that are one column
+WHOLE = ("places", "code", "data", "diverged")  # mappings and lists stored in one column
 Place = tuple[str, str, str, tuple[str, ...]]
 """Table, key of the row, key of the column, overrides of the command."""
 ABSENT = object()
-_said: set[str] = set()  # warnings of this process
+_warned: set[str] = set()  # warnings of this process
 
 
 def compact(summary: Mapping, command: str, run: Path | None = None, places: Sequence[Place] = ()) -> dict[str, Any]:
-    """``summary.json`` with fairness statistics instead of the clients' scores, the command of the run and its places.
+    """``summary.json`` with fairness statistics instead of client scores, the run's command and its places.
 
     Args:
         run: the run's directory, for its curves, costs and matrices (:mod:`fgl_bench.results.thinned`).
@@ -45,40 +45,40 @@ def compact(summary: Mapping, command: str, run: Path | None = None, places: Seq
 
 
 def pictures(run: Path) -> dict[str, Any]:
-    """The thinned curve, cost records and matrices of a run; without the parts that cannot be read, which affects pictures but no score."""
-    found: dict[str, Any] = {}
+    """Return the thinned curve, cost records and matrices of a run. Unreadable parts are left out; they affect figures, not scores."""
+    content: dict[str, Any] = {}
     for name, read, file in (("curve", curve, "history.csv"), ("records", records, "history.csv"), ("matrices", matrices, "mixing.npz")):
         try:
-            found[name] = read(run / file) if (run / file).is_file() else None
+            content[name] = read(run / file) if (run / file).is_file() else None
         except Exception as error:  # a damaged file may raise anything
             warn(run / file, f"{type(error).__name__}: {error}")
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in content.items() if value}
 
 
 def warn(path: Path | str, reason: str) -> None:
-    """Warn on stderr that a file, or a part of one, is not used; once per file."""
+    """Warn once per file on stderr that the file, or part of it, is not used."""
     line = printable(f"warning: {path} is not used: {' '.join(reason.split())[:200]}")
-    if line not in _said:
-        _said.add(line)
+    if line not in _warned:
+        _warned.add(line)
         print(line, file=sys.stderr)
 
 
 def write_cells(folder: Path, cells: Iterable[Mapping[str, Any]]) -> None:
-    """Write ``cells.csv`` and ``curves.json.gz`` in ``folder``, in an order that depends on their content only."""
+    """Write ``cells.csv`` and ``curves.json.gz`` in ``folder``. The order depends only on the content."""
     ordered = sorted(cells, key=lambda cell: [str(cell[name]) for name in ("dataset", "split", "sparsity", "algorithm", "config_hash")])
-    beside = {cell["config_hash"]: {name: cell[name] for name in PICTURES if name in cell} for cell in ordered}
+    images = {cell["config_hash"]: {name: cell[name] for name in PICTURES if name in cell} for cell in ordered}
     rows = [dict(flat({key: value for key, value in cell.items() if key not in PICTURES})) for cell in ordered]
     heads = list(dict.fromkeys(head for row in rows for head in row))
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(heads)
     lines.writerows(zip(*([*written([row.get(head, ABSENT) for row in rows])] for head in heads), strict=True))
-    write_bytes(folder / BESIDE, gzip.compress(dumped(beside).encode(), mtime=0))
+    write_bytes(folder / CURVES, gzip.compress(dumped(images).encode(), mtime=0))
     write_whole(folder / NAME, out.getvalue())
 
 
 def written(column: Sequence[Any]) -> Iterator[str]:
-    """A column as text; texts stand for themselves where they cannot be mistaken for json."""
+    """Yield a column as text. Strings are written unquoted if they cannot be mistaken for JSON."""
     given = [value for value in column if value is not ABSENT]
     plain = all(isinstance(value, str) and value for value in given) and read(given) == given
     yield from ("" if value is ABSENT else value if plain else dumped(value) for value in column)
@@ -89,7 +89,7 @@ def dumped(value: object) -> str:
 
 
 def flat(cell: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Column and value of every leaf; an empty mapping is one."""
+    """Yield the column and value of every leaf; an empty mapping is a leaf."""
     for key, value in cell.items():
         if isinstance(value, Mapping) and value and key not in WHOLE:
             yield from flat(value, f"{above}{key}/")
@@ -98,7 +98,7 @@ def flat(cell: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def read_cells(folder: Path) -> list[dict[str, Any]]:
-    """The cells in ``folder``; none if it has none.
+    """Return the cells in ``folder``; an empty list if there are none.
 
     Raises:
         UserError: a file cannot be read.
@@ -110,7 +110,7 @@ def read_cells(folder: Path) -> list[dict[str, Any]]:
         with path.open(encoding="utf-8", newline="") as file:
             heads, *rows = csv.reader(file)
         columns = [column_of(texts) for _, texts in zip(heads, zip(*rows, strict=True), strict=True)]
-        beside = json.loads(gzip.decompress((folder / BESIDE).read_bytes())) if (folder / BESIDE).is_file() else {}
+        images = json.loads(gzip.decompress((folder / CURVES).read_bytes())) if (folder / CURVES).is_file() else {}
     except (OSError, ValueError, EOFError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as stored cells ({' '.join(str(error).split())[:100]})") from error
     paths = [head.split("/") for head in heads]
@@ -124,18 +124,18 @@ def read_cells(folder: Path) -> list[dict[str, Any]]:
                     inner = inner.setdefault(key, {})
                 inner[last] = value
         cell["places"] = [(*names, tuple(overrides)) for *names, overrides in cell["places"]]
-        cells.append(cell | beside.get(cell["config_hash"], {}))
+        cells.append(cell | images.get(cell["config_hash"], {}))
     return cells
 
 
 def column_of(texts: Sequence[str]) -> list[Any]:
-    """The values of a column of the file; an empty field is absent."""
-    found = iter(read([text for text in texts if text]))
-    return [next(found) if text else ABSENT for text in texts]
+    """Return the values of a column of the file; an empty field is absent."""
+    parsed = iter(read([text for text in texts if text]))
+    return [next(parsed) if text else ABSENT for text in texts]
 
 
 def read(given: Sequence[str]) -> list[Any]:
-    """The values of a column: its texts, unless all of them are json."""
+    """Return the values of a column: parsed if all of them are JSON, else strings."""
     try:
         return json.loads(f"[{','.join(given)}]")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Runs of a folder: those that a question chooses, refused where they cannot be compared."""
+"""Selects the runs that a question asks for and rejects runs that cannot be compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
 from fgl_bench.results.frame import OF_RUN, Result, value_of
 from fgl_bench.results.provenance import on_cpu
-from fgl_bench.results.question import ANY, Question, is_number, matches, said, short
+from fgl_bench.results.question import ANY, Question, as_text, is_number, matches, short
 
 if TYPE_CHECKING:
     pass
@@ -26,18 +26,18 @@ GROUPS = {
     "scenario.sparsity": "sparsity",
     "scenario": "scenario",
 }
-"""Groups of the configuration and the keys of ``summary.json`` that name their choices, the inner group first."""
+"""Groups of the configuration and the keys of ``summary.json`` with their choices, inner groups first."""
 BEFORE = {"optimizer": "adam"}
-"""What the choice of a group was before summaries named it."""
+"""Default choice of a group in summaries older than its key."""
 BUDGET = ("rounds", "trips", "num_clients", "participation")
-"""Keys that follow from each other."""
-SOURCES = ("code", "data")  # of a configuration: sums of a user's own files, and corrections
-MOST_VALUES = 4  # of a key that runs differ in
+"""Keys that determine each other."""
+SOURCES = ("code", "data")  # checksums of user files, and corrections
+MOST_VALUES = 4  # listed per differing key
 UNSCORED = ("targets", "mixing_at", "metrics")  # keys that change no score
 
 
 class Unlike(UserError):
-    """Runs that a question does not tell apart; ``keys`` are those in which they differ."""
+    """Raised for runs that a question does not distinguish; they differ in ``keys``."""
 
     def __init__(self, message: str, keys: Iterable[str]):
         super().__init__(message)
@@ -51,7 +51,7 @@ class Chosen:
     Attributes:
         rows, columns: values, in order.
         runs: by (row, column).
-        superseded: runs that are left out because a class or a file of the user's has been edited since, or a class corrected.
+        superseded: number of runs left out because a user's class or file was edited later, or a class was corrected.
     """
 
     question: Question
@@ -62,43 +62,43 @@ class Chosen:
 
 
 def value(run: Result, key: str) -> Any:
-    """What a run has under a key: the name of a group's choice, or a value of its configuration."""
+    """Return the run's choice of a group, or the value of a configuration key."""
     if key in BEFORE:
         return run.summary.get(key, BEFORE[key])
     return run.summary[key] if key in OF_RUN else value_of(run.summary["config"], key)
 
 
 def choose(runs: Sequence[Result], question: Question) -> Chosen:
-    """The runs that a question asks for, by row and column.
+    """Return the runs that a question asks for, by row and column.
 
     Raises:
-        UserError: a key is unknown, or nothing is left.
-        Unlike: runs differ in something that the question does not name.
+        UserError: a key is unknown, or no run matches.
+        Unlike: runs differ in a key that the question does not name.
     """
     check_keys(runs, question)
     left = met_by(runs, question.where)
     current = latest(left)
-    placed: dict[tuple[Values, Values], Result] = {}
+    cells: dict[tuple[Values, Values], Result] = {}
     for run in current:
-        place = (values(run, question.rows), values(run, question.cols))
-        if place in placed:
-            refuse_two(placed[place], run, question, place)
-        placed[place] = run
+        cell = (values(run, question.rows), values(run, question.cols))
+        if cell in cells:
+            refuse_two(cells[cell], run, question, cell)
+        cells[cell] = run
     refuse_unlike(current, question)
-    rows, columns = (in_order(place[side] for place in placed) for side in (0, 1))
-    return Chosen(question, rows, columns, placed, len(left) - len(current))
+    rows, columns = (in_order(cell[side] for cell in cells) for side in (0, 1))
+    return Chosen(question, rows, columns, cells, len(left) - len(current))
 
 
 def met_by(runs: Sequence[Result], where: Mapping[str, Sequence[str]]) -> list[Result]:
-    """The runs that have the allowed values; raises UserError for a value that no run has."""
+    """Return the runs that have the allowed values; raises UserError for a value that no run has."""
     left = list(runs)
     for key, allowed in where.items():
-        kept = [run for run in left if any(matches(value(run, key), text) for text in allowed)]
+        matching = [run for run in left if any(matches(value(run, key), text) for text in allowed)]
         absent = [text for text in allowed if text != ANY and not any(matches(value(run, key), text) for run in left)]
         if absent:
-            there = sorted({said(value(run, key)) for run in left})
-            raise UserError(f"where={key}={short(absent[0])}: no run has it; there are {short(', '.join(there))}")
-        left = kept
+            present = sorted({as_text(value(run, key)) for run in left})
+            raise UserError(f"where={key}={short(absent[0])}: no run has it; there are {short(', '.join(present))}")
+        left = matching
     return left
 
 
@@ -112,36 +112,36 @@ def check_keys(runs: Sequence[Result], question: Question) -> None:
 
 
 def near(key: str, known: Iterable[str]) -> str:
-    """The likely key, and the names of groups; a configuration has too many keys to list."""
-    said_ = suggest(key, known).partition(";")[2].partition("allowed:")[0].strip(" ;")
-    return f"; {said_}" if said_ else f"; allowed: {', '.join(OF_RUN)} and keys of the configuration, such as lr or algorithm.mu"
+    """Suggest the closest key, or name the groups; a configuration has too many keys to list."""
+    hint = suggest(key, known).partition(";")[2].partition("allowed:")[0].strip(" ;")
+    return f"; {hint}" if hint else f"; allowed: {', '.join(OF_RUN)} and keys of the configuration, such as lr or algorithm.mu"
 
 
 def values(run: Result, keys: Sequence[str]) -> Values:
-    return tuple(said(value(run, key)) for key in keys)
+    return tuple(as_text(value(run, key)) for key in keys)
 
 
-def in_order(found: Iterable[Values]) -> tuple[Values, ...]:
-    """Each once; numbers by size, before texts."""
+def in_order(distinct: Iterable[Values]) -> tuple[Values, ...]:
+    """Return the distinct values in order: numbers by size, then strings."""
 
     def key(one: Values) -> list[tuple[bool, float, str]]:
         return [(False, float(text), "") if is_number(text) else (True, 0.0, text.replace("_", "")) for text in one]
 
-    return tuple(sorted(set(found), key=key))
+    return tuple(sorted(set(distinct), key=key))
 
 
 def latest(runs: Sequence[Result]) -> list[Result]:
-    """Of runs that differ only in the source of a user's own class, in a correction or in the content of a raw file, the last one."""
+    """Keep the latest of runs that differ only in the source of a user's class, a correction or the content of a raw file."""
     newest: dict[str, Result] = {}
     for run in runs:
         what = json.dumps({key: inner for key, inner in run.summary["config"].items() if key not in SOURCES}, sort_keys=True)
         if what not in newest or newest[what].summary["finished"] <= run.summary["finished"]:
             newest[what] = run
-    return [run for run in runs if any(run is kept for kept in newest.values())]
+    return [run for run in runs if any(run is newest_run for newest_run in newest.values())]
 
 
-def refuse_two(one: Result, other: Result, question: Question, place: tuple[Values, Values]) -> None:
-    """Refuse two runs in a cell, with every key by which one of them can be chosen."""
+def refuse_two(one: Result, other: Result, question: Question, position: tuple[Values, Values]) -> None:
+    """Raise :class:`Unlike` for two runs in one cell, naming every key that distinguishes them."""
     configs = [one.summary["config"], other.summary["config"]]
     flat = [dict(leaves(config)) for config in configs]
     keys = [key for key in dict.fromkeys((*flat[0], *flat[1])) if flat[0].get(key) != flat[1].get(key)]
@@ -149,28 +149,30 @@ def refuse_two(one: Result, other: Result, question: Question, place: tuple[Valu
     inside = [key for key in keys if key.partition(".")[0] not in groups and key.split(".")[0] not in SOURCES and key not in question.rows]
     named = [*groups, *inside] or keys
     pairs = [f"{key}={listed([value(one, key), value(other, key)])}" for key in named]
-    cell = " on ".join(filter(None, (" ".join(place[0]), " ".join(place[1]))))
+    cell = " on ".join(filter(None, (" ".join(position[0]), " ".join(position[1]))))
     raise Unlike(f"two runs are {cell}: they differ in {'; '.join(pairs)}", named)
 
 
 def refuse_unlike(runs: Sequence[Result], question: Question) -> None:
-    """Refuse runs that differ in a key that the question does not name and that does not follow from those that it does."""
+    """Raise :class:`Unlike` for runs that differ in a key that the question neither names nor determines."""
     refuse_other_content(runs)
-    found = unlike(runs, {key for key in question.keys if len(question.where.get(key, (ANY, ANY))) > 1 or question.where[key] == (ANY,)})
-    if found:
-        text = "; ".join(f"{key}={listed(each)}" for key, each in found.items())
-        raise Unlike(f"these {len(runs)} runs differ in what neither rows=, cols= nor where= names: {text}", found)
+    differing = unlike(
+        runs, {key for key in question.keys if len(question.where.get(key, (ANY, ANY))) > 1 or question.where[key] == (ANY,)}
+    )
+    if differing:
+        text = "; ".join(f"{key}={listed(each)}" for key, each in differing.items())
+        raise Unlike(f"these {len(runs)} runs differ in what neither rows=, cols= nor where= names: {text}", differing)
 
 
 def listed(values: Iterable[Any]) -> str:
-    """Different values, the first few of many."""
-    texts = [short(said(value)) for value in dict.fromkeys(map(said, values))]
+    """Join the distinct values; a long list is cut."""
+    texts = [short(as_text(value)) for value in dict.fromkeys(map(as_text, values))]
     return ", ".join(texts[:MOST_VALUES]) + (f" and {len(texts) - MOST_VALUES} more" if len(texts) > MOST_VALUES else "")
 
 
 def refuse_other_content(runs: Sequence[Result]) -> None:
-    """Refuse runs on the same dataset, split, network or scenario whose files had another content; methods may be of any file."""
-    seen: dict[tuple[str, str], tuple[str, Result]] = {}  # by the dataset, for raw files, and the file: its sum, and the first run on it
+    """Raise UserError if a file of the dataset, split, network or scenario had different contents. Method files may differ."""
+    seen: dict[tuple[str, str], tuple[str, Result]] = {}  # (dataset or "", file) to its checksum and its first run
     for run in runs:
         config = run.summary["config"]
         dataset = json.dumps(config.get("dataset"), sort_keys=True)
@@ -181,21 +183,21 @@ def refuse_other_content(runs: Sequence[Result]) -> None:
             known, other = seen.setdefault(key, (total, run))
             if known != total:
                 older, newer = sorted([other, run], key=lambda each: each.summary["finished"])
-                of_whom = f"{older.summary['algorithm']} ({older.folder}) than for {newer.summary['algorithm']} ({newer.folder})"
+                runs_text = f"{older.summary['algorithm']} ({older.folder}) than for {newer.summary['algorithm']} ({newer.folder})"
                 raise UserError(
-                    f"{key[1].rpartition(':')[2]} was another file for {of_whom}: such runs cannot be compared; make the older ones again"
+                    f"{key[1].rpartition(':')[2]} was another file for {runs_text}: such runs cannot be compared; make the older ones again"
                 )
 
 
 def unlike(runs: Sequence[Result], varied: set[str]) -> dict[str, list[Any]]:
-    """The values of every key in which runs differ, apart from the varied ones and what follows from them.
+    """Return the values of every differing key, except the varied keys and those that they determine.
 
-    A varied group explains its keys between its choices, not among runs of one choice. A varied algorithm explains the scenario, which
-    a method chooses, where each has one. A varied number of clients or budget explains rounds or trips, where the other one stays.
+    A varied group explains differences of its keys between its choices, not within one choice. A varied algorithm explains the scenario if
+    each method has one scenario. A varied number of clients or budget explains rounds or trips if the other of the two is constant.
     """
     flat = [dict(leaves(run.summary["config"])) for run in runs]
     varied = varied | follows(runs, flat, varied)
-    found: dict[str, list[Any]] = {}
+    values_of: dict[str, list[Any]] = {}
     for key in dict.fromkeys(key for config in flat for key in config):
         if key in varied or key in UNSCORED or key.partition(".")[0] in SOURCES:
             continue
@@ -207,32 +209,32 @@ def unlike(runs: Sequence[Result], varied: set[str]) -> dict[str, list[Any]]:
         differing = [each for values in among.values() if any(each != values[0] for each in values) for each in values]
         if differing:
             by_choice = name is not None and name not in varied and len(set(choices)) > 1
-            found.setdefault(str(name) if by_choice else key, choices if by_choice else differing)
-    return found
+            values_of.setdefault(str(name) if by_choice else key, choices if by_choice else differing)
+    return values_of
 
 
 def follows(runs: Sequence[Result], flat: Sequence[Mapping[str, Any]], varied: set[str]) -> set[str]:
-    """Keys that the varied ones decide."""
-    found: set[str] = set()
+    """Return the keys that the varied keys determine."""
+    following: set[str] = set()
     pairs = {(run.summary["algorithm"], run.summary["scenario"]) for run in runs}
     if "algorithm" in varied and len(pairs) == len({algorithm for algorithm, _ in pairs}):
-        found.add("scenario")
+        following.add("scenario")
     for one, other in (("rounds", "trips"), ("trips", "rounds")):
         given = [tuple(config.get(key) for key in (one, "num_clients", "participation")) for config in flat]
         both = {(*known, config.get(other)) for known, config in zip(given, flat, strict=True)}
-        found |= {other} if one in varied and len(both) == len(set(given)) else set()
+        following |= {other} if one in varied and len(both) == len(set(given)) else set()
     if varied & set(BUDGET) and min(len({config.get(key) for config in flat}) for key in ("rounds", "trips")) == 1:
-        found |= {"rounds", "trips"}
-    return found
+        following |= {"rounds", "trips"}
+    return following
 
 
 def differences(runs: Sequence[Result], swept: set[str]) -> list[str]:
-    """What tells the runs of a sweep apart besides the swept keys, such as ``lr=0.1 (fedavg), 0.2 (fedprox)``.
+    """Find unintended differences between the runs of a sweep, such as ``lr=0.1 (fedavg), 0.2 (fedprox)``.
 
-    Devices, versions of packages and the commit come last, since a run of before may be among them.
+    Devices, package versions and the commit come last, since earlier runs may be included.
 
     Args:
-        swept: keys that the user gave several values, with dots for slashes (``algorithm``, ``scenario.sparsity``, ``model.hidden``).
+        swept: keys with several values, with dots instead of slashes (``algorithm``, ``scenario.sparsity``, ``model.hidden``).
     """
     if "experiment" in swept:
         return []
@@ -250,12 +252,12 @@ def with_owners(key: str, values: Sequence[Any], names: Sequence[str]) -> str:
     """``key=value (algorithms), value (algorithms)``."""
     owners: dict[str, list[str]] = {}
     for each, name in zip(values, names, strict=True):
-        owners.setdefault(said(each), []).append(name)
+        owners.setdefault(as_text(each), []).append(name)
     return f"{key}=" + ", ".join(f"{text} ({', '.join(dict.fromkeys(runs))})" for text, runs in owners.items())
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """``(key, value)`` of every leaf, keys joined by dots."""
+    """Yield ``(key, value)`` of every leaf, keys joined by dots."""
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
             yield from leaves(value, f"{prefix}{key}.")

@@ -1,4 +1,4 @@
-"""What a user's own table shows: means with intervals, the best of every column, paired tests against it, average ranks."""
+"""Contents of a table of runs: means with intervals, the best cell per column, paired tests against it, average ranks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OTHERS = ("last", *OF_CLIENTS, f"{TRIPS}TARGET")
 
 @dataclass(frozen=True)
 class Score:
-    """A run's number for one kind of model, in percent or in trips.
+    """The score of a run for one kind of model, in percent or in trips.
 
     Attributes:
-        mean, half, std: over the seeds that have a score; half the width of the 95 % t-interval; None where not defined.
+        mean, half, std: mean over the scored seeds, half-width of the 95 % t-interval and standard deviation; None if undefined.
         per_seed: by seed; None where a seed has no score.
-        lower: whether less is better.
-        diverged: whether a seed of the run has diverged.
+        lower: True if lower is better.
+        diverged: True if a seed of the run diverged.
     """
 
     mean: float | None
@@ -45,27 +45,28 @@ class Score:
 
     @property
     def complete(self) -> bool:
-        """Whether every seed has a score: the mean of the others would favor a method that fails."""
+        """Return True if every seed has a score; a mean of only some seeds would favor a method that fails."""
         return None not in self.per_seed.values()
 
     def text(self, digits: int) -> str:
-        """``81.2 ± 0.6``; (n/m) where only n of m seeds have a score, a dagger where one has diverged."""
+        """Return ``81.2 ± 0.6``, with (n/m) if only n of m seeds have a score and a dagger if a seed diverged."""
         return number(self.mean, digits, self.half, [*self.per_seed.values()]) + f" {MARK}" * (self.diverged and self.mean is not None)
 
     def better(self, value: float) -> float:
-        """``value``, or its negative where less is better."""
+        """Return ``value``, negated if lower is better."""
         return -value if self.lower else value
 
 
 def score(run: Result, metric: str | None, model: str) -> Score:
-    """The test score of one kind of model at the best validation point.
+    """Return the test score of one kind of model at the best validation point.
 
     Args:
-        metric: None or the run's own; another one that it reported (``metrics=[macro_f1]``); ``last``: at the end; ``worst_client``,
-            ``best_client``; ``trips_to_0.7``: client trips to a validation score, any of a run's, of a stored cell one of its ``targets``.
+        metric: None for the run's own metric, another reported metric (``metrics=[macro_f1]``), ``last`` (at the end),
+            ``worst_client``, ``best_client``, or ``trips_to_0.7``: client trips to a validation score. A stored cell knows only its
+            ``targets``.
 
     Raises:
-        UserError: the run has no such number.
+        UserError: the run has no such score.
     """
     summary = run.summary
     test = summary["test"][model]
@@ -92,11 +93,11 @@ def score(run: Result, metric: str | None, model: str) -> Score:
 
 
 def of(summary: Mapping[str, Any], per_seed: Sequence[float | None], scale: float = 100.0, lower: bool = False) -> Score:
-    """A score from the values by seed."""
+    """Build a score from the values per seed."""
     scaled = [None if value is None else scale * value for value in per_seed]
-    found = spread([float("nan") if value is None else value for value in scaled])
+    stats = spread([float("nan") if value is None else value for value in scaled])
     seeds = dict(zip(summary["seeds"], scaled, strict=True))
-    return Score(found["mean"], found["ci95"], found["std"], seeds, lower, bool(diverged_seeds(summary)))
+    return Score(stats["mean"], stats["ci95"], stats["std"], seeds, lower, bool(diverged_seeds(summary)))
 
 
 def is_share(text: str) -> bool:
@@ -108,7 +109,7 @@ def name_of(summary: Mapping[str, Any]) -> str:
 
 
 def heading(metrics: Sequence[str], metric: str | None) -> str:
-    """What the numbers are, such as ``test accuracy in %``."""
+    """Return the quantity and unit, such as ``test accuracy in %``."""
     own = " or ".join(metric.replace("_", " ") for metric in dict.fromkeys(metrics))
     if metric is None or metric in metrics:
         return f"test {own} in %"
@@ -126,14 +127,14 @@ NAMED = ("algorithm", "dataset", "split", "model", "scenario", "sparsity", "metr
 
 @dataclass(frozen=True)
 class Standing:
-    """A cell against the best one of its column.
+    """Comparison of a cell with the best of its column.
 
     Attributes:
-        p: two-sided paired t-test over the common seeds, after Holm's correction for the comparisons of the column; None for the best
-            cell and where there are no two common seeds.
-        seeds: how many the test had; 0 without a test.
-        best: whether no other mean of the column is better.
-        alike: whether it does not differ significantly from the best.
+        p: p-value of the two-sided paired t-test over the common seeds, Holm-corrected over the column; None for the best cell and for
+            fewer than two common seeds.
+        seeds: number of seeds in the test; 0 without a test.
+        best: True if no mean of the column is better.
+        alike: True if the cell does not differ significantly from the best.
     """
 
     p: float | None = None
@@ -144,12 +145,12 @@ class Standing:
 
 @dataclass(frozen=True)
 class Block:
-    """The part of a table that scores one kind of model.
+    """The scores of one kind of model in a table.
 
     Attributes:
-        scores: by (row, column); those of missing runs are absent.
-        tests: of the cells that compete: every seed has a score.
-        ranks: over ``ranked`` columns, those in which all rows compete; None for fewer than two rows or columns.
+        scores: by (row, column), without missing runs.
+        tests: for competing cells, in which every seed has a score.
+        ranks: over the ``ranked`` columns, in which all rows compete; None for fewer than two rows or columns.
     """
 
     model: str
@@ -164,10 +165,10 @@ class Compared:
     """Runs by row and column, with scores, tests and ranks.
 
     Attributes:
-        folder: where the runs are.
+        folder: the folder of the runs.
         chosen: runs by row and column.
-        digits: after the decimal point.
-        width: characters in a line of ``str()``.
+        digits: number of decimals.
+        width: line length of ``str()``, in characters.
     """
 
     folder: Path
@@ -181,7 +182,7 @@ class Compared:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """One for each kind of model."""
+        """One block per kind of model."""
         return tuple(block(self.chosen, model) for model in self.question.model_of)
 
     @cached_property
@@ -191,53 +192,55 @@ class Compared:
 
     @property
     def unit(self) -> str:
-        """What the numbers are."""
+        """Quantity and unit of the scores."""
         return heading([run.summary["metric"] for run in self.chosen.runs.values()], self.question.metric)
 
 
 def block(chosen: Chosen, model: str) -> Block:
-    """Scores, tests and ranks of one kind of model."""
-    scores = {place: score(run, chosen.question.metric, model) for place, run in chosen.runs.items()}
+    """Compute scores, tests and ranks of one kind of model."""
+    scores = {position: score(run, chosen.question.metric, model) for position, run in chosen.runs.items()}
     tests: dict[Place, Standing] = {}
     for column in chosen.columns:
-        here = {row: found for row in chosen.rows if (found := scores.get((row, column))) and found.mean is not None and found.complete}
-        tests |= {(row, column): test for row, test in tested(here).items()}
+        competing = {
+            row: known for row in chosen.rows if (known := scores.get((row, column))) and known.mean is not None and known.complete
+        }
+        tests |= {(row, column): test for row, test in tested(competing).items()}
     rows = [row for row in chosen.rows if any((row, column) in tests for column in chosen.columns)]
     ranked = tuple(column for column in chosen.columns if all((row, column) in tests for row in rows))
     ranks = statistics.average_ranks({label(row): [value_of(scores[row, column]) for column in ranked] for row in rows}) if rows else None
     return Block(model, scores, tests, ranks, ranked)
 
 
-def value_of(found: Score) -> float:
-    """The mean; larger is better."""
-    assert found.mean is not None
-    return found.better(found.mean)
+def value_of(cell: Score) -> float:
+    """Return the mean, signed so that larger is better."""
+    assert cell.mean is not None
+    return cell.better(cell.mean)
 
 
 def tested(scores: Mapping[Values, Score]) -> dict[Values, Standing]:
-    """The cells of a column against its best."""
+    """Compare the cells of a column with the best one."""
     if not scores:
         return {}
-    top = max(value_of(found) for found in scores.values())
-    common = [seed for seed in next(iter(scores.values())).per_seed if all(seed in found.per_seed for found in scores.values())]
-    by_seed = {label(row): [found.better(found.per_seed[seed] or 0.0) for seed in common] for row, found in scores.items()}
+    top = max(value_of(cell) for cell in scores.values())
+    common = [seed for seed in next(iter(scores.values())).per_seed if all(seed in cell.per_seed for cell in scores.values())]
+    by_seed = {label(row): [cell.better(cell.per_seed[seed] or 0.0) for seed in common] for row, cell in scores.items()}
     if len(common) < 2 or len(scores) < 2:
-        return {row: Standing(best=value_of(found) == top) for row, found in scores.items()}
-    compared = statistics.against(label(next(row for row, found in scores.items() if value_of(found) == top)), by_seed)
+        return {row: Standing(best=value_of(cell) == top) for row, cell in scores.items()}
+    compared = statistics.against(label(next(row for row, cell in scores.items() if value_of(cell) == top)), by_seed)
     adjusted = {each.name: each for each in compared}
     return {
-        row: Standing(adjusted[label(row)].adjusted, len(common), value_of(found) == top, not adjusted[label(row)].worse)
+        row: Standing(adjusted[label(row)].adjusted, len(common), value_of(cell) == top, not adjusted[label(row)].worse)
         if label(row) in adjusted
         else Standing(best=True)
-        for row, found in scores.items()
+        for row, cell in scores.items()
     }
 
 
 def label(values: Sequence[str]) -> str:
-    """Values as one name."""
+    """Join values into one name."""
     return " ".join(values) or "all"
 
 
 def column_label(keys: Sequence[str], values: Sequence[str]) -> str:
-    """Values as the heading of a column: choices by their names, other keys as ``lr=0.1``."""
+    """Return the heading of a column: names of choices, other keys as ``lr=0.1``."""
     return label([value if key in NAMED else f"{key.rpartition('.')[2]}={value}" for key, value in zip(keys, values, strict=True)])

@@ -1,4 +1,4 @@
-"""The table that a command ends with."""
+"""The summary table that a run prints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NARROW = 80
 
 
 def line_width() -> int:
-    """Characters in a line: the terminal's, at least 80; 80 for a file or a pipe."""
+    """Return the line length in characters: the terminal's width, at least 80; 80 for a file or a pipe."""
     return max(shutil.get_terminal_size((NARROW, 24)).columns, NARROW) if sys.stdout.isatty() else NARROW
 
 
@@ -26,7 +26,7 @@ def percent(stats: dict) -> str:
 
 
 def amount(count: float) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -35,7 +35,7 @@ def amount(count: float) -> str:
 
 
 def reach(stats: dict, seeds: int) -> str:
-    """Mean trips of the seeds that reached a target, and how many did."""
+    """Format the mean trips of the seeds that reached a target, and their number."""
     return f"{stats['mean']:.0f} ({stats['reached']}/{seeds})" if stats["reached"] else f"- (0/{seeds})"
 
 
@@ -49,12 +49,12 @@ MEANS = {"weighted": "", "macro": "unweighted mean over clients, "}
 
 
 def table(summary: dict, selection: str = "federation", average: str = "weighted") -> str:
-    """The run's table: test score of both models, trips to each target, bytes, seconds.
+    """Format the run's table: test scores of both models, trips to each target, bytes, seconds.
 
     Args:
-        selection, average: which test score, see :func:`fgl_bench.evaluation.summary.selected_scores`.
+        selection, average: the test score to show, see :func:`fgl_bench.evaluation.summary.selected_scores`.
     """
-    from fgl_bench.results.statistics import wide  # numpy, which commands that only read go without
+    from fgl_bench.results.statistics import wide  # imports numpy; read-only commands do not
 
     seeds, when = len(summary["seeds"]), score_trained(summary)
     rows, halves, diverged = [], [], summary.get("diverged")
@@ -96,16 +96,16 @@ def table(summary: dict, selection: str = "federation", average: str = "weighted
         *([f"not recorded: this run is older than selection={selection} average={average}; overwrite=true repeats it;"] if absent else []),
         *([f"{without} client(s) have no test nodes{why}, and count in no mean;"] if without else []),
         "trips: mean of the seeds that reached the validation target, and how many did",
-        f"{trips} client trips a seed, {amount(moved['upload'])} up and {amount(moved['download'])} down a seed{busiest};",
+        f"{trips} client trips per seed, {amount(moved['upload'])} up and {amount(moved['download'])} down per seed{busiest};",
         f"prepared in {spent['prepare']:.1f} s, trained in {spent['train']:.1f} s on {summary['device']}",
     ]
     return "\n".join(lines)
 
 
 def show(summary: dict, folder: Path, again: bool, selection: str = "federation", average: str = "weighted") -> None:
-    """Print the :func:`table` and where the run is kept; warn where a seed has diverged."""
-    said = warning(summary)
-    if said is not None:
-        print(said, file=sys.stderr, flush=True)
+    """Print the :func:`table` and the run's folder; warn if a seed diverged."""
+    problem = warning(summary)
+    if problem is not None:
+        print(problem, file=sys.stderr, flush=True)
     print(printable(table(summary, selection, average)))
     print(f"{'complete already (overwrite=true repeats it)' if again else 'written'}: {folder}", flush=True)

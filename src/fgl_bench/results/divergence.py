@@ -1,4 +1,4 @@
-"""How a run that has diverged is spoken of: on the console, in tables and in the report."""
+"""Messages about diverged runs, for the console, tables and the report."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ MARK = "†"
 
 
 def diverged_seeds(summary: Mapping) -> dict[str, dict[str, int]]:
-    """By seed, of a summary's or a cell's ``diverged``: the number of clients and the first round over models and losses."""
-    found: dict[str, dict[str, int]] = {}
+    """Return, per diverged seed of a summary or cell, the number of diverged clients and the first round."""
+    counts: dict[str, dict[str, int]] = {}
     for by_seed in (summary.get("diverged") or {}).values():
         for seed, one in by_seed.items():
-            known = found.get(seed, one)
-            found[seed] = {"clients": max(known["clients"], one["clients"]), "round": min(known["round"], one["round"])}
-    return found
+            known = counts.get(seed, one)
+            counts[seed] = {"clients": max(known["clients"], one["clients"]), "round": min(known["round"], one["round"])}
+    return counts
 
 
 def scored_seeds(scores: Mapping) -> int:
-    """How many seeds have a score."""
+    """Return the number of seeds that have a score."""
     return sum(value is not None for value in scores["per_seed"])
 
 
 def shares(summary: Mapping) -> str:
-    """``diverged: 1 of 5 seeds (seed 0: 3 of 20 clients, first in round 12)``; empty where no seed has."""
+    """``diverged: 1 of 5 seeds (seed 0: 3 of 20 clients, first in round 12)``; empty if no seed diverged."""
     seeds = diverged_seeds(summary)
     if not seeds:
         return ""
@@ -35,7 +35,7 @@ def shares(summary: Mapping) -> str:
 
 
 def warning(summary: Mapping) -> str | None:
-    """A line for a run of which some seed has diverged, and one for a run of which some seed has no defined score."""
+    """Return warnings about seeds that diverged and seeds without a defined score; None without any."""
     return "\n".join(line for line in (_diverged(summary), _undefined(summary)) if line) or None
 
 
@@ -64,7 +64,7 @@ def _diverged(summary: Mapping) -> str:
 
 
 def footnote(cells: Sequence[tuple[str, Mapping]]) -> list[str]:
-    """The line below a table that says which of its cells, by name, have diverged; none where none has."""
+    """Return the note that lists the diverged cells of a table by name; an empty list if none diverged."""
     some = [f"{name} ({len(diverged_seeds(cell))} of {len(cell['seeds'])} seeds)" for name, cell in cells if diverged_seeds(cell)]
     if not some:
         return []

@@ -1,4 +1,4 @@
-"""About how long a planned run takes."""
+"""Estimates how long a planned run takes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.utils.files import write_whole
 
-MEASURED = "measured_rates.csv"  # what scripts/measure_rates.py writes below results/
-# Nodes and undirected edges of data sets: the cost of one that was never run is guessed from them.
+MEASURED = "measured_rates.csv"  # written by scripts/measure_rates.py below results/
+# Nodes and undirected edges of datasets, to estimate the cost of datasets without runs.
 SIZES = {
     "cora": (2708, 5429),
     "citeseer": (3327, 4732),
@@ -39,7 +39,7 @@ SIZES = {
 
 
 class Kind(NamedTuple):
-    """What runs share whose rounds take about as long."""
+    """Key of runs with similar round times."""
 
     algorithm: str
     model: str
@@ -47,29 +47,29 @@ class Kind(NamedTuple):
 
 
 class Costs:
-    """Guesses how long a run takes from the runs that were made.
+    """Estimates run times from stored runs.
 
-    The seconds per seed and round (as many trips as there are clients, who share the graph however many they are) of one local epoch are
-    those of the method and backbone on the dataset; else on other datasets, scaled by what runs on both tell, or by nodes and edges; a
-    method that was never run is taken for an average one. For more epochs see :func:`round_cost`.
+    The unit is seconds per seed and round with one local epoch. A round has one trip per client; its time does not depend on the number of
+    clients, since they share the graph. Without runs of the method and backbone on a dataset, rates on other datasets are scaled by methods
+    run on both, or by nodes and edges. A method without runs counts as average. For more epochs see :func:`round_cost`.
     """
 
     def __init__(
         self, known: Iterable[Mapping[str, Any]], earlier: Mapping[Kind, float] | None = None, measured: Mapping[Kind, float] | None = None
     ):
-        """``known`` are stored cells; ``earlier`` are rates of runs that are stored no more; ``measured`` ones come first."""
+        """``known``: stored cells. ``earlier``: rates of deleted runs. ``measured``: rates that take precedence."""
         self.earlier, self.measured = earlier or {}, measured or {}
         self.known: list[Mapping[str, Any]] = []
         self.learn(known)
 
     def learn(self, cells: Iterable[Mapping[str, Any]]) -> None:
-        """Use these stored cells too."""
+        """Add stored cells."""
         self.known += cells
         self.rates = {**self.earlier, **rates_of(self.known), **self.measured}
         self._ratios: dict[tuple[str, str], float] = {}
 
     def seconds(self, wanted: Kind, seeds: int, rounds: float) -> float | None:
-        """Seconds of a run of so many rounds of one local epoch, None where nothing was run."""
+        """Return the seconds of a run of ``rounds`` rounds with one local epoch; None without any run."""
         near = list(self.rates)
         for part, name in enumerate(wanted):
             near = [kind for kind in near if kind[part] == name] or near
@@ -77,7 +77,7 @@ class Costs:
         return geometric_mean(guesses) * seeds * rounds if guesses else None
 
     def _ratio(self, known: str, wanted: str) -> float:
-        """How much longer the dataset ``wanted`` takes than ``known``: by what ran on both, else by size."""
+        """Return the ratio of run times on datasets ``wanted`` and ``known``: from methods run on both, else from sizes."""
         if (known, wanted) not in self._ratios:
             both = [
                 self.rates[other] / rate
@@ -91,16 +91,16 @@ class Costs:
 
 
 def round_cost(local_epochs: int) -> float:
-    """Of a round, in rounds of one local epoch.
+    """Return the cost of a round relative to a round with one local epoch.
 
-    Both models are scored and the server answers however long clients train: together about two epochs, as runs of FedSA-GCL's tables
-    with one and with three tell.
+    Evaluation and server work do not depend on the number of local epochs. Together they cost about two epochs, measured on runs of
+    FedSA-GCL's tables with one and with three epochs.
     """
     return (local_epochs + 2) / 3
 
 
 def rates_of(cells: Iterable[Mapping[str, Any]]) -> dict[Kind, float]:
-    """Median seconds per seed and round of one local epoch of stored cells: of those made on CPUs, and of others where there are none."""
+    """Return the median seconds per seed and round with one local epoch, from CPU runs if there are any, else from all."""
     rates: dict[Kind, list[float]] = {}
     known = list(cells)
     for cell in [cell for cell in known if on_cpu(cell)] or known:
@@ -108,11 +108,11 @@ def rates_of(cells: Iterable[Mapping[str, Any]]) -> dict[Kind, float]:
         if rounds and cell["seconds"]["total"] > 0:
             kind = Kind(cell["algorithm"], cell.get("model", "gcn"), cell["dataset"])
             rates.setdefault(kind, []).append(cell["seconds"]["total"] / (len(cell["seeds"]) * rounds))
-    return {kind: median(found) for kind, found in rates.items()}
+    return {kind: median(values) for kind, values in rates.items()}
 
 
 def read_rates(path: Path) -> dict[Kind, float]:
-    """What :func:`write_rates` wrote; nothing where there is no such file."""
+    """Read the file of :func:`write_rates`; empty if it does not exist."""
     import pandas as pd
 
     if not path.is_file():
@@ -121,7 +121,7 @@ def read_rates(path: Path) -> dict[Kind, float]:
 
 
 def write_rates(path: Path, rates: Mapping[Kind, float]) -> None:
-    """Write seconds per seed and round, four digits of each."""
+    """Write seconds per seed and round, with four digits."""
     lines = [",".join((*Kind._fields, "seconds")), *(",".join((*kind, f"{rate:.4g}")) for kind, rate in sorted(rates.items()))]
     write_whole(path, "\n".join(lines) + "\n")
 

@@ -1,4 +1,4 @@
-"""Finished runs as tables: a row for every run, seed and kind of model."""
+"""Finished runs as data frames: one row per run, seed and kind of model."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Result:
 
     @property
     def overrides(self) -> tuple[str, ...] | None:
-        """What the command line was given that made the run; None of a run of version 1.0, which does not say."""
+        """The command-line overrides of the run; None for version 1.0, which did not store them."""
         if "command" in self.summary:
             return tuple(shlex.split(self.summary["command"])[1:])
         return None if "overrides" not in self.summary else tuple(self.summary["overrides"])
 
     @property
     def results_dir(self) -> Path:
-        """The ``results_dir`` that the run was made with, if it still lies where it was written; else the folder above the run's."""
+        """The run's ``results_dir`` if the run is still in it, else the parent of the run's folder."""
         names, whole = self.summary, Path(os.path.abspath(self.folder))
         scenario, algorithm, digest = names["scenario"], names["algorithm"].rpartition(":")[2], names["config_hash"]
         inside = run_folder(Path(), names["dataset"], names["split"], names["num_clients"], scenario, algorithm, digest)
@@ -64,18 +64,18 @@ class Result:
         return self.folder.parents[depth - 1] if len(self.folder.parts) >= depth else whole.parents[depth - 1]
 
     def scores(self) -> DataFrame:
-        """A row for every seed and kind of model (``received`` from the server, ``trained`` by the client).
+        """One row per seed and kind of model (``received`` from the server, ``trained`` by the client).
 
-        ``score`` is the test score at the point ``trip`` with the best validation score of the whole federation; both are missing
-        if the seed diverged before. ``macro_score`` is the unweighted mean over clients at this point, ``client_score`` and
-        ``client_macro_score`` are the means where every client is at its own best validation point (missing in older runs).
+        ``score`` is the test score at the point ``trip`` with the best validation score of the whole federation. Both are missing if
+        the seed diverged before. ``macro_score`` is the unweighted mean over clients at this point. ``client_score`` and
+        ``client_macro_score`` are the means with every client at its own best validation point (missing in older runs).
         ``last_score`` is the test score at the end. Scores are in [0, 1].
         """
         import pandas as pd
 
         summary, rows = self.summary, []
         for model in MODELS:
-            test, absent = summary["test"][model], [None] * len(summary["seeds"])  # in older cells
+            test, absent = summary["test"][model], [None] * len(summary["seeds"])  # missing in older cells
             last = test.get("last", {}).get("per_seed", absent)
             columns = (summary["seeds"], test["per_seed"], test.get("selected_trips", absent), last)
             for seed, score, trip, last in zip(*columns, strict=True):
@@ -84,10 +84,10 @@ class Result:
                 each = selected(test, *choice)
                 for number, row in enumerate(rows[-len(summary["seeds"]) :]):
                     row[name] = each["per_seed"][number] if each else None
-        found = pd.DataFrame(rows).astype({"score": float, "last_score": float, "trip": "Int64", **dict.fromkeys(OTHERWISE, float)})
+        table = pd.DataFrame(rows).astype({"score": float, "last_score": float, "trip": "Int64", **dict.fromkeys(OTHERWISE, float)})
         for position, name in enumerate(OF_RUN):
-            found.insert(position, name, summary[name])
-        return found.assign(
+            table.insert(position, name, summary[name])
+        return table.assign(
             client_trips=summary["client_trips"]["total"],
             upload_bytes=summary["bytes"]["upload"],
             download_bytes=summary["bytes"]["download"],
@@ -97,13 +97,13 @@ class Result:
         )
 
     def curve(self) -> DataFrame:
-        """``history.csv``: a row for every seed and evaluation point, with scores, training loss and bytes."""
+        """``history.csv``: one row per seed and evaluation point, with scores, training loss and bytes."""
         import pandas as pd
 
         return pd.read_csv(self.folder / "history.csv")
 
     def clients(self) -> DataFrame:
-        """A row for every seed, client and kind of model: the test score at the selected point, missing where a client has no test node."""
+        """One row per seed, client and kind of model: the test score at the selected point, missing if a client has no test node."""
         import pandas as pd
 
         rows = [
@@ -116,72 +116,72 @@ class Result:
 
 
 def trips_to(run: Result, target: float) -> dict[str, dict[str, Any]]:
-    """Client trips to a validation score, from ``history.csv``: as ``client_trips.to_target`` in ``summary.json``.
+    """Return client trips to a validation score from ``history.csv``, as ``client_trips.to_target`` in ``summary.json``.
 
     Models that were not scored at every point are left out.
     """
     curve, summary = run.curve(), run.summary
     late = curve[curve["round"] > summary.get("warmup_rounds", -1)]
-    found = {}
+    by_model = {}
     for model in MODELS:
         if (curve[f"val_{model}"].isna() & (curve.get(f"diverged_{model}", 0) == 0)).any():
             continue
         first = late[late[f"val_{model}"] >= target].groupby("seed")["trip"].min()
         counts = [int(first[seed]) if seed in first.index else None for seed in summary["seeds"]]
-        found[model] = over_seeds(counts, summary["config"]["trips"])
-    return found
+        by_model[model] = over_seeds(counts, summary["config"]["trips"])
+    return by_model
 
 
 def value_of(config: Any, key: str) -> Any:
-    """The value of ``algorithm.mu`` in nested mappings; None where there is none."""
+    """Return the value at a dotted key such as ``algorithm.mu`` in nested mappings; None if it is absent."""
     for name in key.split("."):
         config = config.get(name) if isinstance(config, dict) else None
     return config
 
 
 def read_runs(folder: str | Path) -> list[Result]:
-    """The complete runs below a folder, or where there is none its stored cells (``results/cells``).
+    """Return the complete runs below a folder, or its stored cells (``results/cells``) if it has no runs.
 
-    What is damaged or of another version is left out, with a warning on stderr.
+    Damaged runs and runs of other versions are left out with a warning on stderr.
 
     Raises:
-        UserError: there is no such folder, or nothing in it.
+        UserError: the folder does not exist or has no runs.
     """
     where = folder_of(folder)
-    found = complete_runs(where) or stored_cells(where)
-    if not found:
+    runs = complete_runs(where) or stored_cells(where)
+    if not runs:
         raise UserError(f"{where}: there is no complete run in it")
-    return found
+    return runs
 
 
 def load_results(folder: str | Path, keys: Sequence[str] = ()) -> DataFrame:
-    """Every complete run below ``folder``, or where there is none every stored cell (``results/cells``): :meth:`Result.scores` of all.
+    """Return :meth:`Result.scores` of all complete runs below ``folder``, or of its stored cells (``results/cells``) if it has no runs.
 
-    Runs that are damaged or of another version are left out, with a warning on stderr.
+    Damaged runs and runs of other versions are left out with a warning on stderr.
 
     Args:
-        keys: keys of the configuration that become columns, such as ``lr`` or ``algorithm.mu``; missing where a run has no such key.
+        keys: configuration keys to add as columns, such as ``lr`` or ``algorithm.mu``; missing if a run has no such key.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: the folder does not exist.
     """
     import pandas as pd
 
     where, tables = folder_of(folder), []
     for run in complete_runs(where) or stored_cells(where):
-        found = run.scores()
-        tables.append(found.assign(**{key: [value_of(run.summary["config"], key)] * len(found) for key in keys}))
+        scores = run.scores()
+        tables.append(scores.assign(**{key: [value_of(run.summary["config"], key)] * len(scores) for key in keys}))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_RUN, "seed", "evaluated", "score", *keys])
 
 
 def stored_cells(where: Path) -> list[Result]:
-    """The cells below a folder; folders of runs hold none."""
+    """Return the stored cells below a folder; folders of runs have none."""
     cells = [Result(path.parent, cell) for path in sorted(where.rglob(NAME)) for cell in read_cells(path.parent)]
     return list({cell.summary["config_hash"]: cell for cell in cells}.values())
 
 
 def folder_of(text: str | Path) -> Path:
-    """The folder that a user names; raises UserError where there is none."""
+    """Return the path of a folder; raises UserError if it does not exist."""
     where = Path(os.path.expanduser(text))
     if "\0" in str(text) or not where.is_dir():
         raise UserError(f"{short(str(text))}: there is no such folder; give the one that results_dir= named (by default results/runs)")
@@ -189,10 +189,10 @@ def folder_of(text: str | Path) -> Path:
 
 
 def complete_runs(where: Path) -> list[Result]:
-    """The complete runs below a folder; what is damaged or of another version is left out, with a warning on stderr."""
-    found = []
+    """Return the complete runs below a folder; others are left out with a warning on stderr."""
+    complete = []
     for path in sorted(where.rglob("summary.json")):
-        if any(part.startswith(".") for part in path.relative_to(where).parts):  # a run under way
+        if any(part.startswith(".") for part in path.relative_to(where).parts):  # an unfinished run
             continue
         try:
             summary = read_summary(path.parent)
@@ -200,14 +200,14 @@ def complete_runs(where: Path) -> list[Result]:
             print(printable(f"warning: {path.parent} is left out: {reason}"), file=sys.stderr)
             continue
         if summary is not None and isinstance(summary.get("config"), dict):
-            found.append(Result(path.parent, summary))
-    if len({run.summary["schema_version"] for run in found}) > 1:
+            complete.append(Result(path.parent, summary))
+    if len({run.summary["schema_version"] for run in complete}) > 1:
         print(f"note: some of these runs are of version 1.0; to compare them: python -m fgl_bench.results.migrate {where}", file=sys.stderr)
-    return told_apart(found)
+    return with_unique_names(complete)
 
 
-def told_apart(runs: Sequence[Result]) -> list[Result]:
-    """The runs; methods of one name from several files are called by both, such as ``a.py:mine`` and ``b.py:mine``."""
+def with_unique_names(runs: Sequence[Result]) -> list[Result]:
+    """Prefix method names that occur in several files with the file, such as ``a.py:mine`` and ``b.py:mine``."""
     modules = [str(value_of(run.summary["config"], "algorithm._target_")).rpartition(".")[0] for run in runs]
     of_name: dict[str, set[str]] = {}
     for run, module in zip(runs, modules, strict=True):

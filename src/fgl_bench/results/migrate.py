@@ -1,7 +1,7 @@
-"""Make the runs of version 1.0 in a folder runs of this version: ``python -m fgl_bench.results.migrate results/runs``.
+"""Convert runs of version 1.0 to this version: ``python -m fgl_bench.results.migrate results/runs``.
 
-Version 1.0 left keys that were younger than some stored results out of a run's identity where they had their first value. Now every key is
-a part of it. The keys are taken from the run's ``config.yaml`` and the folder is named by the new hash; no number changes.
+Version 1.0 omitted newer keys from a run's identity if they had their default value. Now every key is part of the identity. The keys come
+from the run's ``config.yaml`` and the folder is renamed to the new hash; no number changes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fgl_bench.utils.scratch import scratch
 
 
 def migrate(folder: str | Path) -> dict[str, str]:
-    """Migrate the runs below a folder and the sweeps that name them; returns the new hashes by the old ones.
+    """Migrate the runs below a folder and the sweeps that contain them; returns new hashes by old hash.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: the folder does not exist.
     """
     where, renamed = folder_of(folder), {}
     for run in complete_runs(where):

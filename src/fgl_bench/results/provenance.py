@@ -1,4 +1,4 @@
-"""What made a run: versions of packages, and the state of the checkout."""
+"""Provenance of a run: package versions and the state of the checkout."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ PACKAGES = ("fgl-bench", "torch", "torch_geometric", "numpy", "scipy", "numba", 
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide the numbers."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of packages that affect results."""
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def code_state() -> dict[str, str | bool] | None:
-    """The commit of the checkout that runs, and whether the code or the configuration differ from it; None outside of one."""
+    """Return the checkout's commit and whether code or configuration differ from it; None outside a checkout."""
     root, git = Path(__file__).parents[3], ("git", "--no-optional-locks")
     if not (root / ".git").exists():
         return None
@@ -38,10 +38,10 @@ def code_state() -> dict[str, str | bool] | None:
 
 
 def on_cpu(run: Mapping) -> bool:
-    """Whether a CPU made the run that this summary or stored cell is of; one that does not say came from a CPU."""
+    """Return True if a summary or stored cell comes from a CPU run, the default for cells without a device."""
     return str(run.get("device", "CPU")).startswith("CPU")
 
 
 def marked(title: str, run: Mapping) -> str:
-    """``title`` of something that is measured in seconds, with the device where it was no CPU."""
+    """Return ``title``, with the device appended if the seconds were not measured on a CPU."""
     return title if on_cpu(run) else f"{title} (GPU)"

@@ -1,4 +1,4 @@
-"""What a table or a figure is asked to show, as arguments of the command line or of Python."""
+"""Selection of runs for a table or figure, as command-line or Python arguments."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Words = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Question:
-    """Which runs are compared, and by what.
+    """A selection of runs and the metric to compare.
 
     Attributes:
-        rows, cols: keys whose values make the rows and the columns.
-        where: by key the values that a run may have; ``*`` allows any, and says that the runs may differ in it.
-        model_of: the kinds of models that are scored.
-        metric: see :func:`fgl_bench.results.compare.score`; None is each run's own.
+        rows, cols: keys whose values are the rows and columns.
+        where: allowed values by key; ``*`` allows any value, so that runs may differ in it.
+        model_of: kinds of models to score.
+        metric: see :func:`fgl_bench.results.compare.score`; None for each run's own.
     """
 
     rows: tuple[str, ...] = ("algorithm",)
@@ -37,12 +37,12 @@ class Question:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that are named."""
+        """All named keys."""
         return tuple(dict.fromkeys((*self.rows, *self.cols, *self.where)))
 
     @property
     def arguments(self) -> list[str]:
-        """The question as arguments of ``fgl-bench table``, without those that are the default."""
+        """Return the arguments of ``fgl-bench table`` for this question, without defaults."""
         default = Question()
         given = [f"rows={','.join(self.rows)}"] if self.rows != default.rows else []
         given += [f"cols={','.join(self.cols) or 'none'}"] if self.cols != default.cols else []
@@ -63,14 +63,14 @@ def question(
     model_of: str = BOTH,
     metric: str | None = None,
 ) -> Question:
-    """The question that the words make.
+    """Parse a question.
 
     Args:
-        rows, cols: keys, joined by commas or as a list; ``cols=none`` makes one column.
-        where: ``"num_clients=10,dataset=cora,citeseer"``, several such texts, or a mapping from keys to a value or a list of values.
+        rows, cols: keys, joined by commas or as a list; ``cols=none`` for one column.
+        where: ``"num_clients=10,dataset=cora,citeseer"``, several such strings, or a mapping from keys to a value or list of values.
 
     Raises:
-        UserError: a word cannot be read.
+        UserError: an argument cannot be parsed.
     """
     named = {name: keys_of(name, words) for name, words in (("rows", rows), ("cols", cols))}
     if not named["rows"]:
@@ -85,7 +85,7 @@ def question(
 
 
 def keys_of(name: str, words: Words) -> tuple[str, ...]:
-    """The keys of a list, each once."""
+    """Return the keys of a list; raises UserError for repeated or malformed keys."""
     texts = [text for word in ([words] if isinstance(words, str) else words) for text in parts(str(word))]
     if texts == ["none"] and name == "cols":
         return ()
@@ -97,11 +97,11 @@ def keys_of(name: str, words: Words) -> tuple[str, ...]:
 
 
 def conditions(where: Words | Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Allowed values by key. In a text, a part without ``=`` is one more value of the key before it."""
+    """Return the allowed values by key. In a string, a part without ``=`` is another value of the previous key."""
     if isinstance(where, Mapping):
         listed = {key: value if isinstance(value, list | tuple) else [value] for key, value in where.items()}
-        return {canonical(str(key)): tuple(said(value) for value in values) for key, values in listed.items()}
-    found: dict[str, list[str]] = {}
+        return {canonical(str(key)): tuple(as_text(value) for value in values) for key, values in listed.items()}
+    allowed: dict[str, list[str]] = {}
     key = ""
     for text in (part for word in ([where] if isinstance(where, str) else where) for part in parts(str(word))):
         name, equals, value = text.partition("=")
@@ -109,44 +109,44 @@ def conditions(where: Words | Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         value = value if equals else name
         if not key or not value.strip():
             raise UserError(f"where={short(text)}: must be KEY=VALUE, more values and more keys after commas")
-        if value not in found.setdefault(key, []):
-            found[key].append(value)
-    return {key: tuple(values) for key, values in found.items()}
+        if value not in allowed.setdefault(key, []):
+            allowed[key].append(value)
+    return {key: tuple(values) for key, values in allowed.items()}
 
 
 def parts(text: str) -> list[str]:
-    """The text split at commas outside of brackets."""
-    found, depth = [""], 0
+    """Split the text at commas outside brackets."""
+    pieces, depth = [""], 0
     for letter in text:
         depth += (letter in "[{(") - (letter in "]})")
         if letter == "," and depth <= 0:
-            found.append("")
+            pieces.append("")
         else:
-            found[-1] += letter
-    return [part.strip() for part in found] if text.strip() else []
+            pieces[-1] += letter
+    return [part.strip() for part in pieces] if text.strip() else []
 
 
 def canonical(key: str) -> str:
-    """``sparsity`` for ``scenario/sparsity``; dots for slashes."""
+    """Return the canonical key: ``sparsity`` for ``scenario/sparsity``, dots instead of slashes."""
     key = key.strip().replace("/", ".")
     return "sparsity" if key == "scenario.sparsity" else key
 
 
-def said(value: Any) -> str:
-    """A value of a configuration as a person writes it."""
+def as_text(value: Any) -> str:
+    """Format a configuration value as users write it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(said, value))}]"
+        return f"[{','.join(map(as_text, value))}]"
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else printable(str(value)).replace("\n", "\\n")
 
 
 def matches(value: Any, text: str) -> bool:
-    """Whether a condition's text stands for this value."""
-    if text in (ANY, said(value)):
+    """Return True if a condition's text denotes this value."""
+    if text in (ANY, as_text(value)):
         return True
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return is_number(text) and float(text) == value  # yaml takes 1e-2 for a text
+        return is_number(text) and float(text) == value  # YAML reads 1e-2 as a string
     try:
         return bool(yaml.safe_load(text) == value) and not isinstance(value, bool)
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -154,7 +154,7 @@ def matches(value: Any, text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, and not NaN."""
+    """Return True if a text is a number other than NaN."""
     try:
         return float(text) == float(text)
     except ValueError:
@@ -162,18 +162,18 @@ def is_number(text: str) -> bool:
 
 
 def short(text: str) -> str:
-    """The beginning of a text that may be long or have several lines."""
+    """Return the text on one line, cut to a maximum length."""
     line = " ".join(str(text).split())
     return line if len(line) <= MOST_TEXT else f"{line[:MOST_TEXT]}..."
 
 
 def read_words(arguments: Iterable[str], known: Sequence[str], usage: str) -> tuple[dict[str, list[str]], list[str]]:
-    """``KEY=VALUE`` arguments by key, in order, and those that are none.
+    """Return ``KEY=VALUE`` arguments by key, in order, and the other arguments.
 
     Raises:
-        UserError: a key is unknown, or given twice where it may be only once.
+        UserError: a key is unknown, or a single-valued key is given twice.
     """
-    found: dict[str, list[str]] = {}
+    given: dict[str, list[str]] = {}
     rest = []
     for text in arguments:
         key, equals, value = text.partition("=")
@@ -182,7 +182,7 @@ def read_words(arguments: Iterable[str], known: Sequence[str], usage: str) -> tu
             continue
         if key not in known:
             raise UserError(f"{short(text)}: unknown key{suggest(key, known)}; {usage}")
-        if key in found and key != "where":
+        if key in given and key != "where":
             raise UserError(f"{key}= is given twice")
-        found.setdefault(key, []).append(value)
-    return found, rest
+        given.setdefault(key, []).append(value)
+    return given, rest

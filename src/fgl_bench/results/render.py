@@ -11,14 +11,14 @@ from fgl_bench.results.divergence import MARK
 
 ESCAPES = {"\\": r"\textbackslash{}", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "±": r"$\pm$", "$": r"\$", "{": r"\{", "}": r"\}"}
 ESCAPES |= {"^": r"\^{}", "~": r"\~{}", MARK: r"$\dagger$"}
-WIDE = 9  # columns of numbers that stand side by side on a page
-NARROW = 4  # columns that fit the column of a page
-# Shrinks what is wider than the line, and leaves alone what is not.
+WIDE = 9  # columns of numbers that fit the width of a page
+NARROW = 4  # columns that fit one column of a page
+# Shrinks only tables wider than the line.
 FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 
 
 def number(value: float | None, digits: int = 1, half: float | None = None, per_seed: Sequence[float | None] = ()) -> str:
-    """``81.2 ± 0.6``: a mean with the half-width of its interval; ``(4/5)`` if 4 of 5 seeds have a value, ``no score`` if none has."""
+    """Format a mean and its half-width as ``81.2 ± 0.6``, with ``(4/5)`` if 4 of 5 seeds have a value; ``no score`` if none has."""
     if value is None:
         return "no score"
     known = sum(each is not None for each in per_seed)
@@ -32,7 +32,7 @@ def percent(share: float | None, digits: int = 1, half: float | None = None, per
 
 
 def marked(form: str, text: str, best: bool = False, alike: bool = False) -> str:
-    """An entry in a format: the best of its column, and one that does not differ significantly from it."""
+    """Mark an entry that is the best of its column, or does not differ significantly from the best."""
     if form == "md":
         return f"**{text}**" if best else f"<u>{text}</u>" if alike else text
     if form == "tex":
@@ -41,7 +41,7 @@ def marked(form: str, text: str, best: bool = False, alike: bool = False) -> str
 
 
 def plain(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """For a terminal of ``width`` characters: columns that do not fit stand below, with the first one again. Headings break at spaces."""
+    """Format for a terminal. Columns beyond ``width`` continue below, with the first column repeated. Headings break at spaces."""
     heads = [head.replace(" ", "\n") for head in heads]
     parts = list(fitting(heads, rows, width))
     texts = [tabulate([[row[i] for i in part] for row in rows], [heads[i] for i in part], disable_numparse=True) for part in parts]
@@ -49,8 +49,8 @@ def plain(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> st
 
 
 def fitting(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[list[int]]:
-    """Positions of the columns of every part; the first column stands in each."""
-    padded = 2  # tabulate keeps so much room beside a heading
+    """Yield the column positions of every part; each starts with the first column."""
+    padded = 2  # tabulate's padding of a heading
     sizes = [max([*(len(word) + padded for word in heads[i].split("\n")), *(len(row[i]) for row in rows)]) + 2 for i in range(len(heads))]
     part = [0]
     for i in range(1, len(heads)):
@@ -70,12 +70,12 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def latex(
     corner: str, columns: Sequence[Sequence[str]], rows: Sequence[tuple[str, Sequence[str]]], caption: str, label: str
 ) -> Iterator[str]:
-    """Lines of a ``table`` with booktabs' rules, or of a ``table*`` over both columns of a page where it is wide.
+    """Yield the lines of a ``table`` with booktabs rules, or of a two-column ``table*`` if it is wide.
 
     Args:
-        corner: heading of the names of rows.
+        corner: heading of the row names.
         columns: headings of every column, from the top level down; equal neighbors share one.
-        rows: names and entries, which are escaped already.
+        rows: names and entries, already escaped.
     """
     star = "*" * (min(len(columns), WIDE) > NARROW)
     yield rf"\begin{{table{star}}}"
@@ -98,12 +98,12 @@ def latex(
 
 
 def page_parts(columns: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-    """Positions of the columns that stand side by side; columns with a common heading stay together where they can."""
+    """Yield the column positions of every part; columns with a common heading stay in one part if they fit."""
     part: list[int] = []
     for _, same in groupby(range(len(columns)), key=lambda i: columns[i][0] if len(columns[i]) > 1 else i):
-        together = list(same)
-        for few in (together[start : start + WIDE] for start in range(0, len(together), WIDE)):
-            last = few == [len(columns) - 1]  # it is not left alone
+        group = list(same)
+        for few in (group[start : start + WIDE] for start in range(0, len(group), WIDE)):
+            last = few == [len(columns) - 1]  # avoid a last part with one column
             if part and len(part) + len(few) > WIDE + last:
                 yield part
                 part = []
@@ -112,7 +112,7 @@ def page_parts(columns: Sequence[Sequence[str]]) -> Iterator[list[int]]:
 
 
 def headings(corner: str, columns: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A line for every level of headings, with a thin rule below those that are shared."""
+    """Yield one line per level of headings, with a thin rule below shared headings."""
     depth = len(columns[0])
     for level in range(depth):
         spans = [(key[-1], len(list(same))) for key, same in groupby(tuple(column[: level + 1]) for column in columns)]
@@ -127,7 +127,7 @@ def headings(corner: str, columns: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def rules(spans: Sequence[tuple[str, int]]) -> Iterator[str]:
-    """A thin rule below every heading."""
+    """Yield a thin rule below every heading."""
     start = 2
     for text, width in spans:
         if text:
@@ -136,7 +136,7 @@ def rules(spans: Sequence[tuple[str, int]]) -> Iterator[str]:
 
 
 def escape(text: str) -> str:
-    """``text`` for LaTeX."""
+    """Escape ``text`` for LaTeX."""
     return "".join(ESCAPES.get(letter, letter) for letter in text)
 
 

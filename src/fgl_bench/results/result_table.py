@@ -1,4 +1,4 @@
-"""A user's own table: runs by row and column, for a terminal, as Markdown, LaTeX or tidy data."""
+"""Tables of runs by row and column, for a terminal, as Markdown, LaTeX or tidy data."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 DEFAULT_FOLDER = Path("results/runs")
-MOST_MISSING = 10  # that a terminal lists
+MOST_MISSING = 10  # missing runs listed in a terminal
 RANK = "rank"
 SIGNS = {"text": ("*", "~"), "md": ("Bold:", "Underlined:"), "tex": ("Bold:", "Underlined:")}
-"""How the best of a column is marked in a format, and what does not differ significantly from it."""
+"""By format, the marks of the best of a column and of cells that do not differ significantly from it."""
 
 
 class ResultTable(Compared):
-    """Runs as a table; ``str()`` is for a terminal."""
+    """A table of runs; ``str()`` formats it for a terminal."""
 
     def __str__(self) -> str:
         lines = []
@@ -40,10 +40,10 @@ class ResultTable(Compared):
         return "\n".join([*lines, *render.wrapped(notes(self, "text"), self.width), *absent(self)])
 
     def markdown(self, commands: bool = True) -> str:
-        """Markdown: the best in bold, what does not differ significantly from it underlined.
+        """Return Markdown, with the best in bold and cells that do not differ significantly from it underlined.
 
         Args:
-            commands: list those of missing runs.
+            commands: list the commands of missing runs.
         """
         lines = []
         for block in self.blocks:
@@ -57,10 +57,10 @@ class ResultTable(Compared):
         return "\n".join([*lines, *missing[:2], *[""] * bool(code), *code]) + "\n"
 
     def latex(self, commands: bool = True) -> str:
-        """LaTeX with booktabs' rules, a float for each kind of model; needs ``\\usepackage{booktabs,graphicx}``.
+        """Return LaTeX with booktabs rules, one float per kind of model; needs ``\\usepackage{booktabs,graphicx}``.
 
         Args:
-            commands: list those of missing runs in comments.
+            commands: list the commands of missing runs in comments.
         """
         lines, keys = [r"% \usepackage{booktabs,graphicx}"], self.question.cols or ("",)
         for block in self.blocks:
@@ -78,35 +78,35 @@ class ResultTable(Compared):
         return self.frame().map(plain_cell).to_csv(index=False, lineterminator="\n")
 
     def rows(self, block: Block, form: str) -> list[tuple[str, list[str]]]:
-        """Names and entries of every row in a format: a dash where there is no run, at the end the average rank where there is one."""
-        ranks, found = block.ranks.ranks if block.ranks else {}, []
+        """Return names and entries of the rows: a dash without a run, then the average rank if it is defined."""
+        ranks, result = block.ranks.ranks if block.ranks else {}, []
         for row in self.chosen.rows:
             entries = []
             for column in self.chosen.columns:
                 score, test = block.scores.get((row, column)), block.tests.get((row, column))
                 entries.append(render.marked(form, score.text(self.digits), *((test.best, test.alike) if test else ())) if score else "-")
             rank = [f"{ranks[label(row)]:.2f}" if label(row) in ranks else ""] * bool(ranks)
-            found.append((label(row), [*entries, *rank]))
-        return found
+            result.append((label(row), [*entries, *rank]))
+        return result
 
     def frame(self) -> DataFrame:
-        """A row for every cell and kind of model, unrounded."""
+        """Return one row per cell and kind of model, unrounded."""
         import pandas as pd
 
         question, lines = self.question, []
         for block in self.blocks:
-            for place in ((row, column) for row in self.chosen.rows for column in self.chosen.columns):
-                line: dict[str, Any] = dict(zip((*question.rows, *question.cols), (*place[0], *place[1]), strict=True))
+            for position in ((row, column) for row in self.chosen.rows for column in self.chosen.columns):
+                line: dict[str, Any] = dict(zip((*question.rows, *question.cols), (*position[0], *position[1]), strict=True))
                 line |= {"evaluated": block.model, "metric": question.metric}
-                score, test = block.scores.get(place), block.tests.get(place)
+                score, test = block.scores.get(position), block.tests.get(position)
                 if score is not None:
-                    run = self.chosen.runs[place]
+                    run = self.chosen.runs[position]
                     line |= {"metric": question.metric or run.summary["metric"], "mean": score.mean, "ci95": score.half, "std": score.std}
                     line["seeds"] = " ".join(map(str, score.per_seed))
                     line["per_seed"] = " ".join("" if each is None else str(each) for each in score.per_seed.values())
                     line |= {"best": bool(test and test.best), "not_different": bool(test and (test.best or test.alike))}
                     line |= {"p_holm": test.p if test else None, "config_hash": run.summary["config_hash"], "folder": str(run.folder)}
-                line["average_rank"] = block.ranks.ranks.get(label(place[0])) if block.ranks else None
+                line["average_rank"] = block.ranks.ranks.get(label(position[0])) if block.ranks else None
                 lines.append(line)
         return pd.DataFrame(lines)
 
@@ -122,17 +122,17 @@ def table(
     width: int = 80,
     sweep: str | int | None = None,
 ) -> ResultTable:
-    """The runs of a folder as a table: those of its newest sweep, if it has sweeps, and runs made since that can be compared with them.
+    """Return the runs of a folder as a table: those of its newest sweep, if it has sweeps, and later runs that are comparable with them.
 
     Args:
-        rows, cols: keys whose values make rows and columns, as a list or joined by commas: ``algorithm``, ``dataset``, ``split``,
+        rows, cols: keys whose values are the rows and columns, as a list or joined by commas: ``algorithm``, ``dataset``, ``split``,
             ``num_clients``, ``model``, ``scenario``, ``sparsity``, or a key of the configuration such as ``lr`` or ``algorithm.mu``.
-            By default those of the sweep's own table, else ``algorithm`` and ``dataset,split``.
-        where: the values that runs may have, such as ``{"num_clients": 10, "dataset": ["cora", "citeseer"]}``; ``"*"`` allows any.
+            By default the keys of the sweep's own table, else ``algorithm`` and ``dataset,split``.
+        where: allowed values, such as ``{"num_clients": 10, "dataset": ["cora", "citeseer"]}``; ``"*"`` allows any.
         model_of: ``received``, ``trained`` or ``both``.
-        metric: see :func:`fgl_bench.results.compare.score`; None is each run's own.
-        digits: after the decimal point.
-        width: characters in a line of ``str()``.
+        metric: see :func:`fgl_bench.results.compare.score`; None for each run's own.
+        digits: number of decimals.
+        width: line length of ``str()``, in characters.
         sweep: ``"all"`` for all runs of the folder, or the number of a sweep.
 
     Raises:
@@ -147,57 +147,57 @@ def table(
 
 
 def of_sweep(runs: Sequence[Result], question: Question, folder: Path, number: int, width: int) -> str:
-    """The runs of a sweep as a table, and how to make it again.
+    """Return the table of a sweep's runs and the command that reproduces it.
 
     Args:
-        folder: the ``results_dir``, which knows the sweep by its ``number``.
+        folder: the ``results_dir`` with the sweep ``number``.
 
     Raises:
-        UserError: they cannot be compared.
+        UserError: the runs cannot be compared.
     """
-    made = ResultTable(folder, choose(runs, question), width=width)
+    result = ResultTable(folder, choose(runs, question), width=width)
     line = shlex.join(["fgl-bench", "table", str(folder), f"sweep={number}"])
-    return f"\n{made}\n\nthis table again, or as md, csv or LaTeX with out=FILE:\n  {line}"
+    return f"\n{result}\n\nthis table again, or as md, csv or LaTeX with out=FILE:\n  {line}"
 
 
 def notes(table: Compared, form: str) -> list[str]:
-    """Sentences below a table in a format: how to read it."""
+    """Return the explanations below a table in a format."""
     best, alike = SIGNS[form]
     runs = list(table.chosen.runs.values())
     seeds = sorted({len(run.summary["seeds"]) for run in runs})
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     standings = [standing for block in table.blocks for standing in block.tests.values()]
-    found = [f"Mean over {count} seed{'s' * (seeds != [1])}{' ± half-width of the 95 % t-interval' * (seeds[-1] > 1)}."]
-    found.append(f"{best} best of a column{' (fewest)' * any(s.lower for block in table.blocks for s in block.scores.values())}.")
+    sentences = [f"Mean over {count} seed{'s' * (seeds != [1])}{' ± half-width of the 95 % t-interval' * (seeds[-1] > 1)}."]
+    sentences.append(f"{best} best of a column{' (fewest)' * any(s.lower for block in table.blocks for s in block.scores.values())}.")
     if tests := sorted({standing.seeds for standing in standings if standing.p is not None}):
         corrected = f"paired t-tests over the seeds, Holm-corrected in a column, {100 * LEVEL:g} %"
-        found.append(f"{alike} not significantly different from the best: {corrected}.")
+        sentences.append(f"{alike} not significantly different from the best: {corrected}.")
         if tests[0] < FEW:
-            found.append(f"{tests[0]} seeds: a test of so few finds large differences only.")
+            sentences.append(f"{tests[0]} seeds: a test of so few finds large differences only.")
     ranked = {block.model: block for block in table.blocks if block.ranks}
     if ranked:
         parts = [f"{len(block.ranked)} of {len(table.chosen.columns)} columns ({model})" for model, block in ranked.items()]
         whole = all(len(block.ranked) == len(table.chosen.columns) for block in ranked.values())
-        found.append(f"{RANK}: average rank over {f'{len(table.chosen.columns)} columns' if whole else ', '.join(parts)}, 1 is best.")
+        sentences.append(f"{RANK}: average rank over {f'{len(table.chosen.columns)} columns' if whole else ', '.join(parts)}, 1 is best.")
     scenarios: dict[str, list[str]] = {}
     for run in runs:
         scenarios.setdefault(run.summary["scenario"], []).append(run.summary["algorithm"])
     if len(scenarios) > 1 and "scenario" not in table.question.keys:
         named = (f"{scenario} ({', '.join(sorted(set(methods)))})" for scenario, methods in sorted(scenarios.items()))
-        found.append(f"Scenarios: {'; '.join(named)}.")
+        sentences.append(f"Scenarios: {'; '.join(named)}.")
     scores = [score for block in table.blocks for score in block.scores.values()]
-    found += wide([None if score.lower else score.half for score in scores])
+    sentences += wide([None if score.lower else score.half for score in scores])
     if any(score.diverged for score in scores):
-        found.append(f"{MARK} models of some clients diverged.")
+        sentences.append(f"{MARK} models of some clients diverged.")
     if any(not score.complete for score in scores):
-        found.append("(n/m): only n of m seeds have a value; the mean is theirs and competes with no other.")
+        sentences.append("(n/m): only n of m seeds have a value; the mean is theirs and competes with no other.")
     if table.chosen.superseded:
-        found.append(f"{table.chosen.superseded} run(s) of an earlier version of a class or of data are left out.")
-    return found
+        sentences.append(f"{table.chosen.superseded} run(s) of an earlier version of a class or of data are left out.")
+    return sentences
 
 
 def absent(table: Compared, most: int | None = MOST_MISSING) -> list[str]:
-    """The missing combinations with the commands that make them."""
+    """Return the missing combinations with the commands that run them."""
     if not table.missing:
         return []
     lines = ["", f"{len(table.missing)} of {len(table.chosen.rows) * len(table.chosen.columns)} combinations have no run; to make them:"]
@@ -206,36 +206,36 @@ def absent(table: Compared, most: int | None = MOST_MISSING) -> list[str]:
 
 
 def missing_commands(chosen: Chosen, folder: Path, missing: Sequence[tuple[Values, Values]]) -> list[str]:
-    """A command for every missing (row, column), as far as the runs of its row and column say what made them."""
-    found = [overrides_at(chosen, place) for place in missing]
-    unknown = found.count(None)
-    said = [f"({unknown} commands are not known: runs of version 1.0 do not say what made them)"] if unknown else []
-    return [shlex.join(["fgl-bench", *words, *in_folder(folder)]) for words in found if words is not None] + said
+    """Return commands for the missing (row, column) pairs whose overrides are known from runs of the same row and column."""
+    commands = [overrides_at(chosen, position) for position in missing]
+    unknown = commands.count(None)
+    unknown_note = [f"({unknown} commands are not known: runs of version 1.0 do not say what made them)"] if unknown else []
+    return [shlex.join(["fgl-bench", *words, *in_folder(folder)]) for words in commands if words is not None] + unknown_note
 
 
 def in_folder(folder: Path) -> list[str]:
-    """The override for a ``results_dir`` that is not the default."""
+    """Return the override of a ``results_dir`` other than the default."""
     return [] if folder == DEFAULT_FOLDER else [f"results_dir={folder}"]
 
 
-def overrides_at(chosen: Chosen, place: tuple[Values, Values]) -> list[str] | None:
-    """The overrides of the run at ``place``: those of the rows' keys as of a run of its row, all others as of a run of its column.
+def overrides_at(chosen: Chosen, position: tuple[Values, Values]) -> list[str] | None:
+    """Return the overrides of the run at (row, column): row keys from a run of the row, all others from a run of the column.
 
-    An algorithm brings its scenario along. None where a run does not say what made it.
+    The scenario follows the algorithm. None if a run does not store its overrides.
     """
-    if place in chosen.runs:
-        own = chosen.runs[place].overrides
+    if position in chosen.runs:
+        own = chosen.runs[position].overrides
         return None if own is None else [*own]
-    beside, above = (first_of(chosen, side, place[side]).overrides for side in (0, 1))
-    if beside is None or above is None:
+    row_overrides, column_overrides = (first_of(chosen, side, position[side]).overrides for side in (0, 1))
+    if row_overrides is None or column_overrides is None:
         return None
     of_row = set(chosen.question.rows) | ({"scenario"} if "algorithm" in chosen.question.rows else set())
     of_row |= {*BUDGET} if of_row & {*BUDGET} else set()
-    return [text for text in beside if is_about(text, of_row)] + [text for text in above if not is_about(text, of_row)]
+    return [text for text in row_overrides if is_about(text, of_row)] + [text for text in column_overrides if not is_about(text, of_row)]
 
 
 def first_of(chosen: Chosen, side: int, values: Values) -> Result:
-    return next(run for place, run in chosen.runs.items() if place[side] == values)
+    return next(run for position, run in chosen.runs.items() if position[side] == values)
 
 
 def is_about(override: str, keys: set[str]) -> bool:
@@ -249,10 +249,10 @@ def one_line(text: str) -> str:
 
 
 def without_tags(name: str) -> str:
-    """A name that a page does not take for HTML."""
+    """Escape a name so that a page does not read it as HTML."""
     return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def plain_cell(value: Any) -> Any:
-    """A text that a spreadsheet does not take for a formula: an apostrophe before = + - @, except before numbers."""
+    """Prefix strings that a spreadsheet would read as formulas (= + - @) with an apostrophe, except numbers."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(value) else value

@@ -1,7 +1,7 @@
-"""Models that a run has kept (``keep_models``): ``models.safetensors`` in its folder.
+"""Saved models of a run (``keep_models``): ``models.safetensors`` in its folder.
 
-A tensor is called ``<seed>/<client>/<received or trained>/<parameter>``. The file's metadata say under ``models`` which ones they are:
-``final``, ``best by federation`` or ``best by client``.
+Tensors are named ``<seed>/<client>/<received or trained>/<parameter>``. The metadata key ``models`` is ``final``,
+``best by federation`` or ``best by client``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FILE = "models.safetensors"
 Models = dict[int, dict[int, dict[str, dict[str, "Tensor"]]]]
 
 
-def which_models(keep: str, selection: str) -> str | None:
-    """What ``keep_models`` and ``selection`` ask for; None where nothing is kept."""
+def requested_selection(keep: str, selection: str) -> str | None:
+    """Return the selection requested by ``keep_models`` and ``selection``; None to save no models."""
     return {"none": None, "final": "final"}.get(keep, f"best by {selection}")
 
 
 def write_models(folder: Path, models: Mapping[str, np.ndarray], which: str) -> Path:
-    """The file; raises OSError where it cannot be written."""
+    """Write the models and return the file; raises OSError if it cannot be written."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -38,8 +38,8 @@ def write_models(folder: Path, models: Mapping[str, np.ndarray], which: str) -> 
     return folder / FILE
 
 
-def kept(folder: Path) -> str | None:
-    """Which models the run in ``folder`` has kept; None where there are none that can be read."""
+def saved_selection(folder: Path) -> str | None:
+    """Return the selection of the saved models in ``folder``; None without readable models."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -50,13 +50,13 @@ def kept(folder: Path) -> str | None:
 
 
 def load_models(folder: str | Path) -> Models:
-    """The models that a run has kept, by seed, client, kind of model and parameter.
+    """Load the saved models of a run, by seed, client, kind of model and parameter.
 
-    ``load_models(folder)[0][3]["trained"]["weight0"]`` is a parameter of the model that client 3 of seed 0 trained. A client without a
+    ``load_models(folder)[0][3]["trained"]["weight0"]`` is a parameter of the trained model of client 3 with seed 0. A client without a
     defined validation score has no best model.
 
     Raises:
-        UserError: the run has kept none.
+        UserError: the run has no saved models.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -65,13 +65,13 @@ def load_models(folder: str | Path) -> Models:
     try:
         tensors = load_file(path)
     except FileNotFoundError:
-        raise UserError(f"{folder}: this run has kept no models; make it with keep_models=final or keep_models=best") from None
+        raise UserError(f"{folder}: this run has no saved models; repeat it with keep_models=final or keep_models=best") from None
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path}: cannot be read ({error}); make the run again with overwrite=true") from error
-    found: Models = {}
+    models: Models = {}
     for name, value in sorted(tensors.items(), key=lambda item: [int(part) if part.isdigit() else 0 for part in item[0].split("/")]):
         seed, client, kind, parameter = [*name.split("/", 3), "", "", ""][:4]
         if not (seed.isdecimal() and client.isdecimal() and parameter):
             raise UserError(f"{path}: {name[:60]!r} is not SEED/CLIENT/KIND/PARAMETER; make the run again with overwrite=true")
-        found.setdefault(int(seed), {}).setdefault(int(client), {}).setdefault(kind, {})[parameter] = value
-    return found
+        models.setdefault(int(seed), {}).setdefault(int(client), {}).setdefault(kind, {})[parameter] = value
+    return models

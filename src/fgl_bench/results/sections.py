@@ -1,4 +1,4 @@
-"""Any runs as a few tables: what differs among them makes rows and columns, and runs that have little in common get tables of their own."""
+"""Arranges arbitrary runs in few tables: differing keys become rows and columns; runs with little in common get separate tables."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 from fgl_bench.results.choose import Chosen, choose, latest, unlike, value, values
 from fgl_bench.results.frame import Result
-from fgl_bench.results.question import ANY, Question, said
+from fgl_bench.results.question import ANY, Question, as_text
 
 ROW = "algorithm"
 COLUMNS = ("dataset", "split")
 LAST = ("rounds", "trips")  # keys that often follow from others
-FULL = 0.5  # of a table's cells that have a run
+FULL = 0.5  # minimum share of cells with a run
 
 
 def sections(runs: Sequence[Result]) -> list[Chosen]:
-    """Tables that show every run once, as few as are at least half full. Of a user's own class, runs of the last version count."""
+    """Return the fewest tables that show every run once and are at least half full. For a user's class, only runs of the latest version."""
     return [choose(part, question_of(part)) for part in split(latest(runs))]
 
 
 def split(runs: list[Result]) -> list[list[Result]]:
-    """The runs in parts: time and again by the key that leaves fewest empty cells."""
+    """Split the runs repeatedly by the key that leaves the fewest empty cells."""
     asked = question_of(runs)
     whole = size(runs, asked)
     if len(runs) >= FULL * whole:
         return [runs]
     parted = {key: parts(runs, key) for key in (*asked.cols, *asked.rows) if key != ROW}
-    sizes = {key: sum(size(part, asked) for part in found) for key, found in parted.items()}
+    sizes = {key: sum(size(part, asked) for part in part_list) for key, part_list in parted.items()}
     best = min(sizes, key=lambda key: sizes[key], default=None)
     if best is None or sizes[best] >= whole:
         return [runs]
@@ -35,22 +35,22 @@ def split(runs: list[Result]) -> list[list[Result]]:
 
 
 def parts(runs: Sequence[Result], key: str) -> list[list[Result]]:
-    """The runs by the values of a key."""
-    found: dict[str, list[Result]] = {}
+    """Group the runs by the values of a key."""
+    groups: dict[str, list[Result]] = {}
     for run in runs:
-        found.setdefault(said(value(run, key)), []).append(run)
-    return list(found.values())
+        groups.setdefault(as_text(value(run, key)), []).append(run)
+    return list(groups.values())
 
 
 def size(runs: Sequence[Result], asked: Question) -> int:
-    """Rows times columns."""
+    """Return rows times columns."""
     return len({values(run, asked.rows) for run in runs}) * len({values(run, asked.cols) for run in runs})
 
 
 def question_of(runs: Sequence[Result]) -> Question:
-    """Every key in which the runs differ, a method's own in the rows, the others in the columns.
+    """Build a question from all differing keys: keys of the method as rows, the others as columns.
 
-    A key that has one value wherever those before it are the same adds nothing; it is allowed to differ.
+    A key that is determined by the previous keys is not used; ``where`` allows any value of it.
     """
     differing = list(unlike(runs, {ROW, *COLUMNS}))
     differing.sort(key=lambda key: (key in LAST, LAST.index(key) if key in LAST else 0))
@@ -69,6 +69,6 @@ def question_of(runs: Sequence[Result]) -> Question:
 
 
 def decided(runs: Sequence[Result], keys: Sequence[str], key: str) -> bool:
-    """Whether a key has one value wherever the others are the same."""
+    """Return True if the values of ``keys`` determine the value of ``key``."""
     known: dict[tuple[str, ...], Any] = {}
     return all(known.setdefault(values(run, keys), value(run, key)) == value(run, key) for run in runs)

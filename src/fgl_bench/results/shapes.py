@@ -1,4 +1,4 @@
-"""Checks of stored files against the JSON Schemas of ``schemas.json``, so that whatever reads one can rely on it."""
+"""Validates stored files against the JSON Schemas in ``schemas.json``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 FAULTS = {"minItems": "is empty", "uniqueItems": "has a value twice"}
-MOST = 1e100  # sums, squares and powers of such numbers are still finite
-LIMITS = {  # of the columns of history.csv; losses and other metrics of models that diverge may be infinite
+MOST = 1e100  # keeps sums, squares and powers finite
+LIMITS = {  # columns of history.csv; losses and other metrics of diverging models may be infinite
     **dict.fromkeys(("seed", "trip", "round", "time", "upload_bytes", "download_bytes", "busiest_bytes"), (-MOST, MOST, "a finite number")),
     **dict.fromkeys(("val_received", "test_received", "val_trained", "test_trained"), (0, 1, "a score from 0 to 1")),
 }
@@ -26,7 +26,7 @@ def writable(value: object) -> bool:
 
 @functools.cache
 def validator(name: str) -> Callable[[object], object]:
-    """The compiled schema ``name``: jsonschema takes 13 times as long for a summary."""
+    """Compile the schema ``name``; jsonschema is 13 times slower on a summary."""
     import fastjsonschema
 
     schemas = json.loads(Path(__file__).with_name("schemas.json").read_text(encoding="utf-8"))
@@ -36,12 +36,12 @@ def validator(name: str) -> Callable[[object], object]:
 
 
 def refused(name: str) -> float:
-    """The ``parse_constant`` of json for what a schema describes: NaN and the infinities are no numbers."""
+    """Serve as ``parse_constant`` of json: reject NaN and infinities."""
     raise ValueError(f"{name} is no number")
 
 
 def flaw(content: object, name: str) -> str | None:
-    """Return the first thing in which ``content`` differs from the schema ``name``, in words; None if it fits."""
+    """Describe the first violation of the schema ``name`` in ``content``; None if it is valid."""
     from fastjsonschema import JsonSchemaValueException
 
     try:
@@ -62,7 +62,7 @@ def flaw(content: object, name: str) -> str | None:
 
 
 def curve_flaw(curve: Any) -> str | None:
-    """Return what is wrong with a thinned curve: its lists have one length."""
+    """Describe the flaw of a thinned curve whose lists differ in length; None if it is valid."""
     wrong = flaw(curve, "curve")
     if wrong is None and len({len(values) for values in curve.values()}) != 1:
         return "curve has lists of several lengths"
@@ -70,25 +70,25 @@ def curve_flaw(curve: Any) -> str | None:
 
 
 def summary_flaw(summary: Mapping) -> str | None:
-    """Return what is wrong with a summary or a cell; None if nothing is."""
+    """Describe the first flaw of a summary or cell; None if it is valid."""
     wrong, seeds = flaw(summary, "summary"), summary.get("seeds")
     if wrong is not None or not isinstance(seeds, list):
         return wrong
     scores = {"test": summary["test"], "metrics": summary.get("metrics", {}), "client_trips": summary["client_trips"]}
-    return next((f"{place} has {count} values for {len(seeds)} seed(s)" for place, count in lengths(scores) if count != len(seeds)), None)
+    return next((f"{path} has {count} values for {len(seeds)} seed(s)" for path, count in lengths(scores) if count != len(seeds)), None)
 
 
-def lengths(scores: Mapping, place: str = "") -> Iterator[tuple[str, int]]:
-    """The place and the length of every list below ``scores``."""
+def lengths(scores: Mapping, path: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the path and length of every list below ``scores``."""
     for name, inner in scores.items():
         if isinstance(inner, Mapping):
-            yield from lengths(inner, f"{place}{name}.")
+            yield from lengths(inner, f"{path}{name}.")
         elif isinstance(inner, list):
-            yield place + name, len(inner)
+            yield path + name, len(inner)
 
 
 def history_flaw(path: Path, seeds: Sequence[int]) -> str | None:
-    """Return the first flaw of a ``history.csv``, or None: its columns are numbers; every seed has rows with ascending trips."""
+    """Describe the first flaw of a ``history.csv``; None if all columns are numeric and every seed has rows with ascending trips."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)

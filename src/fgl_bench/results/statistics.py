@@ -1,6 +1,6 @@
-"""Statistics that the papers' tables lack: tests, ranks with a critical difference, agreement with the print, fairness over clients.
+"""Statistics on plain numbers: tests, ranks with a critical difference, agreement with published scores, fairness over clients.
 
-Plain numbers in, plain numbers out; ``analysis.py`` takes them from cells. Larger scores are better throughout.
+``analysis.py`` applies them to stored cells. Larger scores are better in all functions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 from fgl_bench.evaluation.summary import half_width
 
 LEVEL = 0.05
-FEW = 5  # seeds; a paired test over fewer finds large differences only
+FEW = 5  # seeds; with fewer, a paired test detects only large differences
 Verdict = Literal["within", "higher", "lower"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A method against the best one of its column, by seed.
+    """Comparison of a method with the best one of its column, paired by seed.
 
     Attributes:
-        difference: best minus this one, mean over the seeds.
-        p: two-sided paired t-test.
+        difference: best minus this method, mean over the seeds.
+        p: p-value of the two-sided paired t-test.
         adjusted: after Holm's correction for the comparisons of the column.
     """
 
@@ -46,10 +46,10 @@ class Ranks:
 
     Attributes:
         ranks: by method, best first.
-        columns: how many were ranked.
-        friedman: p-value of Friedman's test that all methods are alike; None where it is not defined.
+        columns: number of ranked columns.
+        friedman: p-value of Friedman's test that all methods are equal; None if undefined.
         difference: Nemenyi's critical difference at 5 %: closer ranks do not differ significantly.
-        groups: largest runs of methods, by name, that do not differ significantly.
+        groups: largest sets of consecutive methods, by name, that do not differ significantly.
     """
 
     ranks: Mapping[str, float]
@@ -69,13 +69,13 @@ class Agreement:
 
 
 def wide(halves: Sequence[float | None]) -> list[str]:
-    """A sentence if intervals are wider than a third of the scale of 0 to 100 %; ``halves`` are their half-widths in points."""
+    """Return a warning if intervals exceed a third of the scale of 0 to 100 %; ``halves`` are half-widths in points."""
     count = sum(half is not None and 2 * half > 100 / 3 for half in halves)
     return [f"Intervals wider than a third of the scale (33 points): {count} of {len(halves)}; use more seeds."] * bool(count)
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p-values, in the order given: running maximum of (m - i) p_(i), at most 1."""
+    """Return Holm's step-down adjusted p-values in the given order: running maximum of (m - i) p_(i), at most 1."""
     adjusted, reached = [0.0] * len(p), 0.0
     for position, index in enumerate(np.argsort(p, kind="stable")):
         reached = max(reached, (len(p) - position) * p[index])
@@ -84,7 +84,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Mean of a - b and its two-sided p-value; 1 where all pairs are equal, 0 where all differ by the same, NaN for one pair."""
+    """Return the mean of a - b and its two-sided p-value: 1 if all pairs are equal, 0 if all differ equally, NaN for one pair."""
     from scipy import stats
 
     difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
@@ -92,23 +92,23 @@ def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     if count < 2:
         return mean, math.nan
     error = float(difference.std(ddof=1)) / math.sqrt(count)
-    if error <= 1e-12 * max(1.0, abs(mean)):  # equal but for rounding
+    if error <= 1e-12 * max(1.0, abs(mean)):  # equal up to rounding
         return mean, 1.0 if abs(mean) <= 1e-12 else 0.0
     return mean, float(2 * stats.t.sf(abs(mean) / error, count - 1))
 
 
 def against_best(scores: Mapping[str, Sequence[float]]) -> tuple[str, list[Comparison]]:
-    """The method with the best mean, and every other one against it.
+    """Return the method with the best mean, and the comparison of every other method with it.
 
     Args:
-        scores: by method, one value per seed, the same seeds in the same order.
+        scores: by method, one value per seed, with the same seeds in the same order.
     """
     best = max(scores, key=lambda name: float(np.mean(scores[name])))
     return best, against(best, scores)
 
 
 def against(one: str, scores: Mapping[str, Sequence[float]]) -> list[Comparison]:
-    """Every other method against ``one``, with Holm's correction over these comparisons; see :func:`against_best`."""
+    """Compare every other method with ``one``, with Holm's correction over these comparisons; see :func:`against_best`."""
     others = [name for name in scores if name != one]
     tested = [paired_t(scores[one], scores[name]) for name in others]
     known = [i for i, (_, p) in enumerate(tested) if not math.isnan(p)]
@@ -117,7 +117,7 @@ def against(one: str, scores: Mapping[str, Sequence[float]]) -> list[Comparison]
 
 
 def critical_difference(methods: int, columns: int) -> float:
-    """Nemenyi's: q sqrt(k (k + 1) / (6 N)), q the studentized range at 5 % over sqrt(2)."""
+    """Return Nemenyi's critical difference q sqrt(k (k + 1) / (6 N)), q the studentized range at 5 % over sqrt(2)."""
     from scipy import stats
 
     q = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf) / math.sqrt(2)
@@ -125,7 +125,7 @@ def critical_difference(methods: int, columns: int) -> float:
 
 
 def average_ranks(scores: Mapping[str, Sequence[float]]) -> Ranks | None:
-    """Ranks over columns, equal scores sharing their mean rank; None for fewer than two methods or columns.
+    """Return average ranks over columns; equal scores share their mean rank. None for fewer than two methods or columns.
 
     Args:
         scores: by method, one value per column.
@@ -152,17 +152,17 @@ def average_ranks(scores: Mapping[str, Sequence[float]]) -> Ranks | None:
 
 
 def alike(ranks: Sequence[float], difference: float) -> list[tuple[int, int]]:
-    """The largest ranges ``[a, b)`` of at least two sorted ranks whose ends differ by at most ``difference``."""
-    found: list[tuple[int, int]] = []
+    """Return the largest ranges ``[a, b)`` of at least two sorted ranks whose ends differ by at most ``difference``."""
+    ranges: list[tuple[int, int]] = []
     for start in range(len(ranks)):
         end = start + sum(rank - ranks[start] <= difference for rank in ranks[start:])
-        if end - start > 1 and (not found or end > found[-1][1]):
-            found.append((start, end))
-    return found
+        if end - start > 1 and (not ranges or end > ranges[-1][1]):
+            ranges.append((start, end))
+    return ranges
 
 
 def agreement(ours: Sequence[float], theirs: Sequence[float]) -> Agreement | None:
-    """Whether two lists of scores rank the same methods alike; None for fewer than three methods or where one list is constant."""
+    """Measure how similarly two lists of scores rank the same methods; None for fewer than three methods or a constant list."""
     from scipy import stats
 
     if len(ours) < 3 or len(set(ours)) < 2 or len(set(theirs)) < 2:
@@ -172,28 +172,28 @@ def agreement(ours: Sequence[float], theirs: Sequence[float]) -> Agreement | Non
 
 
 def printed_half_width(spread: float, kind: str, runs: int) -> float:
-    """Half of the 95 % interval that a printed spread stands for.
+    """Return the half-width of the 95 % interval for a published spread.
 
-    ``ci95`` is one already; all others (``std``, ``var``, ``unstated``) are taken for standard deviations of ``runs`` runs.
+    ``ci95`` is already a half-width; all others (``std``, ``var``, ``unstated``) are treated as standard deviations of ``runs`` runs.
     """
     return spread if kind == "ci95" else float(half_width(spread, runs))
 
 
 def verdict(ours: float, our_half: float | None, theirs: float, their_half: float | None) -> Verdict:
-    """``within`` where the two 95 % intervals overlap (an unknown half-width counts as none), else on which side ours is."""
+    """Return ``within`` if the two 95 % intervals overlap (an unknown half-width counts as 0), else the side of our score."""
     if abs(ours - theirs) <= (our_half or 0.0) + (their_half or 0.0) + 1e-9:
         return "within"
     return "higher" if ours > theirs else "lower"
 
 
 def counted(verdicts: Sequence[Verdict]) -> dict[Verdict, int]:
-    """How often each verdict was given, zeros too."""
+    """Count each verdict, including zeros."""
     counts = Counter(verdicts)
     return {name: counts[name] for name in ("within", "higher", "lower")}
 
 
 def fairness(per_client: Sequence[Sequence[float | None]]) -> dict[str, float | None]:
-    """How evenly the clients fare: means over the seeds of the worst and best client, the lowest tenth and the standard deviation.
+    """Measure fairness over clients: means over seeds of the worst and best client, the lowest tenth and the standard deviation.
 
     Args:
         per_client: ``[S][C]`` scores; None for a client without test nodes.
@@ -211,7 +211,7 @@ def fairness(per_client: Sequence[Sequence[float | None]]) -> dict[str, float | 
 
 
 def pareto(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The methods that no other beats in one of (cost, score) without losing in the other, cheapest first."""
+    """Return the Pareto front of (cost, score), cheapest first."""
 
     def beaten(name: str) -> bool:
         cost, score = points[name]

@@ -1,4 +1,4 @@
-"""Run directories: named by the configuration, written last and atomically."""
+"""Run directories, named by configuration and written atomically."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from fgl_bench.utils.scratch import leftovers, scratch
 from fgl_bench.utils.sources import code_sums, files_of
 
 SCHEMA_VERSION = 2
-READABLE = (1, SCHEMA_VERSION)  # runs of version 1.0 can be compared with each other; results/migrate.py makes them runs of this version
-# Keys about where and how a run is made: runs that differ only in these are the same run.
+READABLE = (1, SCHEMA_VERSION)  # version 1.0 is comparable with itself; results/migrate.py converts it
+# Keys that change no result: runs that differ only in these are the same run.
 PRESENTATION = (
     "device", "threads", "memory_budget_gb", "seeds_per_chunk", "out_of_core", "shard", "data_dir", "results_dir", "cache_dir",
     "overwrite", "progress", "selection", "average", "tracker", "checkpoint_minutes", "keep_models",
 )  # fmt: skip
 
 
-# Keys that are answered from a stored history, by what stands for them in every identity: the default of when they were a part of it.
+# Keys that a stored history answers. Identities contain their default from when they were part of it.
 AFTERWARDS = {"targets": [0.5, 0.6, 0.7, 0.8]}
 
 
 def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """All that decides the numbers: the resolved configuration without presentation keys, the computed budget, and the content of files.
+    """Return everything that determines the results: the resolved configuration without presentation keys, the budget and file contents.
 
-    Sums of the source of classes from outside the package stand under ``code``, those of raw files under ``data``, where there are such.
-    So do the dates of corrections to classes of the package, under ``code``.
+    ``code`` holds checksums of the sources of external classes and dates of corrections to the package's classes; ``data`` holds checksums
+    of raw files. Both are absent if empty.
 
     Args:
         config: the resolved configuration.
-        data: raw files that the package does not know, see :func:`fgl_bench.data.sums.fingerprint`.
+        data: checksums of raw files unknown to the package, see :func:`fgl_bench.data.sums.fingerprint`.
     """
-    known = masked_config({key: value for key, value in config.items() if key not in PRESENTATION})  # it is stored in clear
+    known = masked_config({key: value for key, value in config.items() if key not in PRESENTATION})  # stored unencrypted
     named = {key: canonical_names(value) for key, value in known.items()}
     named |= {key: value for key, value in AFTERWARDS.items() if key in named}
     chosen = {key: value for key, value in named.items() if value != {}}
@@ -59,12 +59,12 @@ def identity(config: Mapping[str, Any], rounds: int, trips: int, data: Mapping[s
 
 
 def config_hash(what: Mapping[str, Any], version: int = SCHEMA_VERSION) -> str:
-    """Twelve hex digits of the canonical form of :func:`identity`, in which 1.0 is 1; in runs of ``version`` 1 it was not."""
+    """Return twelve hex digits of the hash of :func:`identity`. 1.0 and 1 are equal, except in ``version`` 1."""
     return hashlib.sha256(json.dumps(what if version == 1 else with_whole_numbers(what), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def with_whole_numbers(value: Any) -> Any:
-    """``value`` with an integer in the place of every float that is one."""
+    """Return ``value`` with integral floats converted to integers."""
     if isinstance(value, Mapping):
         return {key: with_whole_numbers(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -78,41 +78,41 @@ def run_folder(results: Path, dataset: str, split: str, clients: int, scenario: 
 
 
 class Untrusted(Exception):
-    """A run directory or a cell that cannot be used, and why."""
+    """Raised for a run directory or cell that cannot be used; the message is the reason."""
 
 
 def checked(text: str, name: str | None = None) -> dict:
-    """The summary of a run or a cell, after checks that it is valid and belongs to its configuration.
+    """Parse the summary of a run or cell and check that it is valid and matches its configuration.
 
     Args:
-        name: the hash in its folder's or file's name; None if it has none.
+        name: the hash in the name of its folder or file; None to skip this check.
 
     Raises:
-        Untrusted: it is damaged, of another version, or of another configuration.
+        Untrusted: the summary is damaged, of another version, or of another configuration.
     """
     try:
-        found = json.loads(text, parse_constant=refused)
+        summary = json.loads(text, parse_constant=refused)
     except (ValueError, RecursionError) as error:
         raise Untrusted(f"not readable as json ({error})") from error
-    if not isinstance(found, dict) or "schema_version" not in found or not isinstance(found.get("test"), dict):
+    if not isinstance(summary, dict) or "schema_version" not in summary or not isinstance(summary.get("test"), dict):
         raise Untrusted("no summary of a run")
-    if found["schema_version"] not in READABLE:
-        raise Untrusted(f"schema_version {found['schema_version']!r}, this version writes {SCHEMA_VERSION}")
-    digest = found.get("config_hash")
-    if isinstance(found.get("config"), dict) and config_hash(found["config"], found["schema_version"]) != digest:
+    if summary["schema_version"] not in READABLE:
+        raise Untrusted(f"schema_version {summary['schema_version']!r}, this version writes {SCHEMA_VERSION}")
+    digest = summary.get("config_hash")
+    if isinstance(summary.get("config"), dict) and config_hash(summary["config"], summary["schema_version"]) != digest:
         raise Untrusted(f"its configuration does not have the hash {digest}")
     if name is not None and digest != name:
         raise Untrusted(f"it is the run {digest}, not {name}")
-    wrong = summary_flaw(found)
+    wrong = summary_flaw(summary)
     if wrong is not None:
         raise Untrusted(wrong)
-    if score_trained(found) == "never" and set(found["test"]["trained"]["per_seed"]) != {None}:
+    if score_trained(summary) == "never" and set(summary["test"]["trained"]["per_seed"]) != {None}:
         raise Untrusted("its trained models' scores are those of one client only, as before split.score_trained; overwrite=true repeats it")
-    return found
+    return summary
 
 
 def read_summary(folder: Path) -> dict | None:
-    """The summary of the run in ``folder``; None where there is nothing.
+    """Return the summary of the run in ``folder``; None if the folder does not exist.
 
     Raises:
         Untrusted: the folder is not a complete run of the configuration in its name.
@@ -139,7 +139,7 @@ def read_summary(folder: Path) -> dict | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether the run in ``folder`` was finished: its summary is written last, in one piece, and names its configuration."""
+    """Return True if the run in ``folder`` is complete: its summary is valid and matches its configuration."""
     try:
         return read_summary(folder) is not None
     except Untrusted:
@@ -156,12 +156,12 @@ def write_run(
     models: dict[str, np.ndarray] | None = None,
     which: str = "",
 ) -> None:
-    """Write a complete run directory, or none: its files go to a temporary folder beside it, which is then renamed.
+    """Write a run directory atomically: files are written to a temporary folder next to it, which is then renamed.
 
-    An earlier complete run is replaced. Anything else in its place is renamed and kept.
+    An earlier complete run is replaced. Anything else at this path is renamed, not deleted.
 
     Args:
-        models: parameters by name, and ``which`` models they are, see :mod:`fgl_bench.results.saved_models`.
+        models: parameters by name; ``which`` is their selection, see :mod:`fgl_bench.results.saved_models`.
 
     Raises:
         UserError: the results directory cannot be written.
@@ -196,27 +196,27 @@ def write_run(
 
 
 def settle(temporary: Path, folder: Path) -> None:
-    """Put what was moved out of the way of a run from its temporary folder beside it, or back; a complete run that was replaced stays."""
-    for found in temporary.glob(f"*/{folder.name}"):
-        if not is_complete(found):
-            os.replace(found, folder.with_name(f"{folder.name}.kept-{found.parent.name}"))
+    """Move displaced content out of the temporary folder: back, or next to the run. A replaced complete run stays."""
+    for displaced in temporary.glob(f"*/{folder.name}"):
+        if not is_complete(displaced):
+            os.replace(displaced, folder.with_name(f"{folder.name}.kept-{displaced.parent.name}"))
         elif not folder.exists():
-            os.replace(found, folder)
+            os.replace(displaced, folder)
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove temporary folders of killed processes that were writing the run ``folder``; a complete run among them is kept."""
-    with leftovers(f".{folder.name}-", folder.parent) as found:
-        for temporary in found:
+    """Remove temporary folders of killed processes that were writing the run ``folder``; restore a complete run in them."""
+    with leftovers(f".{folder.name}-", folder.parent) as folders:
+        for temporary in folders:
             settle(temporary, folder)
             shutil.rmtree(temporary, ignore_errors=True)
 
 
 def superseded(folder: Path, what: Mapping[str, Any], raw: Mapping[str, Path]) -> str | None:
-    """Return one line on the latest run beside ``folder`` that differs in the content of files or in corrections alone; None without one.
+    """Describe the latest run next to ``folder`` that differs only in file contents or corrections; None without one.
 
     Args:
-        folder: the directory of the run that is to be made.
+        folder: the directory of the new run.
         what: its identity, see :func:`identity`.
         raw: the dataset's raw files by name.
     """
@@ -242,19 +242,19 @@ def superseded(folder: Path, what: Mapping[str, Any], raw: Mapping[str, Path]) -
 
 
 def described(name: str, raw: Mapping[str, Path]) -> str:
-    """A file's name and when it changed, or a class's name and when it was corrected."""
+    """Return a file's name and its modification time, or a class's name and its correction date."""
     if name in CORRECTED:
         return f"{name.rpartition('.')[2]}, corrected on {CORRECTED[name]}"
-    module, _, place = name.rpartition(":")
-    path = next((file.parent / place for file in files_of(module)[:1]), None) if module else raw.get(name)
+    module, _, path_text = name.rpartition(":")
+    path = next((file.parent / path_text for file in files_of(module)[:1]), None) if module else raw.get(name)
     try:
-        return place + (f", changed {ago(time.time() - path.stat().st_mtime)}" if path else "")
+        return path_text + (f", changed {ago(time.time() - path.stat().st_mtime)}" if path else "")
     except OSError:
-        return place
+        return path_text
 
 
 def ago(seconds: float) -> str:
-    """``40 s ago``, ``12 min ago``, ``3 h ago``, ``5 days ago``."""
+    """Format an age as ``40 s ago``, ``12 min ago``, ``3 h ago`` or ``5 days ago``."""
     for unit, size, most in (("s", 1, 90), ("min", 60, 90 * 60), ("h", 3600, 48 * 3600)):
         if seconds < most:
             return f"{max(seconds, 0) / size:.0f} {unit} ago"

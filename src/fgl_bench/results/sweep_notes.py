@@ -1,7 +1,7 @@
-"""What a sweep says of its runs: a line for each that has ended, how many there are, and about how long the rest takes.
+"""Progress of sweeps: one line per finished run, the number of runs, and the estimated remaining time.
 
-Runs may end in other processes (joblib, Ray, submitit), whose output would get mixed up or lost. They leave a note in the sweep's folder,
-and the process that has begun the sweep reads it out.
+Runs may end in other processes (joblib, Ray, submitit), whose output could interleave or get lost. They write a note to the sweep's
+folder; the process that started the sweep prints it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ POLL = 0.2
 
 @dataclass(frozen=True)
 class Note:
-    """How a run has ended.
+    """The outcome of a run in a sweep.
 
     Attributes:
-        number: of the run in its sweep, from 0.
-        text: for stdout.
-        problem: for stderr, empty where there is none.
+        number: index of the run in its sweep, from 0.
+        text: message for stdout.
+        problem: message for stderr; empty without a problem.
     """
 
     number: int
@@ -44,20 +44,20 @@ class Note:
     problem: str = ""
 
 
-def note_of(number: int, summary: dict[str, Any], folder: Path, again: bool, selection: str, average: str) -> Note:
-    """A run that is complete: its scores and its folder."""
+def note_of(number: int, summary: dict[str, Any], folder: Path, reused: bool, selection: str, average: str) -> Note:
+    """Return the note of a complete run: its scores and its folder."""
     scores = {model: selected(stats, selection, average) for model, stats in summary["test"].items()}
     shown = ", ".join(f"{model} {'not recorded' if score is None else percent(score)}" for model, score in scores.items())
-    done = "complete already" if again else f"{summary['seconds']['total']:.0f} s"
+    done = "complete already" if reused else f"{summary['seconds']['total']:.0f} s"
     return Note(number, False, f"test {summary['metric']} {shown} ({done})\n  {folder}", warning(summary) or "")
 
 
 class Sweep(AbstractContextManager):
-    """The process that has begun a sweep; on a terminal with one bar for all runs that are made elsewhere.
+    """Reports the runs of a sweep started by this process. A terminal shows one bar for all runs of other processes.
 
     Args:
         jobs: the overrides of each run.
-        elsewhere: whether runs are made by other processes. Otherwise a bar would be in the way of the bar of each run.
+        elsewhere: runs execute in other processes. Otherwise each run shows its own bar.
     """
 
     def __init__(self, jobs: Sequence[Sequence[str]], elsewhere: bool):
@@ -70,8 +70,8 @@ class Sweep(AbstractContextManager):
         self.thread = threading.Thread(target=self._listen, daemon=True) if elsewhere else None
 
     def __enter__(self) -> Sweep:
-        global _here
-        _here = self
+        global _current
+        _current = self
         print(f"sweep of {self.total} run{'s' * (self.total > 1)}", flush=True)
         self.display.__enter__()
         if self.thread is not None:
@@ -79,16 +79,16 @@ class Sweep(AbstractContextManager):
         return self
 
     def __exit__(self, *_: object) -> None:
-        global _here
-        _here = None
+        global _current
+        _current = None
         self.ended.set()
         if self.thread is not None:
             self.thread.join()
             self._read()
         self.display.__exit__()
 
-    def tell(self, note: Note) -> None:
-        """Say how a run has ended."""
+    def report(self, note: Note) -> None:
+        """Print the outcome of a run."""
         global _failures
         self.done, self.failed, _failures = self.done + 1, self.failed + note.failed, _failures + note.failed
         left = (time.monotonic() - self.begin) / self.done * (self.total - self.done)
@@ -109,25 +109,25 @@ class Sweep(AbstractContextManager):
         for path in sorted(self.folder.glob("*.ended"), key=lambda path: path.stat().st_mtime):
             note = Note(**json.loads(path.read_text(encoding="utf-8")))
             path.unlink()
-            self.tell(note)
+            self.report(note)
 
 
-_here: Sweep | None = None  # of this process
-_failures = 0  # told by this process
+_current: Sweep | None = None  # of this process
+_failures = 0  # reported by this process
 
 
-def told_failures() -> int:
-    """How many failed runs this process has told of."""
+def reported_failures() -> int:
+    """Return the number of failed runs that this process has reported."""
     return _failures
 
 
-def begun_here() -> Sweep | None:
-    """The sweep that this process has begun."""
-    return _here
+def current_sweep() -> Sweep | None:
+    """Return the sweep started by this process."""
+    return _current
 
 
 def leave(number: int, note: Note) -> bool:
-    """Leave a note for the process that has begun the sweep; returns whether that may read it (its folder may be on another machine)."""
+    """Write a note for the process that started the sweep; returns False without access to its folder (another machine)."""
     folder = Path(os.environ.get(FOLDER, ""))
     if not os.environ.get(FOLDER) or not folder.is_dir():
         return False

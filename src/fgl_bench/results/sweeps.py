@@ -1,4 +1,4 @@
-"""The sweeps of a results folder, and which runs a table takes when nobody chooses."""
+"""Recorded sweeps of a results folder, and the default selection of runs for a table."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from typing import Any
 from fgl_bench.errors import UserError
 from fgl_bench.results.choose import Chosen, Unlike, choose, value
 from fgl_bench.results.frame import Result
-from fgl_bench.results.question import Question, canonical, matches, said, short
+from fgl_bench.results.question import Question, as_text, canonical, matches, short
 
 NAME = "sweeps.jsonl"
-"""The file in ``results_dir`` with a line per sweep: when it ended, its command, and its runs' folders."""
+"""The file in ``results_dir`` with one line per sweep: end time, command and folders of its runs."""
 ALL = "all"
 
 
 @dataclass(frozen=True)
 class RecordedSweep:
-    """A sweep, or a search of ``fgl-bench tune``, that has ended, with those of its runs that exist.
+    """A finished sweep, or search of ``fgl-bench tune``, with its existing runs.
 
     Attributes:
-        number: its line in the file, from 1.
+        number: its line number in the file, from 1.
         finished: ISO 8601, UTC.
-        rows, cols: keys of its table; none where it has no table.
+        rows, cols: keys of its table; empty without a table.
     """
 
     number: int
@@ -42,29 +42,29 @@ class RecordedSweep:
 
 
 def record(folder: Path, runs: Sequence[Path], command: str, question: Question | None, search: bool = False) -> int:
-    """Append a sweep to those of a ``results_dir``, with the folders of its runs and its table's question; returns its number.
+    """Append a sweep to the file of a ``results_dir``, with the folders of its runs and its table's question; returns its number.
 
     Args:
-        search: the runs are trials of a search; tables and reports show them only if asked for.
+        search: the runs are trials of a search; tables and reports show them only on request.
     """
     path, inside = folder / NAME, [str(run.relative_to(folder)) for run in runs]
     about: dict[str, Any] = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "command": command, "runs": inside}
     about |= {"search": True} if search else {}
     line = json.dumps(about | ({} if question is None else {"rows": question.rows, "cols": question.cols}))
     with path.open("a", encoding="utf-8") as file:
-        file.write(f"{line}\n")  # one write: sweeps that end together do not mix their lines
+        file.write(f"{line}\n")  # one write, so that lines of concurrent sweeps do not interleave
     return path.read_text(encoding="utf-8").splitlines().index(line) + 1
 
 
 def read_sweeps(folder: Path, runs: Sequence[Result]) -> list[RecordedSweep]:
-    """The sweeps of a ``results_dir``, or of ``runs/`` in the folder, that have one of ``runs``, the oldest first.
+    """Return the sweeps of a ``results_dir``, or of ``runs/`` in it, that contain any of ``runs``, oldest first.
 
-    A damaged line counts as none.
+    Damaged lines are ignored.
     """
     path = next((path for path in (folder / NAME, folder / "runs" / NAME) if path.is_file()), None)
     if path is None:
         return []
-    found, by_folder = [], {run.folder: run for run in runs}
+    sweeps, by_folder = [], {run.folder: run for run in runs}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         with suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)
@@ -72,36 +72,36 @@ def read_sweeps(folder: Path, runs: Sequence[Result]) -> list[RecordedSweep]:
             if own:
                 rows, cols = (tuple(map(str, entry.get(name, ()))) for name in ("rows", "cols"))
                 search = bool(entry.get("search"))
-                found.append(RecordedSweep(number, str(entry["command"]), str(entry["finished"]), own, rows, cols, search))
-    return found
+                sweeps.append(RecordedSweep(number, str(entry["command"]), str(entry["finished"]), own, rows, cols, search))
+    return sweeps
 
 
 def pick(sweeps: Sequence[RecordedSweep], sweep: str | int | None) -> RecordedSweep | None:
-    """The sweep that is asked for, by default the newest; None for all runs of a folder.
+    """Return the requested sweep, by default the newest; None for all runs of a folder.
 
     Args:
         sweep: ``"all"``, or a sweep's number.
 
     Raises:
-        UserError: there is no such sweep.
+        UserError: the sweep does not exist.
     """
     newest = next((each for each in reversed(sweeps) if not each.search), None)
     if sweep == ALL or (sweep is None and newest is None):
         return None
-    found = newest if sweep is None else next((each for each in sweeps if str(each.number) == str(sweep)), None)
-    if found is None:
+    chosen = newest if sweep is None else next((each for each in sweeps if str(each.number) == str(sweep)), None)
+    if chosen is None:
         numbers = ", ".join(str(each.number) for each in sweeps)
         raise UserError(f"sweep={short(str(sweep))}: must be {ALL}" + (f" or the number of a sweep: {numbers}" if numbers else ""))
-    return found
+    return chosen
 
 
-def made_since(sweep: RecordedSweep, runs: Sequence[Result]) -> list[Result]:
-    """The runs that are none of the sweep's and ended after it."""
+def finished_since(sweep: RecordedSweep, runs: Sequence[Result]) -> list[Result]:
+    """Return the runs outside the sweep that ended after it."""
     return [run for run in runs if run.summary["finished"] >= sweep.finished and all(run is not own for own in sweep.runs)]
 
 
 def without_trials(runs: Sequence[Result], sweeps: Sequence[RecordedSweep]) -> list[Result]:
-    """The runs without those that were made by searches alone; all of them where searches made all. Say on stderr what is left out."""
+    """Drop runs that only searches made, unless all runs are such; a note on stderr names what is left out."""
     wanted = {run.folder for each in sweeps if not each.search for run in each.runs}
     trials = {run.folder: each.number for each in sweeps if each.search for run in each.runs if run.folder not in wanted}
     left = [run for run in runs if run.folder not in trials]
@@ -113,41 +113,41 @@ def without_trials(runs: Sequence[Result], sweeps: Sequence[RecordedSweep]) -> l
 
 
 def in_scope(folder: Path, runs: Sequence[Result], sweep: str | int | None) -> list[Result]:
-    """The runs of the sweep that is asked for, comparable or not; by default of the newest one, and those made since.
+    """Return the runs of the requested sweep, comparable or not; by default of the newest sweep and later runs.
 
     Raises:
-        UserError: there is no such sweep.
+        UserError: the sweep does not exist.
     """
     sweeps = read_sweeps(folder, runs)
     chosen = pick(sweeps, sweep)
     runs = without_trials(runs, sweeps) if sweep is None else runs
     if chosen is None:
         return list(runs)
-    shown = [*chosen.runs, *(made_since(chosen, runs) if sweep is None else ())]
+    shown = [*chosen.runs, *(finished_since(chosen, runs) if sweep is None else ())]
     if sweep is None:
-        tell_left_out(sweeps, len(shown), len(runs))
+        note_left_out(sweeps, len(shown), len(runs))
     return shown
 
 
-def tell_left_out(sweeps: Sequence[RecordedSweep], shown: int, there: int) -> None:
-    """Say on stderr which sweep is shown and how to see the others, unless all runs are shown."""
-    if shown < there:
+def note_left_out(sweeps: Sequence[RecordedSweep], shown: int, total: int) -> None:
+    """Note on stderr the shown sweep and how to see others, unless all runs are shown."""
+    if shown < total:
         another = f", sweep={sweeps[0].number} to {sweeps[-1].number} one sweep" if len(sweeps) > 1 else ""
         command = short(sweeps[-1].command)
-        print(f"note: {shown} of {there} runs, from the newest sweep ({command}); sweep={ALL} takes all runs{another}", file=sys.stderr)
+        print(f"note: {shown} of {total} runs, from the newest sweep ({command}); sweep={ALL} takes all runs{another}", file=sys.stderr)
 
 
 def choose_in(folder: Path, runs: Sequence[Result], question: Question, sweep: str | int | None = None, own_keys: bool = False) -> Chosen:
-    """The runs of a folder that a question asks for, by row and column, from the newest sweep unless another is asked for.
+    """Return the runs that a question asks for, by row and column, from the newest sweep unless another is requested.
 
-    Runs made after the newest sweep join it if they can be compared with it.
+    Runs made after the newest sweep are included if they are comparable with it.
 
     Args:
         sweep: ``"all"`` for all runs of the folder, or a sweep's number.
-        own_keys: rows and columns are those of the sweep's own table.
+        own_keys: use the rows and columns of the sweep's own table.
 
     Raises:
-        UserError: runs cannot be compared; the message ends with a command that works.
+        UserError: the runs cannot be compared; the message ends with a working command.
     """
     sweeps = read_sweeps(folder, runs)
     chosen = pick(sweeps, sweep)
@@ -156,19 +156,19 @@ def choose_in(folder: Path, runs: Sequence[Result], question: Question, sweep: s
         return choose_or_advise(folder, runs, question, sweep)
     if own_keys and chosen.rows:
         question = replace(question, rows=chosen.rows, cols=chosen.cols)
-    later = made_since(chosen, runs) if sweep is None else []
+    later = finished_since(chosen, runs) if sweep is None else []
     with suppress(UserError):
         if later:
             wider = choose([*chosen.runs, *later], question)
-            tell_left_out(sweeps, len(chosen.runs) + len(later), len(runs))
+            note_left_out(sweeps, len(chosen.runs) + len(later), len(runs))
             return wider
     if sweep is None:
-        tell_left_out(sweeps, len(chosen.runs), len(runs))
+        note_left_out(sweeps, len(chosen.runs), len(runs))
     return choose_or_advise(folder, chosen.runs, question, sweep)
 
 
 def choose_or_advise(folder: Path, runs: Sequence[Result], question: Question, sweep: str | int | None) -> Chosen:
-    """:func:`comparison.runs.choose`, whose refusal ends with a command that works."""
+    """Call :func:`fgl_bench.results.choose.choose`; errors end with a working command."""
     try:
         return choose(runs, question)
     except Unlike as reason:
@@ -177,7 +177,7 @@ def choose_or_advise(folder: Path, runs: Sequence[Result], question: Question, s
 
 
 def comparable(folder: Path, runs: Sequence[Result], question: Question, sweep: str | int | None) -> str | None:
-    """The command for a table of the runs that differ from the newest one in no key that the question leaves out; None if there is none."""
+    """Return a command for the runs that equal the newest one in all keys outside the question; None without such a command."""
     where: dict[str, tuple[str, ...]] = dict(question.where)
     asked_for = [run for run in runs if all(met(run, key, allowed) for key, allowed in where.items())]
     newest_first = sorted(asked_for, key=finished, reverse=True)
@@ -198,11 +198,11 @@ def comparable(folder: Path, runs: Sequence[Result], question: Question, sweep: 
 
 
 def values_like(newest_first: Sequence[Result], key: str, question: Question) -> tuple[str, ...]:
-    """The newest run's value of a key; of a key that only some choices of a row or column have, the newest one, or none."""
+    """Return the newest run's value of a key, or for a key of only some choices, its newest value or none."""
     values = [value(run, key) for run in newest_first]
     if key.partition(".")[0] not in question.keys or None not in values:
-        return (said(values[0]),)
-    return said(next((each for each in values if each is not None), None)), said(None)
+        return (as_text(values[0]),)
+    return as_text(next((each for each in values if each is not None), None)), as_text(None)
 
 
 def met(run: Result, key: str, allowed: Sequence[str]) -> bool:
@@ -215,7 +215,7 @@ def finished(run: Result) -> Any:
 
 
 def question_of(swept: Sequence[str]) -> Question:
-    """The question of a sweep's table: the method, else the first swept key, in the rows, the others in the columns."""
+    """Return the question of a sweep's table: the method, else the first swept key, as rows; the others as columns."""
     keys = [canonical(key) for key in swept]
     rows = "algorithm" if "algorithm" in keys else keys[0]
     return Question((rows,), tuple(key for key in keys if key != rows))

@@ -17,7 +17,7 @@ from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
 from fgl_bench.results.checkpoints import discard
 from fgl_bench.results.frame import Result, trips_to
-from fgl_bench.results.saved_models import kept, which_models
+from fgl_bench.results.saved_models import requested_selection, saved_selection
 from fgl_bench.results.store import Untrusted, clear_leftovers, config_hash, identity, read_summary, run_folder
 from fgl_bench.runner.validation import checked_names
 from fgl_bench.utils.files import write_whole
@@ -51,8 +51,8 @@ def finished(cfg: DictConfig) -> Finished | None:
         summary = read_summary(folder)
     except (UserError, Untrusted, OSError):
         return None
-    which = which_models(cfg.keep_models, cfg.selection)
-    if summary is None or (which is not None and kept(folder) != which):
+    which = requested_selection(cfg.keep_models, cfg.selection)
+    if summary is None or (which is not None and saved_selection(folder) != which):
         return None
     discard(folder)  # of a process that was killed just after it had written the run
     return Finished(folder, summary, True)

@@ -28,8 +28,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome, history_rows
 from fgl_bench.results.checkpoints import ABOUT, discard, place
 from fgl_bench.results.progress import RunProgress
-from fgl_bench.results.saved_models import kept as kept_models
-from fgl_bench.results.saved_models import which_models
+from fgl_bench.results.saved_models import requested_selection, saved_selection
 from fgl_bench.results.store import clear_leftovers, config_hash, superseded, write_run
 from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.results.tracking import Tracking
@@ -60,10 +59,10 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     folder = spec.folder(what)
     if workers.rank == 0:
         clear_leftovers(folder)
-    which = which_models(settings.keep_models, settings.selection)
+    which = requested_selection(settings.keep_models, settings.selection)
     earlier = workers.first(lambda: stored(folder))
     if earlier is not None and not settings.overwrite:
-        if which is None or kept_models(folder) == which:
+        if which is None or saved_selection(folder) == which:
             return Finished(folder, earlier, True)
         print(f"note: the complete run {folder} has not kept the models asked for ({which}) and is made again", file=sys.stderr)
     if (note := superseded(folder, what, spec.dataset.files(data_root(settings.data_dir)))) is not None:

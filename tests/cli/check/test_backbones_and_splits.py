@@ -97,7 +97,7 @@ BACKBONES = {
     "uses_another_s_model": (
         f"{PLAIN}; mean = parameters['last.weight'].mean(); logits = logits + mean - mean.detach()",
         "",
-        "clients do not see each other's models: what client 0 answers depends on the model of client 1",
+        "clients do not see each other's models: the output of client 0 depends on the model of client 1",
     ),
 }
 

@@ -72,11 +72,11 @@ FAULTY = {
     def refine(self, previous, received, uploaded, arrived):
         self.change = 0.5 * self.change + received - previous
         return previous + self.change""",
-        "a run that resumes from a checkpoint gives the same numbers: after an interruption another model comes out",
+        "a run resumed from a checkpoint gives the same numbers: after an interruption the model differs",
     ),
     "holds_an_iterator": (
         f"{GOOD}\n    def prepare(self, setting):\n        super().prepare(setting)\n        self.turns = iter([1])",
-        r"a run that resumes from a checkpoint gives the same numbers: method.turns \(an object of builtins.iter\) cannot be stored",
+        r"a run resumed from a checkpoint gives the same numbers: method.turns \(an object of builtins.iter\) cannot be saved",
     ),
     "answers_nonsense": (
         f"{GOOD}\n    def predict(self, *arguments):\n        return super().predict(*arguments) * torch.nan",

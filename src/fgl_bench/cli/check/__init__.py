@@ -1,4 +1,4 @@
-"""Checks what must hold for any method, backbone or split, on a small generated graph: ``fgl-bench check my_method.py``."""
+"""Checks the promises of any method, backbone or split on a small generated graph: ``fgl-bench check my_method.py``."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def examine(name: str, overrides: Sequence[str], folders: Sequence[Path] = ()) -
     """Run every check on the class in the file ``name`` (``FILE.py`` or ``FILE.py:Class``), or on a choice (``fedavg``, ``model/gat``).
 
     Args:
-        folders: groups of the user's own, as ``--config-dir`` names them.
+        folders: folders of user groups, as in ``--config-dir``.
 
     Returns:
         0, or 1 if a check fails; prints a line for each.
 
     Raises:
-        UserError: there is no such class or choice, or a key is wrong.
+        UserError: the class or choice does not exist, or a key is wrong.
     """
     subject = find(name, folders)
     with tempfile.TemporaryDirectory(prefix="fgl-bench-") as scratch:

@@ -1,4 +1,4 @@
-"""Rounds in which the state of absent clients is perturbed, to see whether it affects other clients."""
+"""Rounds that perturb the state of absent clients, to detect effects on other clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOSE = 1e-9
 
 @dataclass
 class Undisturbed(Sync):
-    """Synchronous rounds that keep what every client receives.
+    """Synchronous rounds that record what every client receives.
 
     Class attributes:
         rounds: by round, what every client receives ``[S, C, P]``.
@@ -35,10 +35,10 @@ class Undisturbed(Sync):
 
 @dataclass
 class Disturbed(Sync):
-    """The same rounds; while models are aggregated, absent clients but one have other models, other uploads and other labels.
+    """The same rounds; during aggregation, all absent clients except one have perturbed models, uploads and labels.
 
-    Absent clients do not take part in the round, or are late. Their last uploads and reports do not change. What an absent client
-    itself receives may depend on its own model, so it continues with the model that it receives in the unperturbed round.
+    Absent clients do not take part in the round, or are late. Their last uploads and reports do not change. The model that an absent client
+    receives may depend on its own model, so it continues with the model of the unperturbed round.
     """
 
     def aggregate(self, sim: Simulation, done: Trained) -> tuple[Tensor, Callable[[], Tensor]]:
@@ -56,14 +56,14 @@ class Disturbed(Sync):
         if changed.any():
             seed, client = changed.nonzero()[0].tolist()
             raise Broken(
-                f"client {client} of seed {sim.setting.seeds[seed]} receives something of absent clients in round {done.number + 1} "
+                f"client {client} of seed {sim.setting.seeds[seed]} receives state of absent clients in round {done.number + 1} "
                 f"(off by {off[seed, client]:.2g}); see `arrived`"
             )
         return torch.where(disturbed[..., None], expected, received), matrix
 
 
 def others(arrived: Tensor, number: int) -> Tensor:
-    """The clients that have not arrived, ``[S, C]`` bool, but for one of several, another one every round."""
+    """Return the absent clients, ``[S, C]`` bool. Of several, one is left out, a different one per round."""
     absent = ~arrived
     for row in absent:
         away = row.nonzero()[:, 0]

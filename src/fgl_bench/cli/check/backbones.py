@@ -1,4 +1,4 @@
-"""Checks what must hold for any backbone."""
+"""Checks the promises of any backbone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLOSE = 1e-9
 
 @dataclass
 class SmallModels:
-    """A backbone, the graphs of some clients of different sizes, and a model for each.
+    """A backbone, graphs of clients of different sizes, and a model per client.
 
     The first client has isolated nodes, the last one no edges at all.
     """
@@ -46,14 +46,14 @@ class SmallModels:
         self.batch = self.padded(self.rows)
 
     def padded(self, rows: Sequence[int]) -> Batch:
-        """These clients, padded to the largest among them."""
+        """Return a batch of these clients, padded to the largest."""
         batch = Batch([self.clients[row] for row in rows], torch.float64, "cpu")
         batch.per_federation = len(rows)
         return batch
 
     @cached_property
     def theta(self) -> Tensor:
-        """The initial model of every client, with noise on scalars."""
+        """Return the initial models of all clients, with noise on scalars."""
         theta, scalars = self.layout.pack(self.initial).to(torch.float64).repeat(len(self.clients), 1), self.layout.scalars()
         noise = torch.randn(len(self.clients), len(scalars), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
         theta[:, scalars] += 0.1 * noise
@@ -78,13 +78,13 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
 
 
 def uneven(clients: Sequence[ClientGraph]) -> tuple[ClientGraph, ...]:
-    """The clients cut to different sizes, the first with isolated nodes, the last without edges."""
+    """Cut the clients to different sizes, the first with isolated nodes, the last without edges."""
     cut = []
     for number, client in enumerate(clients):
         nodes = client.num_nodes - 3 * number
-        kept = (client.edges < nodes).all(0) & (client.edges >= (3 if number == 0 else 0)).all(0) & (number < len(clients) - 1)
+        inside = (client.edges < nodes).all(0) & (client.edges >= (3 if number == 0 else 0)).all(0) & (number < len(clients) - 1)
         parts = {name: getattr(client, name)[:nodes] for name in ("nodes", "features", "labels", "train", "val", "test")}
-        cut.append(replace(client, edges=np.ascontiguousarray(client.edges[:, kept]), **parts))
+        cut.append(replace(client, edges=np.ascontiguousarray(client.edges[:, inside]), **parts))
     return tuple(cut)
 
 
@@ -124,31 +124,31 @@ def isolated(small: SmallModels) -> None:
 
 
 def repeatable(small: SmallModels) -> None:
-    first, again = (small.answer(small.batch, small.theta).logits for _ in range(2))
-    equal(again, first, small.batch, 0.0, "the same pass gives other numbers")
+    first, second = (small.answer(small.batch, small.theta).logits for _ in range(2))
+    equal(second, first, small.batch, 0.0, "the same pass gives other numbers")
 
 
 def alone(small: SmallModels) -> None:
-    each_alone(small, lambda row: small.batch.select([row]), "client {row} alone gives other numbers than among others")
+    check_each_alone(small, lambda row: small.batch.select([row]), "client {row} alone gives other numbers than among others")
 
 
 def padded(small: SmallModels) -> None:
-    each_alone(small, lambda row: small.padded([row]), "client {row} without padding gives other numbers")
+    check_each_alone(small, lambda row: small.padded([row]), "client {row} without padding gives other numbers")
 
 
-def apart(small: SmallModels) -> None:
-    """A client's answers are a function of its own model."""
+def independent(small: SmallModels) -> None:
+    """A client's outputs depend only on its own model."""
     theta = small.theta.clone().requires_grad_()
     for row in small.rows:
         logits = small.answer(small.batch, theta).logits[row][small.batch.valid[row]]
         (gradient,) = torch.autograd.grad(logits.square().sum(), theta)
         for other in small.rows:
             if other != row and gradient[other].abs().max() > 0:
-                raise Broken(f"what client {row} answers depends on the model of client {other}")
+                raise Broken(f"the output of client {row} depends on the model of client {other}")
 
 
 def dropped(small: SmallModels) -> None:
-    """Random numbers come from the given dropout alone, which is a function of the replica's key."""
+    """Random numbers come only from the given dropout, a function of the replica's key."""
     if not small.model.drops:
         return
     keys = step_key(torch.arange(len(small.rows)) + 7, torch.zeros(len(small.rows), dtype=torch.int64), 0)
@@ -156,10 +156,10 @@ def dropped(small: SmallModels) -> None:
     def dropout(rows: Sequence[int]) -> DropoutFunction:
         return Dropout(small.model.dropout, keys[list(rows)])
 
-    first, again = (small.answer(small.batch, small.theta, dropout(small.rows)).logits for _ in range(2))
-    equal(again, first, small.batch, 0.0, "the same keys give other numbers")
+    first, second = (small.answer(small.batch, small.theta, dropout(small.rows)).logits for _ in range(2))
+    equal(second, first, small.batch, 0.0, "the same keys give other numbers")
     words = "with dropout client {row} alone gives other numbers than among others"
-    each_alone(small, lambda row: small.batch.select([row]), words, dropout)
+    check_each_alone(small, lambda row: small.batch.select([row]), words, dropout)
 
 
 def learnable(small: SmallModels) -> None:
@@ -175,13 +175,13 @@ def learnable(small: SmallModels) -> None:
             raise Broken(f"the gradient of the parameter {name} is not finite")
 
 
-def each_alone(
+def check_each_alone(
     small: SmallModels,
     part_of: Callable[[int], Batch],
     words: str,
     dropout: Callable[[Sequence[int]], DropoutFunction] = lambda rows: no_dropout,
 ) -> None:
-    """Raise ``Broken`` unless every client answers in its own batch what it answers among all."""
+    """Raise ``Broken`` unless every client's outputs are the same in a separate batch and in a joint one."""
     whole = small.answer(small.batch, small.theta, dropout(small.rows)).logits
     for row in small.rows:
         part = part_of(row)
@@ -204,7 +204,7 @@ PROMISES: Cases = {
     "a repeated pass gives the same numbers": repeatable,
     "a client alone equals the client among others": alone,
     "padding changes nothing": padded,
-    "clients do not see each other's models": apart,
+    "clients do not see each other's models": independent,
     "randomness comes from the given dropout alone": dropped,
     "finite gradients reach every parameter": learnable,
 }

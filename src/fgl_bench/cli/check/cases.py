@@ -1,4 +1,4 @@
-"""The runner of all checks: a case is what must hold in words, and the function that checks it."""
+"""Runs checks. A case is a promise in words, and a function that checks it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Cases = Mapping[str, Callable[[Any], str | None]]
 
 
 class Broken(AssertionError):
-    """A promise is broken; the message says how. After one that is ``last`` no further case can be checked."""
+    """Raised for a broken promise, with details as message; ``last`` stops further checks."""
 
     def __init__(self, message: str, last: bool = False):
         super().__init__(message)
@@ -17,11 +17,11 @@ class Broken(AssertionError):
 
 
 class Untried(Exception):
-    """A promise does not apply to this object; the message says why."""
+    """Raised if a promise does not apply; the message is the reason."""
 
 
 def tried(name: str, cases: Cases, subject: object) -> int:
-    """Check every case on ``subject`` and print a line for each, with what its function returns as a note.
+    """Check every case on ``subject`` and print a line for each; the function may return a note.
 
     Returns:
         0, or 1 if a promise is broken.

@@ -1,4 +1,4 @@
-"""Checks what must hold for any method."""
+"""Checks the promises of any method."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from fgl_bench.scenarios.sync import Sync
 from fgl_bench.utils.seeding import generator
 
 SMALL = (f"num_clients={CLIENTS}", f"rounds={ROUNDS}", f"mixing_at=[{','.join(str(CLIENTS * n) for n in range(1, ROUNDS + 1))}]")
-# Some clients are absent, some of those that take part are late.
+# Some clients are absent, and some participants are late.
 PARTIAL = {"participation": 0.75, "scenario": {"slow_fraction": 0.5, "lag": [2, 5], "jitter": 0.0, "deadline": 1.5}}
 
 
 class Small(NamedTuple):
-    """The small configuration of a method, its class, its federations, and a simulation of all of them together."""
+    """The small configuration of a method, its class, its federations, and a joint simulation of all seeds."""
 
     cfg: DictConfig
     method: type[Algorithm]
@@ -55,13 +55,13 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     run = simulated(cfg, federations)
     status = tried(subject.name, PROMISES, Small(cfg, method, federations, run))
     if moving := without_gradient(run):
-        why = "weight decay is added after correct_gradient(); the attribute frozen names what stays as it is"
+        why = "weight decay is added after correct_gradient(); list constant parameters in the attribute frozen"
         print(f"  warning: {', '.join(moving)}: correct_gradient() leaves no gradient, yet the parameter changes ({why})")
     return status
 
 
 def without_gradient(run: Recorded) -> list[str]:
-    """Names of the parameters that change in training although the method has removed their gradient."""
+    """Return the names of parameters that change in training although the method removed their gradient."""
     layout, largest = run.method.setting.layout, run.gradients
     if largest is None or largest.shape[1] != layout.size:
         return []
@@ -102,7 +102,7 @@ def alone(small: Small) -> None:
 def chunked(small: Small) -> None:
     for replicas in (1, 3):
         run = simulated(small.cfg, small.federations, replicas)
-        differ(run, small.run, CLOSE, f"trained {replicas} client(s) at a time, another model comes out")
+        differ(run, small.run, CLOSE, f"trained {replicas} client(s) at a time, the model differs")
 
 
 def resumed(small: Small) -> None:
@@ -114,20 +114,20 @@ def resumed(small: Small) -> None:
         except Interrupted:
             pass
         except Unstorable as reason:
-            raise Broken(f"{reason} cannot be stored; a name in `rebuilt` is left out: what prepare() makes and nothing changes") from None
+            raise Broken(f"{reason} cannot be saved; list attributes that prepare() sets and nothing changes in `rebuilt`") from None
         rest = simulated(small.cfg, small.federations, checkpoints=checkpoints())
     tail = {key: trips[len(trips) - len(rest.trips.get(key, [])) :] for key, trips in small.run.trips.items()}
-    differ(rest, replace(small.run, trips=tail), 0.0, "after an interruption another model comes out")
+    differ(rest, replace(small.run, trips=tail), 0.0, "after an interruption the model differs")
 
 
 def unlabeled(small: Small) -> None:
-    """Test labels are never read, validation labels only where the method says so."""
+    """Test labels are never read; validation labels only if the method declares it."""
     kinds: list[tuple[Sequence[str], str, str]] = [(("train", "val"), "test nodes", "")]
     if not small.method.uses_validation:
         kinds.append((("train",), "validation nodes", "; a method that may read them says uses_validation = True"))
     for masks, words, hint in kinds:
         run = simulated(small.cfg, [relabeled(federation, masks) for federation in small.federations])
-        differ(run, small.run, 0.0, f"with other labels of {words} another model comes out{hint}")
+        differ(run, small.run, 0.0, f"with other labels of {words} the model differs{hint}")
 
 
 def absent(small: Small) -> None:
@@ -147,7 +147,7 @@ def absent(small: Small) -> None:
 
 def stochastic(small: Small) -> None:
     rows = list(small.run.rows)
-    if not issubclass(check_node(small.cfg.scenario), Sync):  # with a server, those that mix() gave where somebody arrived
+    if not issubclass(check_node(small.cfg.scenario), Sync):  # with a server, the weights of mix() if any client arrived
         rows += [torch.from_numpy(np.asarray(matrix)) for matrix in small.run.outcome.mixing.values()]
     for weights in (rows_ for rows_ in rows if rows_.numel()):
         off = (weights.double().sum(-1) - 1).abs().max().item()
@@ -168,18 +168,18 @@ def counted(small: Small) -> None:
                 raise Broken(f"models are mixed, yet nothing is {way}ed; see traffic()")
     trips, needed = sum(len(trips) for trips in small.run.trips.values()), small.run.uploaded
     summed = sum(float(history.upload[-1]) for history in small.run.outcome.histories)
-    declared = max(summed, trips * small.run.method.traffic().bytes[0])  # a client may have less to say than traffic() allows for
+    declared = max(summed, trips * small.run.method.traffic().bytes[0])  # clients may send less than traffic() declares
     if declared < needed - 1:
         raise Broken(
             f"clients upload {round(needed / trips):,} bytes a trip (models and reports), traffic() declares {round(declared / trips):,}; "
-            "reports that stay with the client are named in `unsent`"
+            "list reports that stay on the client in `unsent`"
         )
 
 
-def differ(some: Recorded, others: Recorded, tolerance: float, words: str) -> None:
+def differ(actual: Recorded, reference: Recorded, tolerance: float, words: str) -> None:
     """Raise ``Broken`` if a trip in ``some`` differs from the one in ``others``."""
-    for (seed, client), trips in some.trips.items():
-        expected = others.trips.get((seed, client), [])
+    for (seed, client), trips in actual.trips.items():
+        expected = reference.trips.get((seed, client), [])
         if len(expected) != len(trips):
             raise Broken(f"{words}: client {client} of seed {seed} makes {len(trips)} trips, not {len(expected)}")
         for number, (pair, other) in enumerate(zip(trips, expected, strict=True)):
@@ -190,7 +190,7 @@ def differ(some: Recorded, others: Recorded, tolerance: float, words: str) -> No
 
 
 def relabeled(federation: Federation, known: Sequence[str]) -> Federation:
-    """The federation in which every node has another label that is not in one of the masks ``known``."""
+    """Return the federation with changed labels of all nodes outside the masks ``known``."""
 
     def other(client: ClientGraph) -> ClientGraph:
         free = ~np.any([getattr(client, mask) for mask in known], axis=0) & (client.strata >= 0)
@@ -215,7 +215,7 @@ PROMISES: Cases = {
     "a repeated run gives the same numbers": repeatable,
     "a seed alone equals the seed among others": alone,
     "chunks of clients change nothing": chunked,
-    "a run that resumes from a checkpoint gives the same numbers": resumed,
+    "a run resumed from a checkpoint gives the same numbers": resumed,
     "labels outside training change nothing": unlabeled,
     "absent clients change nothing": absent,
     "rows of averages sum to one, none is negative": stochastic,

@@ -33,20 +33,20 @@ from fgl_bench.runner.spec import resolve
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.sync import Sync
 
-Watched: Any = Algorithm  # the subclass that replaces the method under test
+Watched: Any = Algorithm  # the recording subclass of the method
 SCALAR = 4  # bytes of a transferred number, as traffic() counts them; a bool takes a bit
 
 
 @dataclass
 class Recorded:
-    """What a simulation has done.
+    """The record of a simulation.
 
     Attributes:
-        trips: the received and trained models of every client of every seed, in order.
-        rows: the weights of every mixing, for seeds with at least one arrival.
-        uploaded: bytes that all clients must have uploaded: the mixed parts of their models, and their reports.
-        answered: whether all predicted logits of nodes are finite.
-        method: the method itself.
+        trips: received and trained models of every client and seed, in order.
+        rows: weights of every mixing, for seeds with at least one arrival.
+        uploaded: bytes that clients must have uploaded: mixed parts of their models, and reports.
+        answered: True if all predicted logits are finite.
+        method: the method.
         gradients: ``[2, P]``, the largest absolute gradients before and after :meth:`Algorithm.correct_gradient`.
     """
 
@@ -60,7 +60,7 @@ class Recorded:
 
 
 def watch(cfg: DictConfig) -> None:
-    """Replace the configured method by a subclass that records."""
+    """Replace the configured method by a recording subclass."""
     module, _, name = cfg.algorithm._target_.rpartition(".")
     method, scenario = getattr(importlib.import_module(module), name), check_node(cfg.scenario)
     with_server, with_events = issubclass(scenario, Sync), issubclass(scenario, SemiAsync)
@@ -84,7 +84,7 @@ def watch(cfg: DictConfig) -> None:
         def correct_gradient(self, step: LocalStep, gradient: Tensor) -> Tensor:
             before = gradient.abs().amax(0)
             corrected = super().correct_gradient(step, gradient)
-            if not isinstance(corrected, Tensor):  # which the trainer refuses
+            if not isinstance(corrected, Tensor):  # the trainer rejects it
                 return corrected
             largest, known = torch.stack([before, corrected.detach().abs().amax(0)]), self.notes.gradients
             self.notes.gradients = largest if known is None or known.shape != largest.shape else known.maximum(largest)
@@ -99,7 +99,7 @@ def watch(cfg: DictConfig) -> None:
 
         def exchange(self, meeting: Meeting) -> Exchange:
             exchange = super().exchange(meeting)
-            if getattr(method, "exchange", None) is MixingPeers.exchange:  # an exchange of the method's own counts its bytes itself
+            if getattr(method, "exchange", None) is MixingPeers.exchange:  # custom exchanges count their bytes
                 clients = meeting.trained.shape[0] * meeting.trained.shape[1]
                 reported = size_of(meeting.reports, self.unsent, self.setting.layout) / clients
                 self.notes.uploaded += links(exchange.matrix) * (self.model_size + reported)
@@ -123,7 +123,7 @@ def watch(cfg: DictConfig) -> None:
 
 
 def size_of(reports: Mapping[str, Any], unsent: Sequence[str], layout: ParameterLayout) -> float:
-    """Bytes of the reports ``[k, ...]`` of k trips; rows as long as a model's are counted without padding."""
+    """Return the bytes of reports ``[k, ...]`` of k trips; rows of model length are counted without padding."""
     size = 0.0
     for value in (np.asarray(value) for name, value in reports.items() if name not in unsent):
         scalars = value.size // layout.size * layout.count if value.shape[-1:] == (layout.size,) else value.size
@@ -132,7 +132,7 @@ def size_of(reports: Mapping[str, Any], unsent: Sequence[str], layout: Parameter
 
 
 def mixed_size(mixing: Mixing, layout: ParameterLayout) -> int:
-    """Bytes that a client uploads of its model for ``mixing``; 0 if no client receives anything from another."""
+    """Return the bytes of the model that a client uploads for ``mixing``; 0 if no client receives from another."""
     if isinstance(mixing, Blockwise):
         row = torch.zeros(1, layout.size)
         return SCALAR * sum(block(row, layout).numel() for weights, block in mixing.blocks if links(weights))
@@ -141,7 +141,7 @@ def mixed_size(mixing: Mixing, layout: ParameterLayout) -> int:
 
 
 def links(weights: Tensor) -> int:
-    """The number of pairs in which a client receives something from another one, by ``weights [S, C, C]`` or ``[S, 1, C]``."""
+    """Count the pairs in which a client receives from another one, from ``weights [S, C, C]`` or ``[S, 1, C]``."""
     clients = weights.shape[-1]
     matrix = weights.expand(len(weights), clients, clients)
     return int(((matrix != 0) & ~torch.eye(clients, dtype=torch.bool, device=matrix.device)).sum())
@@ -155,14 +155,14 @@ def simulated(
     checkpoints: Checkpoints | None = None,
     share: float = math.inf,
 ) -> Recorded:
-    """Run the small federations, all in one program of at most so many replicas at a time.
+    """Run the small federations in one program with at most ``replicas`` replicas at a time.
 
     Args:
-        checkpoints: the run resumes from them, and is kept in them.
-        share: of the run, after which it is interrupted.
+        checkpoints: the run resumes from them and writes to them.
+        share: fraction of the run after which it is interrupted.
 
     Raises:
-        Interrupted: more than ``share`` is done.
+        Interrupted: after more than ``share`` of the run.
     """
     cfg = cfg.copy()
     cfg.seeds = [federation.seed for federation in federations]
@@ -176,11 +176,11 @@ def simulated(
 
 
 class Interrupted(Exception):
-    """The share of a simulation that is asked for is done."""
+    """Raised after the requested share of a simulation."""
 
 
 class Partly(RunProgress):
-    """Ends a run after a share of it."""
+    """Interrupts a run after a share of its trips."""
 
     share = math.inf
 

@@ -1,4 +1,4 @@
-"""Checks what must hold for any split."""
+"""Checks the promises of any split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = (f"num_clients={CLIENTS}", "rounds=1", "seeds=[0]")
 
 
 class Assigned(NamedTuple):
-    """A split, a generated graph whose nodes have owners, and the clients that the split makes of it with seed 0."""
+    """A split, a generated graph with owners of nodes, and the clients of the split with seed 0."""
 
     split: Split
     graph: Graph
@@ -40,38 +40,38 @@ def examine(subject: Subject, overrides: Sequence[str], folders: Sequence[Path] 
     return tried(subject.name, PROMISES, Assigned(split, graph, clients, split.assign(graph, clients, 0)))
 
 
-def as_many(made: Assigned) -> None:
-    if len(made.clients) != made.num_clients:
-        raise Broken(f"there are {len(made.clients)} clients, not {made.num_clients}")
-    empty = [client for client, nodes in enumerate(made.clients) if not len(nodes)]
+def as_many(assigned: Assigned) -> None:
+    if len(assigned.clients) != assigned.num_clients:
+        raise Broken(f"there are {len(assigned.clients)} clients, not {assigned.num_clients}")
+    empty = [client for client, nodes in enumerate(assigned.clients) if not len(nodes)]
     if empty:
         raise Broken(f"client {empty[0]} has no node")
 
 
-def valid(made: Assigned) -> None:
-    for client, nodes in enumerate(made.clients):
+def valid(assigned: Assigned) -> None:
+    for client, nodes in enumerate(assigned.clients):
         ids = np.asarray(nodes)
         if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
             raise Broken(f"client {client} has an array of {ids.dtype} {list(ids.shape)}; expected integers [n]", last=True)
-        if ids.size and not 0 <= ids.min() <= ids.max() < made.graph.num_nodes:
-            raise Broken(f"client {client} has a node outside 0 to {made.graph.num_nodes - 1}", last=True)
+        if ids.size and not 0 <= ids.min() <= ids.max() < assigned.graph.num_nodes:
+            raise Broken(f"client {client} has a node outside 0 to {assigned.graph.num_nodes - 1}", last=True)
         if np.unique(ids).size != ids.size:
             raise Broken(f"client {client} has a node twice")
         if (np.diff(ids) < 0).any():
             raise Broken(f"the nodes of client {client} are not ascending")
 
 
-def seeded(made: Assigned) -> None:
-    """The clients depend on the seed only, not on the state of global random generators."""
+def seeded(assigned: Assigned) -> None:
+    """Clients depend only on the seed, not on global random generators."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
         for number in (1, 2):
             random.seed(number)
             np.random.seed(number)  # noqa: NPY002
             torch.manual_seed(number)
-            for seed, first in ((0, made.clients), (1, made.split.assign(made.graph, made.num_clients, 1))):
-                again = made.split.assign(made.graph, made.num_clients, seed)
-                if len(again) != len(first) or not all(map(np.array_equal, again, first)):
+            for seed, first in ((0, assigned.clients), (1, assigned.split.assign(assigned.graph, assigned.num_clients, 1))):
+                repeated = assigned.split.assign(assigned.graph, assigned.num_clients, seed)
+                if len(repeated) != len(first) or not all(map(np.array_equal, repeated, first)):
                     raise Broken(f"seed {seed} gives other clients the second time")
     finally:
         random.setstate(states[0])
@@ -79,8 +79,8 @@ def seeded(made: Assigned) -> None:
         torch.set_rng_state(states[2])
 
 
-def owned(made: Assigned) -> str | None:
-    held = np.bincount(np.concatenate([np.asarray(nodes) for nodes in made.clients]), minlength=made.graph.num_nodes)
+def owned(assigned: Assigned) -> str | None:
+    held = np.bincount(np.concatenate([np.asarray(nodes) for nodes in assigned.clients]), minlength=assigned.graph.num_nodes)
     none, several = int((held == 0).sum()), int((held > 1).sum())
     return ", ".join(f"{count} nodes have {words}" for count, words in ((none, "no client"), (several, "several clients")) if count) or None
 

@@ -1,4 +1,4 @@
-"""The subject of a check, a class in a user's file or a choice of a group, and the configuration of its small run."""
+"""The subject of a check (a class in a user's file, or a choice of a group) and its small configuration."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Subject:
 
 
 def find(name: str, folders: Sequence[Path] = ()) -> Subject:
-    """The subject called ``FILE.py``, ``FILE.py:Class``, ``model/gat`` or, among algorithms or where only one group has it, ``gat``.
+    """Find the subject ``FILE.py``, ``FILE.py:Class``, ``model/gat`` or ``gat`` (an algorithm, or a choice of only one group).
 
     Raises:
-        UserError: there is no such class or choice.
+        UserError: the class or choice does not exist.
     """
     if name.partition(":")[0].endswith(".py"):
         own = load(name)
@@ -70,7 +70,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Subject:
 
 
 def load(name: str) -> type:
-    """The class in a file: the one named after a colon, else the only method that the file defines, else backbone, else split."""
+    """Load the class in a file: the one named after a colon, else the only method of the file, else backbone, else split."""
     file, _, wanted = name.partition(":")
     path = Path(os.path.expanduser(file)).resolve()
     if not path.is_file():
@@ -95,7 +95,7 @@ def load(name: str) -> type:
 
 
 def load_method(name: str) -> type[Algorithm]:
-    """The method in a file; raises UserError if the class is none."""
+    """Load the method in a file; raises UserError for another class."""
     method = load(name)
     if not issubclass(method, Algorithm):
         raise UserError(f"{name}: {method.__name__} is no method; it must derive from a base such as fgl_bench.ServerRounds")
@@ -104,10 +104,10 @@ def load_method(name: str) -> type[Algorithm]:
 
 
 def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = (), folders: Sequence[Path] = ()) -> DictConfig:
-    """The small run's configuration with the subject in it.
+    """Compose the small configuration of the subject.
 
-    A method runs with its own scenario, and with the split and the backbone that its ``pairing`` names. A user's class
-    replaces a choice and inherits none of its keys. ``overrides`` take precedence.
+    A method runs with its own scenario, and with the split and backbone in its ``pairing``. A user's class
+    replaces a choice without inheriting its keys. ``overrides`` take precedence.
     """
     mine, rest = [], list(overrides)
     if subject.own is not None:
@@ -134,7 +134,7 @@ def composed(subject: Subject, overrides: Sequence[str], small: Sequence[str] = 
 
 
 def paired(cls: Any, given: Collection[str], scenario: bool = False) -> list[str]:
-    """The choices that a method is designed for (``pairing``), and with ``scenario`` its first scenario; without the groups ``given``."""
+    """Return a method's designated choices (``pairing``), with ``scenario`` also its first scenario, except for groups in ``given``."""
     pairs, scenarios = dict(getattr(cls, "pairing", {})), supported(cls) if scenario else []
     if scenarios:
         pairs["scenario"] = scenarios[0]
@@ -142,7 +142,7 @@ def paired(cls: Any, given: Collection[str], scenario: bool = False) -> list[str
 
 
 def own_node(cls: type, overrides: Sequence[str], group: str) -> dict[str, Any]:
-    """The node of a user's class: the given keys, and usual values of keys without a default."""
+    """Return the config node of a user's class: given keys, and usual values of keys without a default."""
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     bare = [f.name for f in fields if f.init and f.default is f.default_factory is dataclasses.MISSING]
     parsed = OverridesParser.create().parse_overrides(list(overrides))

@@ -1,8 +1,8 @@
 """Hyperparameter search with Optuna: ``fgl-bench tune SPACE KEY=VALUE...`` (the ``tune`` extra).
 
-A trial is an ordinary run, so it has a run directory and is not repeated. The objective is the *validation* score at the selected
-point; test scores are never read, not even the best trial's. The study is a journal beside the runs. Several processes
-on one file system can share it: give each the same command.
+A trial is a normal run, so it has a run directory and is not repeated. The objective is the *validation* score at the selected
+point; test scores are never read, not even for the best trial. The study is a journal next to the runs. Several processes
+on one file system can share it with the same command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
 
     Raises:
         UserError: a space or a key is wrong, or Optuna is not installed.
-        KeyboardInterrupt: the search was interrupted, after its trials so far have been told.
+        KeyboardInterrupt: the search was interrupted; finished trials are recorded.
     """
     if not arguments:
         for name in spaces():
@@ -31,14 +31,14 @@ def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     own = [text for text in arguments[1:] if text.partition("=")[0] in vars(Options())]
     space, overrides = read_space(arguments[0]), [text for text in arguments[1:] if text not in own]
     options = read_options(own)
-    from fgl_bench.cli.tune.outcome import tell
+    from fgl_bench.cli.tune.outcome import print_outcome
     from fgl_bench.cli.tune.study import Search
 
-    found = Search(space, overrides, options, folders)
+    current = Search(space, overrides, options, folders)
     try:
-        found.run()
+        current.run()
     except KeyboardInterrupt:
-        tell(found)
-        print("interrupted: the same command goes on", flush=True)
+        print_outcome(current)
+        print("interrupted: give the same command to resume", flush=True)
         raise
-    tell(found)
+    print_outcome(current)

@@ -1,4 +1,4 @@
-"""How to search: the keys of ``fgl-bench tune`` itself."""
+"""Options of ``fgl-bench tune``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MOST = 2**32 - 1
 
 @dataclass(frozen=True)
 class Options:
-    """How to search.
+    """Options of a search.
 
     Attributes:
-        trials: number of complete trials that the study has in the end, earlier ones included.
-        seconds: start no trial after this time; None for no limit.
-        model_of: which model's validation score is maximized.
-        pruner: ``median`` ends a trial whose first seed has a validation score below the median of earlier trials at the same time;
+        trials: total number of complete trials in the study, including earlier ones.
+        seconds: no trial starts after this time; None for no limit.
+        model_of: the kind of model whose validation score is maximized.
+        pruner: ``median`` ends a trial if the validation score of its first seed is below the median of earlier trials at the same stage;
             ``none`` lets every trial finish.
-        sampler_seed: of Optuna's sampler; None draws another seed in every process; use it for several processes at once.
+        sampler_seed: seed of Optuna's sampler; None for a random seed, for concurrent processes.
     """
 
     trials: int = 20
@@ -37,7 +37,7 @@ class Options:
 
 
 def read_options(given: Sequence[str]) -> Options:
-    """The keys of the search; raises UserError."""
+    """Parse the options of a search; raises UserError."""
     try:
         values = OmegaConf.from_dotlist(list(given))
         options: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Options), values))

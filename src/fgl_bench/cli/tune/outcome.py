@@ -1,4 +1,4 @@
-"""What a search has found: the table of its trials, what the score depends on, and the command of the best one."""
+"""Results of a search: a table of trials, importances of the keys, and the command of the best trial."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fgl_bench.results.sweeps import record
 from fgl_bench.utils.masking import masked
 
 MOST_ROWS = 20
-LEAST_SCORED = 5  # below which importances would be noise
+LEAST_SCORED = 5  # minimum number of trials for importances
 
 
-def tell(search: Search) -> None:
-    """Print the trials, best first, the importances of the keys and the command that makes the best run; write all trials to a csv.
+def print_outcome(search: Search) -> None:
+    """Print the trials, best first, the importances of the keys and the command of the best run; write all trials to a csv.
 
     Raises:
         UserError: no trial could be run.
@@ -51,14 +51,14 @@ def tell(search: Search) -> None:
 
 
 def rank(trial: Any) -> tuple[int, float, int]:
-    """Scored trials first, the best before the others, the earliest of equals; then those that were pruned latest."""
+    """Sort key: scored trials by score, ties by number; then pruned trials, latest first."""
     if trial.state.name == "COMPLETE":
         return 0, -float(trial.value), trial.number
     return (1, -(trial.last_step or 0), trial.number) if trial.state.name == "PRUNED" else (2, 0.0, trial.number)
 
 
 def table(search: Search, ended: Sequence[Any]) -> str:
-    """The best trials; a line each, no wider than the terminal."""
+    """Format the best trials, one line each, cut to the terminal's width."""
     names, width = short(list(search.space)), line_width()
     rows = [[score(trial), *(rounded(trial.params.get(key)) for key in search.space), trial.number, fate(trial)] for trial in ended]
     lines = tabulate(rows[:MOST_ROWS], headers=["validation", *names, "trial", ""], disable_numparse=True).splitlines()
@@ -70,27 +70,27 @@ def score(trial: Any) -> str:
 
 
 def fate(trial: Any) -> str:
-    """How a trial ended that has no score."""
+    """Describe the end of a trial without a score."""
     if trial.state.name == "PRUNED":
         return f"pruned at {100 * (trial.last_step or 0) / STAGES:.0f} %"
     return str(trial.user_attrs.get("reason", "")).partition(":")[0]
 
 
 def importances(search: Search, scored: int) -> str:
-    """How much of the scores' variance each key explains."""
+    """Return the share of the scores' variance explained by each key."""
     if scored < LEAST_SCORED or len({trial.value for trial in search.study.get_trials(deepcopy=False) if trial.value is not None}) < 2:
         return f"importances: need {LEAST_SCORED} trials with different scores"
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
     try:
-        found = get_param_importances(search.study, evaluator=FanovaImportanceEvaluator(seed=0))
+        shares = get_param_importances(search.study, evaluator=FanovaImportanceEvaluator(seed=0))
     except ImportError:
         return "importances: need scikit-learn, pip install 'fgl-bench[tune]'"
-    return f"importances (fANOVA, {scored} trials): {', '.join(f'{key} {share:.2f}' for key, share in found.items())}"
+    return f"importances (fANOVA, {scored} trials): {', '.join(f'{key} {share:.2f}' for key, share in shares.items())}"
 
 
 def write(search: Search, ended: Sequence[Any]) -> None:
-    """All trials as ``<study>.csv``, best first."""
+    """Write all trials to ``<study>.csv``, best first."""
     with open(f"{search.path}.csv", "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["trial", "state", "validation", *search.space, "reason"])

@@ -1,4 +1,4 @@
-"""Search spaces: a range for each key."""
+"""Search spaces: one range per key."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ KINDS = {"integer": "suggest_int", "real": "suggest_float"}
 
 
 def spaces() -> list[str]:
-    """The search spaces of the package."""
+    """Return the search spaces of the package."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def read_space(name: str) -> dict[str, dict[str, Any]]:
-    """The ranges of a space, by key.
+    """Read the ranges of a space, by key.
 
     Raises:
-        UserError: there is no such space, or a range is not valid.
+        UserError: the space does not exist, or a range is invalid.
     """
     path = FOLDER / f"{name}.yaml" if name in spaces() else Path(name)
     try:
-        space = OmegaConf.to_container(OmegaConf.load(path))  # which reads 1e-4 as a number
+        space = OmegaConf.to_container(OmegaConf.load(path))  # reads 1e-4 as a number
     except OSError as error:
         absent = f"no such space; give a yaml file, or one of {', '.join(spaces())}"
         raise UserError(f"{name}: {'a space has a line for every key' if path.is_file() else absent}") from error
@@ -47,7 +47,7 @@ def read_space(name: str) -> dict[str, dict[str, Any]]:
 
 
 def check_range(key: str, bounds: Any) -> None:
-    """Whether ``bounds`` is ``{choices: [...]}`` or ``{low, high, kind, log}``; raises UserError."""
+    """Raise UserError unless ``bounds`` is ``{choices: [...]}`` or ``{low, high, kind, log}``."""
     known = {"low", "high", "kind", "log"}
     if isinstance(bounds, Mapping) and set(bounds) == {"choices"} and isinstance(bounds["choices"], list) and bounds["choices"]:
         return
@@ -63,25 +63,25 @@ def check_range(key: str, bounds: Any) -> None:
 
 
 def suggested(trial: Any, key: str, bounds: Mapping) -> Any:
-    """A value within ``bounds``."""
+    """Sample a value within ``bounds``."""
     if "choices" in bounds:
         return trial.suggest_categorical(key, bounds["choices"])
     return getattr(trial, KINDS[bounds["kind"]])(key, bounds["low"], bounds["high"], log=bool(bounds.get("log")))
 
 
 def ends(bounds: Mapping) -> tuple[Any, Any]:
-    """The first and the last value of a range."""
+    """Return the first and the last value of a range."""
     return (bounds["choices"][0], bounds["choices"][-1]) if "choices" in bounds else (bounds["low"], bounds["high"])
 
 
 def chosen(params: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
-    """The parameters of a trial as overrides; those of a class of the user's own are added where the choice it replaces has no such key."""
+    """Return the parameters of a trial as overrides; keys of a user's class are added if the replaced choice lacks them."""
     own = tuple(f"{text.lstrip('+').partition('._target_=')[0]}." for text in overrides if "._target_=" in text)
     return [f"{'++' if key.startswith(own) else ''}{key}={plain(value)}" for key, value in params.items()]
 
 
 def short(keys: Sequence[str]) -> list[str]:
-    """The last parts of the keys, where they tell them apart."""
+    """Return the last parts of the keys if they are distinct."""
     last = [key.rpartition(".")[2] for key in keys]
     return [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
 

@@ -1,4 +1,4 @@
-"""A search under way: trials are proposed, run, pruned and kept, and a search that was killed goes on where it was."""
+"""A search: proposes, runs, prunes and records trials; a killed search resumes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from fgl_bench.utils.files import home
 from fgl_bench.utils.seeding import derive_seed
 from fgl_bench.utils.sources import code_sums
 
-STAGES = 20  # of a run's budget, at whose ends trials are compared
-SPARED = 4  # first stages in which none is pruned
-UNPRUNED = 5  # first trials that are not
-GRACE = 5  # seconds after which the journal's lock is taken from a process that was killed
+STAGES = 20  # trials are compared after each of these parts of the budget
+SPARED = 4  # first stages without pruning
+UNPRUNED = 5  # first trials without pruning
+GRACE = 5  # seconds until the journal lock of a killed process is released
 
 
 @contextmanager
 def reading(journal: Path) -> Iterator[None]:
-    """Turn whatever Optuna raises on a damaged journal into one line.
+    """Convert Optuna's errors on a damaged journal to one line.
 
     Raises:
         UserError: the journal is damaged.
@@ -46,12 +46,12 @@ def reading(journal: Path) -> Iterator[None]:
 
 
 class Search:
-    """A study and what its trials are made of.
+    """A study and the settings of its trials.
 
     Attributes:
-        study: Optuna's, a journal in ``searches/`` beside the runs.
-        path: of the journal, without its ending.
-        seed: the first, by which trials are compared while they run.
+        study: Optuna's study, a journal in ``searches/`` next to the runs.
+        path: path of the journal, without extension.
+        seed: first seed, used to compare running trials.
 
     Raises:
         UserError: the configuration is wrong, or Optuna is not installed.
@@ -90,7 +90,7 @@ class Search:
             self.study.get_trials(deepcopy=False)
 
     def check(self) -> None:
-        """Refuse a search whose first and last values are refused with the same words: these are about a key that no trial changes."""
+        """Raise UserError if the first and last values fail with the same error: it concerns a key that no trial changes."""
         refusals = set()
         for end in (0, -1):
             params = {key: ends(bounds)[end] for key, bounds in self.space.items()}
@@ -104,7 +104,7 @@ class Search:
             raise UserError(refusals.pop())
 
     def run(self) -> None:
-        """Make trials until the study has enough."""
+        """Run trials until the study has enough."""
         before, begin, most = self.done(), time.monotonic(), self.options.trials
         print(f"study {self.path}.journal: {before} of {most} trials made", flush=True)
 
@@ -121,7 +121,7 @@ class Search:
             print(f"stopped after {time.monotonic() - begin:.0f} s: {self.done()} of {most} trials made", flush=True)
 
     def outcome(self, trial: Any) -> str:
-        """The score of a trial that has ended, or why it has none, and its parameters."""
+        """Describe a finished trial: its score, or the reason for not having one, and its parameters."""
         text = str(trial.user_attrs.get("reason", "")).partition(":")[0]
         if trial.state.name == "COMPLETE":
             text = f"validation {100 * trial.value:.2f}"
@@ -132,18 +132,18 @@ class Search:
         return f"trial {trial.number}: {text} with {' '.join(f'{key}={rounded(value)}' for key, value in values)}"
 
     def validation(self, trial: Any) -> float:
-        """Mean over the seeds of the validation score at the selected point, of a run that is made now or stored already.
+        """Run a trial, or read its stored run, and return the mean validation score over seeds at the selected point.
 
-        NaN if a seed has no score (it diverged before any selectable point): the mean of the others would hide it.
+        NaN if a seed has no score (it diverged before any selectable point), which the mean of the others would hide.
 
         Raises:
-            UserError: the run is refused.
-            TrialPruned: the trial is hopeless.
+            UserError: the run is invalid.
+            TrialPruned: the trial was pruned.
         """
         import optuna
 
         seed = self.options.sampler_seed
-        # By the number of earlier trials, so that a search that was killed proposes again what it was at.
+        # Depends on the number of earlier trials, so that a killed search repeats its last proposal.
         self.study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else derive_seed(seed, "trial", self.done()) % 2**32)
         params = {key: suggested(trial, key, bounds) for key, bounds in self.space.items()}
         try:
@@ -165,9 +165,9 @@ class Search:
         return float(test["val"]["mean"])
 
     def watch(self, trial: Any, budget: int) -> Callable[..., None]:
-        """What is called with every evaluation point: at the end of a stage the trial is compared with earlier ones.
+        """Return a callback for evaluation points that compares the trial with earlier ones at the end of each stage.
 
-        What is compared is the best validation score so far of the first seed, of which all trials have the same clients and masks.
+        It compares the best validation score so far of the first seed, for which all trials have the same clients and masks.
         """
         import optuna
 
@@ -189,5 +189,5 @@ class Search:
         return point
 
     def done(self) -> int:
-        """Trials that ended with a score, pruned or refused."""
+        """Count trials with a score, pruned or rejected."""
         return sum(trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))

@@ -1,1 +1,1 @@
-"""What each paper's figures consist of: one module per paper, with a function ``draw``."""
+"""Figures of the papers: one module per paper, with a function ``draw``."""

@@ -1,4 +1,4 @@
-"""The figures of DFed-SST: 2 (what differs between clients), 4 (curves), 5 (ablation), 6 (communication graphs), 7 (seconds)."""
+"""The figures of DFed-SST: 2 (heterogeneity of clients), 4 (curves), 5 (ablation), 6 (communication graphs), 7 (seconds)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LEFT_OUT = ("majority", "d_psgd_dynamic")
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     tables = {table.key: table for table in load_paper("dfed_sst").tables}
-    kept, mixing, cells = sources.curves("2"), sources.matrices("mixing", "2"), sources.cells("2", "figure5")
+    curves, mixing, cells = sources.curves("2"), sources.matrices("mixing", "2"), sources.cells("2", "figure5")
     rows = [row for row in tables["2"].rows if row.key not in LEFT_OUT]
 
     for dataset, federation in sources.federations("dfed_sst/table2", (STUDIED,), "num_clients=10"):
         yield f"figure2_heterogeneity_{dataset}", pictures.heterogeneity(federation, f"What differs between clients, {dataset}")
     for dataset in dict.fromkeys((STUDIED, *sources.datasets)):
         name = f"figure{'2d' if dataset == STUDIED else '4'}_convergence_{dataset}"
-        found = lines(name, {row.title: ("2", row.key, f"{dataset}, {TEN}") for row in rows}, kept)
-        if found:
-            yield name, figures.lines(convergence({dataset: found}), f"{dataset}, METIS, {TEN}", 2)
+        shown_lines = lines(name, {row.title: ("2", row.key, f"{dataset}, {TEN}") for row in rows}, curves)
+        if shown_lines:
+            yield name, figures.lines(convergence({dataset: shown_lines}), f"{dataset}, METIS, {TEN}", 2)
 
     ablation = {}
     for column in tables["figure5"].columns:

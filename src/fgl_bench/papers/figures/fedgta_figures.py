@@ -1,4 +1,4 @@
-"""The figures of FedGTA: 1 (labels and curves on Cora), 3 (who is aggregated, Photo), 4 (curves), 5 (seconds), 6 (participation)."""
+"""The figures of FedGTA: 1 (labels and curves on Cora), 3 (aggregation weights, Photo), 4 (curves), 5 (seconds), 6 (participation)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WEIGHTS_AT = (10, 100, 500, 1000)
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     tables = {table.key: table for table in load_paper("fedgta").tables}
-    kept, mixing, cells = sources.curves("3"), sources.matrices("mixing", "3"), sources.cells("3", "figure6")
+    curves, mixing, cells = sources.curves("3"), sources.matrices("mixing", "3"), sources.cells("3", "figure6")
     titles = {row.key: row.title for row in tables["3"].rows}
 
     for figure, dataset, what in (("figure1", "cora", "Labels of every client"), ("figure3a", "photo", "Labels of every client, Photo")):
@@ -36,9 +36,9 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
         for dataset in sources.datasets:
             number = "figure1" if (dataset, backbone) == ("cora", "gcn") else "figure4"
             name = f"{number}_convergence_{dataset}_{backbone}"
-            found = lines(name, {named[key]: ("3", key, dataset) for key in keys}, kept)
-            if found:
-                yield name, figures.lines(convergence({dataset: found}), f"{dataset}, {title}, {SPLIT}", 2)
+            shown_lines = lines(name, {named[key]: ("3", key, dataset) for key in keys}, curves)
+            if shown_lines:
+                yield name, figures.lines(convergence({dataset: shown_lines}), f"{dataset}, {title}, {SPLIT}", 2)
             for key in keys:
                 if cell := cells.get(("3", key, dataset)):
                     spent.setdefault(dataset, {})[marked(named[key], cell)] = seconds(cell)

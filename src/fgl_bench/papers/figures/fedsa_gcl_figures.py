@@ -18,7 +18,7 @@ SIMILAR = {"SFM (FedSA-GCL)": "fedsa_gcl", "moments (FedGTA)": "fedgta"}
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
     tables = {table.key: table for table in load_paper("fedsa_gcl").tables}
-    kept, similar = sources.curves("2", "3", "figure4"), sources.matrices("similarity", "3")
+    curves, similar = sources.curves("2", "3", "figure4"), sources.matrices("similarity", "3")
 
     counts: dict[str, dict] = {}
     for split, table in (("louvain", "table2"), ("metis", "table3")):
@@ -32,7 +32,7 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
         name = f"figure4_ablation{suffix}"
         parts = {title.removeprefix(f"{rows[full]}, "): key for key, title in rows.items() if title.startswith(f"{rows[full]}, ")}
         places = {dataset: {part: ("figure4", key, dataset) for part, key in {"full": full, **parts}.items()} for dataset in PICTURED}
-        panels = {dataset: found for dataset in PICTURED if (found := lines(name, places[dataset], kept))}
+        panels = {dataset: shown_lines for dataset in PICTURED if (shown_lines := lines(name, places[dataset], curves))}
         if panels:
             yield name, figures.lines(convergence(panels), f"FedSA-GCL without one of its parts ({what})", 2)
 
@@ -46,6 +46,6 @@ def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
         one_epoch = [row for row in tables[key].rows if not row.key.endswith("_e3")]
         for dataset in sources.datasets:
             name = f"convergence_{dataset}_{split}"
-            found = lines(name, {row.title: (key, row.key, dataset) for row in one_epoch}, kept)
-            if found:
-                yield name, figures.lines(convergence({dataset: found}), f"{dataset}, {split}, 20 clients", 2)
+            shown_lines = lines(name, {row.title: (key, row.key, dataset) for row in one_epoch}, curves)
+            if shown_lines:
+                yield name, figures.lines(convergence({dataset: shown_lines}), f"{dataset}, {split}, 20 clients", 2)

@@ -17,16 +17,16 @@ from fgl_bench.results.plots.figures import Panel
 
 TEN, THIRTY = "10 clients", "30 clients"
 BY_AUC = ("minesweeper", "tolokers", "questions")
-# FedSSA's own values of the hyper-parameters in figure 5, whose other values have rows of their own.
+# Default hyper-parameters of FedSSA in figure 5; other values have separate rows.
 CHOSEN = {"node_clusters": "3", "structural_clusters": "3", "l1": "0.001", "l2": "0.001"}
 
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
-    cells, runs, kept = sources.cells("8", "figure5"), sources.runs("8"), sources.curves("1", "2", "6", "7")
+    cells, runs, curve_data = sources.cells("8", "figure5"), sources.runs("8"), sources.curves("1", "2", "6", "7")
     rows = {table.key: {row.key: row for row in table.rows} for table in load_paper("fedssa").tables}
     for dataset in sources.datasets:
         yield from ablation(cells, rows["8"], dataset)
-        yield from curves(kept, rows["figure4"], dataset)
+        yield from curves(curve_data, rows["figure4"], dataset)
         yield from sensitivity(cells, rows["figure5"], dataset)
         yield from case_study(runs, dataset)
 
@@ -38,35 +38,35 @@ def scored_by(dataset: str) -> str:
 def ablation(cells: Mapping[Key, Any], rows: Mapping[str, Row], dataset: str) -> Iterator[tuple[str, Figure]]:
     for name, full in (("ablation", "fedssa"), ("ablation_light", "fedssa_light")):
         keys = [*(key for key in rows if key.startswith(f"{full}_without_")), full]
-        found = {rows[key].title: cells.get(("8", key, f"{dataset}, {TEN}")) for key in keys}
-        tests = {title: cell["test"] for title, cell in found.items() if cell}
+        tests_by = {rows[key].title: cells.get(("8", key, f"{dataset}, {TEN}")) for key in keys}
+        tests = {title: cell["test"] for title, cell in tests_by.items() if cell}
         if compared(f"figure3_{name}_{dataset}", {dataset: tests}):
             title = f"FedSSA without one of its parts, METIS, {TEN}"
             yield f"figure3_{name}_{dataset}", figures.bars({dataset: both(tests)}, MODELS, f"{scored_by(dataset)} in %", title)
 
 
-def curves(kept: Mapping[Key, Curve], rows: Mapping[str, Row], dataset: str) -> Iterator[tuple[str, Figure]]:
+def curves(stored: Mapping[Key, Curve], rows: Mapping[str, Row], dataset: str) -> Iterator[tuple[str, Figure]]:
     """Figures 4 and 8 show METIS splits, figure 9 overlapping clients."""
     for figure, keys, group, setting in (
         ("figure4", ("1", "2"), TEN, f"METIS, {TEN}"),
         ("figure9", ("6", "7"), THIRTY, "30 overlapping clients"),
     ):
         name, shown = f"{figure}_convergence_{dataset}", [row for row in rows.values() if row.key != "majority"]
-        places = {row.title: place for row in shown for key in keys if (place := (key, row.key, f"{dataset}, {group}")) in kept}
-        found = lines(name, places, kept)
-        if found:
-            yield name, figures.lines(convergence({dataset: found}, scored_by(dataset)), f"{dataset}, {setting}", 2)
+        places = {row.title: place for row in shown for key in keys if (place := (key, row.key, f"{dataset}, {group}")) in stored}
+        shown_lines = lines(name, places, stored)
+        if shown_lines:
+            yield name, figures.lines(convergence({dataset: shown_lines}, scored_by(dataset)), f"{dataset}, {setting}", 2)
 
 
 def sensitivity(cells: Mapping[Key, Any], rows: Mapping[str, Row], dataset: str) -> Iterator[tuple[str, Figure]]:
-    """A panel for each hyper-parameter with scores at two values at least; a star marks FedSSA's own."""
+    """Draw a panel per hyper-parameter with at least two scored values; a star marks FedSSA's default."""
     panels = []
     for name, own in CHOSEN.items():
         keys = {key.removeprefix(f"fedssa_{name}_"): key for key in rows if key.startswith(f"fedssa_{name}_")} | {own: "fedssa"}
         found = {value: cells.get(("figure5", keys[value], f"{dataset}, {TEN}")) for value in sorted(keys, key=float)}
         tests = {value: cell["test"] for value, cell in found.items() if cell}
         if len(tests) > 1:
-            drawn = {model: swept([(place, test[model]) for place, test in enumerate(tests.values())]) for model in MODELS}
+            drawn = {model: swept([(position, test[model]) for position, test in enumerate(tests.values())]) for model in MODELS}
             ticks = [value + "*" * (value == own) for value in tests]
             panels.append(Panel("", name, f"{scored_by(dataset)} in %", drawn, ticks))
     if panels:
@@ -74,7 +74,7 @@ def sensitivity(cells: Mapping[Key, Any], rows: Mapping[str, Row], dataset: str)
 
 
 def case_study(runs: Mapping[Key, Path], dataset: str) -> Iterator[tuple[str, Figure]]:
-    """A component's panels: without it, and with both."""
+    """Draw the panels of a component: without it, and with both."""
     for part, drawn, shown, needed in (
         ("semantic", pictures.embeddings, "classes", "class_means"),
         ("structural", pictures.filters, "filters", "coefficients"),

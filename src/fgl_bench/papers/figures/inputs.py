@@ -1,4 +1,4 @@
-"""What the figures of every paper are drawn from: the runs that are there, and the data."""
+"""Inputs of the papers' figures: stored runs and federations."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sources:
-    """Where a drawing finds what it shows: in the runs, and where those are gone in the little that their cells kept.
+    """Sources of a paper's figures: its runs, or the curves and matrices in their stored cells.
 
     Attributes:
-        datasets: those that were asked for.
-        results: holds ``runs/`` and ``cells/``.
-        data_dir: raw data sets; None leaves it to the configuration.
-        prepare: makes the federations of a configuration.
-        extra: overrides of every run, as they were given when the runs were made.
+        datasets: requested datasets.
+        results: folder with ``runs/`` and ``cells/``.
+        data_dir: folder of raw datasets; None for the configured one.
+        prepare: builds the federations of a configuration.
+        extra: overrides of every run, as given when the runs were made.
     """
 
     paper: Paper
@@ -57,42 +57,42 @@ class Sources:
 
     @cached_property
     def stored(self) -> dict[Key, Mapping[str, Any]]:
-        """The stored results that fill them."""
+        """The stored results of these cells."""
         return fill(self.planned, read_cells(self.results / "cells" / self.paper.name))
 
     @cached_property
     def _runs(self) -> dict[Key, Path]:
-        """The run directories that are still there."""
+        """The existing run directories."""
         folder = self.results / "runs"
-        made = complete_runs(folder) if folder.is_dir() else []
-        by_hash = {run.summary["config_hash"]: run.folder for run in made}
-        by_overrides = {run.overrides: run.folder for run in made}
+        complete = complete_runs(folder) if folder.is_dir() else []
+        by_hash = {run.summary["config_hash"]: run.folder for run in complete}
+        by_overrides = {run.overrides: run.folder for run in complete}
         hashes = {key: cell["config_hash"] for key, cell in self.stored.items()}
-        found = {cell.key: by_hash.get(hashes.get(cell.key, ""), by_overrides.get(cell.overrides)) for cell in self.planned}
-        return {key: path for key, path in found.items() if path is not None}
+        folders = {cell.key: by_hash.get(hashes.get(cell.key, ""), by_overrides.get(cell.overrides)) for cell in self.planned}
+        return {key: path for key, path in folders.items() if path is not None}
 
     def runs(self, *tables: str) -> dict[Key, Path]:
-        """The complete run directories of these tables."""
+        """Return the complete run directories of these tables."""
         return {key: folder for key, folder in self._runs.items() if key[0] in tables}
 
     def cells(self, *tables: str) -> dict[Key, Any]:
-        """The stored results of these tables."""
+        """Return the stored results of these tables."""
         return {key: cell for key, cell in self.stored.items() if key[0] in tables}
 
     def curves(self, *keys: str) -> dict[Key, Curve]:
-        """``thinned.curve`` of all that is stored of these tables; empty for what kept none."""
-        found = self._kept("curve", lambda run: curve(run / "history.csv", None), keys)
-        return {place: kept if is_curve(kept) else {} for place, kept in found.items()}
+        """Return ``thinned.curve`` of all stored results of these tables; empty for results without one."""
+        stored = self._stored_pictures("curve", lambda run: curve(run / "history.csv", None), keys)
+        return {key: content if is_curve(content) else {} for key, content in stored.items()}
 
     def matrices(self, kind: str, *keys: str) -> dict[Key, dict[int, np.ndarray]]:
-        """The first seed's matrices ``[C, C]`` of a kind (``similarity``, ``mixing``) by trip count; empty for what kept none."""
-        found = self._kept("matrices", lambda run: matrices(run / "mixing.npz") if (run / "mixing.npz").is_file() else {}, keys)
-        return {place: unpacked_all(kept, kind) for place, kept in found.items()}
+        """Return the first seed's matrices ``[C, C]`` of a kind (``similarity``, ``mixing``) by trip count; empty if missing."""
+        stored = self._stored_pictures("matrices", lambda run: matrices(run / "mixing.npz") if (run / "mixing.npz").is_file() else {}, keys)
+        return {key: unpacked_all(content, kind) for key, content in stored.items()}
 
-    def _kept(self, name: str, of_run: Callable[[Path], object], tables: Sequence[str]) -> dict[Key, object]:
+    def _stored_pictures(self, name: str, of_run: Callable[[Path], object], tables: Sequence[str]) -> dict[Key, object]:
         runs, cells = self.runs(*tables), self.cells(*tables)
-        here = [cell.key for cell in self.planned if cell.key in runs or cell.key in cells]
-        return {key: self._readable(name, of_run, runs[key]) if key in runs else cells[key].get(name) for key in here}
+        keys = [cell.key for cell in self.planned if cell.key in runs or cell.key in cells]
+        return {key: self._readable(name, of_run, runs[key]) if key in runs else cells[key].get(name) for key in keys}
 
     @staticmethod
     def _readable(name: str, of_run: Callable[[Path], object], run: Path) -> object:
@@ -103,7 +103,7 @@ class Sources:
             return None
 
     def federations(self, experiment: str, datasets: Sequence[str], *overrides: str) -> Iterator[tuple[str, Federation]]:
-        """The first seed's federation of every dataset that is at hand; the others are named on the way."""
+        """Yield the first seed's federation of every available dataset; others are named on stderr."""
         for dataset in datasets:
             composed = Composer()
             choices = (f"experiment={experiment}", f"dataset={dataset}")
@@ -120,17 +120,17 @@ class Sources:
 
 
 def percent(score: float | None) -> float:
-    """In percent; NaN, which is not drawn, where there is no score."""
+    """Convert to percent; a missing score is NaN, which is not drawn."""
     return float("nan") if score is None else 100 * score
 
 
 def interval(score: Mapping[str, Any]) -> tuple[float, float]:
-    """Mean and half-width of the 95 % interval of a stored score, in percent."""
+    """Return mean and half-width of the 95 % interval of a stored score, in percent."""
     return percent(score["mean"]), 100 * (score["ci95"] or 0)
 
 
 def line(curve: Curve, x: str, y: str, units: tuple[float, float] = (1.0, 1.0)) -> Line | None:
-    """The curve's values under ``y`` against ``x``, each times its unit; None if it lacks one of the two."""
+    """Return the curve's values ``y`` against ``x``, scaled by ``units``; None if either is missing."""
     if x not in curve or y not in curve:
         return None
     along, mean, half = (np.array(curve.get(name, np.zeros(len(curve[x]))), dtype=float) for name in (x, y, f"{y}_half"))
@@ -138,79 +138,81 @@ def line(curve: Curve, x: str, y: str, units: tuple[float, float] = (1.0, 1.0)) 
 
 
 def convergence(curves: Mapping[str, Mapping[str, Curve]], what: str = "test accuracy") -> list[Panel]:
-    """Test scores against client trips, a panel for each model and each of ``curves``, which are lines by name."""
-    found = []
+    """Return panels of test scores against client trips: one per model and entry of ``curves``, which maps names to lines."""
+    result = []
     for model in MODELS:
         for title, named in curves.items():
             drawn = {name: points for name, curve in named.items() if (points := line(curve, "trips", model, (1, 100))) is not None}
-            if drawn:  # trained models may not have been scored along the run
-                found.append(Panel(f"{title}, {model} model", "client trips", f"{what} in %", drawn))
-    return found
+            if drawn:  # trained models may lack scores along the run
+                result.append(Panel(f"{title}, {model} model", "client trips", f"{what} in %", drawn))
+    return result
 
 
 def swept(points: Sequence[tuple[int, Mapping[str, Any]]]) -> Line:
-    """Stored scores in percent at positions 0, 1, ...: those that were run."""
-    return tuple(np.array(values, dtype=float) for values in zip(*((place, *interval(score)) for place, score in points), strict=True))  # type: ignore[return-value]
+    """Return stored scores in percent at their positions 0, 1, ..., without missing runs."""
+    return tuple(
+        np.array(values, dtype=float) for values in zip(*((position, *interval(score)) for position, score in points), strict=True)
+    )  # type: ignore[return-value]
 
 
 def both(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """Stored scores by name as bars of received and trained models."""
+    """Return stored scores as bars of received and trained models, by name."""
     return {name: [interval(test[model]) for model in MODELS] for name, test in tests.items()}
 
 
 def seconds(cell: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Seconds of training per round and seed as a bar."""
+    """Return seconds of training per round and seed as a bar."""
     return [(cell["seconds"]["train"] / (cell["config"]["rounds"] * len(cell["seeds"])), 0.0)]
 
 
 def lines(name: str, places: Mapping[str, Key], found: Mapping[Key, T], least: int = 2) -> dict[str, T]:
-    """By line what was kept of the results that are there.
+    """Return the stored content of every line with a result.
 
-    None where one of them kept nothing, with a word on stderr: a figure without some of its methods would look like all there is.
-    None either where fewer than ``least`` lines have a result.
+    Empty if any result has no content, with a note on stderr: a figure without some of its methods would look complete. Also empty if
+    fewer than ``least`` lines have a result.
 
     Args:
-        name: the figure's.
-        places: where each line's result is looked for.
+        name: name of the figure.
+        places: key of each line's result.
     """
-    here = {line: found[place] for line, place in places.items() if place in found}
-    lacking = [line for line, kept in here.items() if not kept]
+    available = {line: found[key] for line, key in places.items() if key in found}
+    lacking = [line for line, content in available.items() if not content]
     if lacking:
         some = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} others" if len(lacking) > 3 else "")
         print(f"left out: {name}: nothing of it is stored with {some}; reproduce_tables.py --again repeats runs", file=sys.stderr)
         return {}
-    return compared(name, {"": here}, least).get("", {})
+    return compared(name, {"": available}, least).get("", {})
 
 
 def compared(name: str, panels: Mapping[str, Mapping[str, T]], least: int = 2) -> dict[str, dict[str, T]]:
-    """The panels in which there is something to compare: at least so many lines; one word on stderr if no panel is left."""
-    kept = {panel: dict(found) for panel, found in panels.items() if len(found) >= least}
-    alone = dict.fromkeys(line for found in panels.values() for line in found)
-    if alone and not kept:
+    """Return the panels with at least ``least`` lines; prints a note on stderr if none is left."""
+    filled = {panel: dict(named) for panel, named in panels.items() if len(named) >= least}
+    alone = dict.fromkeys(line for named in panels.values() for line in named)
+    if alone and not filled:
         print(f"left out: {name}: nothing to compare, there are results of {', '.join(map(str, alone))} only", file=sys.stderr)
-    return kept
+    return filled
 
 
-def is_curve(kept: object) -> TypeGuard[Curve]:
-    """Whether this is what ``thinned.curve`` makes."""
-    return curve_flaw(kept) is None
+def is_curve(content: object) -> TypeGuard[Curve]:
+    """Return True for a curve of ``thinned.curve``."""
+    return curve_flaw(content) is None
 
 
-def unpacked_all(kept: Any, kind: str) -> dict[int, np.ndarray]:
-    """What ``thinned.matrices`` kept of a kind, by trip count; nothing where it is damaged."""
+def unpacked_all(content: Any, kind: str) -> dict[int, np.ndarray]:
+    """Decode the matrices of a kind from ``thinned.matrices``, by trip count; empty if damaged."""
     try:
-        return {int(trips): unpacked(matrix) for trips, matrix in kept[kind].items()}
+        return {int(trips): unpacked(matrix) for trips, matrix in content[kind].items()}
     except (TypeError, KeyError, ValueError, AttributeError):
         return {}
 
 
 def draw(sources: Sources) -> Iterator[tuple[str, Figure]]:
-    """Names and figures of the paper that there is something to show in."""
+    """Yield names and figures of the paper for which results exist."""
     return importlib.import_module(f"fgl_bench.papers.figures.{sources.paper.name}_figures").draw(sources)
 
 
 def statistics(paper: Paper, results: Path, published: Printed) -> Iterator[tuple[str, Figure]]:
-    """Names and figures of every table that enough cells of ``results/cells`` are there for, received and trained models apart."""
+    """Yield names and figures of every table with enough cells in ``results/cells``, separately for received and trained models."""
     tables = [table for table in paper.tables if analysis.scorer(table.measure) is not None]
     stored = fill(plan(tables), read_cells(results / "cells" / paper.name))
     for table in tables:

@@ -1,4 +1,4 @@
-"""Pictures of federations and of methods' states: similarities, labels, class embeddings, filters, who hears whom."""
+"""Figures of federations and method states: similarities, labels, class embeddings, filters, communication graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fgl_bench.results.plots.style import COLORS, MARKS, STYLE, plt
 def heatmaps(
     rows: Mapping[str, Mapping[int, np.ndarray]], trips: Sequence[int], title: str, what: str = "cosine similarity of clients"
 ) -> Figure:
-    """Client similarities (or other numbers from 0 to 1): a row per method, a column per trip count; grey where a client had not reported.
+    """Draw client similarities (or other values from 0 to 1): one row per method, one column per trip count; gray if not reported yet.
 
     Args:
         rows: matrices ``[C, C]`` by trip count and method.
@@ -45,13 +45,13 @@ def heatmaps(
 
 
 def label_counts(federation: Federation) -> np.ndarray:
-    """Labelled nodes by class and client, ``[Y, C]``."""
+    """Count labeled nodes by class and client, ``[Y, C]``."""
     labels = (client.labels for client in federation.clients)
     return np.stack([np.bincount(each[each >= 0], minlength=federation.num_classes) for each in labels], 1)
 
 
 def label_distributions(counts: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:
-    """Which labels every client holds: a row per dataset, a column per split; a circle's area is the number of nodes.
+    """Draw the labels of every client: one row per dataset, one column per split; circle areas are numbers of nodes.
 
     Args:
         counts: ``[Y, C]`` by split and dataset.
@@ -83,7 +83,7 @@ def label_distributions(counts: Mapping[str, Mapping[str, np.ndarray]], title: s
 
 
 def read_final_state(run: Path) -> dict[str, np.ndarray]:
-    """The final state of a run's clients, ``[S, C, ...]`` by name; empty if it stored none."""
+    """Read the final state of a run's clients, ``[S, C, ...]`` by name; empty if none is stored."""
     path = next((path for path in (run / "final_state.npz", run / "portrait.npz") if path.is_file()), None)  # the latter: its old name
     if path is None:
         return {}
@@ -92,22 +92,22 @@ def read_final_state(run: Path) -> dict[str, np.ndarray]:
 
 
 def class_points(state: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first seed's class means of clients that have the class: points ``[m, d]``, classes ``[m]``, clients ``[m]``."""
+    """Return the first seed's class means of clients that have the class: points ``[m, d]``, classes ``[m]``, clients ``[m]``."""
     client, label = np.nonzero(state["class_counts"][0])
     return state["class_means"][0][client, label], label, client
 
 
 def closeness(points: np.ndarray, labels: np.ndarray) -> float:
-    """Mean distance of two points of one class over that of two points of different classes; NaN without such pairs."""
-    apart = np.sqrt(np.maximum(((points[:, None] - points[None]) ** 2).sum(-1), 0))
+    """Return the mean distance within classes over that between classes; NaN without such pairs."""
+    distance = np.sqrt(np.maximum(((points[:, None] - points[None]) ** 2).sum(-1), 0))
     same, other = labels[:, None] == labels[None], ~np.eye(len(points), dtype=bool)
     if not (same & other).any() or same.all():
         return float("nan")
-    return float(apart[same & other].mean() / apart[~same].mean())
+    return float(distance[same & other].mean() / distance[~same].mean())
 
 
 def planar(points: np.ndarray) -> np.ndarray:
-    """t-SNE into the plane (van der Maaten & Hinton, JMLR 2008), ``[m, d]`` to ``[m, 2]``, the same at every call.
+    """Embed in the plane by t-SNE (van der Maaten & Hinton, JMLR 2008), ``[m, d]`` to ``[m, 2]``; deterministic.
 
     Raises:
         UserError: scikit-learn is not installed.
@@ -118,14 +118,14 @@ def planar(points: np.ndarray) -> np.ndarray:
         raise UserError("t-SNE needs scikit-learn; install it with: pip install 'fgl-bench[plots]'") from error
 
     perplexity = min(30.0, (len(points) - 1) / 3)
-    # Points that coincide (clients whose classes are equal) are no direction to begin with.
+    # Coinciding points (clients with equal classes) give no initial direction.
     spread = points - points.mean(0)
     spread = spread / max(float(spread.std()), 1e-12)
     return TSNE(2, perplexity=perplexity, init="random", random_state=0, method="exact").fit_transform(spread.astype(np.float64))
 
 
 def embeddings(panels: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:
-    """t-SNE of class means, a panel for each run: a point is a class of a client, its color the class, its shape the client."""
+    """Draw t-SNE of class means, one panel per run. A point is a class of a client; color is the class, shape the client."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4.0), squeeze=False, layout="constrained")
         classes = max(state["class_counts"].shape[2] for state in panels.values())
@@ -151,13 +151,13 @@ def _class_colors(classes: int) -> np.ndarray:
 
 
 def filters(panels: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figure:
-    """The first seed's filter coefficients by order, a panel for each run: a line is a client, a thick one its target."""
+    """Draw the first seed's filter coefficients by order, one panel per run. A line is a client, a thick line its target."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.2), squeeze=False, sharey=True, layout="constrained")
         for axis, (name, state) in zip(axes[0], panels.items(), strict=True):
             own = state["coefficients"][0]
             order = np.arange(own.shape[1])
-            # Without targets there are no clusters: the clients' mean stands in the place of one.
+            # Without targets, the mean of the clients is used.
             targets = state["targets"][0] if "targets" in state else np.broadcast_to(own.mean(0), own.shape)
             different, member = np.unique(targets, axis=0, return_inverse=True)
             for number, target in enumerate(different):
@@ -174,7 +174,7 @@ def filters(panels: Mapping[str, Mapping[str, np.ndarray]], title: str) -> Figur
 
 
 def homophily(client: ClientGraph, num_classes: int) -> np.ndarray:
-    """Share of equal labels among the neighbors of a class's nodes, ``[Y]``; NaN where a class has no edge."""
+    """Return the share of equal labels among neighbors, per class ``[Y]``; NaN for a class without edges."""
     source, target = client.edges
     labeled = (client.labels[source] >= 0) & (client.labels[target] >= 0)
     source, target = client.labels[source[labeled]], client.labels[target[labeled]]
@@ -184,7 +184,7 @@ def homophily(client: ClientGraph, num_classes: int) -> np.ndarray:
 
 
 def distances(client: ClientGraph) -> tuple[float, float]:
-    """Mean length of the shortest paths between connected nodes (NaN without any), and the largest component's share of the nodes."""
+    """Return the mean shortest path between connected nodes (NaN without any) and the largest component's share of nodes."""
     n = client.num_nodes
     matrix = sp.csr_matrix((np.ones(client.edges.shape[1]), client.edges), shape=(n, n))
     lengths = shortest_path(matrix, "D", directed=False, unweighted=True)
@@ -194,7 +194,7 @@ def distances(client: ClientGraph) -> tuple[float, float]:
 
 
 def heterogeneity(federation: Federation, title: str) -> Figure:
-    """Nodes and homophily by class and client, path lengths and largest components by client (DFed-SST, figure 2)."""
+    """Draw nodes and homophily by class and client, path lengths and largest components by client (DFed-SST, figure 2)."""
     classes, clients = federation.num_classes, federation.clients
     maps = {
         "nodes": label_counts(federation),
@@ -207,11 +207,11 @@ def heterogeneity(federation: Federation, title: str) -> Figure:
             picture = axis.imshow(matrix, aspect="auto", cmap="viridis", interpolation="nearest")
             axis.set(xlabel="client", ylabel="class", xticks=range(len(clients)), yticks=range(classes))
             figure.colorbar(picture, ax=axis, label=name)
-        place = np.arange(len(clients))
-        axes[2].bar(place, lengths, color=COLORS[2], width=0.7)
-        axes[2].set(xlabel="client", ylabel="mean shortest path", xticks=place)
+        position = np.arange(len(clients))
+        axes[2].bar(position, lengths, color=COLORS[2], width=0.7)
+        axes[2].set(xlabel="client", ylabel="mean shortest path", xticks=position)
         other = axes[2].twinx()
-        other.plot(place, shares, color=COLORS[5], marker="o", markersize=4, linewidth=1)
+        other.plot(position, shares, color=COLORS[5], marker="o", markersize=4, linewidth=1)
         other.set(ylim=(0, 1.05), ylabel="largest component's share of nodes")
         other.spines["right"].set_visible(True)
         figure.suptitle(title)
@@ -219,9 +219,9 @@ def heterogeneity(federation: Federation, title: str) -> Figure:
 
 
 def graphs(matrices: Mapping[str, np.ndarray], title: str) -> Figure:
-    """Mixing matrices ``[C, C]`` as directed graphs on a circle: an arrow from j to i where i hears j, darker for more weight.
+    """Draw mixing matrices ``[C, C]`` as directed graphs on a circle: an arrow from j to i if i receives from j, darker for more weight.
 
-    A node's area grows with the number of clients that it hears.
+    A node's area grows with the number of clients that it receives from.
     """
     with plt.rc_context(STYLE | {"axes.grid": False}):
         figure, axes = plt.subplots(1, len(matrices), figsize=(3.1 * len(matrices), 3.5), squeeze=False, layout="constrained")

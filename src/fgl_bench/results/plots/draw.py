@@ -1,4 +1,4 @@
-"""Drawing a user's runs into files; imports matplotlib only when it draws."""
+"""Draws figures of runs into files; matplotlib is imported on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMATS = ("pdf", "svg", "png")
 WIDTHS = {"column": 3.35, "text": 7.0}  # inches
 AXES = {"curves": ("trips", "round", "bytes"), "pareto": ("bytes", "seconds", "trips")}
 WIDEST = 40.0
-ABOUT = 1.55  # inches of a panel, if nothing else is said
+ABOUT = 1.55  # default panel width in inches
 
 
 def plot(
@@ -30,16 +30,16 @@ def plot(
     side: str | int = "",
     x: str = "",
 ) -> list[Path]:
-    """Draw the runs of a table and write the figure; returns the files.
+    """Draw the runs of a table and write the figure; returns the written files.
 
     Args:
         kind: ``curves``, ``bars``, ``ranks``, ``pareto`` (cost against score) or ``clients``.
-        out: file name without an ending, or with that of the only format.
-        format: endings, joined by commas.
-        style: a style of matplotlib's or a file of one, on top of the package's.
-        width: ``column`` or ``text`` of a paper, or inches; by default the column where panels fit it.
-        side: panels side by side.
-        x: the horizontal axis: of ``curves`` ``trips``, ``round`` or ``bytes``; of ``pareto`` ``bytes``, ``seconds`` or ``trips``.
+        out: file name without an extension, or with that of the only format.
+        format: file extensions, joined by commas.
+        style: a matplotlib style name or file, applied after the package's style.
+        width: ``column`` or ``text`` of a paper, or inches; by default the column if the panels fit.
+        side: number of panels side by side.
+        x: horizontal axis: ``trips``, ``round`` or ``bytes`` for ``curves``; ``bytes``, ``seconds`` or ``trips`` for ``pareto``.
 
     Raises:
         UserError: an argument is wrong.
@@ -64,7 +64,7 @@ def plot(
 
 
 def target(out: str | Path, format: str) -> tuple[Path, list[str]]:
-    """The file name without its ending, and the endings to write."""
+    """Return the file name without extension, and the extensions to write."""
     path, endings = home("out", out), format.split(",")
     if path.suffix[1:] in FORMATS:
         path, endings = path.with_suffix(""), [path.suffix[1:]]
@@ -77,7 +77,7 @@ def target(out: str | Path, format: str) -> tuple[Path, list[str]]:
 
 
 def size(width: str | float, several: bool) -> float:
-    """Inches."""
+    """Return the width in inches."""
     if not width:
         return WIDTHS["text" if several else "column"]
     if isinstance(width, str) and width in WIDTHS:
@@ -92,7 +92,7 @@ def size(width: str | float, several: bool) -> float:
 
 
 def number(side: str | int, inches: float) -> int:
-    """Panels side by side."""
+    """Return the number of panels side by side."""
     if not side:
         return max(int(inches / ABOUT), 1)
     if not str(side).isdecimal() or not 1 <= int(side) <= 20:

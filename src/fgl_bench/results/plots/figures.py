@@ -24,8 +24,8 @@ class Panel:
     """One pair of axes.
 
     Attributes:
-        ticks: names of the positions 0, 1, ... of the lines; none for numbers.
-        levels: lines that only their last mean is drawn of, from side to side.
+        ticks: names of the positions 0, 1, ...; empty for a numeric axis.
+        levels: names of lines drawn as a horizontal line at their last mean.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Panel:
 def grid(
     count: int, wide: int, size: tuple[float, float], title: str, names: int, sharey: bool = False
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure of ``count`` panels of ``size`` inches, ``wide`` in a row; its legend of ``names`` entries stands below them."""
+    """A figure of ``count`` panels of ``size`` inches, ``wide`` per row, with a legend of ``names`` entries below."""
     shape = -(-count // wide), min(wide, count)
     columns = 2 if shape[1] < 3 else 3
     with plt.rc_context(STYLE):
@@ -54,7 +54,7 @@ def grid(
 
 
 def lines(panels: Sequence[Panel], title: str, wide: int = 3) -> Figure:
-    """Lines with bands of their 95 % intervals; a line keeps its color in all panels."""
+    """Draw lines with 95 % bands; a line has the same color in all panels."""
     names = list(dict.fromkeys(name for panel in panels for name in (*panel.lines, *panel.levels)))
     with grid(len(panels), wide, (3.4, 2.6), title, len(names)) as (figure, axes):
         for axis, panel in zip(axes, panels, strict=True):
@@ -79,32 +79,32 @@ def draw_lines(axis: Axes, panel: Panel, styles: Mapping[str, Mapping[str, str]]
         return
     axis.set_xlim(left=0)
     axis.xaxis.set_major_locator(MaxNLocator(5))
-    # The lines, not the bands and not the start, decide what is seen.
+    # Limits follow the lines, not the bands or the start.
     seen = np.concatenate([*(mean[1:] for _, mean, _ in panel.lines.values()), list(panel.levels.values())])
     if seen.size:
         margin = 0.06 * max(np.ptp(seen), 1e-3)
         axis.set_ylim(seen.min() - margin, seen.max() + margin)
 
 
-Bars = Mapping[str, Sequence[tuple[float, float]]]  # by name, lengths and half-widths of the 95 % intervals, one for each part
+Bars = Mapping[str, Sequence[tuple[float, float]]]  # by name: (length, half-width of the 95 % interval) per part
 
 
 def bars(panels: Mapping[str, Bars], parts: Sequence[str], what: str, title: str, stacked: bool = False) -> Figure:
-    """Horizontal bars, a panel for each column: the parts of a name stand below each other, or one after the other (``stacked``)."""
-    panels = {panel: found for panel, found in panels.items() if found}
-    names = list(dict.fromkeys(name for found in panels.values() for name in found))
+    """Draw horizontal bars, one panel per column. Parts of a name are below each other, or end to end (``stacked``)."""
+    panels = {panel: filled for panel, filled in panels.items() if filled}
+    names = list(dict.fromkeys(name for filled in panels.values() for name in filled))
     colors = (COLORS[2], COLORS[6]) if len(parts) > 1 and not stacked else (COLORS[6], COLORS[1])
     thick = 0.76 if stacked else 0.76 / len(parts)
     with grid(len(panels), len(panels), (3.2, 0.3 * len(names) + 0.6), title, len(parts), sharey=True) as (figure, axes):
-        for axis, (panel, found) in zip(axes, panels.items(), strict=True):
-            place = np.array([len(names) - 1 - names.index(name) for name in found])
-            begin = np.zeros(len(found))
+        for axis, (panel, filled) in zip(axes, panels.items(), strict=True):
+            heights = np.array([len(names) - 1 - names.index(name) for name in filled])
+            begin = np.zeros(len(filled))
             for number, part in enumerate(parts):
-                length, half = np.array([values[number] for values in found.values()]).T
+                length, half = np.array([values[number] for values in filled.values()]).T
                 shift = 0 if stacked else thick * ((len(parts) - 1) / 2 - number)
                 error = {"xerr": half, "error_kw": {"linewidth": 0.8}} if half.any() else {}
                 label = part if len(parts) > 1 else "_"
-                axis.barh(place + shift, length, 0.95 * thick, left=begin, color=colors[number % 2], label=label, **error)
+                axis.barh(heights + shift, length, 0.95 * thick, left=begin, color=colors[number % 2], label=label, **error)
                 begin = begin + length if stacked else begin
             axis.xaxis.set_major_locator(MaxNLocator(4))
             axis.set(xlabel=what, yticks=range(len(names)), yticklabels=names[::-1], title=panel, xlim=(0, None))
@@ -115,18 +115,18 @@ Points = Mapping[str, tuple[float, float]]  # by name, (cost, score); larger sco
 
 
 def tradeoffs(panels: Mapping[str, Points], title: str, unit: str, lower: bool = False) -> Figure:
-    """GB moved against scores, a panel for each column with at least two names.
+    """Draw scores against GB transferred, one panel per column with at least two names.
 
     Args:
-        panels: (bytes per seed, score).
-        lower: the scores are negatives of what is drawn.
+        panels: (bytes per seed, score) by name and column.
+        lower: the scores are negated; their absolute values are drawn.
     """
     panels = {name: points for name, points in panels.items() if len(points) > 1}
     names = list(dict.fromkeys(name for points in panels.values() for name in points))
     with grid(len(panels), 4, (2.9, 2.5), title, len(names)) as (figure, axes):
         for axis, (panel, points) in zip(axes, panels.items(), strict=True):
-            found = {name: (moved / 1e9, score) for name, (moved, score) in points.items()}
-            draw_tradeoff(axis, found, {name: names.index(name) for name in found}, lower=lower)
+            shown = {name: (moved / 1e9, score) for name, (moved, score) in points.items()}
+            draw_tradeoff(axis, shown, {name: names.index(name) for name in shown}, lower=lower)
             axis.set(title=panel, xlabel="GB moved per seed", ylabel=unit)
     return figure
 
@@ -134,10 +134,10 @@ def tradeoffs(panels: Mapping[str, Points], title: str, unit: str, lower: bool =
 def draw_tradeoff(
     axis: Axes, points: Points, numbers: Mapping[str, int], halves: Mapping[str, float] | None = None, lower: bool = False
 ) -> None:
-    """Markers of costs and scores, with 95 % intervals; a line joins the Pareto front, and the costs' axis is logarithmic.
+    """Draw costs and scores with 95 % intervals. A line joins the Pareto front; the cost axis is logarithmic.
 
     Args:
-        numbers: of a name, which decides its color and marker.
+        numbers: by name, determines color and marker.
     """
     sign = -1 if lower else 1
     front = [(points[name][0], sign * points[name][1]) for name in pareto(points)]
@@ -152,12 +152,12 @@ def draw_tradeoff(
 
 
 def scale_of_costs(axis: Axes, costs: Sequence[float]) -> None:
-    """A logarithmic axis around the values, with 0 at its left if there is one."""
+    """Set a logarithmic axis around the values, with a 0 at its left end if 0 is among them."""
     positive = [value for value in costs if value > 0]
     low, high = min(positive, default=1.0), max(positive, default=1.0)
     room = max(1.7, (high / low) ** 0.08)  # for a marker at the edge
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    places = [place for power in powers for digit in (1, 2, 5) if low / 1.6 <= (place := digit * 10.0**power) <= 1.6 * high]
+    places = [tick for power in powers for digit in (1, 2, 5) if low / 1.6 <= (tick := digit * 10.0**power) <= 1.6 * high]
     shown = places[:: -(-len(places) // 4)]  # at most four
     if len(positive) == len(costs):
         axis.set_xscale("log")
@@ -170,7 +170,7 @@ def scale_of_costs(axis: Axes, costs: Sequence[float]) -> None:
 
 
 def critical_difference(ranks: Ranks, title: str) -> Figure:
-    """Methods on a line of ranks, the best on the left; a bar joins those that do not differ significantly."""
+    """Draw methods on a line of ranks, best on the left; a bar joins methods that do not differ significantly."""
     test = "" if ranks.friedman is None else f", Friedman p = {ranks.friedman:.2g}"
     with styled():
         return ranks_figure([(ranks, f"{title}: average ranks over {ranks.columns} columns{test}")], TEXT)

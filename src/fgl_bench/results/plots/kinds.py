@@ -1,4 +1,4 @@
-"""Figures of a user's runs, on the same selection as tables: a panel for every column and kind of model, a line or bar for every row."""
+"""Figures of the runs in a table: one panel per column and kind of model, one line or bar per row."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from fgl_bench.results.plots.style import (
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.thinned import curve
 
-ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB moved a seed", 1e9)}
+ALONG = {"trips": ("client trips", 1.0), "round": ("round", 1.0), "bytes": ("GB transferred per seed", 1e9)}
 COSTS: dict[str, tuple[str, Callable[[Mapping], float]]] = {
-    "bytes": ("GB moved a seed", lambda summary: (summary["bytes"]["upload"] + summary["bytes"]["download"]) / 1e9),
-    "seconds": ("seconds of training a seed", lambda summary: summary["seconds"].get("train", math.nan) / len(summary["seeds"])),
-    "trips": ("client trips a seed", lambda summary: float(summary["client_trips"]["total"])),
+    "bytes": ("GB transferred per seed", lambda summary: (summary["bytes"]["upload"] + summary["bytes"]["download"]) / 1e9),
+    "seconds": ("seconds of training per seed", lambda summary: summary["seconds"].get("train", math.nan) / len(summary["seeds"])),
+    "trips": ("client trips per seed", lambda summary: float(summary["client_trips"]["total"])),
 }
-LABELLED = 2.2  # inches of a panel whose lines are labelled at their ends
+LABELED = 2.2  # inches of a panel with labels at the ends of its lines
 
 
 @dataclass(frozen=True)
 class PanelOf:
-    """One pair of axes: a column of the table and a kind of model."""
+    """One panel: a column of the table and a kind of model."""
 
     block: Block
     column: Values
@@ -53,24 +53,24 @@ class PanelOf:
 
 
 def panels(table: Compared) -> list[PanelOf]:
-    """Kind of model after kind of model."""
+    """Return the panels, grouped by kind of model."""
     several = len(table.blocks) > 1
-    found = []
+    result = []
     for block in table.blocks:
         for column in table.chosen.columns:
             named = column_label(table.question.cols, column) if column else ""
-            found.append(PanelOf(block, column, "\n".join(filter(None, (named, f"{block.model} model" if several or not named else "")))))
-    return found
+            result.append(PanelOf(block, column, "\n".join(filter(None, (named, f"{block.model} model" if several or not named else "")))))
+    return result
 
 
 def unit(table: Compared) -> str:
-    """The label of the score's axis, with the model where all panels show one."""
+    """Return the label of the score axis, with the kind of model if all panels show the same."""
     of = f", {table.blocks[0].model} model" if len(table.blocks) == 1 else ""
     return f"{table.unit}{of}"
 
 
 def grid(count: int, width: float, side: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, at most ``side`` in a row."""
+    """Create a figure with ``count`` panels, at most ``side`` per row."""
     shape = (-(-count // side), min(side, count))
     figure, axes = plt.subplots(*shape, figsize=(width, height * shape[0] + 0.35), squeeze=False, layout="constrained")
     for axis in axes.flat[count:]:
@@ -79,16 +79,16 @@ def grid(count: int, width: float, side: int, height: float) -> tuple[Figure, li
 
 
 def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure:
-    """Test scores along the run, mean over seeds with its 95 % band; names at the ends of lines where there is room, else a legend."""
+    """Draw test scores along the run, mean over seeds with 95 % band. Lines are labeled at their ends if they fit, else in a legend."""
     rows = table.chosen.rows
     if table.question.metric not in (None, *(run.summary["metric"] for run in table.chosen.runs.values())):
         raise UserError(f"metric={table.question.metric}: curves show the runs' own metric only; leave it out")
     name, scale = ALONG[x]
-    histories = {place: history(run, x) for place, run in table.chosen.runs.items()}
-    # A server may not have scored the trained models along the run.
+    histories = {position: history(run, x) for position, run in table.chosen.runs.items()}
+    # Servers may not score trained models along the run.
     shown = [panel for panel in panels(table) if any(panel.block.model in line for line in histories.values())]
     figure, axes = grid(len(shown), width, side, 1.9)
-    labelled = width / min(side, len(shown)) >= LABELLED
+    labelled = width / min(side, len(shown)) >= LABELED
     ends: list[dict[str, tuple[float, float, str]]] = []
     for axis, panel in zip(axes, shown, strict=True):
         ends.append({})
@@ -121,32 +121,34 @@ def curves(table: Compared, width: float, side: int, x: str = "trips") -> Figure
 
 
 def history(run: Result, x: str) -> dict[str, list]:
-    """Scores by evaluation point of a run, or what its cell kept of them."""
+    """Return scores by evaluation point of a run, or the thinned curve of a stored cell."""
     path = run.folder / "history.csv"
-    found = curve(path, None) if path.is_file() else run.summary.get("curve") or {}
-    if x not in found:
+    stored = curve(path, None) if path.is_file() else run.summary.get("curve") or {}
+    if x not in stored:
         raise UserError(f"{run.folder}: no curve over {x} is stored with {run.summary['algorithm']} on {run.summary['dataset']}")
-    return found
+    return stored
 
 
 def bars(table: Compared, width: float, side: int) -> Figure:
-    """Scores with 95 % intervals: a panel for every column, a bar for every row and kind of model, from zero."""
+    """Draw scores with 95 % intervals: one panel per column, one bar per row and kind of model, starting at zero."""
     rows, columns = table.chosen.rows, table.chosen.columns
-    place = np.arange(len(rows))[::-1]
+    heights = np.arange(len(rows))[::-1]
     count = len(table.blocks)
     thick = 0.8 / count
     figure, axes = grid(len(columns), width, side, 0.16 * len(rows) * max(count, 1.4) + 0.75)
     for axis, column in zip(axes, columns, strict=True):
         for number, block in enumerate(table.blocks):
-            here = [(at, block.scores[row, column]) for at, row in zip(place, rows, strict=True) if (row, column) in block.scores]
-            here = [(at, score) for at, score in here if score.mean is not None]
-            at = np.array([at for at, _ in here]) + thick * ((count - 1) / 2 - number)
-            half = [score.half or 0.0 for _, score in here]
+            scored = [(at, block.scores[row, column]) for at, row in zip(heights, rows, strict=True) if (row, column) in block.scores]
+            scored = [(at, score) for at, score in scored if score.mean is not None]
+            at = np.array([at for at, _ in scored]) + thick * ((count - 1) / 2 - number)
+            half = [score.half or 0.0 for _, score in scored]
             color = TRAINED if block.model == "trained" else RECEIVED
-            mean = [score.mean or 0.0 for _, score in here]
+            mean = [score.mean or 0.0 for _, score in scored]
             whisker: dict[str, Any] = {"linewidth": 0.7, "capsize": 1.5}
             axis.barh(at, mean, 0.92 * thick, xerr=half, color=color, label=f"{block.model} model", error_kw=whisker)
-        axis.set(yticks=place, yticklabels=[label(row) for row in rows], title=column_label(table.question.cols, column) if column else "")
+        axis.set(
+            yticks=heights, yticklabels=[label(row) for row in rows], title=column_label(table.question.cols, column) if column else ""
+        )
         axis.set_xlim(left=0)
         axis.grid(axis="y", visible=False)
         axis.xaxis.set_major_locator(MaxNLocator(4))
@@ -157,7 +159,7 @@ def bars(table: Compared, width: float, side: int) -> Figure:
 
 
 def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
-    """The horizontal axis is named below the lowest panels, the vertical one and rows at the first panel of a line only."""
+    """Label the horizontal axis below the lowest panels, and rows and the vertical axis at the first panel of each line."""
     shape = -(-len(axes) // side), min(side, len(axes))
     size: Any = axes[0].get_figure()
     letter = LETTER * points("axes.labelsize") / 72
@@ -172,17 +174,17 @@ def name_axes(axes: Sequence[Axes], side: int, x: str, y: str = "") -> None:
 
 
 def ranks(table: Compared, width: float, side: int) -> Figure:
-    """Average ranks with their critical difference, a diagram for every kind of model."""
-    found = [(block, block.ranks) for block in table.blocks if block.ranks is not None]
-    if not found:
+    """Draw average ranks with their critical difference, one diagram per kind of model."""
+    ranked = [(block, block.ranks) for block in table.blocks if block.ranks is not None]
+    if not ranked:
         raise UserError("ranks need at least two rows, and two columns in which all of them have a run and a score; give more cols=")
-    tests = ["" if each.friedman is None else f", Friedman p = {each.friedman:.2g}" for _, each in found]
-    titles = [f"{block.model} model, {each.columns} columns{test}" for (block, each), test in zip(found, tests, strict=True)]
-    return ranks_figure([(each, title) for (_, each), title in zip(found, titles, strict=True)], width)
+    tests = ["" if each.friedman is None else f", Friedman p = {each.friedman:.2g}" for _, each in ranked]
+    titles = [f"{block.model} model, {each.columns} columns{test}" for (block, each), test in zip(ranked, tests, strict=True)]
+    return ranks_figure([(each, title) for (_, each), title in zip(ranked, titles, strict=True)], width)
 
 
 def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
-    """What a row costs and what it reaches, with 95 % intervals; a line joins the rows that no other beats."""
+    """Draw scores against costs with 95 % intervals; a line joins the Pareto front."""
     if x == "seconds" and len({on_cpu(run.summary) for run in table.chosen.runs.values()}) > 1:
         raise UserError("x=seconds: a CPU made some of these runs, a GPU others; take x=bytes or x=trips, or use one device=")
     shown, rows, (name, cost) = panels(table), table.chosen.rows, COSTS[x]
@@ -203,15 +205,15 @@ def costs(table: Compared, width: float, side: int, x: str = "bytes") -> Figure:
 
 
 def clients(table: Compared, width: float, side: int) -> Figure:
-    """How scores spread over clients: a box for every row, over all seeds; a dot is a client of a seed."""
+    """Draw the distribution of client scores: one box per row over all seeds; a dot is a client of a seed."""
     shown, rows = panels(table), table.chosen.rows
     if table.question.metric not in (None, *(run.summary["metric"] for run in table.chosen.runs.values())):
         raise UserError(f"metric={table.question.metric}: clients are scored by the runs' own metric only; leave it out")
     figure, axes = grid(len(shown), width, side, 0.24 * len(rows) + 0.75)
-    place = np.arange(len(rows))[::-1]
+    heights = np.arange(len(rows))[::-1]
     jitter = np.random.default_rng(0)
     for axis, panel in zip(axes, shown, strict=True):
-        for at, row in zip(place, rows, strict=True):
+        for at, row in zip(heights, rows, strict=True):
             if (row, panel.column) in table.chosen.runs:
                 values = 100 * np.array(list(scored_clients(table.chosen.runs[row, panel.column], panel.block.model)))
                 axis.scatter(values, at + jitter.uniform(-0.28, 0.28, len(values)), s=2, color=TRAINED, alpha=0.35, linewidths=0)
@@ -219,7 +221,7 @@ def clients(table: Compared, width: float, side: int) -> Figure:
                 middle = {"color": COLORS[5], "linewidth": 1.4}
                 parts: dict[str, Any] = {"boxprops": thin, "whiskerprops": thin, "capprops": thin, "medianprops": middle}
                 axis.boxplot(values, positions=[at], widths=0.6, orientation="horizontal", showfliers=False, **parts)
-        axis.set(yticks=place, yticklabels=[label(row) for row in rows], title=panel.title, ylim=(-0.6, len(rows) - 0.4))
+        axis.set(yticks=heights, yticklabels=[label(row) for row in rows], title=panel.title, ylim=(-0.6, len(rows) - 0.4))
         axis.grid(axis="y", visible=False)
         axis.xaxis.set_major_locator(MaxNLocator(4))
     own = heading([run.summary["metric"] for run in table.chosen.runs.values()], None)
@@ -229,7 +231,7 @@ def clients(table: Compared, width: float, side: int) -> Figure:
 
 
 def scored_clients(run: Result, model: str) -> Iterator[float]:
-    """Scores of all clients of all seeds that have one."""
+    """Yield the defined scores of all clients and seeds."""
     per_client = run.summary["test"][model].get("per_client")
     if per_client is None:
         raise UserError(f"{run.folder}: the stored result of {run.summary['algorithm']} has no scores of clients; give a folder of runs")

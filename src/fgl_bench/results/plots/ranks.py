@@ -11,20 +11,20 @@ from matplotlib.figure import Figure
 from fgl_bench.results.plots.style import LETTER, plt, points
 from fgl_bench.results.statistics import Ranks
 
-LINE, GROUP = 0.15, 0.08  # inches of a name and of a bar
-SHORTEST = 1.2  # inches of the line of ranks
+LINE, GROUP = 0.15, 0.08  # height of a name and of a bar, in inches
+SHORTEST = 1.2  # minimum length of the line of ranks, in inches
 
 
 def diagram_height(ranks: Ranks) -> float:
-    """Inches."""
+    """Return the height in inches."""
     return 0.88 + LINE * -(-len(ranks.ranks) // 2) + GROUP * len(ranks.groups)
 
 
 def ranks_diagram(axis: Axes, ranks: Ranks, title: str, width: float) -> None:
-    """Methods on a line of ranks, the best on the left; a bar joins those that do not differ significantly.
+    """Draw methods on a line of ranks, best on the left; a bar joins methods that do not differ significantly.
 
     Args:
-        axis: of ``width`` inches and :func:`diagram_height`.
+        axis: has ``width`` inches and the height :func:`diagram_height`.
     """
     names, values, height = list(ranks.ranks), list(ranks.ranks.values()), diagram_height(ranks)
     half, last = -(-len(names) // 2), max(len(names), 2)
@@ -43,12 +43,12 @@ def ranks_diagram(axis: Axes, ranks: Ranks, title: str, width: float) -> None:
     bar, line = height - 0.38, height - 0.65
     end = min(at(1 + ranks.difference), width - 0.05)
     axis.plot([at(1), end], [bar, bar], color="black", linewidth=1.2, marker="|", markersize=4)
-    said = f"critical difference {ranks.difference:.2f}"
-    half_width = len(said) * LETTER * font / 144
+    label = f"critical difference {ranks.difference:.2f}"
+    half_width = len(label) * LETTER * font / 144
     middle = min(max((at(1) + end) / 2, half_width), width - half_width)
-    axis.text(middle, bar + 0.04, said, ha="center", va="bottom", fontsize=font)
+    axis.text(middle, bar + 0.04, label, ha="center", va="bottom", fontsize=font)
     axis.plot([at(1), at(last)], [line, line], color="black", linewidth=0.8)
-    every = math.ceil((len(str(last)) + 1) * LETTER * font / 72 / (at(2) - at(1)))  # as many numbers as there is room for
+    every = math.ceil((len(str(last)) + 1) * LETTER * font / 72 / (at(2) - at(1)))  # label as many ranks as fit
     for rank in range(1, last + 1):
         axis.plot([at(rank)] * 2, [line, line + 0.04], color="black", linewidth=0.8)
         if (rank - 1) % every == 0:
@@ -65,7 +65,7 @@ def ranks_diagram(axis: Axes, ranks: Ranks, title: str, width: float) -> None:
 
 
 def ranks_figure(parts: Sequence[tuple[Ranks, str]], width: float) -> Figure:
-    """Diagrams one below the other, each with its title."""
+    """Draw diagrams below each other, each with its title."""
     heights = [diagram_height(ranks) for ranks, _ in parts]
     figure, axes = plt.subplots(len(parts), 1, figsize=(width, sum(heights)), squeeze=False, height_ratios=heights)
     figure.subplots_adjust(0, 0, 1, 1, hspace=0)

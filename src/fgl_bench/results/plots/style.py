@@ -1,4 +1,4 @@
-"""The style of figures, and how they are saved: colors, widths, legends beside the data, labels at the ends of lines."""
+"""Style and saving of figures: colors, widths, legends outside the data, labels at the ends of lines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from matplotlib.font_manager import FontProperties
 from fgl_bench.errors import UserError
 from fgl_bench.utils.files import home, write_out
 
-# Okabe and Ito's colors, which stay apart for color-blind readers.
+# Okabe and Ito's colors, which color-blind readers can distinguish.
 COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#999999")
 DASHES = ("-", "--", ":", "-.")
-MARKS = "osD^v<>pPX*"  # their number and that of the colors have no common divisor: 88 pairs
+MARKS = "osD^v<>pPX*"  # coprime to the number of colors: 88 pairs
 RECEIVED, TRAINED = COLORS[2], COLORS[6]
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -37,7 +37,7 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "fgl-bench",
     "pdf.fonttype": 42,  # outlines that publishers accept and readers can search
 }
-# At a paper's size: what is drawn is printed as it is.
+# Drawn at the printed size.
 PRINTED: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
     "axes.linewidth": 0.6, "lines.linewidth": 1.2, "grid.linewidth": 0.5, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
@@ -47,27 +47,27 @@ ENDINGS: dict[str, dict[str, Any]] = {
     "svg": {"metadata": {"Date": None}},
     "png": {},
 }  # fmt: skip
-TEXT, COLUMN = 7.0, 3.35  # inches of a text and of a column of a paper
-LETTER = 0.6  # width of a letter on average, in sizes of the font
+TEXT, COLUMN = 7.0, 3.35  # width of a page and of a column, in inches
+LETTER = 0.6  # average width of a letter, in font sizes
 
 
 def points(key: str) -> float:
-    """A font size of the style in points, which may be a word there (``large``)."""
+    """Return a font size of the style in points; the style may name it (``large``)."""
     sizes: Any = plt.rcParams
     return float(FontProperties(size=sizes[key]).get_size_in_points())
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """Color and dashes of the line ``number``, which no other of the first 32 has."""
+    """Return color and dashes of line ``number``, unique among the first 32."""
     return {"color": COLORS[number % len(COLORS)], "linestyle": DASHES[(number // len(COLORS) + number) % len(DASHES)]}
 
 
 @contextmanager
 def styled(style: str = "") -> Iterator[None]:
-    """The look of a printed figure, with a matplotlib style of the user's on top.
+    """Apply the style of printed figures, then the user's matplotlib style.
 
     Raises:
-        UserError: there is no such style.
+        UserError: the style does not exist.
     """
     with plt.rc_context(STYLE | PRINTED):
         if style:
@@ -82,7 +82,7 @@ def styled(style: str = "") -> Iterator[None]:
 
 
 def legend_below(figure: Figure, axes: Iterable[Axes], ncols: int) -> None:
-    """One legend for all axes, below them, where it covers nothing; the figure's layout is ``constrained``."""
+    """Add one legend for all axes below them; the figure must use the ``constrained`` layout."""
     handles: dict[str, Any] = {}
     for axis in axes:
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -93,13 +93,13 @@ def legend_below(figure: Figure, axes: Iterable[Axes], ncols: int) -> None:
 
 
 def columns_of_legend(names: Sequence[str], width: float) -> int:
-    """How many names stand side by side in ``width`` inches."""
+    """Return the number of legend columns that fit ``width`` inches."""
     widest = max(map(len, names), default=1) * LETTER * points("legend.fontsize") / 72 + 0.55
     return max(int(width // widest), 1)
 
 
 def label_ends(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
-    """Names at the right of a panel, each at the height of its line's end or as near as there is room; limits must be final.
+    """Label lines at the right of a panel, as near to their ends as there is room. Axis limits must be final.
 
     Args:
         ends: x, y and color of the last point by name.
@@ -112,20 +112,23 @@ def label_ends(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None
     for name, y in zip(names, places, strict=True):
         x, end, color = ends[name]
         line: dict[str, Any] = {"arrowstyle": "-", "color": color, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 1}
-        place: dict[str, Any] = {"textcoords": axis.get_yaxis_transform(), "va": "center", "annotation_clip": False}
-        axis.annotate(name, (x, end), (1.03, y), color=color, fontsize=points("legend.fontsize"), arrowprops=line, **place)
+        options: dict[str, Any] = {"textcoords": axis.get_yaxis_transform(), "va": "center", "annotation_clip": False}
+        axis.annotate(name, (x, end), (1.03, y), color=color, fontsize=points("legend.fontsize"), arrowprops=line, **options)
 
 
 def spread_out(wanted: Sequence[float], room: float, low: float, high: float) -> list[float]:
-    """Ascending places at least ``room`` apart, near ascending wanted ones, between ``low`` and ``high`` as far as they fit."""
-    found: list[list[float]] = []  # clusters: sum of wished starts, size, and so their middle
-    for place in wanted:
-        found.append([place, 1.0])
-        while len(found) > 1 and bounds(found[-2], room)[1] + room > bounds(found[-1], room)[0]:
-            last = found.pop()
-            found[-1] = [(found[-1][0] * found[-1][1] + last[0] * last[1]) / (found[-1][1] + last[1]), found[-1][1] + last[1]]
-    places = [bounds(cluster, room)[0] + room * i for cluster in found for i in range(int(cluster[1]))]
-    if places:  # into the panel, from above and then from below
+    """Move ascending positions at least ``room`` apart, staying close to them and between ``low`` and ``high`` if they fit."""
+    clusters: list[list[float]] = []  # clusters: sum of wanted starts, and size
+    for position in wanted:
+        clusters.append([position, 1.0])
+        while len(clusters) > 1 and bounds(clusters[-2], room)[1] + room > bounds(clusters[-1], room)[0]:
+            last = clusters.pop()
+            clusters[-1] = [
+                (clusters[-1][0] * clusters[-1][1] + last[0] * last[1]) / (clusters[-1][1] + last[1]),
+                clusters[-1][1] + last[1],
+            ]
+    places = [bounds(cluster, room)[0] + room * i for cluster in clusters for i in range(int(cluster[1]))]
+    if places:  # clip to the panel from above, then from below
         places[-1] = min(places[-1], high)
         for i in range(len(places) - 2, -1, -1):
             places[i] = min(places[i], places[i + 1] - room)
@@ -136,13 +139,13 @@ def spread_out(wanted: Sequence[float], room: float, low: float, high: float) ->
 
 
 def bounds(cluster: Sequence[float], room: float) -> tuple[float, float]:
-    """Lowest and highest place of names that stand one above the other around a middle."""
+    """Return the lowest and highest position of a cluster of stacked names."""
     half = room * (cluster[1] - 1) / 2
     return cluster[0] - half, cluster[0] + half
 
 
 def save_all(figure: Figure, stem: Path, endings: Iterable[str] = tuple(ENDINGS), dpi: int = 300) -> list[Path]:
-    """Write ``stem`` with every ending; closes the figure. The same figure gives the same bytes."""
+    """Write ``stem`` with every extension and close the figure. Output bytes are deterministic."""
     written = []
     for ending in endings:
         data = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What the trackers have in common: a run for each seed, the values of an evaluation point, and the names under which they go."""
+"""Base of the trackers: one tracker run per seed, and the names of logged values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-# Columns of history.csv that are called something else; the others by the beginning or the end of their names, see :func:`name_of`.
+# Renamed columns of history.csv; other names follow from prefix or suffix, see :func:`name_of`.
 NAMES = {
     "round": "progress/round", "time": "progress/virtual_time", "train_loss": "train/loss", "seconds": "system/seconds",
     "memory_mb": "system/memory_mb",
@@ -15,10 +15,10 @@ NAMES = {
 
 @dataclass(frozen=True)
 class SeedRun:
-    """One seed of a run, which trackers keep as a run of its own (a mean would hide the seeds).
+    """One seed of a run, logged as a separate tracker run.
 
     Attributes:
-        group: the hash of the configuration, common to the seeds.
+        group: the configuration hash, shared by the seeds.
         config: the resolved configuration.
     """
 
@@ -33,47 +33,47 @@ class SeedRun:
 
 
 class Log:
-    """The run of one seed in a tracker, from :meth:`Tracker.start` on."""
+    """The tracker run of one seed, returned by :meth:`Tracker.start`."""
 
     def point(self, trip: int, values: Mapping[str, float]) -> None:
-        """Keep the values of an evaluation point, where a reader sees them at once and where they outlive this process."""
+        """Log the values of an evaluation point; they must be visible at once and survive this process."""
 
     def finish(self, scores: Mapping[str, float], table: Sequence[tuple[str, str, float]]) -> None:
-        """The run is complete.
+        """Log the final scores of a complete run.
 
         Args:
-            scores: at the selected points, by name.
-            table: (model, name, value), the same for reading.
+            scores: scores at the selected points, by name.
+            table: the same scores as (model, name, value).
         """
 
     def stop(self) -> None:
-        """The run has failed, or was interrupted."""
+        """Mark the run as failed or interrupted."""
 
 
 class Tracker:
-    """Keeps the curves of runs somewhere else. A tracker of your own has :meth:`start`.
+    """Logs the curves of runs to an external service. A custom tracker implements :meth:`start`.
 
     Attributes:
-        extra: of this package, which installs ``packages``.
-        packages: modules that must be installed.
+        extra: the extra of this package that installs ``packages``.
+        packages: required modules.
     """
 
     extra: ClassVar[str] = ""
     packages: ClassVar[tuple[str, ...]] = ()
 
     def start(self, seed: SeedRun) -> Log:
-        """Begin the run of one seed, again from the start where an earlier one was killed; raises whatever is wrong."""
+        """Start the run of one seed, replacing an interrupted one; raises any error of the tracker."""
         raise NotImplementedError  # abstract
 
 
 def values_of(row: Mapping[str, float | None]) -> dict[str, float]:
-    """The values of a row of ``history.csv`` by name, as all trackers call them: ``val/received`` is its column ``val_received``."""
+    """Return the values of a row of ``history.csv`` by tracker name; ``val/received`` is column ``val_received``."""
     numbers = {name_of(column): value for column, value in row.items() if column not in ("seed", "trip")}
     return {name: float(value) for name, value in numbers.items() if value is not None}
 
 
 def name_of(column: str) -> str:
-    """``val/received``, ``train/loss``, ``traffic/upload_bytes``: what stands before the slash is a section in the trackers' pages."""
+    """Return a name such as ``val/received`` or ``traffic/upload_bytes``; the part before the slash is a section in trackers."""
     for start in ("val", "test", "diverged", "staleness"):
         if column.startswith(f"{start}_"):
             return f"{start}/{column.removeprefix(f'{start}_')}"

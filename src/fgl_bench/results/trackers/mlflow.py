@@ -13,7 +13,7 @@ from fgl_bench.results.choose import leaves
 from fgl_bench.results.trackers.base import Log, SeedRun, Tracker
 
 FILE = "sqlite:///"
-MOST_PARAMETERS = 100  # in one request
+MOST_PARAMETERS = 100  # per request
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class MLflow(Tracker):
     experiment: str
 
     @property
-    def packages(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the address
+    def packages(self) -> tuple[str, ...]:  # type: ignore[override]  # depends on the address
         return ("mlflow", "sqlalchemy", "alembic") if self.uri.startswith(FILE) else ("mlflow",)
 
     def start(self, seed: SeedRun) -> Log:
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # a server that is not there would hold up the run for minutes
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # a missing server would block the run for minutes
         from mlflow.entities import Param
         from mlflow.tracking import MlflowClient
 
@@ -39,10 +39,10 @@ class MLflow(Tracker):
             from mlflow.store.db import utils
 
             path.absolute().parent.mkdir(parents=True, exist_ok=True)
-            utils.MAX_RETRY_COUNT = 3  # ten, each twice as long as the last, would hold up the run for 100 s
+            utils.MAX_RETRY_COUNT = 3  # the default of ten, doubling each time, would block the run for 100 s
         client = MlflowClient(tracking_uri=f"{FILE}{path}" if self.uri.startswith(FILE) else self.uri)
-        found = client.get_experiment_by_name(self.experiment)
-        number = found.experiment_id if found else client.create_experiment(self.experiment)
+        experiment = client.get_experiment_by_name(self.experiment)
+        number = experiment.experiment_id if experiment else client.create_experiment(self.experiment)
         for killed in client.search_runs([number], f"tags.key = '{seed.key}' and attributes.status = 'RUNNING'"):
             client.set_terminated(killed.info.run_id, "KILLED")
         tags = {"mlflow.runName": seed.name, "group": seed.group, "seed": str(seed.seed), "key": seed.key}
@@ -55,7 +55,7 @@ class MLflow(Tracker):
 
 @dataclass(frozen=True)
 class MLflowLog(Log):
-    """A run of MLflow; points are sent by a thread of MLflow's."""
+    """An MLflow run; MLflow sends points in its own thread."""
 
     client: Any
     run: str
@@ -78,6 +78,6 @@ class MLflowLog(Log):
         self.client.set_terminated(self.run, "FAILED")
 
     def _wait(self) -> None:
-        """Wait for what was sent; raises what went wrong."""
+        """Wait for pending requests; raises their errors."""
         for operation in self.sent:
             operation.wait()

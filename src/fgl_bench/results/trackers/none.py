@@ -9,7 +9,7 @@ from fgl_bench.results.trackers.base import Log, SeedRun, Tracker
 
 @dataclass(frozen=True)
 class NoTracker(Tracker):
-    """Keep the results in the run directory only."""
+    """Store results only in the run directory."""
 
     def start(self, seed: SeedRun) -> Log:
         return Log()

@@ -23,9 +23,9 @@ class TensorBoard(Tracker):
     def start(self, seed: SeedRun) -> Log:
         from torch.utils.tensorboard import SummaryWriter
 
-        place = Path(self.folder).expanduser() / f"{seed.name.rpartition('-')[0]}-{seed.group}" / f"seed{seed.seed}"
-        place.mkdir(parents=True, exist_ok=True)  # or the writer would fail in a thread of its own
-        writer = SummaryWriter(str(place), purge_step=0)  # hides the events of a run that was killed
+        folder = Path(self.folder).expanduser() / f"{seed.name.rpartition('-')[0]}-{seed.group}" / f"seed{seed.seed}"
+        folder.mkdir(parents=True, exist_ok=True)  # otherwise the writer fails in its own thread
+        writer = SummaryWriter(str(folder), purge_step=0)  # hides the events of an interrupted run
         lines = json.dumps(seed.config, indent=2).splitlines()
         writer.add_text("config", "\n".join(f"    {line}" for line in lines))
         return TensorBoardLog(writer)

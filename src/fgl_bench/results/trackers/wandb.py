@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from fgl_bench.results.trackers.base import Log, SeedRun, Tracker
 
-FLUSH_EVERY = 1.0  # seconds; by default 15, which a killed run would lose
+FLUSH_EVERY = 1.0  # seconds; a killed run loses the default of 15
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Wandb(Tracker):
     """Weights & Biases (the ``wandb`` extra).
 
     Attributes:
-        folder: below it, ``wandb/`` keeps what is written; ``wandb sync`` uploads offline runs from there.
+        folder: contains ``wandb/`` with the written files; ``wandb sync`` uploads offline runs from there.
     """
 
     extra: ClassVar[str] = "wandb"
@@ -42,7 +42,7 @@ class Wandb(Tracker):
             name=seed.name,
             config={**seed.config, "seed": seed.seed},
             dir=str(folder),
-            reinit="create_new",  # the seeds' runs are open side by side
+            reinit="create_new",  # several seeds have open runs at once
             settings=wandb.Settings(silent=True, console="off", x_transaction_log_flush_interval=FLUSH_EVERY),
         )
         run.define_metric("*", step_metric="trip")
@@ -51,7 +51,7 @@ class Wandb(Tracker):
 
 @dataclass(frozen=True)
 class WandbLog(Log):
-    """A run of wandb."""
+    """A wandb run."""
 
     run: Any
 
