@@ -1,4 +1,4 @@
-"""Bringing any raw graph into the one canonical form that splits, caches and hashes rely on."""
+"""Conversion of raw graphs to the canonical form that splits, caches and hashes rely on."""
 
 from __future__ import annotations
 

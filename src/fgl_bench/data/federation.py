@@ -1,4 +1,4 @@
-"""From a dataset, a split and a sparsity scenario to federations, one for each repetition."""
+"""Build federations from a dataset, a split and a sparsity scenario: one per repetition."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def build_federations(
         num_clients: null only where the split knows it (``natural``).
         seeds: repetitions. What ``split.per_seed`` leaves out is drawn from seed 0 in all of them.
         data_dir: raw files, see :meth:`Dataset.load`.
-        cache_dir: folder of partition files; None for none. A folder that cannot be written is no failure.
+        cache_dir: folder of partition files; None disables the cache. An unwritable folder is not an error.
         out_of_core: keep features and edges in files below ``cache_dir``, mapped into memory. Numbers do not depend on it.
 
     Raises:
@@ -100,7 +100,7 @@ def build_federations(
 
 
 def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False, test: str = "clients") -> None:
-    """What a federation on disk does not go with."""
+    """Raise UserError for settings that a federation on disk does not support."""
     if cache_dir is None:
         raise UserError("out_of_core=true: cache_dir must name the folder where the graph is kept")
     if inductive:
@@ -135,7 +135,7 @@ def sparse(clients: tuple[ClientGraph, ...], sparsity: Sparsity, seed: int) -> t
 
 
 def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str, object]) -> dict[str, Any]:
-    """What every :class:`Federation` says of the graph and of who holds which of its nodes."""
+    """The fields of every :class:`Federation` that describe the graph and the assignment of its nodes."""
     return {
         "dataset": graph.name,
         "seed": seed,
@@ -148,7 +148,7 @@ def facts(graph: Graph, seed: int, nodes: Sequence[np.ndarray], notes: dict[str,
 
 
 def apart(graph: Graph, nodes: Sequence[np.ndarray]) -> tuple[list[ClientGraph], np.ndarray]:
-    """:func:`induce`, in files beside the graph's where it is on disk."""
+    """:func:`induce`; for a graph on disk, the result is stored in files next to the graph's."""
     if graph.folder is None:
         return induce(graph, nodes)
     return induce_on_disk(graph, nodes, Disk(graph.folder / f"clients_{assignment_digest(nodes)[:16]}"))

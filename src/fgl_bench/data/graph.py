@@ -1,4 +1,4 @@
-"""The containers that the data stage hands on: a graph, a client's part of it, and a federation of clients."""
+"""Containers of the data stage: a graph, a client's part of it, and a federation of clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Graph:
         edges: ``[2, E]`` int64, both directions of every edge, sorted by (row, column), no loops and no duplicates.
         labels: ``[N]`` int64, where -1 marks a node without a label, or ``[N, Y]`` float32 of 0 and 1: several labels a node.
         num_classes: number of classes over the whole graph.
-        metric: what this dataset is scored with, one of :data:`fgl_bench.data.checks.METRICS`.
+        metric: the dataset's score, one of :data:`fgl_bench.data.checks.METRICS`.
         owner: ``[N]`` int64 client of each node where the federation is natural (``split=natural``), else None.
         masks: of ``train_mask``, ``val_mask`` and ``test_mask`` those that the data came with, bool ``[N]`` or ``[N, K]``
             (``split.masks=given``).
@@ -67,7 +67,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class ClientGraph:
-    """What one client holds: the subgraph induced by its nodes, with its own masks.
+    """The data of one client: the subgraph induced by its nodes, with its own masks.
 
     Attributes:
         nodes: ``[n]`` int64 ids in the global graph, ascending.
@@ -140,7 +140,7 @@ class Federation:
 class LabeledNodes(ClientGraph):
     """The nodes of a client that have a label; labels and masks are theirs. There are no features and no edges.
 
-    What is derived from the features (:mod:`fgl_bench.engine.derived`) is made of the whole client, and kept for these nodes.
+    Derived features (:mod:`fgl_bench.engine.derived`) are computed for the whole client and stored for these nodes.
 
     Attributes:
         whole: the client.
@@ -163,7 +163,7 @@ class LabeledNodes(ClientGraph):
 
 
 def reducible(clients: Sequence[ClientGraph]) -> bool:
-    """Whether there are nodes to leave out: of clients in files with one label a node, some without."""
+    """Return True if nodes can be omitted: a client in files with one label per node and some unlabeled nodes."""
     filed = clients[0].folder is not None and clients[0].labels.ndim == 1
     return filed and any((client.labels < 0).any() for client in clients)
 

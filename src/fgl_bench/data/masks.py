@@ -43,7 +43,7 @@ def given_masks(graph: Graph, seed: int) -> Masks:
 
 
 def random_masks(labels: np.ndarray, ratios: tuple[float, float, float], rng: np.random.Generator) -> Masks:
-    """As :func:`stratified_masks`, with the labelled nodes shuffled all together instead of class by class."""
+    """As :func:`stratified_masks`, with the labeled nodes shuffled all together instead of class by class."""
     return stratified_masks(np.where(labels >= 0, 0, -1), ratios, rng)
 
 

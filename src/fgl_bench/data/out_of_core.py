@@ -18,7 +18,7 @@ RANGE = 1 << 24
 
 
 def canonical_edges_on_disk(pairs: Pairs, num_nodes: int, disk: Disk, name: str = "edges") -> np.ndarray:
-    """What :func:`~fgl_bench.data.canonical.canonical_edges` makes, ``[2, E]`` int64, in files of ``disk``.
+    """Canonical edges ``[2, E]`` int64, as :func:`~fgl_bench.data.canonical.canonical_edges` returns, in files of ``disk``.
 
     One pass counts, one sorts into ranges of rows; then each range is sorted.
     Both directions of every raw pair go, as one integer each, to the segment of their row's range in a scratch file; segments are
@@ -34,7 +34,7 @@ def canonical_edges_on_disk(pairs: Pairs, num_nodes: int, disk: Disk, name: str 
         apart = row != col
         for ends in (row[apart], col[apart]):
             counts += np.bincount(ends // width, minlength=fine)
-    # Neighbouring rows share a segment as long as they fit together.
+    # Neighboring rows share a segment as long as they fit together.
     segment = np.cumsum(counts) // RANGE
     segment = np.unique(segment, return_inverse=True)[1]
     sizes = np.bincount(segment, weights=counts).astype(np.int64)
@@ -89,7 +89,7 @@ def in_blocks(edges: np.ndarray) -> Iterable[np.ndarray]:
 
 
 def induce_on_disk(graph: Graph, nodes: Sequence[np.ndarray], disk: Disk) -> tuple[list[ClientGraph], np.ndarray]:
-    """What :func:`~fgl_bench.data.federation.induce` makes, as views of mapped files.
+    """The result of :func:`~fgl_bench.data.federation.induce`, as views of mapped files.
 
     Features and edges are read in order, a block at a time, and every row and edge goes where its client's lie. In memory are two
     numbers a node and a block.

@@ -47,8 +47,8 @@ def cached_assignment(
 ) -> tuple[list[np.ndarray], dict[str, str]]:
     """The clients' node ids, from the cache where they lie there sound, and the versions of what made them.
 
-    A damaged file is made anew. A file made by other versions is used as it is: a partition is data, and the
-    versions it came from are part of the result.
+    A damaged file is recomputed. A file made by other versions is used unchanged: a partition is data, and the
+    versions that produced it are recorded in the result.
     """
     path = None if cache_dir is None else Path(os.path.expanduser(cache_dir)) / file_name(split, graph, num_clients, seed)
     found = None if path is None else _found(path, split, graph, num_clients)
@@ -69,7 +69,7 @@ def draw_ahead(split: Split, graph: Graph, num_clients: int | None, seeds: Seque
     """
     seeds = list(dict.fromkeys(seeds))
     if len(seeds) < 3 or cache_dir is None or sys.platform != "linux" or multiprocessing.current_process().daemon:
-        return  # the first shows how long it takes; a single one more has nothing to run beside
+        return  # the first shows how long it takes; one more would have nothing to run in parallel with
     folder = Path(os.path.expanduser(cache_dir))
     paths = {seed: folder / name for seed, name in zip(seeds, file_names(split, graph, num_clients, seeds), strict=True)}
     absent = [seed for seed, path in paths.items() if _found(path, split, graph, num_clients) is None]
@@ -92,7 +92,7 @@ def _draw(split: Split, graph: Graph, num_clients: int | None, cache_dir: str | 
 
 
 def _found(path: Path, split: Split, graph: Graph, num_clients: int | None) -> tuple[list[np.ndarray], dict[str, str]] | None:
-    """What lies in the cache, if it is sound."""
+    """The cached partition, or None if it is absent or damaged."""
     found = _read(path)
     return found if found is not None and _fits(found[0], graph.num_nodes, num_clients, split.overlaps) else None
 
@@ -133,21 +133,21 @@ def _seal(nodes: Sequence[np.ndarray], versions: str, name: str) -> str:
 
 
 def _fits(nodes: Sequence[np.ndarray], num_nodes: int, num_clients: int | None, overlaps: bool) -> bool:
-    """Whether these are the nodes of so many clients: none without a node, ids ascending, each with one client unless they overlap."""
+    """Return True if the assignment has the expected number of non-empty clients, ascending ids and no unexpected overlap."""
     ids = np.concatenate(nodes)
     sound = all(part.size and (np.diff(part) > 0).all() for part in nodes) and ids.min() >= 0 and ids.max() < num_nodes
     return bool(sound and num_clients in (None, len(nodes)) and (overlaps or np.bincount(ids).max() == 1))
 
 
 def _read(path: Path) -> tuple[list[np.ndarray], dict[str, str]] | None:
-    """What the file holds, or None where it is absent, damaged in any way or another's."""
+    """The content of the file, or None if the file is absent, damaged or belongs to another partition."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             sizes, ids = archive["sizes"].astype(np.int64), archive["nodes"].astype(np.int64)
             versions, seal = str(archive["versions"]), str(archive["sha256"])
         nodes = np.split(ids, np.cumsum(sizes)[:-1])
         return (nodes, json.loads(versions)) if seal == _seal(nodes, versions, path.name) else None
-    except Exception:  # whatever a damaged archive raises, the remedy is the same: make it anew
+    except Exception:  # a damaged archive may raise anything; recompute the partition in every case
         return None
 
 

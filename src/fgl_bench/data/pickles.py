@@ -1,4 +1,4 @@
-"""Reading pickles of numeric arrays without letting them make any object but a few that are defined here."""
+"""Safe reading of pickled numeric arrays: only a few classes, defined here, can be instantiated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMERIC = re.compile(r"[biuf][1248]")
 
 
 def read_pickle(dataset: str, path: Path, kind: type[Kind]) -> Kind:
-    """What a pickle of Python 2 or 3 holds: a numeric array, a CSR matrix, or the neighbor lists (dict of int to list of int).
+    """Read a pickle of Python 2 or 3: a numeric array, a CSR matrix, or neighbor lists (dict of int to list of int).
 
     Args:
         dataset: name for messages.

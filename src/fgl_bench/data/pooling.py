@@ -1,4 +1,4 @@
-"""All clients' nodes as one client, for what is trained without federation."""
+"""All clients' nodes as one client, for training without federation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Pooled(Federation):
     """A federation of one client that holds the nodes of others.
 
     Attributes:
-        members: the clients whose nodes were pooled, by which the scores are still kept.
+        members: the clients whose nodes were pooled; scores are still recorded per member.
     """
 
     members: tuple[ClientGraph, ...] = ()

@@ -1,4 +1,4 @@
-"""Finding and safely reading raw files; every failure becomes one line that a person can act on."""
+"""Locate and safely read raw files; every failure is a one-line UserError that says what to do."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def data_root(data_dir: str | None) -> Path:
 
 
 def present(key: str, path: Path) -> bool:
-    """Whether there is a regular file at ``path``; ``key`` opens the message.
+    """Return True if ``path`` is a regular file; error messages begin with ``key``.
 
     Raises:
-        UserError: there is something else, such as a folder, or the path cannot be looked up.
+        UserError: ``path`` is something else, such as a folder, or cannot be accessed.
     """
     try:
         mode = path.stat().st_mode
@@ -45,7 +45,7 @@ def shown(path: Path) -> str:
 
 @contextmanager
 def reading(dataset: str, path: Path) -> Iterator[None]:
-    """Turns whatever a parser raises on a damaged file into one line that names the file."""
+    """Convert any parser error on a damaged file to a one-line error that names the file."""
     try:
         yield
     except UserError:

@@ -1,4 +1,4 @@
-"""Federations whose validation and test nodes are kept by a server that holds the whole graph."""
+"""Federations with a server that holds the whole graph, including validation and test nodes."""
 
 from __future__ import annotations
 

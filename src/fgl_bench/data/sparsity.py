@@ -1,4 +1,4 @@
-"""Sparsity scenarios: what a client's training view lacks. Rates and rounding follow OpenFGL's perturbations."""
+"""Sparsity scenarios: data removed from a client's training view. Rates and rounding follow OpenFGL's perturbations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVALUATIONS = ("clean", "observed")
 
 
 class Sparsity(Protocol):
-    """Takes something away from one client's graph.
+    """Removes labels, edges or features from one client's graph.
 
     Attributes:
         evaluation: which of the two graphs is scored.
@@ -84,7 +84,7 @@ class TopologySparsity(_Rated):
 
 @dataclass
 class FeatureSparsity(_Rated):
-    """Of every node's non-zero feature entries, ``floor(rate * nnz)`` become zero."""
+    """Set ``floor(rate * nnz)`` of every node's non-zero feature entries to zero."""
 
     def apply(self, client: ClientGraph, rng: np.random.Generator) -> ClientGraph:
         dense = isinstance(client.features, np.ndarray)

@@ -1,7 +1,7 @@
 """Arrays in memory or in memory-mapped files, made by the same code.
 
-A file is written under a temporary name and renamed when it is complete, so that whatever is interrupted goes on with the files
-that are finished. A folder's name carries a hash of all that decides its content.
+A file is written under a temporary name and renamed when it is complete, so that an interrupted job resumes with the finished
+files. A folder's name contains a hash of everything that determines its content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMAT = 1
 """Part of every folder's name; raised when what the files hold changes."""
 
 BLOCK_BYTES = 1 << 26
-"""What is read or written at a time."""
+"""Bytes read or written at a time."""
 
 CHECKED_BYTES = 1 << 22
 """Bytes that are read at a time to verify a checksum; they fit into a cache."""
@@ -175,13 +175,13 @@ def blocks(rows: int, row_bytes: int) -> Iterator[slice]:
 
 
 def update(content: hashlib._Hash, array: np.ndarray, dtype: str) -> None:
-    """Hash ``array`` as so many little-endian values, a block at a time."""
+    """Hash the values of ``array`` as little-endian numbers, one block at a time."""
     flat = array.reshape(-1)
     for part in blocks(flat.size, flat.itemsize):
         content.update(np.ascontiguousarray(flat[part]).astype(dtype, copy=False).tobytes())
 
 
 def name_of(*parts: Any) -> str:
-    """Sixteen hex digits of whatever decides a folder's content."""
+    """Folder name: sixteen hex digits of a hash of everything that determines the folder's content."""
     text = json.dumps([FORMAT, *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

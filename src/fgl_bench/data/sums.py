@@ -1,4 +1,4 @@
-"""Sums of raw files: whether a dataset is the one that the package knows."""
+"""Checksums of raw files, to detect datasets that differ from the known ones."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def sha256(path: Path, cache_dir: str | Path | None) -> str:
 def _remembered(memory: Path) -> dict[str, Any]:
     try:
         content = json.loads(memory.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # absent or damaged: summed up anew
+    except (OSError, ValueError):  # absent or damaged: recompute the sum
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -75,7 +75,7 @@ def per_edge(graph: BlockSparse, heads: int, dropout: Callable[[Tensor], Tensor]
 
 
 def softmax(scores: Tensor, edges: Edges, targets: int) -> Tensor:
-    """``[H, E]`` to the same, summing to one over the edges into each of so many targets; outside autograd."""
+    """Softmax of ``[H, E]`` over the edges into each target; outside autograd."""
     heads = len(scores)
     index = edges.target.expand(heads, -1)
     largest = scores.new_full((heads, targets), -torch.inf).scatter_reduce_(1, index, scores, "amax")
@@ -93,7 +93,7 @@ def _sums(values: Tensor, starts: Tensor) -> Tensor:
     heads, count = values.shape
     if not count:
         return values.new_zeros(heads, starts.numel() - 1)
-    # A clone: a single column counts as contiguous whatever its strides, and would take a slow path.
+    # Clone: a single column counts as contiguous with any strides, and would take a slow path.
     return row_sums(values.mT.clone(memory_format=torch.contiguous_format), starts).mT
 
 

@@ -62,7 +62,7 @@ class Bags:
         return Bags(self.columns.to(device), self.values.to(device), self.starts, self.blocks)
 
     def same(self, other: Bags) -> bool:
-        """Whether the other has the same entries in the same order."""
+        """Return True if ``other`` has the same entries in the same order."""
         same = all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("columns", "values"))
         return same and self.blocks == other.blocks and np.array_equal(self.starts, other.starts)
 

@@ -65,7 +65,7 @@ def nonzeros(blocks: Sequence[np.ndarray | sp.csr_matrix]) -> int:
 
 
 def is_dense(blocks: Sequence[np.ndarray | sp.csr_matrix], device: torch.device) -> bool:
-    """Whether these clients' input features ``[n, F]`` are multiplied as dense matrices; those on disk are, and are not read for it."""
+    """Return True if the clients' input features ``[n, F]`` are multiplied as dense matrices; always True, without reading, on disk."""
     if any(isinstance(block, np.memmap) for block in blocks):
         return True
     return nonzeros(blocks) > DENSE_ABOVE.get(device.type, 0.5) * sum(block.shape[0] * block.shape[1] for block in blocks)
@@ -151,7 +151,7 @@ class Batch:
         degree: ``[k, n]`` degrees without self loops.
         num_nodes, num_train: ``[k]`` host counts.
         replicas: ``[k]`` int64, which replicas of the whole run these are.
-        on_disk: whether the clients lie in files. Features, operators and derived features are then read or computed for this batch
+        on_disk: True if the clients are stored in files. Features, operators and derived features are then read or computed for this batch
             at the first access, so that a batch of which only parts (:meth:`select`) are used holds no more than a part.
         per_federation: how many clients, one after the other, make up a federation (None: not known).
     """
@@ -161,7 +161,7 @@ class Batch:
     on_disk: bool = False
 
     rebuilt = ("_operators", "_derived", "_truth", "training_nodes", "scored")
-    """What a checkpoint leaves out."""
+    """Attributes that a checkpoint omits."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class Batch:
 
     @property
     def pristine(self) -> bool:
-        """Whether the features are the clients' own; a method may replace them."""
+        """Return True if the features are the clients' own; a method may replace them."""
         return self._parent[0].pristine if self._parent else "features" not in self.__dict__ or self.features is self._own
 
     def derived(self, build: Derived) -> DerivedBlocks:

@@ -1,4 +1,4 @@
-"""Features that follow from a client's graph alone (propagated, spectral bases), computed once and stored dense beside the batch."""
+"""Features that follow from a client's graph alone (propagated, spectral bases), computed once and stored dense, next to the batch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Derived:
         return client.features, client.edges
 
     def among(self, clients: Sequence[ClientGraph], per_federation: int | None) -> Sequence[ClientGraph]:
-        """The clients as :meth:`sources` and :meth:`fill` are to see them, for what depends on a client's whole federation.
+        """The clients as passed to :meth:`sources` and :meth:`fill`, for derivations that depend on a client's whole federation.
 
         Args:
             per_federation: how many clients, one after the other, make up a federation; None where the batch is not of whole ones.
@@ -53,7 +53,7 @@ class Derived:
 
 
 def fill(build: Derived, client: ClientGraph, out: np.ndarray) -> None:
-    """``build.fill``; for a client on disk it is done once and the result lies beside the client's files, one file a client.
+    """Run ``build.fill``; for a client on disk it runs once and the result is stored next to the client's files, one file per client.
 
     Of :class:`~fgl_bench.data.graph.LabeledNodes`, the rows of the whole client that are theirs.
     """

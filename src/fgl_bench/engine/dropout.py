@@ -20,7 +20,7 @@ ALL = -32768  # least draw and least threshold
 
 
 def _mask(key: Tensor, x: Tensor, threshold: int) -> Tensor:
-    """What activations of the shape and type of ``x [k, n, h]`` are multiplied with, ``[len(key), n, h]``."""
+    """Masks ``[len(key), n, h]`` for activations of the shape and type of ``x [k, n, h]``."""
     draws = uniform16(key, x.shape[1], x.shape[2])
     # Directly to 0 and 1 of the activations' type: via bool it takes five times as long on a CPU.
     kept = torch.ge(draws, threshold, out=torch.empty(draws.shape, dtype=x.dtype, device=x.device))
@@ -33,7 +33,7 @@ def _threshold(rate: float) -> int:
 
 
 def _scale(threshold: int) -> float:
-    """Of what is kept."""
+    """The factor that scales units that are not dropped."""
     return 65536 / (32768 - threshold) if threshold < 32768 else 0.0
 
 
@@ -61,7 +61,7 @@ class Dropout:
     Args:
         rate: probability of zeroing a unit; resolved to 1/65,536.
         key: ``[k]`` int64, one per replica; must differ between steps.
-        layers: what comes of it, where that is known beforehand (:class:`StepKeys`).
+        layers: precomputed keys and masks that follow from ``key``, if available (:class:`StepKeys`).
     """
 
     def __init__(self, rate: float, key: Tensor, layers: Layers | None = None):
@@ -80,7 +80,7 @@ class Dropout:
         return x * _mask(key, x, threshold)
 
     def kept(self, calls: int, rate: float) -> Kept:
-        """The masks of the next so many calls, which are then made."""
+        """Masks of the next ``calls`` calls, which then count as made."""
         threshold = _threshold(rate)
         keys = [self._next() for _ in range(calls if threshold > ALL else 0)]  # a rate of 0 draws nothing
         return Kept(torch.stack(keys or [self.key] * calls), threshold, _scale(threshold))
@@ -104,7 +104,7 @@ def no_dropout(x: Tensor, rate: float | None = None) -> Tensor:
 
 
 class Layers(NamedTuple):
-    """What a step's dropouts need, made beforehand.
+    """Precomputed keys and masks for the dropouts of a step.
 
     Attributes:
         keys: ``[L, k]``, the keys of the first L calls.

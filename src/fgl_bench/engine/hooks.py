@@ -67,7 +67,7 @@ class ServerNodes(ABC):
 
     @abstractmethod
     def observe(self, logits: Tensor) -> None:
-        """What the servers' models answer for their own nodes, ``[S, N, Y]``; called before every round."""
+        """Receive the servers' outputs ``[S, N, Y]`` for their own nodes; called before every round."""
 
 
 def check_shape(hook: str, value: Any, sizes: Mapping[str, int], *forms: str) -> None:

@@ -113,5 +113,5 @@ def uniform(shape: tuple[int, ...], fan: int, generator: torch.Generator) -> Ten
 
 
 def like_linear(layout: ParameterLayout, name: str, generator: torch.Generator) -> Tensor:
-    """The weight ``name``, or the bias beside a weight, as PyTorch's linear layers draw them."""
+    """Initialize the weight ``name``, or the bias of a weight, as PyTorch's linear layers do."""
     return uniform(layout.shapes[name], layout.shapes[name.replace("bias", "weight")][0], generator)

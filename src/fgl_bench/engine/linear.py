@@ -25,12 +25,12 @@ class _Narrow(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
-        # Contiguous towards x: what follows is element-wise and wide.
+        # Contiguous towards x: the following operations are element-wise and wide.
         return torch.bmm(gradient, weight.mT), torch.bmm(gradient.mT, x).mT
 
 
 def product(held: Tensor, weight: Tensor) -> Tensor:
-    """``held @ weight``, stacked, where ``held`` is data: multiplied in the type that it is held in, the result in ``weight``'s."""
+    """``held @ weight``, stacked, where ``held`` is data: computed in the type of ``held``, returned in the type of ``weight``."""
     return torch.bmm(held, weight.to(held.dtype)).to(weight.dtype)
 
 

@@ -92,7 +92,7 @@ class Part(Batch):
     def operator(self, build: Operator) -> NoReturn:
         raise RuntimeError("a mini-batch of nodes has no edges; multiply with the whole batch's operator and take rows")
 
-    select = operator  # type: ignore[assignment]  # raises whatever it is given
+    select = operator  # type: ignore[assignment]  # raises for any argument
 
 
 class _Rows:

@@ -88,14 +88,14 @@ class Mixing:
             models: what clients uploaded.
             received: what the clients received last, kept by those that receive nothing now; may be overwritten.
             layout: resolves ``shared``.
-            trained: the clients' own models, where parameters that are not shared come from; None means ``models``.
+            trained: the clients' own models, which provide the parameters that are not shared; None means ``models``.
             shard: this worker's clients.
         """
         mixed = self._mixed(models, received, models if trained is None else trained, layout, shard)
         return mixed if self.receivers is None else torch.where(shard.of(self.receivers)[..., None], mixed, received)
 
     def _mixed(self, models: Tensor, received: Tensor, own: Tensor, layout: ParameterLayout, shard: Shard) -> Tensor:
-        """What clients receive that receive; ``own [S, C, P]`` are the models that what is not shared comes from."""
+        """Models of the receiving clients; parameters that are not shared come from ``own [S, C, P]``."""
         weights = self.weights.to(models.dtype)
         if weights.shape[1] == 1:
             mixed = shard.product(weights, models, models.new_empty(len(models), 1, models.shape[2]), _product).expand_as(models)
@@ -150,7 +150,7 @@ class Blockwise(Mixing):
 
 
 def _writable(x: Tensor) -> bool:
-    """Whether no two elements share memory."""
+    """Return True if no two elements share memory."""
     return 0 not in x.stride()
 
 

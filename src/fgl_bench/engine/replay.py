@@ -68,7 +68,7 @@ class Replays:
         self._graphs: dict[Hashable, Replay] = {}
 
     def __call__(self, name: Hashable, function: Callable[[], T]) -> T:
-        """What ``function`` gives, which is captured when it is called by this name for the first time."""
+        """Return the result of ``function``, which is captured at its first call by this name."""
         if name not in self._graphs:
             self._graphs[name] = Replay(function, self._device, next(iter(self._graphs.values()), None))
         return self._graphs[name]()

@@ -16,12 +16,12 @@ def largest(x: Tensor, count: int) -> Tensor:
 
 
 def drop_(mask: Tensor, x: Tensor, count: int) -> Tensor:
-    """Of the ones of every row of ``mask [..., n]``, ``count`` at least, those ``count`` become 0 where ``x`` is least in magnitude."""
+    """Set ``count`` ones of every row of ``mask [..., n]`` to 0, where ``x`` is least in magnitude; each row has at least ``count``."""
     return _mark_(mask, x, count, 1, magnitude=True, descending=False)
 
 
 def grow_(mask: Tensor, x: Tensor, count: int) -> Tensor:
-    """Of the zeros of every row of ``mask [..., n]``, ``count`` at least, those ``count`` become 1 where ``x`` is greatest in magnitude."""
+    """Set ``count`` zeros of every row of ``mask [..., n]`` to 1, where ``x`` is greatest in magnitude; each row has at least ``count``."""
     return _mark_(mask, x, count, 0, magnitude=True, descending=True)
 
 

@@ -25,7 +25,7 @@ class Shard:
     """This worker's clients of every seed, out of all C; without other workers they are all.
 
     Tensors of models, moments and graphs have rows for these clients only, ``[S, c, ...]``: replica ``s * c + i`` is the i-th of them.
-    What a server decides by, reports and weights, has rows for all clients, ``[S, C, ...]``, on every worker.
+    Server inputs (reports and weights) have rows for all clients, ``[S, C, ...]``, on every worker.
     """
 
     clients: int = 0
@@ -57,7 +57,7 @@ class Shard:
         return self.rows({"": mine.flatten(0, 1)}, everybody)[""].unflatten(0, everybody.shape)
 
     def named(self, mine: Mapping[K, Float[Tensor, "k ..."]], chosen: np.ndarray, device: torch.device) -> dict[K, Float[Tensor, "k ..."]]:
-        """``mine``, what this worker has of the ``chosen [S, C]`` (host bool) clients; if it has none, empty tensors like the others'."""
+        """``mine``, this worker's rows of the ``chosen [S, C]`` (host bool) clients; if it has no rows, empty tensors like the others'."""
         if self.alone or all(chosen[:, part].any() for part in self.parts):
             return dict(mine)
         kinds = self.world.gather([(name, value.dtype, value.shape[1:]) for name, value in mine.items()])
@@ -65,7 +65,7 @@ class Shard:
         return dict(mine) or {name: torch.empty(0, *shape, dtype=dtype, device=device) for name, dtype, shape in known}
 
     def rows(self, mine: Mapping[K, Float[Tensor, "k ..."]], chosen: np.ndarray) -> dict[K, Float[Tensor, "K ..."]]:
-        """What all ``chosen [S, C]`` (host bool) clients have, by name and in order, from what those of this worker have."""
+        """Rows of all ``chosen [S, C]`` (host bool) clients, by name and in order, gathered from every worker's rows."""
         if self.alone or not mine:
             return dict(mine)
         counts = [int(chosen[:, part].sum()) for part in self.parts]

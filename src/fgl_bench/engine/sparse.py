@@ -88,7 +88,7 @@ class Edges:
         return found.values().view(copies, -1)
 
     def parts(self, blocks: int, most: int) -> list[tuple[slice, Edges]]:
-        """The edges of ``most`` of the so many blocks at a time, numbered from 0; found once."""
+        """Edges of at most ``most`` blocks at a time, numbered from 0; computed once."""
         if most not in self._parts:
             rows, columns = (self.into.numel() - 1) // blocks, (self.out_of.numel() - 1) // blocks
             self._parts[most] = []
@@ -108,7 +108,7 @@ class Edges:
         return self._parts[most]
 
     def bags(self, by_source: bool, copies: int, *, interleaved: bool = False) -> tuple[Tensor, Tensor]:
-        """Bags over so many copies of the nodes' rows, for ``embedding_bag``: indices and starts (with the last end); found once.
+        """Bags over ``copies`` copies of the nodes' rows, for ``embedding_bag``: indices and starts (with the last end); computed once.
 
         One bag is the edges into a target, its rows their sources; by source, the edges out of one, in ``order``, and their targets.
 

@@ -92,7 +92,7 @@ def hypercube(links: Links) -> np.ndarray:
 
 
 def random_regular(links: Links) -> np.ndarray:
-    """Raises ValueError where there is no such graph."""
+    """Random regular graph; raises ValueError if no such graph exists."""
     if links.degree >= links.clients or links.degree * links.clients % 2:
         raise ValueError(f"no regular graph of {links.clients} clients; allowed: below num_clients, and even where num_clients is odd")
     import networkx as nx

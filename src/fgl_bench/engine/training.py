@@ -34,8 +34,8 @@ class Trainer:
         chunk: most replicas in one program; None means all. Results do not depend on it.
         batch_nodes: training nodes per gradient step; None means all of a client's.
         optimizer: starts the clients' optimizer, unless the method has its own (:meth:`Algorithm.optimizer`).
-        replay: whether steps of all replicas are replayed as CUDA graphs; for methods whose steps allow it.
-        replay_reports: whether the trained models' scores and the reports are, too.
+        replay: replay steps of all replicas as CUDA graphs, for methods whose steps allow it.
+        replay_reports: also replay the trained models' scores and the reports.
     """
 
     carried: ClassVar[tuple[str, ...]] = ("model", "layout", "batch", "evaluation", "optimizer", "trip", "_done")  # by a checkpoint
@@ -148,7 +148,7 @@ class Trainer:
         return torch.cat(losses)
 
     def finished(self, models: Tensor) -> Iterator[Trips]:
-        """``models [B, P]`` as what trips have ended with, chunk by chunk."""
+        """Finished trips with the trained models ``models [B, P]``, chunk by chunk."""
         for chunk, span in self._chunks(self.everyone):
             yield Trips(chunk, self.part(self.batch, chunk), self.model, self.layout, models[span], models[span])
 
@@ -259,7 +259,7 @@ class Trainer:
     ) -> Tensor | None:
         """One gradient step on ``batch``, the trips' own or a mini-batch of it; returns the received models' scores.
 
-        The training losses go to ``loss [k]``, where they are wanted.
+        The training losses are written to ``loss [k]``, if requested.
         """
         theta, scored = trips.trained, None
         parameters = {name: view.detach().requires_grad_() for name, view in self.layout.views(theta).items()}
@@ -303,7 +303,7 @@ def _step_by_trip(trainer: Trainer, trips: Trips, epoch: int, score: bool, losse
 
 
 def _end(trainer: Trainer, trips: Trips, evaluation: Batch, score: bool) -> tuple[Tensor | None, dict[str, Tensor]]:
-    """What follows the last step: the trained models' scores, where they are wanted, and the reports."""
+    """Score the trained models after the last step, if requested, and take the reports."""
     algorithm, scored = trainer.algorithm, None
     if score and (evaluation is not trips.batch or not algorithm.trains):
         scored = trainer._score(trips.trained, evaluation)

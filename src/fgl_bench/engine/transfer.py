@@ -31,7 +31,7 @@ def put_all(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
 
 
 def copy_(to: Sequence[Tensor], of: Sequence[Tensor]) -> None:
-    """Copy every tensor of ``of`` to the one of ``to`` in its place; on a GPU in one kernel."""
+    """Copy every tensor of ``of`` to the corresponding tensor of ``to``; on a GPU in one kernel."""
     if to:
         torch._foreach_copy_(list(to), list(of))
 
@@ -47,7 +47,7 @@ def to_host(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
 
 
 def clock(device: torch.device) -> float:
-    """Seconds, once the device has done everything that it was given."""
+    """Seconds, after synchronizing with the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

@@ -50,7 +50,7 @@ class LocalStep:
 
     @torch.no_grad()
     def train_loss(self) -> Float[Tensor, " k"]:
-        """Mean cross-entropy of every replica's training nodes in ``output``, ``[k]`` float64, without what a method adds to it."""
+        """Mean cross-entropy of every replica's training nodes in ``output``, ``[k]`` float64, without terms that a method adds."""
         if self.losses is None:
             train = self.batch.training_nodes
             self.losses = node_losses(self.output.logits.flatten(0, 1).index_select(0, train.index), train.labels)
@@ -66,7 +66,7 @@ class Trips:
         batch: their graphs, as observed in training; of trips that several chunks have put together there is none.
         received, trained: ``[k, P]`` models before and after the local epochs.
         received_score, trained_score: ``[k, 2]`` summed validation and test scores, where they were asked for.
-        reports: what the clients upload besides the model, by name, ``[k, ...]``.
+        reports: the clients' uploads other than the model, by name, ``[k, ...]``.
         steps: gradient steps that each client took, ``[k, 1]`` where they differ.
         train_loss: ``[k]``, mean cross-entropy of every client's training nodes in the trip's last local epoch, before each step and
             in training mode (with dropout); where it was asked for and clients train.

@@ -18,7 +18,7 @@ class Adam(Optimizer):
 
     Attributes:
         beta1, beta2: decay of the running means of the gradient and of its square.
-        eps: what is added to the root of the second.
+        eps: added to the root of the second.
     """
 
     ranges: ClassVar[dict[str, Range]] = {"beta1": Range(0, 1, below=True), "beta2": Range(0, 1, below=True), "eps": above(0)}

@@ -1,4 +1,4 @@
-"""What a choice of the group ``optimizer`` is."""
+"""The base of the choices of the group ``optimizer``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Optimizer(ABC):
     """How clients step along their gradients; a subclass's fields are its keys. The learning rate and the weight decay are top-level keys.
 
     Class attributes:
-        ranges: what numbers its keys may have; checked before anything is read.
+        ranges: allowed numbers of its keys; checked before anything is read.
     """
 
     ranges: ClassVar[dict[str, Range]] = {}

@@ -1,4 +1,4 @@
-"""Running from Python what ``fgl-bench`` runs from the shell."""
+"""Python interface to the runs of ``fgl-bench``."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def run(
     progress: bool = False,
     **settings: Any,
 ) -> Result:
-    """Make a run and return its result; one that is complete already is read.
+    """Make a run and return its result; a complete run is read.
 
-    Groups take the name of a choice, as on the command line, or an object of a class of your own, a dataclass. What is not given has
-    the command line's default.
+    Groups take the name of a choice, as on the command line, or an object of a class of your own, a dataclass. Omitted settings have
+    the command line's defaults.
 
     A graph of your own is a dictionary of arrays, a PyG ``Data`` or a networkx graph whose nodes have ``x`` and ``y``; it is kept in a file
     below ``cache_dir``, named by its content, and results call it ``custom``, or what ``dataset__name`` says (see docs/data.md).

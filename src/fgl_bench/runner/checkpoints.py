@@ -1,4 +1,4 @@
-"""Keeping a run while it is under way, and going on from what was kept."""
+"""Saving an unfinished run, and resuming it."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Program:
                 except Exception as error:  # a file may raise anything
                     reason = f"it does not fit ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
                 if self.run.agreed(path, reason):
-                    if self.world.size > 1:  # what making the simulation again has sent does not count twice
+                    if self.world.size > 1:  # bytes sent while the simulation was rebuilt do not count twice
                         self.world.sent = self.sent + known["sent"]
                     break
                 sim = make()
@@ -164,10 +164,10 @@ class Program:
         return sim
 
     def locked(self) -> bool:
-        """Whether this process (with those that share its clients) alone writes here; says so where another one does.
+        """Return True if only this process (and those that share its clients) writes here; reports another writer.
 
         Raises:
-            OSError: there can be no such folder.
+            OSError: the folder cannot be made.
         """
         if self.held is None:
             answer = self.world.first(self._lock)
@@ -199,10 +199,10 @@ class Program:
         return True
 
     def keep(self, done: int, record: Callable[[], Any]) -> None:
-        """After every step of the scenario; writes a checkpoint where one is due or a process was told to end.
+        """After every step of the scenario; writes a checkpoint if one is due or a process received an end signal.
 
         Raises:
-            Stopped: it was told to end.
+            Stopped: it received an end signal.
             UserError: a method of the package holds something that cannot be stored.
         """
         now = time.monotonic()
@@ -216,7 +216,7 @@ class Program:
             raise stopped
 
     def written(self, done: int, record: Callable[[], Any]) -> bool:
-        """Whether a checkpoint could be written, by every worker that has a part of it."""
+        """Return True if every worker that has a part of the checkpoint could write it."""
         fault = full = ""
         try:
             if not self.locked():

@@ -13,7 +13,7 @@ from fgl_bench.scenarios.simulation import Simulation
 
 
 class Chosen:
-    """Lets go of the scored models of a simulation (``Simulation.models``) that will not be kept.
+    """Drop the scored models of a simulation (``Simulation.models``) that will not be saved.
 
     Args:
         selection: of the best point (``federation`` or ``client``); None keeps the final models.
@@ -43,7 +43,7 @@ class Chosen:
             del models[position]
 
     def _positions(self, s: int, points: list[Point], kind: str) -> np.ndarray:
-        """Where in the log the kept model of each client is scored, ``[C]``; -1 where it has none."""
+        """Log position of the selected model of each client, ``[C]``; -1 if it has none."""
         if self.selection is None:
             return getattr(points[-1], kind)
         logs, seeds = (self.sim.log.read(), self.sim.losses.read()), self.sim.setting.seeds

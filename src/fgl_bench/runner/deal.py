@@ -19,7 +19,7 @@ from fgl_bench.utils.world import World
 
 @dataclass(frozen=True)
 class Deal:
-    """What one worker has to do.
+    """The share of one worker.
 
     Attributes:
         seeds: that it trains.
@@ -31,17 +31,17 @@ class Deal:
 
     @property
     def tells(self) -> bool:
-        """Whether it is this worker that hands in what has come of its seeds, which all have that share them."""
+        """Return True if this worker reports the outcome of its seeds; all workers that share a seed have it."""
         return self.shard.world.rank == 0
 
 
 def deal(spec: RunSpec, workers: World) -> Deal:
-    """What this worker has to do: a part of the seeds or, where there are more workers than seeds, a part of the clients of one.
+    """This worker's share: a part of the seeds or, if there are more workers than seeds, a part of the clients of one seed.
 
     Every worker calls it.
 
     Raises:
-        UserError: the run cannot be shared by so many.
+        UserError: the run cannot be shared by this number of workers.
     """
     settings = spec.settings
     seeds, size = settings.seeds, workers.size
@@ -54,7 +54,7 @@ def deal(spec: RunSpec, workers: World) -> Deal:
 
 
 def check(spec: RunSpec, size: int, team: int) -> None:
-    """Whether ``size`` workers can share the run, ``team`` of them the clients of a seed; raises UserError."""
+    """Raise UserError unless ``size`` workers can share the run, ``team`` of them sharing the clients of a seed."""
     settings, names, seeds = spec.settings, spec.names, len(spec.settings.seeds)
     if settings.shard == "seeds" and size > seeds:
         raise UserError(f"shard=seeds: {size} workers for {seeds} seed(s); start {seeds} at most, or use shard=clients")
@@ -84,7 +84,7 @@ def kept(federation: Federation, shard: Shard) -> Federation:
 
 
 def own_part(federation: Federation, shard: Shard) -> Federation:
-    """A federation of this worker's clients alone, for what is planned from sizes."""
+    """A federation of this worker's clients alone, for plans based on sizes."""
     if shard.alone:
         return federation
     return _with(federation, lambda clients: tuple(clients[shard.own]))

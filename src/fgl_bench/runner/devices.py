@@ -18,7 +18,7 @@ from fgl_bench.utils.processes import JOB
 
 
 def pick_devices(name: str) -> list[torch.device]:
-    """What ``device=NAME`` stands for: ``cuda`` is every GPU, ``cuda:1`` one, ``auto`` every GPU or else the CPU.
+    """The devices of ``device=NAME``: ``cuda`` is every GPU, ``cuda:1`` one GPU, ``auto`` every GPU or else the CPU.
 
     Of the jobs of a launcher and of several workers, which run at the same time, each takes one GPU, in turn.
     """

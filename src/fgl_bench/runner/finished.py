@@ -1,4 +1,4 @@
-"""Runs that are complete already, told from their configuration without torch."""
+"""Complete runs, recognized from their configuration without torch."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Finished(NamedTuple):
 
 
 def finished(cfg: DictConfig) -> Finished | None:
-    """The complete run of a configuration whose keys are known to be sound; None where there is none, or more has to be looked at.
+    """The complete run of a configuration with valid keys; None if it does not exist or further checks are needed.
 
-    What is wrong with the chosen classes is for :func:`fgl_bench.runner.validation.validate` to say, before a run is made.
+    :func:`fgl_bench.runner.validation.validate` reports errors of the chosen classes, before a run is made.
     """
-    if cfg.overwrite or cfg.device.startswith("cuda"):  # whether there is such a device, torch knows
+    if cfg.overwrite or cfg.device.startswith("cuda"):  # only torch knows whether the device exists
         return None
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
-    if outside_modules(config):  # whatever they import
+    if outside_modules(config):  # their imports are unknown
         return None
     try:
         what = identity(config, *resolve_budget(cfg), fingerprint(build_group(cfg, "dataset"), cfg.data_dir, cfg.cache_dir))

@@ -32,7 +32,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Need:
-    """What one seed takes, in bytes.
+    """Memory of one seed, in bytes.
 
     Attributes:
         clients: C.
@@ -59,9 +59,9 @@ class Need:
 def available_bytes(device: torch.device) -> int:
     """Memory that a run may use by default: four fifths of what is free on the GPU, half of the machine's on a CPU."""
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # what an earlier run of this process has left is free
+        torch.cuda.empty_cache()  # memory left by an earlier run of this process is free
         free, _ = torch.cuda.mem_get_info(device)
-        # What earlier runs of this process have freed is its own: torch keeps it, and the driver takes it for used.
+        # Memory freed by earlier runs of this process is available: torch caches it, and the driver counts it as used.
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return (free + kept) * 4 // 5
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
@@ -77,10 +77,10 @@ def plan(
     seeds_per_chunk: int | None,
     together: int = 1,
 ) -> Plan:
-    """Seeds first, then clients, until a program fits ``budget`` bytes; the numbers of a run do not depend on it, but for rounding.
+    """Seeds first, then clients, until a program fits ``budget`` bytes; the numbers of a run do not depend on it, except for rounding.
 
-    On a CPU every seed is a program of its own, unless told otherwise: five in one fall out of the cache and are slower per seed. The
-    threads of a program hang on sizes alone, not on what was measured, since sums of several threads round differently.
+    On a CPU every seed is a program of its own, unless ``together`` is larger: five in one fall out of the cache and are slower per seed. The
+    threads of a program depend on sizes alone, not on measurements, since sums of several threads round differently.
 
     Args:
         widest: columns of the widest result of an operation, ``Backbone.widest``.
@@ -94,7 +94,7 @@ def plan(
     threads = torch.get_num_threads() if elements >= WIDE else 1
     if need.program(seeds) <= budget:
         cores = torch.get_num_threads()
-        # More than the cores only as the last group, of programs that would not gain from a core more (see ``workers.groups``).
+        # Oversubscribe only in the last group, if its programs would not gain from another core (see ``workers.groups``).
         side_by_side = 1 if device.type != "cpu" else cores if threads > 1 else 2 * cores - 1
         return Plan(seeds, None, max(1, min(side_by_side, budget // need.program(seeds))), threads)
     most = max(1, seeds * clients - 1)  # all of them at once do not fit
@@ -107,7 +107,7 @@ def largest_client(federations: Sequence[Federation]) -> int:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an operation failed for want of memory, on a GPU or in one of the allocators of the host."""
+    """Return True if an operation ran out of memory, on a GPU or in one of the host's allocators."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in ("can't allocate memory", "bad_alloc"))

@@ -1,6 +1,6 @@
-"""One run from its configuration: checked, made and told to the tracker.
+"""Run one configuration: check it, run it and report it to the tracker.
 
-Importing this module is cheap: what is heavy is imported once the configuration is known to be sound.
+Importing this module is cheap: heavy imports wait until the configuration is known to be valid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     """Check one configuration and make its run, unless it is there already.
 
     Args:
-        watch: called with every evaluation point of a new run, a row of ``history.csv`` without bytes and costs; what it raises ends it.
+        watch: called with every evaluation point of a new run, a row of ``history.csv`` without bytes and costs; an exception from it ends the run.
         title: stands before the method's name in lines of progress.
     """
     expand_paths(cfg)
@@ -49,7 +49,7 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
         if not workers.rank:
             tracking.publish(tracker, earlier.folder)
         return earlier
-    with workers.in_turn():  # what is wrong for all, worker 0 says
+    with workers.in_turn():  # worker 0 reports errors that all workers share
         spec = validate(cfg)
     from fgl_bench.runner.run import run
 
@@ -68,7 +68,7 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
 
 
 def spell(cfg: DictConfig) -> None:
-    """Write in one way what can be written in several: the order of seeds and metrics, and the path of a file.
+    """Normalize equivalent spellings: the order of seeds and metrics, and the path of a file.
 
     A path below the current folder is relative, any other is absolute. Runs that are spelled differently are then one run.
     """
@@ -97,7 +97,7 @@ def check_one(cfg: DictConfig) -> None:
 
 
 def refused(cfg: DictConfig) -> bool:
-    """Whether :func:`run_one` would refuse a configuration before it reads data."""
+    """Return True if :func:`run_one` would refuse a configuration before it reads data."""
     try:
         expand_paths(cfg)
         validate(cfg)

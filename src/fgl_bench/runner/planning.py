@@ -64,5 +64,5 @@ def together(model: Backbone, federations: Sequence[Federation]) -> int:
 
 
 def same_graph(one: ClientGraph, other: ClientGraph) -> bool:
-    """Whether both hold the same arrays and train on the same nodes."""
+    """Return True if both hold the same arrays and train on the same nodes."""
     return one.features is other.features and one.edges is other.edges and np.array_equal(one.train, other.train)

@@ -41,7 +41,7 @@ class NewPoints:
         return rows
 
     def finish(self) -> None:
-        """Read the last points while the simulation has them: whoever wants them may call when it is closed."""
+        """Read the last points while the simulation has them: the reader may call after it is closed."""
         self.last += self._read()
 
     def _read(self) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ class NewPoints:
 
 
 class Counts(NamedTuple):
-    """What the scores and losses of a seed are sums over: ``[C, 2]`` validation and test nodes by metric, ``[C]`` training nodes."""
+    """Numbers of nodes that a seed's scores and losses sum over: ``[C, 2]`` validation and test nodes by metric, ``[C]`` training nodes."""
 
     scored: dict[str, np.ndarray]
     train: np.ndarray

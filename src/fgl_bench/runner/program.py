@@ -64,7 +64,7 @@ def simulation(
     evaluation = batch if same else stacked([client for f in federations for client in f.clients[shard.own]])
     batch.per_federation = evaluation.per_federation = clients if shard.alone else None
     model = algorithm.backbone(model)
-    if settings.batch_nodes is not None and model.needs_neighbors:  # what the method has put around the backbone does
+    if settings.batch_nodes is not None and model.needs_neighbors:  # the method's wrapper around the backbone does
         raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
     layout = model.layout(federations[0].num_features, federations[0].num_classes)
     nodes = [client.num_nodes for client in held] if reduced else batch.num_nodes  # with those that are left out
@@ -145,7 +145,7 @@ def reported(settings: Settings, federation: Federation) -> list[str]:
 
 
 def check_labels(algorithm: Algorithm, federation: Federation) -> None:
-    """Whether the method is defined for the dataset's labels; raises UserError."""
+    """Raise UserError unless the method is defined for the dataset's labels."""
     if federation.clients[0].labels.ndim > 1 and not algorithm.multilabel:
         name = type(algorithm).__name__.lower()
         raise UserError(f"algorithm={name}: needs one class a node; dataset={federation.dataset} has several labels a node")

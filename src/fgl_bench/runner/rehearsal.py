@@ -1,4 +1,4 @@
-"""What a run takes of memory, measured on a few steps of it before it begins."""
+"""Memory of a run, measured on a few of its steps before it begins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FEW = 16
 
 
 class _Enough(Exception):
-    """The rehearsal has seen what it has to."""
+    """Ends a rehearsal early."""
 
 
 def ceiling(spec: RunSpec, federations: Sequence[Federation], network: Backbone) -> int:
@@ -53,21 +53,21 @@ def ceiling(spec: RunSpec, federations: Sequence[Federation], network: Backbone)
 
 
 def measured(spec: RunSpec, federations: Sequence[Federation], model: Backbone, device: torch.device, budget: int) -> Need:
-    """What the seed with the largest client takes: all clients at once where that fits ``budget`` bytes, else also one and two.
+    """Memory of the seed with the largest client: all clients at once if that fits ``budget`` bytes, else also one and two.
 
-    On a CPU the rise of a forked process' resident memory has the holes between blocks in it. It is not the same in every call, so what
-    a second client takes is told by what is alive, times what the rise is of what is alive with one. Where there may be no
-    forks, what is alive is taken :data:`HOLES` times.
+    On a CPU the rise of a forked process' resident memory has the holes between blocks in it. It varies between calls, so the memory
+    of a second client is its live bytes, times the ratio of rise to live bytes with one client. Where forks are not
+    allowed, live bytes are multiplied by :data:`HOLES`.
     """
     federation = max(federations, key=lambda f: (largest_client([f]), sum(client.edges.shape[1] for client in f.clients)))
     if federation.observed[0].folder is not None and federation.num_clients > FEW and not isinstance(spec.algorithm, JointTraining):
-        with suppress(UserError):  # a communication graph that so few clients cannot form
+        with suppress(UserError):  # a communication graph that needs more clients
             return told_by_few(spec, federation, model, device)
     clients, together = federation.num_clients, min(spec.settings.seeds_per_chunk or 1, len(federations))
     layout = spec.algorithm.backbone(model).layout(federation.num_features, federation.num_classes)
     row = clients * layout.size * DTYPES[spec.settings.dtype].itemsize
     alive, taken = counts_of(spec, federation, model, device)
-    if isinstance(spec.algorithm, JointTraining):  # all clients at once, whatever the chunk
+    if isinstance(spec.algorithm, JointTraining):  # all clients at once, for any chunk
         whole = taken(None)
         return Need(clients, whole, whole, 1, row)
     try:
@@ -83,12 +83,12 @@ def measured(spec: RunSpec, federations: Sequence[Federation], model: Backbone, 
 
 
 def told_by_few(spec: RunSpec, federation: Federation, model: Backbone, device: torch.device) -> Need:
-    """What a seed of many clients in files takes, from rehearsals with the largest :data:`FEW` and with half of them.
+    """Memory of a seed of many clients in files, from rehearsals with the largest :data:`FEW` and with half of them.
 
-    Training takes what the largest client needs. A client more that is not trained at the same time takes its models, moments and reports.
+    Training memory is that of the largest client. Each further client, not trained at the same time, adds models, moments and reports.
 
     Raises:
-        UserError: the run cannot be made of so few clients.
+        UserError: the run cannot be made of this few clients.
     """
     clients, layout = federation.num_clients, spec.algorithm.backbone(model).layout(federation.num_features, federation.num_classes)
     alive, taken = counts_of(spec, largest(federation, FEW), model, device)
@@ -110,9 +110,9 @@ def largest(federation: Federation, count: int) -> Federation:
 
 
 def step_of(counts: Sequence[int], single: int) -> int:
-    """What a client more takes that is trained at the same time: one takes ``single``, ``counts`` are alive with one, two and three.
+    """Memory per further client trained at the same time: ``single`` is that of one, ``counts`` are live bytes of one, two and three.
 
-    The larger of two steps: a program of one client at a time may need more than one of two, for what it keeps of many small parts.
+    The larger of two steps: a program of one client at a time may need more than one of two, because it holds many small parts.
     """
     rises = [after - before for before, after in pairwise(counts)]
     return max(1, max(rises) * single // counts[0]) if rises else single
@@ -121,7 +121,7 @@ def step_of(counts: Sequence[int], single: int) -> int:
 def counts_of(
     spec: RunSpec, federation: Federation, model: Backbone, device: torch.device
 ) -> tuple[Callable[[int], int], Callable[..., int]]:
-    """What is alive when so many clients are trained at once, and what memory is taken (None: all clients; a limit may be given)."""
+    """Live bytes and memory for numbers of clients trained at once (None: all clients; a limit may be given)."""
     at_once = partial(rehearse, spec, federation, model, device)
 
     def alive(chunk: int) -> int:
@@ -145,7 +145,7 @@ def rehearse(
     chunk: int | None,
     counter: LiveBytes | ResidentBytes | DeviceBytes,
 ) -> int:
-    """What ``counter`` counts at most while a program of this seed is built and runs its first and last rounds, with one local step each.
+    """Peak of ``counter`` while a program of this seed is built and runs its first and last rounds, with one local step each.
 
     Args:
         chunk: replicas trained at once; None means all.

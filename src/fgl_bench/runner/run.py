@@ -86,7 +86,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
     prepared = time.perf_counter()
     title += f"{names['algorithm']} on {names['dataset']}/{names['split']}"
     config = masked_yaml(spec.config)
-    first = workers.rank == 0  # who draws the bar, holds the tracker and writes
+    first = workers.rank == 0  # the worker that draws the bar, holds the tracker and writes
     checkpoints = None
     if settings.checkpoint_minutes is not None:
         which_run = (folder, f"{config_hash(what)} {which}", 60 * settings.checkpoint_minutes, names["algorithm"])
@@ -116,7 +116,7 @@ def run(spec: RunSpec, watch: Callable[[Mapping[str, Any]], None] | None = None,
             try:
                 outcome = over(devices, federations, work, progress)
             finally:
-                if ended:  # whoever watches has given the run up
+                if ended:  # the watcher cancelled the run
                     discard(folder)
         trained = time.perf_counter()
         already = checkpoints.earlier if checkpoints else 0.0  # training before an interruption counts
@@ -257,10 +257,10 @@ def simulate(
             return Outcome(histories, mixing, similarity, sim.costs, sim.exchanged, final_state, models)
 
         replicas = 1 if isinstance(method, JointTraining) else sum(federation.num_clients for federation in part)  # that can take turns
-        again = halving if shard.alone else once  # who begins again would find the others in the middle
+        again = halving if shard.alone else once  # a restarted worker would be out of step
         return lambda report: again(partial(simulate_part, report), chunking.replicas, replicas)
 
     outcomes = side_by_side([job(part) for part in parts], chunking.programs, chunking.threads, progress)
-    if torch.cuda.is_initialized():  # other processes that share the GPU plan with what is free
+    if torch.cuda.is_initialized():  # other processes that share the GPU plan with the free memory
         torch.cuda.empty_cache()
     return joined(outcomes)

@@ -1,4 +1,4 @@
-"""A run with everything decided: what a configuration comes to, once."""
+"""A fully resolved run."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class RunSpec:
 
     Attributes:
         settings: the top-level keys.
-        rounds, trips: the budget of every seed, worked out.
+        rounds, trips: the budget of every seed, resolved.
         algorithm: as configured; it is never prepared, see :meth:`fresh_algorithm`.
-        names: what each group's choice is called in results.
-        overrides: what the user asked for, as arguments of the command line.
+        names: the name of each group's choice in results.
+        overrides: the user's overrides, as arguments of the command line.
         config: the whole configuration, plain.
     """
 
@@ -58,7 +58,7 @@ class RunSpec:
         return copy.deepcopy(self.algorithm)
 
     def identity(self, data: Mapping[str, str] | None) -> dict[str, Any]:
-        """What decides the numbers, see :func:`fgl_bench.results.store.identity`."""
+        """Identity of the results, see :func:`fgl_bench.results.store.identity`."""
         return identity(self.config, self.rounds, self.trips, data)
 
     def folder(self, what: dict[str, Any]) -> Path:

@@ -21,7 +21,7 @@ from fgl_bench.utils.processes import end_with
 
 
 class Started(subprocess.Popen):
-    """A process under way, which ends with this one and does not hear the terminal's Ctrl-C; what it prints goes to a file."""
+    """A running process, which ends with this one and ignores the terminal's Ctrl-C; its output is written to a file."""
 
     def __init__(self, line: Sequence[str]):
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8")
@@ -62,7 +62,7 @@ class InTurn(ABC):
 
     @abstractmethod
     def cost(self, work: Any) -> float | None:
-        """Seconds that the work is likely to take on one core; None if unknown."""
+        """Expected seconds of the work on one core; None if unknown."""
 
     @abstractmethod
     def line(self, work: Any) -> list[str]:
@@ -70,7 +70,7 @@ class InTurn(ABC):
 
     @abstractmethod
     def ended(self, work: Any, status: int, lines: list[str], display: Display) -> str | None:
-        """Take in the work of a process with this exit status and these last lines; returns what the report adds, None if it failed."""
+        """Process finished work, from its process's exit status and last lines; returns an addition to the report, None if it failed."""
 
     def startable(self) -> Iterator[Any]:
         """Take work that waits while there is room."""
@@ -78,9 +78,9 @@ class InTurn(ABC):
             yield self.waiting.pop(0)
 
     def make(self) -> None:
-        """Start, await and take in everything; what is under way when a signal comes is ended."""
+        """Start all work, wait for it and process its results; a signal ends running work."""
 
-        # A flag that the loop reads, and no exception, which could strike between a process and the note of it. No method either: a
+        # Set a flag: an exception could interrupt bookkeeping between a process's start and its record. Not a method either: a
         # handler that is taken back is turned into text by Python, a method with all that its object holds, which here is a whole plan.
         def stop(*_: object) -> None:
             self.stopping = True

@@ -21,7 +21,7 @@ from fgl_bench.runner.spec import RunSpec
 
 
 class Facts(NamedTuple):
-    """What a summary says of the federations: of all seeds their hash and clients without a training node, of the first one its graphs."""
+    """Federations in a summary: hash and clients without a training node of every seed, and the graphs of the first seed."""
 
     metric: str
     partition_hash: list[str]

@@ -58,7 +58,7 @@ def check_configuration(cfg: DictConfig) -> None:
 
 
 def checked_names(cfg: DictConfig) -> dict[str, str]:
-    """What each group's choice is called in results; raises UserError where that is no name for a folder."""
+    """The name of each group's choice in results; raises UserError if it is not a valid folder name."""
     names = {group: label(cfg, group) for group in ("dataset", "split", "scenario", "algorithm", "model", "scenario/sparsity")}
     for group, name in names.items():
         check_name(f"{group}.name" if name == cfg[group.partition("/")[0]].get("name") else group, name)
@@ -76,7 +76,7 @@ def validate(cfg: DictConfig) -> RunSpec:
         UserError: naming the first key that is wrong and what it may be.
     """
     check_configuration(cfg)
-    import_torch()  # what follows needs it
+    import_torch()  # the following checks need it
     check_device(cfg.device)
     names = checked_names(cfg)
     if world().rank == 0:  # who alone writes there
@@ -140,7 +140,7 @@ def check_scenario(cfg: DictConfig, method: Any) -> None:
 
 
 def check_buffer(cfg: DictConfig) -> None:
-    """A server that waits for more arrivals than there are clients waits for ever; raises UserError."""
+    """Raise UserError if the server waits for more arrivals than there are clients: it would wait forever."""
     size = cfg.algorithm.get("buffer")
     if isinstance(size, int) and size > cfg.num_clients:
         raise UserError(f"algorithm.buffer={size} does not fit num_clients={cfg.num_clients}; allowed: 1 to {cfg.num_clients}")
@@ -166,7 +166,7 @@ def check_served(cfg: DictConfig, scenario: Any) -> None:
 
 
 def check_model(model: DictConfig) -> None:
-    """Ranges of what most backbones have, by the names of the keys; raises UserError."""
+    """Check the ranges of common backbone keys, by name; raises UserError."""
     for key, value in model.items():
         name = str(key)
         if name.endswith("dropout") and isinstance(value, int | float):

@@ -35,7 +35,7 @@ def no_rows() -> list[Row]:
 
 
 class Report(Protocol):
-    """What a job is given to report the trips that it has done.
+    """The callback by which a job reports its finished trips.
 
     Args:
         accuracy: reads the current one.
@@ -49,11 +49,11 @@ Job = Callable[[Report], T]
 
 
 class Progress(Protocol):
-    """Who is told how far the jobs are.
+    """Receives the progress of the jobs.
 
     Attributes:
-        pause: least seconds between two reports of a process but for its last.
-        hears: whether it reads the rows of evaluation points.
+        pause: minimum seconds between two reports of a process, except the last one.
+        hears: True if it reads the rows of evaluation points.
     """
 
     pause: float
@@ -89,7 +89,7 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
         at_once: most jobs at a time.
         inner: most torch threads inside one job. Small operations lose by more than one, and badly so on a busy machine, where
             they wait for each other.
-        progress: told the number of a job and what it reports.
+        progress: receives the number of a job and its reports.
 
     Raises:
         Exception: that of the first failing job; UserError where a process was killed.
@@ -118,7 +118,7 @@ class Died(UserError):
 
 
 def apart(job: Callable[[], T]) -> T:
-    """The result of ``job``, called in a forked process where there may be one: what it does to memory ends with it.
+    """The result of ``job``, called in a forked process if forks are allowed: its effects on memory end with the process.
 
     Raises:
         Exception: that of the job; Died where its process was killed.
@@ -127,7 +127,7 @@ def apart(job: Callable[[], T]) -> T:
 
 
 def forks() -> bool:
-    """Whether jobs may be forked processes; children of a pool's process may not have any."""
+    """Return True if jobs may be forked processes; children of a pool's process may not fork."""
     alone = threading.current_thread() is threading.main_thread() and len(_running) < 2  # a fork lacks the threads that hold locks
     return sys.platform == "linux" and alone and not torch.cuda.is_available() and not multiprocessing.current_process().daemon
 
@@ -151,7 +151,7 @@ def within_python() -> Iterator[None]:
 
 
 def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[], None]) -> list[T]:
-    """Call every job in a thread of its own, with so many of torch's; when one fails, ``cancel`` is called and its exception raised.
+    """Call every job in its own thread, with a given number of torch threads; if a job fails, call ``cancel`` and raise its exception.
 
     Jobs that a signal ends are waited for.
     """
@@ -188,7 +188,7 @@ def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[],
 
 
 def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
-    """The jobs as processes; what they report and return comes through a pipe each."""
+    """Run the jobs as processes; each one sends its reports and its result through a pipe."""
     context = multiprocessing.get_context("fork")
     workers, waiting = [], {}
     stopped: list[Stopped] = []
@@ -199,7 +199,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
             workers.append(context.Process(target=_child, args=(job, there, progress.pause, end_with(os.getpid())), daemon=True))
             with warnings.catch_warnings():  # a child that uses neither their locks nor more threads does not miss the others
                 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # until the child knows what to do with it
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # until the child has set its handlers
                 workers[-1].start()
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
             STOP.children.add(cast(int, workers[-1].pid))
@@ -266,20 +266,20 @@ def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], No
         if held is not None:
             pipe.send((held[0], held[1](), held[2]()))
         pipe.send(_Done(result))
-    except BrokenPipeError:  # nobody is left who would want it
+    except BrokenPipeError:  # no reader is left
         os._exit(1)
     except Stopped as stopped:
         pipe.send(stopped)
     except BaseException as error:
         pipe.send(_portable(error))
-    os._exit(0)  # without what the parent would do at its end
+    os._exit(0)  # skip the parent's exit handlers
 
 
 def _portable(error: BaseException) -> BaseException:
-    """``error`` with where it was raised, as something that can be sent."""
+    """``error`` with its traceback, in a form that can be sent."""
     if not isinstance(error, UserError):
         told, where = "".join(traceback.format_exception(error)).rstrip(), raised_by_user(error)
-        error = UserError(where) if where else error  # where it was raised would be lost on the way
+        error = UserError(where) if where else error  # the traceback would be lost on the way
         error.add_note(told)
     try:
         pickle.loads(pickle.dumps(error))

@@ -43,7 +43,7 @@ class Participants:
 
     @property
     def all(self) -> bool:
-        """Whether every client trains."""
+        """Return True if every client trains."""
         return bool(self.chosen.all())
 
     @property
@@ -79,8 +79,8 @@ class Trained(NamedTuple):
         number: of the round, from 0.
         reports: ``[S, C, ...]`` by name, the last report of every client.
         arrived: ``[S, C]`` bool, the clients whose training counts.
-        uploaded: ``[S, C, P]``, what clients uploaded last; ``trained`` itself, unless the method uploads something else.
-        trained, received: ``[S, C, P]``; ``received`` is what clients had before, and may be overwritten.
+        uploaded: ``[S, C, P]``, the clients' last uploads; ``trained`` itself, unless the method uploads something else.
+        trained, received: ``[S, C, P]``; ``received`` holds the models before training, and may be overwritten.
 
     Where workers share the clients of a seed, the models are those of this worker's clients, and so are the method's ``own_reports``.
     """
@@ -110,7 +110,7 @@ class Rounds(Stragglers):
         raise NotImplementedError  # abstract
 
     def late(self, duration: float) -> bool:
-        """Whether the round ends without waiting for a trip of ``duration`` cycles."""
+        """Return True if the round ends without waiting for a trip of ``duration`` cycles."""
         return False
 
     def longest(self, slowest: float) -> float:
@@ -170,7 +170,7 @@ class Rounds(Stragglers):
     def _replace(self, sim: Simulation, state: RoundsState, number: int, who: Participants) -> None:
         """Take the graphs and the network that the method has from this round on.
 
-        What clients received is scored by the network before. Where everybody trains the same network on, the first forward pass of the
+        Received models are scored by the previous network. Where everybody trains the same network on, the first forward pass of the
         trips does it.
         """
         method, trainer = sim.algorithm, sim.trainer
@@ -207,7 +207,7 @@ class Rounds(Stragglers):
                 state.received_at[number] = _moved(state.last, trips.rows, start)
         always = sim.score_trained in (None, "every")
         scored = always or (sim.score_trained == "final" and number + 1 == sim.rounds)
-        if number == 0:  # who has not trained yet has what everybody began with
+        if number == 0:  # clients that have not trained yet have the initial model
             state.last = state.received_at[0]
             state.trained_at[0] = state.last if always else unscored
         if trips.trained_score is not None:
@@ -238,7 +238,7 @@ class Rounds(Stragglers):
         return Trained(number, reports, who.mask, *(each.unflatten(0, (seeds, -1)) for each in models))
 
     def _picture(self, sim: Simulation, trips: int, matrix: Tensor, reports: dict[str, Tensor]) -> None:
-        """Keep the mixing matrices and the method's similarities for plots."""
+        """Store the mixing matrices and the method's similarities for plots."""
         sim.mixing[trips] = matrix.clone()
         similarity = sim.algorithm.similarity(reports) if isinstance(sim.algorithm, Comparing) else None
         if similarity is not None:
@@ -246,7 +246,7 @@ class Rounds(Stragglers):
 
 
 def due(sim: Simulation, number: int) -> bool:
-    """Whether there is an evaluation point after ``number`` rounds."""
+    """Return True if there is an evaluation point after ``number`` rounds."""
     trips = participants(sim.participation, sim.setting.num_clients) * sim.stands_for  # a round
     return number % max(1, -(-sim.eval_every // trips)) == 0 or number == sim.rounds
 

@@ -24,14 +24,14 @@ from fgl_bench.utils.seeding import generator
 
 @dataclass
 class Decentralized(Rounds):
-    """In every round each client trains, exchanges messages along a directed graph, and mixes what it has received.
+    """In every round each client trains, exchanges messages along a directed graph, and mixes the received models.
 
     The graph depends on (seed, time) only, so it is the same for all methods. A method that chooses its partners
     (``adaptive``) chooses among the graph's links, by default all. A round ends with its slowest trip.
 
     Attributes:
         topology: the graph; ``auto`` takes the method's own.
-        dynamic: whether a random graph is drawn in every round rather than once.
+        dynamic: draw a random graph in every round rather than once.
         degree: neighbors k of the graphs that have a degree; null takes the method's own, or else 30 % of the clients.
         edge_chance: probability of an edge of ``erdos_renyi``.
         link_failure: probability that a pair of clients cannot communicate in a round, in both directions.
@@ -111,7 +111,7 @@ class Decentralized(Rounds):
         return heard
 
     def links(self, sim: Simulation) -> tuple[str, int]:
-        """The topology and its degree: the scenario's, or what it leaves to the method."""
+        """The topology and its degree: the scenario's, or the method's where the scenario sets none."""
         clients, method = sim.setting.num_clients, cast(Peers, sim.algorithm)
         name, degree = method.topology()
         name = name if self.topology == "auto" else self.topology

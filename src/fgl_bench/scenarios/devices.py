@@ -27,7 +27,7 @@ class Device(NamedTuple):
     latency_ms: float
 
     def travel(self, up: float, down: float) -> float:
-        """Seconds that a trip's messages take: so many bytes down, then so many up."""
+        """Seconds that a trip's messages take: bytes down, then bytes up."""
         return 2 * self.latency_ms / 1000 + up / (self.up_mbps * MEGABIT) + down / (self.down_mbps * MEGABIT)
 
 
@@ -39,7 +39,7 @@ def known_devices() -> dict[str, Device]:
 
 
 def device(name: str) -> Device:
-    """The class of this name; raises UserError where there is none."""
+    """The class of this name; raises UserError if it is unknown."""
     if name not in known_devices():
         raise UserError(f"scenario.devices: there is no {name}; allowed: {', '.join(known_devices())}")
     return known_devices()[name]

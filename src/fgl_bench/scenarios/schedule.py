@@ -70,7 +70,7 @@ class Schedule:
         """The same stragglers, each client with one of these classes of devices, drawn alike often.
 
         Args:
-            cycle_seconds: what a trip of a fast client takes on the fastest class.
+            cycle_seconds: seconds that a trip of a fast client takes on the fastest class.
             sent: bytes up and down of a trip, of all clients or of each.
         """
         clients = len(self.lag)
@@ -118,7 +118,7 @@ class Stragglers:
 
     @property
     def drops_uploads(self) -> bool:
-        """Whether uploads of participating clients may be dropped."""
+        """Return True if uploads of participating clients may be dropped."""
         return False
 
     def run(self, sim: Simulation) -> None:

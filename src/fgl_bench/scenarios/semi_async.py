@@ -221,7 +221,7 @@ class _Loop(EventState):
             self._take(client, Message(client, self.server.model), self.server.version, own)
 
     def _payload(self, client: int, blocks: tuple[str, ...] | None) -> torch.Tensor:
-        """What the client sends, ``[P]``; where whole models are kept, at its place among them."""
+        """The client's upload ``[P]``; if whole models are stored, it is stored in the client's row."""
         method, models, row = self.algorithm, self.models, self.first + client
         if self.plain_uploads:
             again = [number for number, upload in enumerate(self.queue) if upload.client == client]
@@ -238,7 +238,7 @@ class _Loop(EventState):
         return upload[0].clone() if shares_memory(upload, received, models.trained) else upload[0]
 
     def _own(self, model: torch.Tensor) -> torch.Tensor:
-        """``model [P]``, a copy where it lies in memory that is written to: later steps and trips must not change what was sent."""
+        """``model [P]``, a copy where it lies in memory that is written to: later steps and trips must not change a sent message."""
         return model.clone() if shares_memory(model, self.server.model, self.server.uploads, self.models.trained) else model
 
     def _serve(self) -> None:

@@ -53,9 +53,9 @@ class Simulation:
         similarity: trip count to ``[S, C, C]``, :meth:`Comparing.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
         keep: called after every step of the scenario with the number of rounds or trips done, and a function that returns the scenario's
-            record, from which it goes on.
+            record, from which it can resume.
         settle: called before ``keep``; removes models that are not needed.
-        resumed: such a record, where the run goes on from the middle.
+        resumed: such a record, if the run resumes; else None.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
         validation_nodes: that the scores of all replicas count, those of other workers included.
@@ -116,7 +116,7 @@ class Simulation:
         return start
 
     def close(self) -> None:
-        """Drop what was called while it ran: that holds the simulation, which would stay in memory until Python looks for cycles."""
+        """Drop the callbacks: they reference the simulation, which would stay in memory until Python collects cycles."""
         self.progress, self.keep, self.settle, self.scored_points = _silent, _unkept, _unsettled, _none
 
     @property
@@ -140,7 +140,7 @@ class Simulation:
         return self.algorithm.exchanged() if isinstance(self.algorithm, Spending) else None
 
     def score(self, models: Tensor, trained: bool = False) -> np.ndarray:
-        """Score what clients received, ``[B, P]``, or (on servers' graphs) what they ``trained``.
+        """Score the clients' received models ``[B, P]`` or, on servers' graphs, their ``trained`` ones.
 
         Returns:
             the log positions ``[S, C]``, those of other workers' clients included.

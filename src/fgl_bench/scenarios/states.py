@@ -1,4 +1,4 @@
-"""What scenarios carry from one step to the next, all of it: with the trainer, the method and the logs a run goes on from these records."""
+"""The complete state of scenarios between two steps: with trainer, method and logs, a run resumes from these records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RoundsState:
     """Rounds, between two of them.
 
     Attributes:
-        received, trained: ``[B, P]``, what clients train next, and what they trained last.
+        received, trained: ``[B, P]``, the models that clients train next, and those that they trained last.
         reports: ``[B, ...]`` by name, the last ones that reached the server.
         uploads: ``[B, P]``, the last ones; None where clients upload their trained models.
         clock: of every seed, the virtual time after each number of rounds.
@@ -110,7 +110,7 @@ class EventState:
         queue: the buffer.
         staleness: of the uploads since the last evaluation point.
         forced: slow uploads that were released early.
-        records: what is known of every evaluation point.
+        records: the known values of every evaluation point.
         last: ``[C]`` log positions of the models that clients had trained at the last of them.
         trace: time and client of every arrival.
         pictures: similarities ``[C, C]`` by trip count.

@@ -1,4 +1,4 @@
-"""The models of semi-asynchronous trips: what they start from, and what they end with."""
+"""The models of semi-asynchronous trips, at their start and at their end."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ CARRIED = ("trained", "received", "pending", "received_at", "trained_at", "loss_
 
 
 class Start:
-    """What a trip starts from: ``share`` times ``model [P]``, and the rest of the model that the client trained last."""
+    """The start of a trip: ``share`` times ``model [P]``, and the rest of the model that the client trained last."""
 
     def __init__(self, model: torch.Tensor, share: float = 1.0):
         self.model, self.share, self.version = model, share, model._version
 
 
 def overrides(hook: Callable[..., Any], default: Callable[..., Any]) -> bool:
-    """Whether a method has a hook of its own."""
+    """Return True if a method overrides the hook."""
     return getattr(hook, "__func__", None) is not default
 
 
 def shares_memory(model: torch.Tensor, *others: torch.Tensor) -> bool:
-    """Whether ``model`` lies in the memory of one of the others."""
+    """Return True if ``model`` shares memory with one of the others."""
     place = model.untyped_storage().data_ptr()
     return any(place == other.untyped_storage().data_ptr() for other in others)
 
@@ -40,7 +40,7 @@ def resolved(records: Sequence[tuple], received_at: Sequence[Sequence[int]], sta
     """The evaluation points of a seed from number ``start`` on whose models have all been scored by now.
 
     Args:
-        records: what the event loop has noted.
+        records: the records of the event loop.
         received_at: ``[c]``, :attr:`TripModels.received_at` of the seed; a received model is scored when the trip from it is trained.
     """
     points = []
@@ -85,12 +85,12 @@ class TripModels:
         self.reports: dict[str, np.ndarray] = {}
 
     def state(self) -> dict[str, Any]:
-        """All that the trips to come depend on."""
+        """The state that future trips depend on."""
         self.flush()
         return {name: getattr(self, name) for name in CARRIED} | {"starts": [(start.model, start.share) for start in self.starts]}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a :meth:`state`."""
+        """Restore a :meth:`state`."""
         for name in CARRIED:
             setattr(self, name, state[name])
         self.rows = list(self.trained.unbind())
@@ -122,7 +122,7 @@ class TripModels:
         self.copies.append((place, self.rows[row]))
 
     def keep_pushes(self, inbox: list[tuple[Message, int] | None], version: int) -> None:
-        """Copy what the step that made ``version`` pushed and nobody has taken yet: it may be a row of a large block, or be written to."""
+        """Copy pushed models of step ``version`` that no client has taken yet: they may be rows of a large block, or be written to."""
         copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for client, push in enumerate(inbox):
             if push is not None and push[1] == version:

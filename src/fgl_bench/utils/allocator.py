@@ -23,7 +23,7 @@ def glibc() -> tuple[int, ...] | None:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment for a child that trains. What the user says about the cache of small blocks stays."""
+    """This process's environment for a child that trains. The user's own setting of the cache of small blocks is preserved."""
     told = os.environ.get("GLIBC_TUNABLES", "")
     if "tcache_count" in told or (glibc() or MENDED) >= MENDED:
         return dict(os.environ)
@@ -59,7 +59,7 @@ def keep_freed_memory() -> None:
 def return_freed_memory() -> None:
     """Return the memory that :func:`keep_freed_memory` kept to the system.
 
-    Every thread keeps its own, so that what ended programs have freed is out of reach of those that follow in other threads.
+    Every thread has its own, so that later programs in other threads cannot reuse the memory of finished ones.
     """
     try:
         ctypes.CDLL(None).malloc_trim(0)

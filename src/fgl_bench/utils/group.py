@@ -23,7 +23,7 @@ WAIT = timedelta(minutes=30)
 MEET = timedelta(minutes=2)
 """Longest time that a worker waits for all to come."""
 PAUSE = 3.0
-"""Seconds in which whoever has seen a worker die may say so, before those who only miss it do."""
+"""Seconds for workers that saw another one die to report it, before workers that only time out do."""
 GONE = "another worker is gone, and the run with it; give the same command again"
 
 

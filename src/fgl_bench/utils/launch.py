@@ -1,4 +1,4 @@
-"""How this process was started: on its own, or with others by a launcher of workers."""
+"""Detection of the launch: a single process, or one of several workers started by a launcher."""
 
 from __future__ import annotations
 

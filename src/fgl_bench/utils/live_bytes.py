@@ -1,4 +1,4 @@
-"""How many bytes a part of a program takes at most: those that are alive, those of the process, those of a GPU."""
+"""Peak memory of a part of a program: live bytes, resident bytes of the process, or bytes of a GPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fgl_bench.utils.allocator import return_freed_memory
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of what is made while it is entered: torch's storages on the CPU, and what Python's allocator knows, such as arrays.
+    """Count bytes allocated inside the context: torch's storages on the CPU, and memory of Python's allocator, such as arrays.
 
-    The same operations give the same count, whatever the allocator does with freed blocks. Not seen: room that an operation takes
-    and frees by itself. It sees the backward pass, which the CPU runs in the calling thread.
+    The same operations give the same count, regardless of the allocator's reuse of freed blocks. Workspace that an operation
+    allocates and frees internally is not counted. It sees the backward pass, which the CPU runs in the calling thread.
 
     Args:
         limit: most bytes; an operation that exceeds them raises MemoryError.
@@ -117,7 +117,7 @@ def _status(field: str) -> int:
 
 
 class DeviceBytes:
-    """What torch's allocator reserves of a GPU, where graphs that are replayed have pools of their own; a limit is what the device has.
+    """Bytes that torch's allocator reserves of a GPU, where replayed graphs have pools of their own; the device's memory is the limit.
 
     Attributes:
         peak: bytes reserved more than before; known on exit.

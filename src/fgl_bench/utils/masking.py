@@ -1,4 +1,4 @@
-"""Secrets in a configuration, a command line or a message: what is written or printed has ``***`` in their place."""
+"""Masking of secrets in configurations, command lines and messages: ``***`` replaces them in all output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def masked_yaml(config: Any) -> str:
 
 @contextmanager
 def masking_hydra() -> Iterator[None]:
-    """Inside, what Hydra writes or prints as yaml is masked: ``--cfg job``, ``multirun.yaml`` and the files of ``.hydra``."""
+    """Mask all yaml that Hydra writes or prints inside the context: ``--cfg job``, ``multirun.yaml`` and the files of ``.hydra``."""
     to_yaml = OmegaConf.to_yaml
 
     def without(cfg: Any, *, resolve: bool = False, sort_keys: bool = False) -> str:

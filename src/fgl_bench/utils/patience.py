@@ -1,4 +1,4 @@
-"""Work that may take long says what it does, and for how long."""
+"""Progress messages for slow operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 2.0
 
 @contextmanager
 def said_when_long(what: str) -> Iterator[None]:
-    """Say on stderr what is being done once it takes longer than :data:`PATIENCE`, and at the end how long it took."""
+    """Print on stderr the current operation once it takes longer than :data:`PATIENCE`, and its duration at the end."""
 
     def say() -> None:
         print(f"{what} ...", file=sys.stderr, flush=True)

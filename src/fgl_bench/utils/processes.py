@@ -40,9 +40,9 @@ def end_with(parent: int) -> Callable[[], None]:
 
 
 def watched(name: str) -> None:
-    """Go on in a child, whose end this process awaits: it ends with the child's status, and says so if a signal has killed it.
+    """Continue in a child and wait for its end: this process ends with the child's status, and reports a signal that killed the child.
 
-    A process that is killed cannot say it, and a launcher knows no more than its number. A signal that ends this process goes to the child.
+    A killed process cannot report it, and a launcher knows only the signal's number. A signal that ends this process goes to the child.
     """
     child, passed = 0, []
 
@@ -74,7 +74,7 @@ class Stopped(KeyboardInterrupt):
     """The process was told to end (SIGTERM, SIGHUP, SIGUSR1, or Ctrl-C); it removes what it has begun.
 
     Attributes:
-        kept: what is left of an unfinished run, in words.
+        kept: description of the saved part of an unfinished run.
     """
 
     kept = ""
@@ -106,14 +106,14 @@ _raised: list[Stopped] = []  # inside of stoppable()
 
 
 def raise_again() -> None:
-    """Raise what a signal has raised inside :func:`stoppable`, where somebody has caught it: a library that composes or loads, say."""
+    """Raise a signal's exception again if code inside :func:`stoppable` caught it, such as a library that composes or loads."""
     if _raised:
         raise _raised[0]
 
 
 @contextmanager
 def stoppable() -> Iterator[list[Stopped]]:
-    """SIGTERM, SIGHUP and SIGUSR1 raise :class:`Stopped`, once, and Ctrl-C every time; the first is in the list, whoever caught it."""
+    """SIGTERM, SIGHUP and SIGUSR1 raise :class:`Stopped`, once, and Ctrl-C every time; the first is in the list even if it was caught."""
     _raised.clear()
     raised, owner = _raised, os.getpid()
 

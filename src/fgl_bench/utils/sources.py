@@ -47,7 +47,7 @@ def targets(value: Any) -> Iterator[str]:
 def files_of(module: str) -> list[Path]:
     """The module's file, then those of the modules in the same folder that it imports, directly or through one another.
 
-    Imports are read from the source: what a module loads by name while it runs is not seen. An installed module that is in no
+    Imports are read from the source: modules loaded by name at run time are not seen. An installed module that is in no
     package stands alone, since all installed packages lie in its folder.
     """
     origin = origin_of(module)

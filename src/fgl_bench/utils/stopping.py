@@ -1,4 +1,4 @@
-"""Ending when it suits: a signal that a run only notes, so that it can keep what it has before it ends."""
+"""Deferred termination: a run only notes a signal, so that it can save its state before it ends."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ONCE = 0.5
 
 @dataclass
 class Stop:
-    """What this process has been asked.
+    """The signals that this process has received.
 
     Attributes:
-        held: whether signals are only noted now.
+        held: True while signals are only noted.
         number: of the signal that was noted; None where there was none.
         since: when that was, by ``time.monotonic``.
         children: processes to pass it on to.
@@ -52,10 +52,10 @@ STOP = Stop()
 def held_back(done: str) -> Iterator[None]:
     """Inside, the first signal to end the process is only noted in :data:`STOP`, the second is obeyed at once; but not within :data:`ONCE`.
 
-    Who works inside looks there, keeps what there is and raises :class:`Stopped`; it is then as if the signal came at the end.
+    Code inside checks it, saves its state and raises :class:`Stopped`, as if the signal came at the end.
 
     Args:
-        done: what is kept where nobody raised, for then the work was done.
+        done: the saved state to report if nothing was raised, because the work was then complete.
     """
     if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
         yield
@@ -90,7 +90,7 @@ def held_back(done: str) -> Iterator[None]:
 
 
 def plain(handler: Any) -> bool:
-    """Whether a handler is Python's or this package's; others (of a cluster's launcher) stay."""
+    """Return True if a handler is Python's or this package's; others (of a cluster's launcher) stay."""
     return handler in (signal.SIG_DFL, signal.default_int_handler) or getattr(handler, "__module__", None) == processes.__name__
 
 
@@ -109,7 +109,7 @@ def together(stopped: Sequence[Stopped]) -> Stopped:
 
 
 def note_in_child(parent: int) -> None:
-    """In a forked child, where its parent holds signals back: note what the parent passes on; without it, end at once."""
+    """In a forked child, where its parent holds signals back: note the signals that the parent passes on; without a parent, end at once."""
 
     def note(number: int, frame: FrameType | None) -> None:
         if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""The workers that make a run together, and what passes between them.
+"""The workers that share a run, and their communication.
 
 A worker is a process with a rank, as torchrun numbers them. A process that was started on its own is a world of one: it joins nothing
 and sends nothing. ``utils/group.py`` has a world of processes.
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Lost(UserError):
-    """Another worker is not there any more."""
+    """Another worker has died."""
 
 
 class World:
@@ -33,12 +33,12 @@ class World:
     rank, size, sent = 0, 1, 0
 
     def first(self, call: Callable[[], T]) -> T:
-        """What ``call`` returns on worker 0, on every worker; the others do not call it."""
+        """Return on every worker the result of ``call`` on worker 0; the others do not call it."""
         return call()
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Worker 0 goes first, the others when it is done: what it has put into a cache they find there."""
+        """Worker 0 runs first, the others when it is done, so that they find its results in the cache."""
         yield
 
     def gather(self, value: T) -> list[T]:
@@ -70,7 +70,7 @@ class World:
         return self
 
     def speaks(self, error: BaseException) -> bool:
-        """Whether this worker prints the error: the first that fails speaks for all."""
+        """Return True if this worker prints the error: the first that fails reports for all."""
         return True
 
 

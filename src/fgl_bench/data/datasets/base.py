@@ -100,7 +100,7 @@ class Dataset:
         return [path for path in self.files(root).values() if not present(f"dataset={self.name}", path)]
 
     def source(self, root: Path) -> object:
-        """What :meth:`stream`'s result depends on besides the keys: raw files, say."""
+        """Inputs of :meth:`stream` other than the keys, such as raw files."""
         return None
 
     def feature_bytes(self) -> int:

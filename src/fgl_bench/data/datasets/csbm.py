@@ -31,7 +31,7 @@ PAIRS = 1 << 25
 """Pairs that are drawn at a time: what bounds the memory of graphs with more edges."""
 
 Draw = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Draws so many pairs, whose sources begin with the given nodes."""
+"""Draws a given number of pairs, whose sources begin with the given nodes."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class CSBM(Dataset):
         return 0 if self.words_per_node is not None else 4 * self.num_nodes * self.num_features
 
     def _targets(self, labels: np.ndarray) -> np.ndarray:
-        """What is to be learned, from the classes ``[N]`` that edges and features follow."""
+        """The labels to learn, from the classes ``[N]`` that determine edges and features."""
         return labels
 
     def _check(self) -> None:

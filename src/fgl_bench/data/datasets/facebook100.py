@@ -41,7 +41,7 @@ class Facebook100(Dataset):
     """Schools in one feature space: a natural federation. Features are one-hot, without a column for a missing value.
 
     Status, gender, year and high school have the same codes everywhere, so that schools share their columns. The attribute that is
-    the label is no feature. People without a label, or with one that is no class, are unlabelled: in the graph, but in no mask.
+    the label is no feature. People without a label, or with one that is no class, are unlabeled: in the graph, but in no mask.
 
     Attributes:
         schools: some of the eighteen; their order is the clients' order.

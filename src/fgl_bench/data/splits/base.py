@@ -1,4 +1,4 @@
-"""What all splits share: ratios, what varies between repetitions, and the repair of empty parts."""
+"""The base of all splits: ratios, variation between repetitions, and the repair of empty parts."""
 
 from __future__ import annotations
 

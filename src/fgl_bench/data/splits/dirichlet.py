@@ -18,8 +18,8 @@ from fgl_bench.utils.seeding import generator
 class Dirichlet(Split):
     """Client sizes vary freely; a client that drew no node gets half of the largest one.
 
-    With ``min_nodes`` above one, shares are drawn again (up to ``TRIES`` times) until every client has so many nodes; then the
-    largest clients give theirs.
+    With ``min_nodes`` above one, shares are drawn again (up to ``TRIES`` times) until every client has that number of nodes; then the
+    largest clients give nodes away.
 
     Attributes:
         alpha: concentration; small values give clients of few classes.

@@ -55,7 +55,7 @@ def label_propagation(graph: Weighted, cap: int, sweeps: int, seed: int) -> np.n
     """``[N]`` cluster of every node, numbered from 0.
 
     Every node begins alone. In a sweep each takes the label that most of its edges lead to, of those whose cluster still has room;
-    ties are drawn. The result is a function of graph and ``seed``, whatever the number of threads.
+    ties are drawn. The result is a function of graph and ``seed`` and does not depend on the number of threads.
 
     Args:
         cap: nodes of the original graph that a cluster may hold.

@@ -22,7 +22,7 @@ from fgl_bench.errors import Range, UserError, at_least
 from fgl_bench.utils.seeding import derive_seed
 
 SECONDS_PER_EDGE = 3e-4
-"""Of python-louvain, about."""
+"""Approximate seconds per edge of python-louvain."""
 
 SLOW = 10.0
 """Seconds of a partition from which those of five seeds take about a minute."""
@@ -136,7 +136,7 @@ class Louvain(Split):
         return owner[as_parts(pieces, graph.num_nodes)]
 
     def communities(self, graph: Graph, seed: int) -> list[np.ndarray]:
-        """Ascending node ids of every community, in order of their first nodes, whatever the library calls them."""
+        """Ascending node ids of every community, in order of their first nodes; the library's own numbering has no effect."""
         check_choice("split.backend", self.backend, BACKENDS)
         check_between("split.resolution", self.resolution, 1e-9, float("inf"))
         state = derive_seed(seed, "partition", "louvain") if self.seed is None else self.seed

@@ -21,7 +21,7 @@ LIBMETIS_OPTIONS = 40
 
 
 def pymetis_parts(matrix: sp.csr_matrix, num_parts: int, seed: int | None) -> np.ndarray:
-    """Of the METIS that comes with pymetis: 64-bit, recursive bisection for up to 8 parts."""
+    """Parts by pymetis's bundled METIS: 64-bit, recursive bisection for up to 8 parts."""
     import pymetis
 
     options = pymetis.Options() if seed is None else pymetis.Options(seed=seed)
@@ -30,7 +30,7 @@ def pymetis_parts(matrix: sp.csr_matrix, num_parts: int, seed: int | None) -> np
 
 
 def libmetis_parts(matrix: sp.csr_matrix, num_parts: int, seed: int | None) -> np.ndarray:
-    """Of the system's METIS 5.1.0 with 32-bit numbers, k-way, without options, as the Python packages ``metis`` and ``metispy`` call it.
+    """Parts by the system's METIS 5.1.0: 32-bit, k-way, no options, as the Python packages ``metis`` and ``metispy`` call it.
 
     Raises:
         UserError: there is no such library; a seed is given.

@@ -1,4 +1,4 @@
-"""Sums of precomputed matrices with dropout, compiled: what :mod:`~fgl_bench.engine.kernels.column_sum` does in one pass over each."""
+"""Sums of precomputed matrices with dropout, compiled: the same as :mod:`~fgl_bench.engine.kernels.column_sum`, in one pass over each."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def installed() -> bool:
 
 
 def compiles(x: Tensor) -> bool:
-    """Whether there are compiled loops for ``x``: on a CPU, in single or double precision."""
+    """Return True if compiled loops support ``x``: on a CPU, in single or double precision."""
     return installed() and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
 
 

@@ -19,7 +19,7 @@ from fgl_bench.engine.kernels.compiled import compiles
 from fgl_bench.engine.sparse import Edges
 
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}  # numbers of a block of edge rows; on a CPU they stay in the cache
-KEPT = {"cpu": 1 << 23, "cuda": 1 << 26}  # up to so many, what flows along the edges is kept until it is summed by source
+KEPT = {"cpu": 1 << 23, "cuda": 1 << 26}  # up to this size, values along the edges are stored until they are summed by source
 
 
 def dynamic_scores(graph: Bipartite, source: Tensor, target: Tensor, weight: Tensor, slope: float) -> Tensor:
@@ -101,7 +101,7 @@ def _pair_sums(ends: Tensor, pairs: tuple[Tensor, Tensor], part: slice) -> Tenso
 
 
 def _of_replicas(rows: Tensor, ends: Tensor, part: slice, nodes: slice, per: int) -> Tensor:
-    """Of ``rows [k, h]`` that of the replica which each edge of ``part`` lies in; a single one, not repeated, where all lie in one.
+    """The row of ``rows [k, h]`` for each edge's replica; a single row, not repeated, if all edges of ``part`` lie in one replica.
 
     Args:
         ends: ``[E]`` targets (or sources), with ``per`` of them a replica.

@@ -1,4 +1,4 @@
-"""The scores of GATv2 edge by edge, compiled: what :mod:`~fgl_bench.engine.kernels.dynamic_scores` does, without a row for every edge."""
+"""The scores of GATv2 edge by edge, compiled: the same as :mod:`~fgl_bench.engine.kernels.dynamic_scores`, without a row for every edge."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scores_backward(
     source: Any, target: Any, weight: Any, index: Any, into: Any, per: int, slope: Any, gradient: Any,
     to_source: Any, to_target: Any, to_weight: Any, first: int, last: int,
 ) -> None:  # fmt: skip
-    """Add to the gradients of what :func:`scores_forward` takes, from that of the scores ``[E, H]``, for the same targets.
+    """Add to the gradients of :func:`scores_forward`'s inputs, from the scores' gradient ``[E, H]``, for the same targets.
 
     A target's gradient is exactly zero where all of its edges have one slope.
     """

@@ -1,4 +1,4 @@
-"""Neighbourhood routing: which of K latent factors joins two nodes, found by fixed-point iterations over the edges of all replicas."""
+"""Neighborhood routing: which of K latent factors joins two nodes, found by fixed-point iterations over the edges of all replicas."""
 
 from __future__ import annotations
 

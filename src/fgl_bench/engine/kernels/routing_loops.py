@@ -1,4 +1,4 @@
-"""Neighbourhood routing node by node, compiled: what :mod:`~fgl_bench.engine.kernels.routing` does, in one pass over the neighbours."""
+"""Neighborhood routing node by node, compiled: the same as :mod:`~fgl_bench.engine.kernels.routing`, in one pass over the neighbors."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def add(one: Any, other: Any, weights: Any, count: int, out: Any) -> None:
 
 @loop
 def softmax(rows: Any) -> None:
-    """Of ``rows [2, K]``, in place."""
+    """Softmax of ``rows [2, K]``, in place."""
     factors = rows.shape[1]
     for i in range(2):
         top, total = rows[i, 0], rows.dtype.type(0)
