@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fgl_bench.data.graph import Graph
 from fgl_bench.errors import UserError
+
+if TYPE_CHECKING:  # which loads scipy, and the command line checks its keys before any heavy library
+    from fgl_bench.data.graph import Graph
 
 METRICS = ("accuracy", "auc", "auc_ovr", "macro_f1", "micro_f1")
 

@@ -79,8 +79,8 @@ def plan(
 ) -> Plan:
     """Seeds first, then clients, until a program fits ``budget`` bytes; the numbers of a run do not depend on it, except for rounding.
 
-    On a CPU every seed is a program of its own, unless ``together`` is larger: five in one fall out of the cache and are slower per seed. The
-    threads of a program depend on sizes alone, not on measurements, since sums of several threads round differently.
+    On a CPU every seed is a program of its own, unless ``together`` is larger: five in one fall out of the cache and are
+    slower per seed. The threads of a program depend on sizes alone, not on measurements, since sums of several threads round differently.
 
     Args:
         widest: columns of the widest result of an operation, ``Backbone.widest``.

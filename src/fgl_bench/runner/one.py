@@ -32,7 +32,8 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     """Check one configuration and make its run, unless it is there already.
 
     Args:
-        watch: called with every evaluation point of a new run, a row of ``history.csv`` without bytes and costs; an exception from it ends the run.
+        watch: called with every evaluation point of a new run, a row of ``history.csv`` without bytes and costs; an exception from it
+            ends the run.
         title: stands before the method's name in lines of progress.
     """
     expand_paths(cfg)
