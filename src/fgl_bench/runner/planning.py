@@ -10,8 +10,8 @@ import torch
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.models.base import Backbone
+from fgl_bench.runner.build import DTYPES
 from fgl_bench.runner.memory import Need, Plan, available_bytes, largest_client, plan
-from fgl_bench.runner.program import DTYPES
 from fgl_bench.runner.rehearsal import ceiling, measured
 from fgl_bench.runner.spec import RunSpec
 

@@ -18,11 +18,12 @@ from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.engine.replay import WARM_UP
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
+from fgl_bench.runner.build import DTYPES, simulation
 from fgl_bench.runner.memory import Need, largest_client, out_of_memory
-from fgl_bench.runner.program import DTYPES, simulation
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.runner.workers import Died, apart, forks
 from fgl_bench.scenarios.base import Rounds
+from fgl_bench.scenarios.callbacks import ScenarioState, StepCallback
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.live_bytes import DeviceBytes, LiveBytes, ResidentBytes
@@ -170,7 +171,7 @@ def _first_and_last(spec: RunSpec, federation: Federation, model: Backbone, devi
     sim = simulation(spec.settings, [federation], model, made, device, spec.rounds, spec.trips, chunk, drops, spec.optimizer)
     if device.type == "cpu":  # on a GPU steps are captured, each with memory of its own
         sim.trainer.local_epochs = 1
-    sim.progress = _until(_shorten(sim, isinstance(spec.scenario, Rounds)))
+    sim.callbacks = [_Until(_shorten(sim, isinstance(spec.scenario, Rounds)))]
     try:
         spec.scenario.run(sim)
     except _Enough:
@@ -193,9 +194,12 @@ def _shorten(sim: Simulation, in_rounds: bool) -> int:
     return sim.rounds * participants(sim.participation, clients) * sim.stands_for
 
 
-def _until(trips: int) -> Callable[[int, Callable[[], float]], None]:
-    def progress(done: int, accuracy: Callable[[], float]) -> None:
-        if done >= trips:
-            raise _Enough
+class _Until(StepCallback):
+    """Ends a rehearsal after a number of trips."""
 
-    return progress
+    def __init__(self, trips: int):
+        self.most = trips
+
+    def step_end(self, sim: Simulation, state: ScenarioState) -> None:
+        if state.trips >= self.most:
+            raise _Enough
