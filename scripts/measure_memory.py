@@ -25,7 +25,9 @@ def main(arguments: list[str]) -> int:
     from fgl_bench.config.compose import Composer
     from fgl_bench.config.wording import explain
     from fgl_bench.runner.devices import pick_devices
-    from fgl_bench.runner.run import chunks, prepare, simulate
+    from fgl_bench.runner.planning import chunks
+    from fgl_bench.runner.program import simulate
+    from fgl_bench.runner.run import prepare
     from fgl_bench.runner.spec import resolve
 
     torch.set_num_threads(1)  # programs side by side would add up
@@ -41,7 +43,7 @@ def main(arguments: list[str]) -> int:
             need, plan = chunks(spec, federations, device, exact=True)
             memory = bench_jobs.Memory(device)
             with bench_jobs.in_one_process():
-                simulate(spec, federations, device, bench_jobs.Marks(cfg.num_clients, lambda: None), plan)
+                simulate(spec, federations, device, plan=plan)
         except Exception as error:
             line = explain(error)
             if line is None:

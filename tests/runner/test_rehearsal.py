@@ -13,13 +13,12 @@ import pytest
 import torch
 
 import fgl_bench.runner.planning
-import fgl_bench.runner.run
+import fgl_bench.runner.program
 from fgl_bench.engine.training import Trainer
 from fgl_bench.errors import UserError
-from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner import rehearsal
+from fgl_bench.runner.build import simulation
 from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.program import simulation
 from fgl_bench.runner.rehearsal import HOLES, ceiling, measured, rehearse
 from fgl_bench.runner.workers import apart, forks
 from fgl_bench.utils.live_bytes import LiveBytes, ResidentBytes
@@ -37,7 +36,7 @@ def small(algorithm, folder, **changes):
 
 
 def run(spec, federations, replicas=None):
-    return fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), Plan(1, replicas))
+    return fgl_bench.runner.program.simulate(spec, federations, CPU, plan=Plan(1, replicas))
 
 
 def counted(spec, federations, replicas=None):
@@ -108,7 +107,7 @@ def test_more_replicas_never_need_less_and_a_plan_keeps_its_budget(algorithm, tm
     assert need.program(1, 1) <= need.program(1, 2) <= need.program(1, 5) and need.program(1) > (whole + one) // 2
     for budget in (whole, (whole + one) // 2, one):
         given = dataclasses.replace(spec, settings=dataclasses.replace(spec.settings, memory_budget_gb=1.01 * budget / 1e9))
-        replicas = fgl_bench.runner.run.chunks(given, federations, CPU)[1].replicas
+        replicas = fgl_bench.runner.planning.chunks(given, federations, CPU)[1].replicas
         assert HOLES * counted(given, federations, replicas) <= 1.1 * budget
         assert (replicas is None) == (budget == whole), (replicas, budget, need)
 
@@ -186,7 +185,7 @@ def test_measuring_changes_no_number(algorithm, tmp_path, monkeypatch):
     monkeypatch.setattr(rehearsal, "CEILING", 10**9)
     monkeypatch.setattr(rehearsal, "forks", lambda: False)
     monkeypatch.setattr(rehearsal, "rehearse", lambda *args: measurements.append(rehearse(*args)) or measurements[-1])
-    after = fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False))
+    after = fgl_bench.runner.program.simulate(spec, federations, CPU)
     assert measurements
     for model in ("received", "trained"):
         np.testing.assert_array_equal(alone.histories[0].scores[model], after.histories[0].scores[model])
