@@ -64,7 +64,7 @@ class Run:
             self(last, plan, interval=interval)
 
     def files(self) -> list[Path]:
-        return sorted(store.place(self.folder).glob("seeds-*/[0-9]*"))
+        return sorted(store.checkpoint_folder(self.folder).glob("seeds-*/[0-9]*"))
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_run_goes_on_after_the_last_round_that_was_kept(run: Run, capsys: pyte
     assert [path.name for path in run.files()] == ["000000000004", "000000000005"], "the newest and the one before"
     again, rest = run()
     assert equal(again, whole) and rest == reports - 5
-    assert capsys.readouterr().err == f"fgl-bench: resuming at round 5 of 8 from {store.place(run.folder)}\n"
+    assert capsys.readouterr().err == f"fgl-bench: resuming at round 5 of 8 from {store.checkpoint_folder(run.folder)}\n"
 
 
 def cut(path: Path) -> None:

@@ -100,7 +100,7 @@ def test_workers_go_on_together_with_the_same_numbers(name: str, tmp_path: Path,
     assert [[path.name for path in run.files(rank)] for rank in (0, 1)] == [["000000000004", "000000000005"]] * 2
     again, rest = run()
     assert equal(again, whole) and rest == rounds - 5
-    said = f"fgl-bench: resuming at round 5 of {rounds - 1} from {store.place(run.folder)}\n"
+    said = f"fgl-bench: resuming at round 5 of {rounds - 1} from {store.checkpoint_folder(run.folder)}\n"
     assert capsys.readouterr().err == said, "one speaks"
 
 

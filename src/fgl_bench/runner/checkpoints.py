@@ -58,9 +58,9 @@ class Checkpoints:
     def groups(self, seeds: Sequence[int], size: int) -> list[slice]:
         """The seeds of every program: those of its checkpoint if the run was interrupted, else ``size`` each."""
         positions, resumed, progress = {seed: i for i, seed in enumerate(seeds)}, [], []
-        place = store.place(self.folder)
-        for name in self.world.first(lambda: sorted(folder.name for folder in place.glob("seeds-*"))):
-            path, known = next(self.usable(place / name), (None, None))
+        root = store.checkpoint_folder(self.folder)
+        for name in self.world.first(lambda: sorted(folder.name for folder in root.glob("seeds-*"))):
+            path, known = next(self.usable(root / name), (None, None))
             where = [positions.get(seed, -1) for seed in known["seeds"]] if known else []
             if known and where[0] >= 0 and where == list(range(where[0], where[0] + len(where))):
                 resumed.append(slice(where[0], where[0] + len(where)))
@@ -73,7 +73,7 @@ class Checkpoints:
         if progress:
             self.earlier = max(self.earlier, *(known["seconds"] for known in progress))
             done = " and ".join(sorted({str(known["done"]) for known in progress}, key=int))
-            self.say(f"resuming at {progress[0]['unit']} {done} of {progress[0]['of']} from {place}")
+            self.say(f"resuming at {progress[0]['unit']} {done} of {progress[0]['of']} from {root}")
         parts, start = [], 0
         for stop in [*(part.start for part in resumed), len(seeds)]:
             parts += [slice(first, min(first + size, stop)) for first in range(start, stop, size)]

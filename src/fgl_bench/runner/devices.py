@@ -48,12 +48,13 @@ def over(
     """
     parts = [part for part in np.array_split(np.arange(len(federations)), len(devices)) if part.size]
 
+    if len(parts) == 1 and devices[0].type == "cpu":
+        return simulate(federations, devices[0])
+
     def on(device: torch.device, part: np.ndarray) -> Outcome:
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             return simulate([federations[seed] for seed in part], device)
 
-    if len(parts) == 1:
-        return on(devices[0], parts[0])
     jobs = [partial(on, device, part) for device, part in zip(devices, parts, strict=False)]
     return joined(together(jobs, torch.get_num_threads(), cancel))
 

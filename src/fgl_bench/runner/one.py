@@ -43,17 +43,18 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     spell(cfg)
     tracker = build_group(cfg, "tracker")
     tracking.check_installed(tracker)
-    from fgl_bench.runner.run_store import finished, with_targets
+    from fgl_bench.runner.run_store import early_store, with_targets
 
     workers, names = join(), checked_names(cfg)
-    made = workers.first(lambda: finished(cfg, names))
+    store = early_store(cfg, names)
+    made = None if store is None or cfg.overwrite else workers.first(store.finished)
     if made is None:
         with workers.in_turn():  # worker 0 reports errors that all workers share
             spec = validate(cfg)
         from fgl_bench.runner.run import run
 
         try:
-            made = run(spec, watch, title)
+            made = run(spec, store, watch, title)
         except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
             where = raised_by_user(error)
             if where is None:

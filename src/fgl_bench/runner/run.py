@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 from fgl_bench.config.pairing import suited
 from fgl_bench.data.federation import MORE_TRAINING_NODES, Federation, build_federations
 from fgl_bench.data.raw import data_root
-from fgl_bench.data.sums import fingerprint
 from fgl_bench.results.callbacks import Callback, Callbacks, PointCallback
 from fgl_bench.results.progress import ProgressBar
 from fgl_bench.results.store import superseded
@@ -37,16 +36,16 @@ from fgl_bench.utils.world import world
 Watch = Callable[[Mapping[str, Any]], None]
 
 
-def run(spec: RunSpec, watch: Watch | None = None, title: str = "") -> Finished:
+def run(spec: RunSpec, store: RunStore | None = None, watch: Watch | None = None, title: str = "") -> Finished:
     """Return the run of ``spec``; train it unless it is complete already.
 
     Args:
+        store: of this run, if it is known.
         watch: called with every evaluation point.
         title: stands before the method's name in lines of progress.
     """
     settings, workers = spec.settings, world()
-    data = fingerprint(spec.dataset, settings.data_dir, settings.cache_dir)
-    store = RunStore.of(spec.config, spec.names, spec.budget, data)
+    store = store or RunStore.of(spec.config, spec.names, spec.budget, spec.dataset)
     earlier = workers.first(store.reusable)
     if earlier is not None and not settings.overwrite:
         return Finished(store.folder, earlier, True)
@@ -58,9 +57,8 @@ def run(spec: RunSpec, watch: Watch | None = None, title: str = "") -> Finished:
     sent = share.shard.world.sent
     with workers.in_turn():
         federations = prepare(spec, share.seeds)
-    if data is None:  # the raw files have been downloaded
-        data = fingerprint(spec.dataset, settings.data_dir, settings.cache_dir)
-        store = RunStore.of(spec.config, spec.names, spec.budget, data)
+    if store.data is None:  # the raw files have been downloaded
+        store = RunStore.of(spec.config, spec.names, spec.budget, spec.dataset)
     check_scores(settings, federations[0])
     facts = Facts.of(settings, federations)
     say(untrained(spec, facts))

@@ -17,7 +17,7 @@ from fgl_bench.config.groups import build_group
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.sums import fingerprint
 from fgl_bench.errors import UserError
-from fgl_bench.results.checkpoints import ABOUT, discard, place
+from fgl_bench.results.checkpoints import ABOUT, checkpoint_folder, discard
 from fgl_bench.results.frame import Result, trips_to
 from fgl_bench.results.saved_models import requested_selection, saved_selection
 from fgl_bench.results.store import Untrusted, clear_leftovers, config_hash, identity, is_complete, read_summary, run_folder, write_run
@@ -26,6 +26,7 @@ from fgl_bench.utils.masking import masked_yaml
 from fgl_bench.utils.sources import outside_modules
 
 if TYPE_CHECKING:
+    from fgl_bench.data.datasets.base import Dataset
     from fgl_bench.evaluation.history import Outcome
 
 
@@ -46,26 +47,28 @@ class RunStore:
         identity: all that determines the results, see :func:`fgl_bench.results.store.identity`.
         folder: the directory, named by the hash of the identity.
         models: the selection of the models to save; None saves none.
+        data: checksums of raw files, see :func:`fgl_bench.data.sums.fingerprint`; None before they are downloaded.
     """
 
     config: Mapping[str, Any]
+    data: Mapping[str, str] | None
     identity: dict[str, Any]
     folder: Path
     models: str | None
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], names: Mapping[str, str], budget: tuple[int, int], data: Mapping[str, str] | None) -> RunStore:
+    def of(cls, config: Mapping[str, Any], names: Mapping[str, str], budget: tuple[int, int], dataset: Dataset) -> RunStore:
         """The store of a resolved configuration.
 
         Args:
             names: of every group's choice.
             budget: rounds and trips.
-            data: checksums of raw files, see :func:`fgl_bench.data.sums.fingerprint`.
         """
+        data = fingerprint(dataset, config["data_dir"], config["cache_dir"])
         what = identity(config, *budget, data)
-        dataset, split, scenario, algorithm = (names[group] for group in ("dataset", "split", "scenario", "algorithm"))
-        folder = run_folder(Path(config["results_dir"]), dataset, split, config["num_clients"], scenario, algorithm, config_hash(what))
-        return cls(config, what, folder, requested_selection(config["keep_models"], config["selection"]))
+        place = names["dataset"], names["split"], config["num_clients"], names["scenario"], names["algorithm"]
+        folder = run_folder(Path(config["results_dir"]), *place, config_hash(what))
+        return cls(config, data, what, folder, requested_selection(config["keep_models"], config["selection"]))
 
     @property
     def digest(self) -> str:
@@ -83,6 +86,17 @@ class RunStore:
         if summary is not None and self.models is not None and saved_selection(self.folder) != self.models:
             raise Untrusted(f"it has not kept the models asked for ({self.models})")
         return summary
+
+    def finished(self) -> Finished | None:
+        """The complete run, None without; a leftover of its checkpoints is removed."""
+        try:
+            summary = self.complete()
+        except (Untrusted, OSError):
+            return None
+        if summary is None:
+            return None
+        self.discard_checkpoints()  # of a process that was killed just after it had written the run
+        return Finished(self.folder, summary, True)
 
     def reusable(self) -> dict[str, Any] | None:
         """:meth:`complete`, with a line on stderr about what cannot be used."""
@@ -112,7 +126,7 @@ class RunStore:
         try:
             write_run(self.folder, config, summary, rows, arrays, outcome.final_state, models, self.models or "")
         except (OSError, UserError) as error:  # the folder above it may have gone while it trained
-            left = "resumes from its last checkpoint" if any(place(self.folder).rglob(ABOUT)) else "is lost"
+            left = "resumes from its last checkpoint" if any(checkpoint_folder(self.folder).rglob(ABOUT)) else "is lost"
             why = getattr(error, "strerror", None) or error
             raise UserError(
                 f"results_dir: cannot write {self.folder} ({why}); a run of {summary['seconds']['total']:.0f} s {left}: "
@@ -125,26 +139,18 @@ class RunStore:
         discard(self.folder)
 
 
-def finished(cfg: DictConfig, names: Mapping[str, str]) -> Finished | None:
-    """The complete run of a configuration with valid keys; None if it does not exist or further checks are needed.
+def early_store(cfg: DictConfig, names: Mapping[str, str]) -> RunStore | None:
+    """The store of a configuration with valid keys; None if it needs further checks, and torch.
 
-    It needs no torch. :func:`fgl_bench.runner.validation.validate` reports errors of the chosen classes, before a run is made.
+    :func:`fgl_bench.runner.validation.validate` reports errors of the chosen classes, before a run is made.
     """
-    if cfg.overwrite or cfg.device.startswith("cuda"):  # only torch knows whether the device exists
-        return None
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True))
-    if outside_modules(config):  # their imports are unknown
+    if cfg.device.startswith("cuda") or outside_modules(config):  # whose imports are unknown
         return None
     try:
-        data = fingerprint(build_group(cfg, "dataset"), cfg.data_dir, cfg.cache_dir)
-        store = RunStore.of(config, names, resolve_budget(cfg), data)
-        summary = store.complete()
-    except (UserError, Untrusted, OSError):
+        return RunStore.of(config, names, resolve_budget(cfg), build_group(cfg, "dataset"))
+    except (UserError, OSError):
         return None
-    if summary is None:
-        return None
-    store.discard_checkpoints()  # of a process that was killed just after it had written the run
-    return Finished(store.folder, summary, True)
 
 
 def with_targets(found: Finished, targets: Sequence[float]) -> Finished:
