@@ -34,7 +34,7 @@ from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.program import simulate
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec, resolve
-from fgl_bench.scenarios.callbacks import StepCallback
+from fgl_bench.scenarios.simulation import StepCallback
 
 CUDA = torch.device("cuda:0")
 PACKAGE = str(Path(fgl_bench.__file__).parent) + "/"

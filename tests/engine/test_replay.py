@@ -12,8 +12,8 @@ import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.replay import WARM_UP, Replay
-from fgl_bench.scenarios.callbacks import StepCallback
 from fgl_bench.scenarios.checkpoint import SimulationState
+from fgl_bench.scenarios.simulation import StepCallback
 from tests.algorithms.test_fedssa import method as fedssa
 from tests.algorithms.test_fedssa import unifilter
 from tests.small_runs import synchronous

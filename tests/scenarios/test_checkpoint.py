@@ -19,9 +19,8 @@ from fgl_bench.runner.planning import network
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.scenarios.base import Rounds
-from fgl_bench.scenarios.callbacks import ScenarioState, StepCallback
 from fgl_bench.scenarios.checkpoint import SimulationState, Unstorable
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 from tests.device_cases import CASES, QUICK, SMALL, VARIANTS
 from tests.pretend_cuda import spec_of
 

@@ -9,8 +9,7 @@ import numpy as np
 from fgl_bench.evaluation.history import Point
 from fgl_bench.evaluation.summary import MODELS, chosen_points
 from fgl_bench.runner.reporter import Counts, history
-from fgl_bench.scenarios.callbacks import ScenarioState, StepCallback
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 
 
 class KeptModels(StepCallback):

@@ -27,8 +27,7 @@ from fgl_bench.runner.reporter import Counts, Reporter, history, node_counts
 from fgl_bench.runner.share import own_part
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.runner.workers import side_by_side
-from fgl_bench.scenarios.callbacks import StepCallback
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.simulation import Simulation, StepCallback
 from fgl_bench.utils.allocator import keep_freed_memory
 
 

@@ -23,8 +23,7 @@ from fgl_bench.runner.memory import Need, largest_client, out_of_memory
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.runner.workers import Died, apart, forks
 from fgl_bench.scenarios.base import Rounds
-from fgl_bench.scenarios.callbacks import ScenarioState, StepCallback
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 from fgl_bench.utils.allocator import keep_freed_memory
 from fgl_bench.utils.live_bytes import DeviceBytes, LiveBytes, ResidentBytes
 from fgl_bench.utils.participation import participants

@@ -19,8 +19,7 @@ from fgl_bench.evaluation.history import History, Point, excerpt, history_rows
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.results.callbacks import Callbacks, Report, Send
 from fgl_bench.runner.build import reported
-from fgl_bench.scenarios.callbacks import ScenarioState, StepCallback
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 
 UNKNOWN = ("upload_bytes", "download_bytes", "busiest_bytes")  # before the end
 

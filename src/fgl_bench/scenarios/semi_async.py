@@ -77,7 +77,7 @@ class SemiAsync(Stragglers):
 
 @dataclass
 class _Events:
-    """The event loops of all seeds, between two batches of trips; a :class:`~fgl_bench.scenarios.callbacks.ScenarioState`."""
+    """The event loops of all seeds, between two batches of trips; a :class:`~fgl_bench.scenarios.simulation.ScenarioState`."""
 
     models: TripModels
     loops: list[_Loop]
