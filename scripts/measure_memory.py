@@ -14,8 +14,6 @@ import warnings
 
 import bench_jobs
 
-from fgl_bench.utils.allocator import restart
-
 
 def main(arguments: list[str]) -> int:
     """Print the parts of the prediction, and the prediction beside what was measured; 2 where the arguments are refused."""
@@ -56,5 +54,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    restart()  # as the command line
     sys.exit(main(sys.argv[1:]))

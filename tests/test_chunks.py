@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import fgl_bench.runner.planning
+import fgl_bench.runner.memory
 import fgl_bench.runner.run
 from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner import workers
@@ -71,7 +71,7 @@ def test_every_point_is_heard_of_processes_that_end_before_their_next_report(alg
 def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nodes, tmp_path):
     changes = {"dtype": "float64", "model": model, "model.propagation": mode, "batch_nodes": batch_nodes}
     spec, federations = prepared("fedavg", tmp_path, changes, seeds=[0, 1], rounds=3)
-    network = fgl_bench.runner.planning.network(spec, federations, CPU)
+    network = fgl_bench.runner.memory.network(spec, federations, CPU)
     assert network.propagation == mode
     outcomes = [
         fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), Plan(1, replicas)) for replicas in (None, 1, 2)

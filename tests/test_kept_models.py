@@ -20,8 +20,7 @@ from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import Outcome, history_rows
 from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
 from fgl_bench.results.saved_models import write_models
-from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.planning import network
+from fgl_bench.runner.memory import Plan, network
 from fgl_bench.runner.program import simulation
 from fgl_bench.runner.run import simulate
 from tests.quick import prepared

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-import fgl_bench.runner.planning
+import fgl_bench.runner.memory
 import fgl_bench.runner.run
 from fgl_bench.engine.training import Trainer
 from fgl_bench.errors import UserError
@@ -42,7 +42,7 @@ def run(spec, federations, replicas=None):
 
 def counted(spec, federations, replicas=None):
     """Bytes that the whole run holds at most, by the counter."""
-    model = fgl_bench.runner.planning.network(spec, federations, CPU)
+    model = fgl_bench.runner.memory.network(spec, federations, CPU)
     with LiveBytes() as counter:
         made, drops = spec.fresh_algorithm(), spec.scenario.drops_uploads
         sim = simulation(spec.settings, federations, model, made, CPU, spec.rounds, spec.trips, replicas, drops)
@@ -89,7 +89,7 @@ def test_a_limit_is_kept():
 @pytest.mark.parametrize("algorithm", METHODS)
 def test_a_run_holds_what_its_rehearsal_held(algorithm, tmp_path):
     spec, federations = small(algorithm, tmp_path)
-    model = fgl_bench.runner.planning.network(spec, federations, CPU)
+    model = fgl_bench.runner.memory.network(spec, federations, CPU)
     for replicas in (None, 2):
         predicted = rehearse(spec, federations[0], model, CPU, replicas, LiveBytes())
         assert counted(spec, federations, replicas) == pytest.approx(predicted, rel=0.1)
@@ -100,7 +100,7 @@ def test_a_run_holds_what_its_rehearsal_held(algorithm, tmp_path):
 def test_more_replicas_never_need_less_and_a_plan_keeps_its_budget(algorithm, tmp_path, monkeypatch):
     monkeypatch.setattr(rehearsal, "forks", lambda: False)  # so that the count is the same in every call
     spec, federations = small(algorithm, tmp_path, **{"model.hidden": 256})
-    model = fgl_bench.runner.planning.network(spec, federations, CPU)
+    model = fgl_bench.runner.memory.network(spec, federations, CPU)
     whole, one = (int(HOLES * rehearse(spec, federations[0], model, CPU, replicas, LiveBytes())) for replicas in (None, 1))
     need = measured(spec, federations, model, CPU, 1)
     assert need.single == pytest.approx(one, rel=0.02) and need.step > 0
@@ -119,7 +119,7 @@ def test_few_clients_in_files_tell_what_all_take(tmp_path, monkeypatch):
     changes = {"num_clients": 24, "out_of_core": True, "cache_dir": str(tmp_path / "cache"), "model.hidden": 64}
     changes |= {"dataset": "csbm", **{f"dataset.{key}": value for key, value in sizes.items()}}
     spec, federations = small("fedgta", tmp_path, **changes)
-    model = fgl_bench.runner.planning.network(spec, federations, CPU)
+    model = fgl_bench.runner.memory.network(spec, federations, CPU)
     sizes, rehearsed = [], rehearsal.rehearse
 
     def recorded(spec, federation, *rest):
@@ -154,7 +154,7 @@ def test_a_forked_process_tells_how_far_its_memory_rises(tmp_path, monkeypatch):
         apart(lambda: rise(size // 20))
     assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY, "the limit is the other process's"
     spec, federations = small("fedavg", tmp_path)
-    model = fgl_bench.runner.planning.network(spec, federations, CPU)
+    model = fgl_bench.runner.memory.network(spec, federations, CPU)
     alive = rehearse(spec, federations[0], model, CPU, None, LiveBytes())
     assert 0.8 * alive < measured(spec, federations, model, CPU, 10**9).whole < 4 * alive
     monkeypatch.setattr(rehearsal, "_first_and_last", lambda *args: touched())
@@ -166,7 +166,7 @@ def test_a_forked_process_tells_how_far_its_memory_rises(tmp_path, monkeypatch):
 @pytest.mark.skipif(not forks(), reason="needs forked processes")
 def test_a_process_that_was_killed_did_not_fit(tmp_path, monkeypatch):
     spec, federations = small("fedavg", tmp_path)
-    model, at_once = fgl_bench.runner.planning.network(spec, federations, CPU), rehearsal.rehearse
+    model, at_once = fgl_bench.runner.memory.network(spec, federations, CPU), rehearsal.rehearse
 
     def killed(spec, federation, model, device, chunk, counter):
         if chunk is None:

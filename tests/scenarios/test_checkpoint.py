@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.powers import federated
-from fgl_bench.runner.planning import network
+from fgl_bench.runner.memory import network
 from fgl_bench.runner.program import simulation
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec

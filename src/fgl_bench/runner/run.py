@@ -37,8 +37,7 @@ from fgl_bench.runner.chosen import Chosen
 from fgl_bench.runner.deal import deal, kept, own_part
 from fgl_bench.runner.devices import joined, over, pick_devices
 from fgl_bench.runner.finished import Finished, stored
-from fgl_bench.runner.memory import Plan, available_bytes, halving, once
-from fgl_bench.runner.planning import chunks, network
+from fgl_bench.runner.memory import Plan, available_bytes, chunks, halving, network, once
 from fgl_bench.runner.points import Counts, NewPoints, history, node_counts
 from fgl_bench.runner.program import reported, simulation
 from fgl_bench.runner.spec import RunSpec, resolve

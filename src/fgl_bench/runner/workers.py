@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
@@ -113,19 +112,6 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
     return results
 
 
-class Died(UserError):
-    """A process ended before its job did."""
-
-
-def apart(job: Callable[[], T]) -> T:
-    """The result of ``job``, called in a forked process if forks are allowed: its effects on memory end with the process.
-
-    Raises:
-        Exception: that of the job; Died where its process was killed.
-    """
-    return _forked([lambda report: job()], 0, SimpleNamespace(pause=0.0, hears=False))[0] if forks() else job()
-
-
 def forks() -> bool:
     """Return True if jobs may be forked processes; children of a pool's process may not fork."""
     alone = threading.current_thread() is threading.main_thread() and len(_running) < 2  # a fork lacks the threads that hold locks
@@ -214,7 +200,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
                     message = pipe.recv()
                 except EOFError:
                     workers[number].join()
-                    raise Died(_death(workers[number].exitcode)) from None
+                    raise UserError(_death(workers[number].exitcode)) from None
                 if isinstance(message, _Done):
                     results[number] = message.result
                     del waiting[pipe]
