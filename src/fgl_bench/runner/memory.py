@@ -158,9 +158,10 @@ def largest(federation: Federation, count: int) -> Federation:
 
 
 def rise(spec: RunSpec, federation: Federation, model: Backbone, device: torch.device, chunk: int | None) -> int:
-    """Bytes by which a short run raises the memory of this process: its first and last rounds, on a CPU with one local step each.
+    """Bytes by which a short run raises the memory of this process; ``sys.maxsize`` if memory runs out.
 
-    It has an algorithm, random streams and models of its own. The last rounds show what a method does in its last stage.
+    It makes the first and the last rounds, which show a method's last stage, on a CPU with one local step each. It has an algorithm,
+    models and random streams of its own.
 
     Args:
         chunk: clients trained at once; None means all.
@@ -186,6 +187,10 @@ def rise(spec: RunSpec, federation: Federation, model: Backbone, device: torch.d
             with suppress(StopIteration):
                 spec.scenario.run(sim)
             return max(1, peak(device) - before)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        return sys.maxsize
     finally:
         torch.set_num_threads(threads)
 
