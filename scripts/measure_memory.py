@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a rehearsal predicts for a run (docs/memory.md), and what its training really takes.
+"""The memory that is predicted for a run from a few of its clients (docs/memory.md), and what its training really takes.
 
     python scripts/measure_memory.py experiment=fedssa/table1 dataset=cora algorithm=adafgl algorithm.federated_rounds=1 rounds=3
 
@@ -8,6 +8,7 @@ Arguments are those of ``fgl-bench``, here by default with ``seeds=[0]``; a few 
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import warnings
@@ -48,10 +49,11 @@ def main(arguments: list[str]) -> int:
             return 2
         predicted, taken = need.program(plan.seeds, plan.replicas) / 1e6, (memory.peak() - memory.before) / 1e6
     parts = ", ".join(f"{name} {value / 1e6:,.1f}" for name, value in vars(need).items() if name != "clients")
-    print(f"one seed: {parts} MB (step: each client more at once)")
+    print(f"one seed: {parts} MB (held: graphs and models of all clients; step: each client that is trained at a time)")
     print(f"predicted {predicted:,.0f} MB, measured {taken:,.0f} MB, ratio {predicted / max(taken, 1e-3):.2f}; {plan}")
     return 0
 
 
 if __name__ == "__main__":
+    os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # as the command line
     sys.exit(main(sys.argv[1:]))

@@ -11,21 +11,26 @@ from fgl_bench.utils import allocator
 
 ROUNDS = """
 import resource, sys, torch
-from fgl_bench.utils.allocator import keep_freed_memory
+from fgl_bench.utils.allocator import keep_freed_memory, return_freed_memory
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 if sys.argv[1] == "kept":
     keep_freed_memory()
-torch.ones(2 * 10**6)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(100):
-    torch.ones(2 * 10**6)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+before = resident()
+blocks = [torch.ones(10**6) for _ in range(50)]
+del blocks
+kept = resident() - before
+return_freed_memory()
+print(kept, resident() - before)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
-def test_pages_of_freed_arrays_are_taken_again():
-    faults = [int(subprocess.run([sys.executable, "-c", ROUNDS, how], capture_output=True, text=True).stdout) for how in ("", "kept")]
-    assert faults[1] < faults[0] / 10
+@pytest.mark.parametrize(("how", "some"), [("", False), ("kept", True)])
+def test_freed_memory_is_kept_until_it_is_returned(how, some):
+    done = subprocess.run([sys.executable, "-c", ROUNDS, how], capture_output=True, text=True, check=True)
+    kept, left = map(int, done.stdout.split())
+    assert (kept > 150e6) == some and left < 30e6
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch):

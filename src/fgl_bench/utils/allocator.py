@@ -12,9 +12,8 @@ LARGEST_BLOCK = 2**25  # glibc's own limit of the second
 def keep_freed_memory() -> None:
     """Keep freed memory in the process, except blocks of 32 MiB and more.
 
-    By default every large gradient is returned to the system and the same pages are faulted in again at the next step, which costs a
-    quarter of a step at Physics' size. The largest blocks have pages of their own: a freed one that is kept is often cut for a smaller
-    one, and the next of its size does not fit (a third more memory for SCAFFOLD with Physics and 256 hidden units).
+    By default every large gradient is returned to the system and the same pages are faulted in again at the next step. The largest
+    blocks have pages of their own, since a freed one that is kept is often cut for a smaller one, and the next of its size does not fit.
     """
     with suppress(OSError, AttributeError, TypeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
