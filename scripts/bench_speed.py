@@ -103,8 +103,7 @@ def devices(names: Sequence[str]) -> list[str]:
 def in_a_process(job: dict) -> dict:
     """:func:`bench_jobs.measure` in a fresh process, so that peak memory is the job's own."""
     command = [sys.executable, str(Path(__file__).resolve()), "--child", json.dumps(job)]
-    as_command = {**os.environ, "THP_MEM_ALLOC_ENABLE": "1"}  # as the command line sets it
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=as_command)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(f"bench_speed: the {job['kind']} side failed with {job.get('algorithm', 'no method')} on {job.get('dataset', 'no data')}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -8,7 +8,6 @@ Arguments are those of ``fgl-bench``, here by default with ``seeds=[0]``; a few 
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import warnings
@@ -55,5 +54,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # as the command line
     sys.exit(main(sys.argv[1:]))

@@ -1,12 +1,10 @@
 """``fgl-bench`` and ``python -m fgl_bench``: the command line."""
 
-import os
 import signal
 
 
 def main() -> None:
     """Entry point, see :func:`fgl_bench.cli.main.main`."""
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's: arrays of 2 MB and more in huge pages, with fewer holes between them
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are imported, Ctrl-C would print a traceback
     from fgl_bench.cli.main import main as command

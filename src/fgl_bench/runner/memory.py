@@ -34,6 +34,7 @@ T = TypeVar("T")
 WIDE = 4_000_000
 # Twice the most that a method was seen to take for a byte of what it trains, and what networks of its own may take of small graphs.
 CEILING, FLOOR = 60, 2**28
+FEW = 16  # clients that are measured; with two, pages and caches would be most of the difference
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def chunks(spec: RunSpec, federations: Sequence[Federation], device: torch.devic
     most = ceiling(spec, federations, trained)
     seeds = len(federations) if device.type == "cuda" else min(len(federations), 2 * torch.get_num_threads() * (each or 1))  # at once
     if exact or first.observed[0].folder is not None or seeds * most > bytes_:
-        need = measured(spec, federations, model, device, 2 + FLOOR * clients // most, 0 if exact else bytes_ // seeds)
+        need = measured(spec, federations, model, device, FEW + FLOOR * clients // most, 0 if exact else bytes_ // seeds)
     else:
         need = Need(clients, most, 0)
     layout, widest = trained.layout(first.num_features, first.num_classes), trained.widest(first.num_features, first.num_classes)
