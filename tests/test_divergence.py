@@ -253,7 +253,7 @@ def test_while_the_models_stand_still_the_training_loss_is_the_initial_models(
 
 def expected(spec, federation, pooled: bool) -> float:
     """The initial model's mean cross-entropy over all training nodes, by the trainer's plain forward pass."""
-    from fgl_bench.runner.planning import network
+    from fgl_bench.runner.memory import network
 
     method = spec.fresh_algorithm()
     (federation,) = federated(method, [federation])

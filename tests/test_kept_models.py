@@ -22,8 +22,7 @@ from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.runner.build import simulation
 from fgl_bench.runner.kept_models import KeptModels
-from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.planning import network
+from fgl_bench.runner.memory import Plan, network
 from fgl_bench.runner.program import simulate
 from tests.quick import prepared
 from tests.runner.test_checkpoints import Run

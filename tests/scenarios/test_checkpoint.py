@@ -15,7 +15,7 @@ import torch
 
 from fgl_bench.algorithms.powers import federated
 from fgl_bench.runner.build import simulation
-from fgl_bench.runner.planning import network
+from fgl_bench.runner.memory import network
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.scenarios.base import Rounds
