@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-import fgl_bench.runner.run
+import fgl_bench.runner.program
 from fgl_bench.engine.training import Trainer
-from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner import memory
 from fgl_bench.runner.memory import Need, Plan, ceiling, chunks, largest, measured, network, peak, reset_peak, rise
 from tests.quick import prepared
@@ -28,7 +27,7 @@ def small(algorithm, folder, **changes):
 
 
 def run(spec, federations, chunking=None):
-    return fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), chunking)
+    return fgl_bench.runner.program.simulate(spec, federations, CPU, plan=chunking)
 
 
 def equal(one, other):
