@@ -101,7 +101,7 @@ class InTurn(ABC):
     def status(self) -> int:
         """Exit status once everything is reported: 130 after a signal, which is printed, 1 if something failed, else 0."""
         if self.stopping:
-            print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
+            print("interrupted; finished runs are kept, the same command continues", file=sys.stderr)
             return 130
         return int(bool(self.failures))
 
