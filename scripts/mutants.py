@@ -39,7 +39,7 @@ OPERATORS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot,
     ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
-HEAVY = ("torch", "numpy", "pandas", "scipy.sparse", "hydra", "omegaconf", "torch_geometric", "pytest", "hypothesis")
+HEAVY = ("torch", "numpy", "pandas", "scipy.sparse", "omegaconf", "torch_geometric", "pytest")
 
 
 class Mutant(NamedTuple):
@@ -181,7 +181,17 @@ def run_tests(tests: list[str], tree: Path, limit: float) -> tuple[str, str]:
             os.dup2(output, 2)
             import pytest
 
-            options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=line", "--durations=0", "--timeout=120"]
+            options = [
+                "-x",
+                "-q",
+                "-W",
+                "ignore::pytest.PytestAssertRewriteWarning",
+                "-p",
+                "no:cacheprovider",
+                "--tb=line",
+                "--durations=0",
+                "--timeout=120",
+            ]
             os._exit(int(pytest.main([*options, f"@{listed}"])))
         end, status = time.monotonic() + limit, None
         while status is None and time.monotonic() < end:

@@ -39,8 +39,9 @@ def job(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl"])
-@pytest.mark.parametrize("kind", ["loop", pytest.param("loop_sparse", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["loop", pytest.param("loop_sparse", marks=pytest.mark.nightly)])
 def test_all_sides_train_the_same_models(job, algorithm, kind):
     job = {**job, "algorithm": algorithm}
     engine, loop = (bench_jobs.measure({**job, "kind": side}) for side in ("engine", kind))
@@ -97,7 +98,7 @@ def test_the_slope_is_the_exponent():
     assert bench_speed.slope([1, 2, 5, 10], [3 * x**1.5 for x in (1, 2, 5, 10)]) == pytest.approx(1.5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_suite_writes_what_it_measured_and_keeps_other_cells(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(bench_speed, "in_a_process", bench_jobs.measure)
     call = ["--quick", "--sizes", "cora", "--clients", "3", "--seeds", "2", "--threads", "1", "--devices", "cpu", "--out", str(tmp_path)]
@@ -114,7 +115,7 @@ def test_the_suite_writes_what_it_measured_and_keeps_other_cells(monkeypatch, tm
     assert "wrote" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_failing_side_ends_the_suite_with_one_line():
     with pytest.raises(SystemExit, match="the loop side failed"):
         bench_speed.in_a_process({"kind": "loop", "algorithm": "fedavg", "dataset": "no_such", "clients": 2, "seeds": [0], "rounds": 5,
@@ -130,13 +131,13 @@ LARGER = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl", *LARGER])
 def test_memory_of_methods_is_predicted_within_a_fifth(job, algorithm):
     predicted_within_a_fifth(job, algorithm, LARGER.get(algorithm, {}))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", ["gcn_linear", "graphsage", "gat", "gin", "gamlp", "chebnet"])
 def test_memory_of_backbones_is_predicted_within_a_fifth(job, model):
     predicted_within_a_fifth(job, "fedavg", {"model": model})
@@ -152,6 +153,7 @@ def predicted_within_a_fifth(job, algorithm, options):
     assert result["predicted"] == pytest.approx(result["increase"], rel=0.2)
 
 
+@pytest.mark.nightly
 def test_memory_of_a_command_is_measured_beside_its_prediction():
     """Four times the clients of the same size are predicted four times the memory, and what is measured is more than nothing.
 
@@ -175,6 +177,7 @@ def test_a_command_whose_memory_cannot_be_measured_is_refused_in_one_line(argume
     assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("algorithm", ["fedavg", *measure_rates.SHORTENED])
 def test_rates_are_of_rounds_behind_the_warm_up_and_of_one_local_epoch(monkeypatch, algorithm):
     marks = bench_jobs.Marks.per_round

@@ -108,7 +108,7 @@ def test_own_method_by_target_or_by_own_yaml_needs_no_change_of_the_package(tmp_
 
 
 @pytest.mark.skipif(not forks(), reason="programs are threads here")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_processes_that_train_seeds_end_with_a_killed_run(tmp_path: Path, number: int) -> None:
     line = [
         sys.executable,

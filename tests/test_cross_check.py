@@ -85,6 +85,7 @@ def test_every_driver_can_be_asked_for(compare):
     assert list(compare.REPOSITORIES) == DRIVERS
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("repository", DRIVERS)
 def test_every_comparison_composes(compare, repository):
     matched = importlib.import_module(repository).MATCHED
@@ -123,6 +124,7 @@ def test_the_page_has_a_line_for_every_comparison(monkeypatch, tmp_path):
     assert text.read_text() == written
 
 
+@pytest.mark.audit
 def test_stored_rows_are_of_comparisons_that_exist(compare):
     files = list((FOLDER.parents[1] / "results" / "cross_check").glob("*.csv"))
     assert files
@@ -175,6 +177,7 @@ def test_a_row_takes_the_place_of_the_one_it_repeats(peers, tmp_path):
     assert table.count("| Flower") == 1 and "| 51 |" in table and "Flower, fedgta could not be run: no such method." in table
 
 
+@pytest.mark.nightly
 def test_other_code_counts_with_the_faster_number_of_threads(peers, monkeypatch, tmp_path):
     (tmp_path / "other.py").write_text(DRIVER.replace("[1.0, 3.0]", "[9.0, 3.0 / settings['threads'], 3.0 / settings['threads']]"))
     monkeypatch.setattr(sys.modules["compare"], "__file__", str(tmp_path / "compare.py"))
@@ -194,6 +197,7 @@ def test_an_unknown_framework_is_one_line(peers, monkeypatch, capsys):
     assert "fedfoo: no such framework; allowed: openfgl" in capsys.readouterr().err
 
 
+@pytest.mark.audit
 def test_the_page_has_the_stored_rows(peers):
     root = FOLDER.parents[1]
     assert peers.table(root / "results" / "bench" / "peers.csv") in (root / "docs" / "benchmark.md").read_text(encoding="utf-8")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[1]
 SECTIONS = ("Tests", "Equality with the CPU", "Rounds", "Throughput", "25 million nodes")
 
@@ -50,7 +52,7 @@ def test_a_step_without_the_time_for_it_does_not_start(script, tmp_path, capsys)
     assert "left out, no time: tests" in capsys.readouterr().out and not list((tmp_path / "gpu").iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_a_rehearsal_on_a_cpu_has_every_section(script, tmp_path):
     script.main(["--device", "cpu", "--small", "--minutes", "60", "--out", str(tmp_path / "gpu")])

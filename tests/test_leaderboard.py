@@ -92,6 +92,7 @@ def compose():
     return Composer()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("entry", PROTOCOL.entries, ids=lambda entry: entry.name)
 def test_the_first_trial_is_the_default_and_every_choice_can_be_run(entry, compose):
     column = BoardColumn("cora", "louvain")
@@ -106,6 +107,7 @@ def test_the_first_trial_is_the_default_and_every_choice_can_be_run(entry, compo
         validate(compose(PROTOCOL.overrides(entry, column, chosen, [0])))
 
 
+@pytest.mark.audit
 def test_all_methods_have_the_same_budget_of_client_trips(compose):
     for column in (BoardColumn("cora", "metis"), BoardColumn("webkb", "natural")):
         assert len({resolve_budget(compose(PROTOCOL.overrides(entry, column, {}, [0])))[1] for entry in PROTOCOL.entries}) == 1
@@ -357,6 +359,7 @@ def leaderboard(folder: Path, *arguments: str, path: Path | None = None) -> list
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.nightly
 def test_the_script_makes_only_what_is_missing(tmp_path):
     env = {**ENVIRONMENT, "FGL_BENCH_CACHE": str(tmp_path / "cache")}
     made = subprocess.run(leaderboard(tmp_path, "--methods", "majority"), cwd=ROOT, env=env, capture_output=True, text=True)
@@ -381,6 +384,7 @@ def test_cheap_cells_come_first(tiny, tmp_path):
     assert cells[-1][1] == pytest.approx(0.5 * 100 * (3 * 2 + 2 * 3))
 
 
+@pytest.mark.nightly
 def test_an_interrupted_script_keeps_its_trials_and_leaves_no_process(tmp_path):
     env = {**ENVIRONMENT, "FGL_BENCH_CACHE": str(tmp_path / "cache")}
     path = written(tmp_path, changed=[*TINY, "rounds=400"], trials=4)

@@ -72,6 +72,7 @@ def test_a_run_from_before_a_correction_is_made_again(tmp_path):
     assert "complete already" in command(tmp_path, *own).stdout
 
 
+@pytest.mark.nightly
 def test_an_overwritten_graph_is_run_again(tmp_path):
     def write(seed: int) -> None:
         dice = np.random.default_rng(seed)
@@ -88,6 +89,7 @@ def test_an_overwritten_graph_is_run_again(tmp_path):
     assert before != after
 
 
+@pytest.mark.nightly
 def test_runs_on_other_content_of_a_file_are_not_compared(tmp_path):
     def write(seed: int) -> None:
         dice = np.random.default_rng(seed)
@@ -105,6 +107,7 @@ def test_runs_on_other_content_of_a_file_are_not_compared(tmp_path):
     assert compared.returncode == 0 and "1 run(s) of an earlier version" in compared.stdout + compared.stderr, compared.stderr
 
 
+@pytest.mark.nightly
 def test_runs_on_two_versions_of_an_own_network_are_not_compared(tmp_path):
     for version, algorithm in enumerate(("fedavg", "fedprox")):
         (tmp_path / "own_net.py").write_text(f"from fgl_bench.models.gcn import GCN\n\n\nclass Net(GCN):\n    version = {version}\n")

@@ -118,9 +118,10 @@ READERS: dict[str, tuple[str, tuple[str, ...], Callable[[Path], Curves]]] = {
     "tensorboard": ("tensorboard", (), lambda folder: boards(folder / "results/tensorboard")),
     "wandb": ("wandb", ("tracker.mode=offline",), lambda folder: offline(folder / "results")),
 }
-KILLED = ["tensorboard", pytest.param("wandb", marks=pytest.mark.slow)]
+KILLED = ["tensorboard", pytest.param("wandb", marks=pytest.mark.nightly)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("tracker", KILLED)
 def test_a_run_that_is_killed_has_its_curve_up_to_that_point(tracker: str, finished: Path, tmp_path: Path) -> None:
     package, keys, read = READERS[tracker]
@@ -248,6 +249,7 @@ def test_a_tracker_that_fails_costs_a_warning_and_is_told_later(tmp_path: Path) 
     assert lines(tmp_path / "told-0")[-1][0] == "finish"
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_is_stopped_in_the_tracker(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
     with begun(tmp_path, *UNENDING, "tracker._target_=mine.Mine", "+tracker.fails=false") as process:
@@ -308,7 +310,7 @@ def test_a_complete_run_is_told_to_tensorboard_from_its_files_once(run: Path, ca
         assert {"config/text_summary", "scores/text_summary"} <= set(EventAccumulator(str(folder)).Reload().Tags()["tensors"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("default")
 def test_a_database_of_mlflow_that_cannot_be_written_holds_up_no_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow", reason="needs the mlflow extra")
@@ -323,7 +325,7 @@ def test_a_database_of_mlflow_that_cannot_be_written_holds_up_no_run(run: Path, 
     assert sum(slept) < 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("default")
 def test_mlflow_keeps_a_run_of_every_seed_in_a_database_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mlflow", reason="needs the mlflow extra")
@@ -351,7 +353,7 @@ def test_mlflow_keeps_a_run_of_every_seed_in_a_database_file(run: Path, capsys: 
         assert kept.data.metrics["selected/test/trained"] == selected(run, seed)["trained", "test"] and kept.info.status == "FINISHED"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("default")
 def test_wandb_works_without_a_network(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("wandb", reason="needs the wandb extra")

@@ -235,6 +235,7 @@ def trials(folder):
 HOPELESS = (*SMALL, "rounds=20", "seeds=[0,1]", "trials=10", "threads=2")
 
 
+@pytest.mark.nightly
 def test_hopeless_trials_are_pruned_by_the_validation_of_the_first_seed_and_are_no_runs(own):
     (own / "space.yaml").write_text("lr: {choices: [0.05, 0.04, 0.03, 0.0000001]}\n", encoding="utf-8")
     done = command(own, "tune", "space.yaml", "algorithm=fedavg", *HOPELESS, "sampler_seed=1")
@@ -249,7 +250,7 @@ def test_hopeless_trials_are_pruned_by_the_validation_of_the_first_seed_and_are_
     assert len(summaries(own / "results/runs")) == count and not list(own.glob("results/runs/*/*/*/*/.*"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(own):
     line = ("tune", "space.yaml", "algorithm=fedavg", "algorithm._target_=mine.Mine", *HOPELESS)
     assert command(own, *line).returncode == 0
@@ -270,6 +271,7 @@ def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(own):
     assert [row | {"trial": ""} for row in trials(own)] == [row | {"trial": ""} for row in whole]
 
 
+@pytest.mark.nightly
 def test_an_interrupted_search_tells_what_it_has(own):
     with begun(own, "tune", "space.yaml", "algorithm=fedavg", "algorithm._target_=mine.Mine", *HOPELESS, "trials=1000") as process:
         end = time.monotonic() + 100

@@ -18,9 +18,7 @@ from fgl_bench.algorithms.records import Setting
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import cosine
 from fgl_bench.engine.topologies import Links, random_k_in
-from fgl_bench.errors import UserError
 from fgl_bench.utils.seeding import generator
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.peers import assert_follows, decentralized, run, watch_exchanges
 from tests.engine.graphs import federation, from_edges, make_client
@@ -325,14 +323,3 @@ def test_only_working_links_are_chosen_and_used():
         heard = torch.from_numpy(np.stack([scenario.heard(sim, seed, number) for seed in (0, 1)]))
         assert not (exchange.sent * ~heard).any() and not (exchange.matrix * ~(heard | torch.eye(6, dtype=torch.bool))).any()
         torch.testing.assert_close(exchange.matrix.sum(-1), torch.ones(2, 6, dtype=torch.float64), **TIGHT)
-
-
-@pytest.mark.parametrize("key", ["refresh", "sources", "landmarks"])
-def test_keys_out_of_range_are_refused(key):
-    with pytest.raises(UserError, match=f"algorithm.{key}"):
-        run(method(**{key: 0}))
-
-
-@pytest.mark.parametrize("changes", [{}, {"selection": "random", "degree": "half"}, {"similarity_of": "features"}], ids=str)
-def test_batching_changes_nothing(changes):
-    assert_batching_changes_nothing(lambda: method(refresh=2, sources=2, landmarks=9, **changes), decentralized)

@@ -18,7 +18,6 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import generator
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.leaks import assert_hidden_labels_do_not_matter
 from tests.engine.graphs import federation, from_edges
@@ -186,11 +185,6 @@ def test_perturbed_gradients_are_clipped_with_laplace_noise_of_the_stated_scale(
 
 
 # ---- runs
-
-
-@pytest.mark.parametrize(("changes", "participation"), [({}, 1.0), ({"ldp": True}, 0.5)])
-def test_batching_changes_nothing(changes, participation):
-    assert_batching_changes_nothing(lambda: method(**changes), synchronous, participation=participation)
 
 
 def test_a_seed_alone_equals_the_seed_in_a_batch_where_clients_overlap():

@@ -12,7 +12,6 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.local import Local
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, trips_of, watch
 from tests.engine.graphs import federation, make_client, permuted
 from tests.reference.small import small_federation
@@ -198,8 +197,3 @@ def test_who_is_absent_keeps_its_model(changes):
         # Nobody hears from an absent client.
         assert (matrix * (arrived[:, :, None] & ~arrived[:, None])).sum() == 0
     assert len(calls) == 6
-
-
-@pytest.mark.parametrize("changes", [{"moments": "none"}, {"weights": "uniform"}])
-def test_batching_changes_nothing(changes):
-    assert_batching_changes_nothing(lambda: method(**changes), synchronous, participation=0.5)

@@ -499,12 +499,6 @@ def test_bytes_follow_the_papers_gradient_protocol_and_then_fedavg():
     assert history.download.tolist() == [0, down, 2 * down, 2 * down + each, 2 * down + 2 * each]
 
 
-@pytest.mark.parametrize(("key", "value"), [("max_neighbours", -1), ("hidden_share", 1.5), ("gen_rounds", -2), ("latent", 0)])
-def test_impossible_keys_are_refused(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}={value}"):
-        run(method(**{key: value}))
-
-
 def test_a_model_that_cannot_run_on_graphs_being_mended_is_refused():
     class Odd(GraphSAGE):
         def first(self, parameters, batch):

@@ -16,7 +16,6 @@ from fgl_bench.algorithms.twafl import TWAFL
 from fgl_bench.errors import UserError
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, watch
 from tests.algorithms.test_fedasync import DEFAULTS as FEDASYNC
 from tests.reference import immediate
@@ -209,10 +208,6 @@ def test_it_meets_the_events_that_fedasync_meets():
             run(algorithm)
         traces.append([(loop.trace, loop.steps) for loop in loops])
     assert traces[0] == traces[1]
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(method, semi_async)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_impossible_keys_are_refused(change, message):
         made(**change)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "nodes", "edges", "features", "classes"),
     [

@@ -43,6 +43,7 @@ def sha256(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "custom"])
 def test_the_files_at_hand_are_known(name, capsys):
     found = fingerprint(dataset(name), str(DATA), None)
@@ -57,6 +58,7 @@ def test_every_known_file_is_one_that_a_dataset_reads():
     assert all(re.fullmatch("[0-9a-f]{64}|[0-9a-f]{40}", known) for several in known_sums().values() for known in several)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "custom" and not name.startswith("csbm")])
 def test_every_dataset_names_the_files_that_it_asks_for(name, tmp_path):
     files = dataset(name).files(tmp_path)

@@ -241,6 +241,7 @@ def test_names_stay_below_the_results_folder(pool: Pool) -> None:
     as_expected(pool, refused(NAMES, check=inside))
 
 
+@pytest.mark.nightly
 def test_keys_that_nothing_reads_are_refused(pool: Pool) -> None:
     as_expected(pool, refused(UNKNOWN))
 
@@ -249,6 +250,7 @@ def test_targets_that_give_no_object_of_the_group(pool: Pool) -> None:
     as_expected(pool, refused(TARGETS, files={"odd.py": ODD}))
 
 
+@pytest.mark.nightly
 def test_values_of_top_level_keys(pool: Pool) -> None:
     as_expected(pool, refused(VALUES))
 

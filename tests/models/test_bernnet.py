@@ -10,11 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.bernnet import BernNet, bernstein_in_chebyshev
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import make_client, permuted
 from tests.models.checking import (
     CLASSES,
@@ -25,7 +23,6 @@ from tests.models.checking import (
     features_of,
     random_models,
 )
-from tests.small_runs import synchronous
 
 
 def plain(client, own):
@@ -102,10 +99,6 @@ def test_dropout_is_where_it_is_said_to_be():
 
     run(model, client, random_models(model.layout(FEATURES, CLASSES), 1), spy)
     assert seen == [((1, 9, 4), None), ((1, 9, CLASSES), 0.3)]
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(FedAvg, synchronous, model=BernNet(4, 6, 0.5, 0.5))
 
 
 def test_parameters_and_refusals():

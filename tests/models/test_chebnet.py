@@ -9,11 +9,9 @@ import pytest
 import torch
 from torch_geometric.nn import ChebConv
 
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.chebnet import ChebNet
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import make_client, permuted
 from tests.models.checking import (
     CLASSES,
@@ -24,7 +22,6 @@ from tests.models.checking import (
     features_of,
     random_models,
 )
-from tests.small_runs import synchronous
 
 
 def pyg(orders, layers):
@@ -76,11 +73,6 @@ def test_renumbering_nodes_renumbers_the_logits(form):
         return model.forward(views, batch, model.first(views, batch), no_dropout).logits[0]
 
     torch.testing.assert_close(logits(permuted(client, order)), logits(client)[order])
-
-
-@pytest.mark.parametrize("form", ["layers", "filter"])
-def test_batching_changes_nothing(form):
-    assert_batching_changes_nothing(FedAvg, synchronous, model=ChebNet(3, 6, 2, 0.5, form))
 
 
 def test_initial_parameters():

@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.engine.kernels import routing
 from fgl_bench.engine.kernels.routing import convolve, route, unit
 from fgl_bench.models.disengcn import DisenGCN
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import from_edges, make_client
-from tests.small_runs import synchronous
 
 
 def model(**changes):
@@ -177,10 +174,6 @@ def test_dropout_draws_after_the_projection_and_after_every_layer():
     dropout, calls = Dropout(0.5, torch.tensor([3])), []
     made.forward(parameters, batch, made.first(parameters, batch), lambda x: calls.append(x.shape) or dropout(x))
     assert calls == [(1, 9, 6)] * 3
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(FedAvg, synchronous, model=model(dropout=0.35), rounds=3)
 
 
 @pytest.mark.parametrize("changes", [{"factors": 0}, {"iterations": 0}, {"temperature": 0.0}])

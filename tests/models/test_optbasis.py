@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.optbasis import OptBasis
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import make_client, permuted
 from tests.models.checking import (
     CLASSES,
@@ -21,7 +19,6 @@ from tests.models.checking import (
     features_of,
     random_models,
 )
-from tests.small_runs import synchronous
 
 
 def vectors(matrix, signal, orders):
@@ -93,10 +90,6 @@ def test_renumbering_nodes_renumbers_the_logits():
     client, model, order = make_client(12), OptBasis(3, 4, 0.0), np.random.default_rng(0).permutation(12)
     theta = random_models(model.layout(FEATURES, CLASSES), 1)
     torch.testing.assert_close(run(model, permuted(client, order), theta).logits[0], run(model, client, theta).logits[0][order])
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(FedAvg, synchronous, model=OptBasis(2, 6, 0.5))
 
 
 def test_parameters_and_refusals():

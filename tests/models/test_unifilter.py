@@ -259,11 +259,6 @@ def test_compiled_sums_are_those_in_operations(changes, threads, monkeypatch):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"dropout": 0.5, "input_dropout": 0.3, "basis_dropout": 0.2}])
-def test_batching_changes_nothing(rates):
-    assert_batching_changes_nothing(FedAvg, synchronous, model=model(**rates))
-
-
 def test_initial_parameters():
     made = model(orders=10, hidden=64)
     layout = made.layout(300, 7)

@@ -38,6 +38,7 @@ TEN = [("cora", "iid", "10", "received", "0.5", "70"), ("cora", "iid", "10", "tr
 TWENTY = [("cora", "Dirichlet(0.5)", "20", "received", "", ""), ("cora", "Dirichlet(0.5)", "20", "trained", "", "")]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("name", "blocks"), [("reproduction.md", 6), ("benchmark.md", 1)])
 def test_the_page_is_up_to_date(script: ModuleType, name: str, blocks: int) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -66,6 +67,7 @@ def test_verdicts_of_a_papers_tables_are_added_up(script: ModuleType) -> None:
     assert script.agreement(text)[2:] == ["| A | 4 of 13 | 2/2/0 | 1/0/3 |"]
 
 
+@pytest.mark.audit
 def test_the_page_of_a_million_clients_has_the_numbers_of_stored_runs_and_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script, page = load("quote_scale"), tmp_path / "scale.md"
     text = (ROOT / "docs/scale.md").read_text(encoding="utf-8")

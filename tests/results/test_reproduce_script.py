@@ -54,7 +54,8 @@ def numbers(table: str) -> list[str]:
     return [line for line in table.splitlines() if line.startswith("|")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.nightly
 def test_missing_runs_are_made_once_and_a_failing_one_stops_nothing(tmp_path: Path) -> None:
     status, output = finished(tmp_path, "trips=8", "--datasets", "cora,csbm", "--data-dir", "nowhere", "--jobs", "2")
     assert status == 1, output
@@ -86,7 +87,8 @@ def test_missing_runs_are_made_once_and_a_failing_one_stops_nothing(tmp_path: Pa
     assert again["finished"] > stored[0]["finished"] and again["test"] == stored[0]["test"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.nightly
 def test_an_end_signal_ends_the_run_under_way_and_writes_the_tables(tmp_path: Path) -> None:
     process = call(tmp_path, "trips=400000", "--datasets", "csbm")
     for line in process.stdout:
@@ -115,7 +117,8 @@ def test_unknown_names_are_refused(arguments: tuple[str, ...], said: str) -> Non
         script().Reproduction(script().parser().parse_args(arguments))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="another system does not end children with their parent")
 def test_killed_outright_it_leaves_nothing_running_and_goes_on(tmp_path: Path) -> None:
     process = call(tmp_path, "trips=400000", "--datasets", "csbm")
@@ -138,7 +141,7 @@ def test_killed_outright_it_leaves_nothing_running_and_goes_on(tmp_path: Path) -
     assert status == 0 and "done: fedsa_gcl: table 3, csbm, local" in output, output
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_papers_are_planned_at_once(tmp_path: Path) -> None:
     process = call(tmp_path, "--paper", "all", "--datasets", "cora", "--data-dir", "nowhere", "--list", start=TINY[2:6])
     output, _ = process.communicate(timeout=250)
@@ -152,7 +155,8 @@ def test_all_papers_are_planned_at_once(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("summary.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.nightly
 def test_of_an_absent_dataset_one_run_is_tried_and_the_others_are_left_out(tmp_path: Path) -> None:
     status, output = finished(tmp_path, "trips=8", "--methods", "fedavg,majority", "--datasets", "cora,csbm", "--data-dir", "nowhere")
     assert status == 1, output

@@ -272,6 +272,7 @@ def told(folder: Path, rank: int) -> str:
     return (folder / f"rank{rank}" / "stderr").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_workers_that_are_killed_or_told_to_end_go_on_with_the_same_numbers(tmp_path: Path) -> None:
     """In turn: one is killed, all are, one is told to end; what is stored at last is what two undisturbed workers store."""
@@ -318,6 +319,7 @@ def models(folder: Path) -> dict[str, np.ndarray]:
     return load_file(path)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_seeds_go_on_whatever_the_number_of_workers_that_share_them(tmp_path: Path) -> None:
     seeds = (*TINY, "checkpoint_minutes=0.0003", "algorithm=scaffold", "rounds=150", "dtype=float64")

@@ -63,7 +63,7 @@ def made(jobs: Sequence[dict[str, Any]], size: int, folder: Path) -> list[tuple[
     return [(each, folder / "many" / each.relative_to(folder / "one")) for each in folders]
 
 
-@pytest.mark.parametrize("size", (2, 4))
+@pytest.mark.parametrize("size", (2, pytest.param(4, marks=pytest.mark.nightly)))
 def test_processes_give_the_scores_of_one(size: int, tmp_path: Path) -> None:
     jobs = [{**TINY, "algorithm": name, "shard": "clients"} for name in (BY_CLIENTS if size == 2 else BY_CLIENTS[2:])]
     by_seeds = [{**TINY, "algorithm": "fedsa_gcl", "shard": "seeds"}] if size == 2 else [{**TINY, "algorithm": "fedavg", "shard": "auto"}]
@@ -87,6 +87,7 @@ def test_processes_give_the_scores_of_one(size: int, tmp_path: Path) -> None:
 ARGUMENTS = [f"{key.replace('__', '.')}={json.dumps(value) if key == 'seeds' else value}" for key, value in TINY.items()]
 
 
+@pytest.mark.nightly
 def test_one_worker_speaks_for_all(tmp_path: Path) -> None:
     with torchrun(2, tmp_path, "-m", "fgl_bench", "algorithm=fedavg", *ARGUMENTS) as process:
         stdout, stderr = process.communicate(timeout=200)
@@ -108,6 +109,7 @@ def workers(folder: Path, rank: int) -> list[int]:
     return sorted(parents, key=lambda pid: parents[pid] in parents)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_worker_that_dies_ends_the_run_with_one_line(tmp_path: Path) -> None:
     long = [text for text in ARGUMENTS if not text.startswith("rounds=")] + ["rounds=1000000", "shard=clients", "progress=false"]
