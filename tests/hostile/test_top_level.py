@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.hostile.bed import Answer, Pool, accepted, as_expected, refused
 
 LONG = "x" * 300
