@@ -160,13 +160,6 @@ def test_rows_of_zeros_have_no_direction_and_no_gradient():
         assert (made == 0).all() and torch.isfinite(z.grad).all()
 
 
-def test_every_slice_of_a_layer_has_length_one():
-    made, batch = model(), Batch([make_client(9)], torch.float64, "cpu")
-    hidden = torch.randn(1, 9, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    lengths = made.convolve(hidden, batch, 1.0).unflatten(2, (3, 2)).norm(dim=-1)
-    torch.testing.assert_close(lengths, torch.ones_like(lengths))
-
-
 def test_dropout_draws_after_the_projection_and_after_every_layer():
     made, batch = model(dropout=0.5), Batch([make_client(9)], torch.float64, "cpu")
     layout = made.layout(5, 3)
@@ -174,9 +167,3 @@ def test_dropout_draws_after_the_projection_and_after_every_layer():
     dropout, calls = Dropout(0.5, torch.tensor([3])), []
     made.forward(parameters, batch, made.first(parameters, batch), lambda x: calls.append(x.shape) or dropout(x))
     assert calls == [(1, 9, 6)] * 3
-
-
-@pytest.mark.parametrize("changes", [{"factors": 0}, {"iterations": 0}, {"temperature": 0.0}])
-def test_impossible_keys_are_refused(changes):
-    with pytest.raises(ValueError, match=next(iter(changes))):
-        model(**changes)
