@@ -41,12 +41,6 @@ def test_other_c_libraries_and_mended_ones_are_left_alone(monkeypatch, version):
     assert allocator.environment() == dict(os.environ)
 
 
-@pytest.mark.parametrize("said, version", [("glibc 2.36", (2, 36)), ("musl 1.2", None), (None, None), ("glibc two", None)])
-def test_the_version_of_the_c_library(monkeypatch, said, version):
-    monkeypatch.setattr(os, "confstr", lambda name: said, raising=False)
-    assert allocator.glibc() == version
-
-
 def test_a_process_begins_anew_once_as_itself():
     plain = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
     arguments = ["a=1", "b= '2'"]
@@ -55,19 +49,3 @@ def test_a_process_begins_anew_once_as_itself():
     assert process.returncode == 0
     tunable = allocator.TUNABLE if OLD else None
     assert said == f"{process.pid} {arguments} 1 {tunable}\n"
-
-
-def test_where_it_cannot_begin_anew_it_goes_on(monkeypatch):
-    monkeypatch.setattr(allocator, "glibc", lambda: (2, 36))
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-
-    def refused(*_):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "execve", refused)
-    assert allocator.restart() is None
-
-
-def test_the_command_line_is_the_module():
-    done = subprocess.run([sys.executable, "-m", "fgl_bench", "--version"], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0 and done.stdout.startswith("fgl-bench ") and done.stderr == ""

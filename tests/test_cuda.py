@@ -22,7 +22,6 @@ from fgl_bench.engine.random_numbers import step_key
 from fgl_bench.engine.replay import WARM_UP
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
-from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.run import simulate, simulation
@@ -209,14 +208,6 @@ def test_no_round_reads_a_tensor_on_the_host(method, chunk, opt_state, monkeypat
     entered = []
     with_guard(sim, scenario, lambda: entered.append(1) or NoWaiting())
     assert entered and copies and not any(copies), "what the device needs of the host was copied before"
-
-
-@pytest.mark.parametrize("batch_nodes", [None, 2])
-@pytest.mark.parametrize("mode", ["lazy", "precomputed"])
-def test_no_round_of_a_decoupled_backbone_reads_a_tensor_on_the_host(mode, batch_nodes):
-    scenario = synchronous()
-    sim, _ = made("cpu", FedAvg(), scenario, rounds=6, model=GAMLP(mode, 2, 4, 2, 0.5), batch_nodes=batch_nodes)
-    with_guard(sim, scenario, NoWaiting)
 
 
 class Recorded:

@@ -47,11 +47,6 @@ def test_a_killed_call_loses_the_step_under_way_and_the_next_one_goes_on(script,
     assert "| 1 process(es) | 12.0" in text and "## 25 million nodes" in text
 
 
-def test_a_step_without_the_time_for_it_does_not_start(script, tmp_path, capsys):
-    script.main(["--device", "cpu", "--minutes", "0", "--out", str(tmp_path / "gpu")])
-    assert "left out, no time: tests" in capsys.readouterr().out and not list((tmp_path / "gpu").iterdir())
-
-
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_a_rehearsal_on_a_cpu_has_every_section(script, tmp_path):

@@ -17,11 +17,9 @@ from typing import Any
 
 import pytest
 
-from fgl_bench import run as run_now
 from fgl_bench.config.compose import composed
 from fgl_bench.config.groups import build
-from fgl_bench.errors import UserError
-from fgl_bench.results.trackers.base import name_of, values_of
+from fgl_bench.results.trackers.base import values_of
 from fgl_bench.results.trackers.mlflow import MLflow
 from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.results.trackers.tensorboard import TensorBoard
@@ -169,16 +167,6 @@ def selected(run: Path, seed: str) -> dict[tuple[str, str], float]:
     return {(model, name): value for model, name, value in seed_table(summary, int(seed.removeprefix("seed")))}
 
 
-def test_all_names_have_a_section() -> None:
-    columns = ["val_received", "test_trained_macro_f1", "diverged_received", "train_loss", "round", "time", "seconds", "memory_mb"]
-    assert [name_of(column) for column in columns] == [
-        "val/received", "test/trained_macro_f1", "diverged/received", "train/loss", "progress/round", "progress/virtual_time",
-        "system/seconds", "system/memory_mb",
-    ]  # fmt: skip
-    assert name_of("upload_bytes") == "traffic/upload_bytes" and name_of("staleness_max") == "staleness/max" and name_of("x") == "cost/x"
-    assert values_of({"seed": 0, "trip": 4, "val_received": 0.5, "train_loss": None}) == {"val/received": 0.5}
-
-
 # ---- a tracker of one's own
 
 MINE = """
@@ -266,33 +254,6 @@ def test_an_interrupted_run_is_stopped_in_the_tracker(tmp_path: Path) -> None:
 
 # ---- packages
 
-TINY = {"dataset__num_nodes": 120, "dataset__num_edges": 300, "num_clients": 3, "rounds": 2, "seeds": [0]}
-
-
-@pytest.mark.parametrize(("tracker", "package"), [("wandb", "wandb"), ("tensorboard", "tensorboard"), ("mlflow", "alembic")])
-def test_a_missing_package_is_said_before_anything_is_done(
-    tracker: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    there = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == package else there(name, *rest) or True)
-    with pytest.raises(UserError, match=rf"tracker={tracker} needs {package}.*pip install 'fgl-bench\[{tracker}\]'"):
-        run_now("fedavg", "csbm", **TINY, tracker=tracker)
-    assert not list(tmp_path.iterdir()), "nothing was begun"
-
-
-def test_tensorboard_hides_what_a_killed_run_has_left(run: Path, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="needs the tensorboard extra")
-    [seed, _] = tracking_of(run, NoTracker()).seeds
-    first = TensorBoard(str(tmp_path / "boards")).start(seed)
-    for trip in (0, 4, 8):
-        first.point(trip, {"val/received": 0.25})
-    second = TensorBoard(str(tmp_path / "boards")).start(seed)
-    second.point(0, {"val/received": 0.5})
-    assert boards(tmp_path / "boards") == {"seed0": {"val/received": [(0, 0.5)]}}
-    first.stop()
-    second.stop()
-
 
 def test_a_complete_run_is_told_to_tensorboard_from_its_files_once(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("tensorboard", reason="needs the tensorboard extra")
@@ -308,21 +269,6 @@ def test_a_complete_run_is_told_to_tensorboard_from_its_files_once(run: Path, ca
         for name, points in whole[folder.name].items():
             assert told[folder.name][name] == [(trip, pytest.approx(value)) for trip, value in points]
         assert {"config/text_summary", "scores/text_summary"} <= set(EventAccumulator(str(folder)).Reload().Tags()["tensors"])
-
-
-@pytest.mark.nightly
-@pytest.mark.filterwarnings("default")
-def test_a_database_of_mlflow_that_cannot_be_written_holds_up_no_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mlflow", reason="needs the mlflow extra")
-    pytest.importorskip("sqlalchemy", reason="needs the mlflow extra")
-    from mlflow.store.db import utils
-    from sqlalchemy.exc import OperationalError
-
-    slept: list[float] = []
-    monkeypatch.setattr(utils.time, "sleep", slept.append)
-    with pytest.raises(OperationalError):
-        MLflow(f"sqlite:///{run}", "x").start(tracking_of(run, NoTracker()).seeds[0])  # a folder is no database
-    assert sum(slept) < 2
 
 
 @pytest.mark.nightly
@@ -436,11 +382,3 @@ def test_whatever_a_tracker_does_the_run_stays(failure: BaseException, run: Path
     assert said.count("\n") == 1 and f"the run is complete in {run}" in said
     publish(NoTracker(), run)
     assert capsys.readouterr().err == ""
-
-
-def test_a_folder_that_cannot_be_written_costs_a_warning(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tensorboard", reason="needs the tensorboard extra")
-    (tmp_path / "file").touch()
-    publish(TensorBoard("file/below"), run)
-    assert "warning: the tracker failed" in capsys.readouterr().err
-    assert not list(run.glob(".tracked*")), "it may be logged later"

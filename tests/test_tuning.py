@@ -12,16 +12,12 @@ import signal
 import time
 from pathlib import Path
 
-import optuna
 import pytest
 from hydra.core.hydra_config import HydraConfig
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 
 from fgl_bench.cli.tune import search
 from fgl_bench.cli.tune.options import read_options
 from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
-from fgl_bench.cli.tune.study import reading
 from fgl_bench.config.compose import composed
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
@@ -79,29 +75,6 @@ def test_a_space_that_is_none_is_refused(text, said, tmp_path):
         read_space(str(path))
 
 
-@pytest.mark.parametrize("wrong", [b"x\n", b"[1]\n", b"{}\n", b"\xff\n", b'{"op_code": 4, "worker_id": 1, "trial_id": 99}\n'])
-def test_a_damaged_journal_is_one_line_that_names_it(wrong, tmp_path):
-    journal = tmp_path / "study.journal"
-
-    def read():
-        with reading(journal):
-            optuna.create_study(study_name="s", storage=JournalStorage(JournalFileBackend(str(journal))), load_if_exists=True)
-
-    read()
-    sound = journal.read_bytes().splitlines(keepends=True)
-    for place in (0, len(sound)):
-        journal.write_bytes(b"".join([*sound[:place], wrong, *sound[place:]]))
-        with pytest.raises(UserError, match="study.journal is damaged") as caught:
-            read()
-        assert "\n" not in str(caught.value)
-
-
-def test_numbers_may_have_an_exponent(tmp_path):
-    path = tmp_path / "space.yaml"
-    path.write_text("lr: {low: 1e-4, high: 1e-1, kind: real, log: true}", encoding="utf-8")
-    assert read_space(str(path)) == {"lr": {"low": 1e-4, "high": 0.1, "kind": "real", "log": True}}
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -116,12 +89,6 @@ def test_keys_of_the_search_are_checked(given, said):
         read_options(given)
     with pytest.raises(UserError, match="no such space"):
         search(["no_such_space"])
-
-
-def test_without_a_space_the_spaces_are_listed(capsys):
-    search([])
-    said = capsys.readouterr().out
-    assert all(name in said for name in spaces()) and "trials=20" in said
 
 
 def summaries(folder: Path) -> list[dict]:
@@ -160,24 +127,6 @@ def test_a_refused_trial_is_told_and_the_search_goes_on(tmp_path, capsys, monkey
     search([str(space), "algorithm=local", *SMALL, f"results_dir={tmp_path / 'runs'}", "trials=6"])
     said = capsys.readouterr()
     assert "refused: participation=7.0" in said.err and "best of" in said.out and "participation=0.5" in said.out
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ([*SMALL, "participation=7.0"], "participation=7.0"),
-        ([*SMALL, "scenario=semi_async"], "scenario=semi_async: algorithm=local supports only scenario=sync"),
-        (["dataset=twitch"], "dataset=twitch: "),  # whose files are absent, and not to be had
-    ],
-)
-def test_what_every_trial_would_be_refused_for_is_said_once_and_leaves_nothing(wrong, said, tmp_path, monkeypatch):
-    pytest.importorskip("optuna", reason="needs the tune extra")
-    monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
-    space = tmp_path / "space.yaml"
-    space.write_text("lr: {low: 0.001, high: 0.1, kind: real, log: true}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=re.escape(said)):
-        search([str(space), "algorithm=local", *wrong, f"results_dir={tmp_path / 'runs'}", f"data_dir={tmp_path / 'data'}"])
-    assert not (tmp_path / "runs").exists() and not (tmp_path / "searches").exists()
 
 
 # ---- one's own method, pruning, killed searches

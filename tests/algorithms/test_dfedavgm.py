@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.dfedavgm import DFedAvgM
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
 from tests.algorithms.peers import decentralized, run, watch_exchanges
@@ -86,8 +85,3 @@ def test_with_many_bits_the_first_round_is_that_of_models():
 def test_bytes_by_hand():
     assert run(method(), rounds=3).histories[0].upload[-1] == 3 * 12 * 4 * MODEL_SCALARS
     assert run(method(bits=3), rounds=3).histories[0].upload[-1] == 3 * 12 * (-(-MODEL_SCALARS * 3 // 8) + 4)
-
-
-def test_it_is_not_d_psgd_under_adam():
-    with pytest.raises(AssertionError):
-        assert_same_trips(run(method()), run(DPSGD(weights="metropolis", order="train_mix")), fewest=60)

@@ -392,16 +392,6 @@ def test_the_final_state_is_made_of_the_last_trained_models(semantic):
             torch.testing.assert_close(kept["class_means"][s, i, c], goal, rtol=1e-6, atol=1e-6)
 
 
-def test_the_final_state_does_not_depend_on_chunks_and_has_what_the_method_has():
-    whole, parts = (run(method(), chunk=chunk).sim.final_state for chunk in (None, 3))
-    for name, value in whole.items():
-        torch.testing.assert_close(parts[name], value, rtol=1e-8, atol=1e-8)
-    alone = run(method(semantic=False, structural=False, elbo_weight=0.0)).sim.final_state
-    assert set(alone) == {"coefficients"}
-    assert set(run(method(structural=False), model=GCN(4, 2, 0.0)).sim.final_state) == {"class_means", "class_counts"}
-    assert run(Local()).sim.final_state == {}
-
-
 # ---- training
 
 

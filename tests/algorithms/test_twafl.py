@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from fgl_bench.algorithms.fedasync import FedAsync
 from fgl_bench.algorithms.twafl import TWAFL
-from fgl_bench.errors import UserError
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, watch
@@ -208,19 +207,6 @@ def test_it_meets_the_events_that_fedasync_meets():
             run(algorithm)
         traces.append([(loop.trace, loop.steps) for loop in loops])
     assert traces[0] == traces[1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"base": 0.5}, "algorithm.base=0.5"),
-        ({"exchange_rounds": [3], "loop": 3}, "algorithm.exchange_rounds=.3. does not fit algorithm.loop=3"),
-        ({"deep_layers": 2}, "algorithm.deep_layers=2; this one has 2"),
-    ],
-)
-def test_keys_out_of_range_are_refused(changes, message):
-    with pytest.raises(UserError, match=message):
-        run(method(**changes), trips=6)
 
 
 def test_the_deep_layer_is_the_classifier_whatever_the_network_lists_last():

@@ -82,17 +82,6 @@ def test_means_intervals_marks_and_ranks_are_those_worked_out_by_hand(runs):
     assert len(frame) == 6 and frame["best"].sum() == 2 and frame["not_different"].sum() == 4
 
 
-@pytest.mark.parametrize(("seeds", "few"), [(4, True), (5, False)])
-def test_the_legend_says_what_a_test_of_few_seeds_finds(tmp_path, seeds, few):
-    for name, shift in (("fedavg", 0.01), ("fedgta", 0.0)):
-        store(tmp_path, name, per_seed=[0.7 + shift * (seed % 3) for seed in range(seeds)])
-    made = table(tmp_path, cols="dataset", model_of="received")
-    for shown in (str(made), made.markdown(), made.latex()):
-        said = " ".join(shown.split())
-        assert "not significantly different from the best" in said and (f"{seeds} seeds: a test of so few" in said) is few
-        assert "third of the scale" not in said
-
-
 def test_the_legend_counts_intervals_wider_than_a_third_of_the_scale(tmp_path):
     """Of two seeds that differ by d, the half-width is 6.35 d: 33.3 points wide at d = 2.62."""
     for name, gap in (("fedavg", 0.0262), ("fedgta", 0.0263), ("local", 0.4)):
@@ -214,15 +203,6 @@ def test_a_metric_that_no_run_has_is_told_with_those_that_there_are(runs):
         str(table(runs, metric="macro_f1"))
 
 
-def test_folders_without_runs_are_told(tmp_path):
-    with pytest.raises(UserError, match="there is no complete run in it"):
-        read_runs(tmp_path)
-    with pytest.raises(UserError, match="there is no such folder"):
-        read_runs(tmp_path / "nope")
-    with pytest.raises(UserError, match="there is no such folder"):
-        read_runs("\0")
-
-
 def test_a_damaged_run_is_left_out_with_a_warning(runs, capsys):
     run = store(runs, "fedprox")
     (run / "summary.json").write_text("{", encoding="utf-8")
@@ -340,32 +320,6 @@ def test_a_refusal_names_every_key_and_ends_with_a_command_that_works(runs):
     assert all(f"{key}=" in message for key in different)
     folder, *words = shlex.split(command)
     assert list(table(folder, **dict(word.split("=", 1) for word in words)).chosen.rows) == [("fedprox",)]
-
-
-def test_names_keep_their_words_in_latex_and_none_is_html_or_a_formula(tmp_path):
-    for name in ("my graph.npz", "your graph.npz"):
-        store(tmp_path, "fedavg", name)
-    store(tmp_path, "=cmd|x", "my graph.npz", config={"lr": -0.5})
-    store(tmp_path, "<b>loud</b>", "my graph.npz")
-    made = table(tmp_path, where="lr=*")
-    tex, md, plain = made.latex(), made.markdown(), made.csv()
-    check_latex(tex)
-    assert tex.count("my graph.npz") and tex.count("your graph.npz") and "&lt;b&gt;loud" in md
-    assert all("<b>" not in line or line.startswith("    fgl-bench ") for line in md.splitlines()), "code is not read as HTML"
-    read = pandas.read_csv(io.StringIO(plain))
-    assert set(read["algorithm"]) == {"fedavg", "'=cmd|x", "<b>loud</b>"}
-    assert made.frame()["algorithm"].str.startswith("=").any(), "Python gets the names themselves"
-    negative = table(tmp_path, rows="lr,algorithm", cols="dataset").csv()
-    assert "\n-0.5," in negative, "a number is no formula"
-
-
-def test_a_line_break_in_a_value_does_not_leave_the_comment_of_a_missing_run(tmp_path):
-    store(tmp_path, "fedavg", config={"opt_state": "a\n\\input{x}\x1b[2J"})
-    store(tmp_path, "local", "pubmed", config={"opt_state": "a\n\\input{x}\x1b[2J"})
-    made = table(tmp_path)
-    assert len(made.missing) == 2
-    rest = made.latex().rpartition("\\end{table")[2].splitlines()[1:]
-    assert len(rest) > 1 and all(line.startswith("%") for line in rest) and "\x1b" not in "".join(rest)
 
 
 def test_the_csv_has_the_seeds_scores_unrounded(tmp_path):

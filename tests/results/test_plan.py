@@ -10,12 +10,11 @@ from omegaconf import OmegaConf
 
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.settings import resolve_budget
-from fgl_bench.errors import UserError
 from fgl_bench.papers.plan import Cell, Paper, Row, Table, columns, fill, in_order, load_paper, papers, plan, stale
 from fgl_bench.papers.published import read_published
 from fgl_bench.papers.work import Work, given, preset
 from fgl_bench.results.cells import read_cells
-from fgl_bench.results.estimates import Costs, Kind, duration, rates_of, read_rates, write_rates
+from fgl_bench.results.estimates import Costs, Kind, rates_of, read_rates, write_rates
 from fgl_bench.results.store import identity
 from tests.results.summaries import summary, write_run_by_hand
 
@@ -204,13 +203,3 @@ def test_the_work_of_a_planned_run_is_read_from_its_preset(name: str) -> None:
         participation = setting["participation"]
         assert (list(setting["seeds"]), setting["local_epochs"]) == (whole["seeds"], whole["local_epochs"])
         assert rounds == pytest.approx(whole["trips"] / whole["num_clients"] / participation), cell.command
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(None, "cost unknown"), (0.2, "about 1 s"), (200, "about 3 min"), (9000, "about 2.5 h")])
-def test_durations_are_for_people(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_an_unknown_paper_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UserError, match="nope.*fedsa_gcl"):
-        load_paper("nope")
