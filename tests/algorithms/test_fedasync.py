@@ -44,8 +44,7 @@ def weigher(clients=20, **changes):
     return lambda staleness, version=10**6: algorithm.mixing_weight(staleness, version)
 
 
-@pytest.mark.parametrize("lag_unit", ["trips", "time"])
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize(("epochs", "lag_unit"), [(1, "trips"), (3, "time")])
 @pytest.mark.parametrize(
     ("changes", "plain"),
     [

@@ -32,8 +32,7 @@ def run(algorithm, **settings):
     return simulate([small_federation(seed) for seed in (0, 1)], algorithm, synchronous(), **settings)
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
-@pytest.mark.parametrize("participation", [1.0, 0.5])
+@pytest.mark.parametrize(("epochs", "participation"), [(1, 0.5), (3, 1.0)])
 @pytest.mark.parametrize("changes", [{"mu": 5.0}, {"nodes": "train", "temperature": 0.2}, {"previous": 2}])
 def test_it_is_the_plain_loop(changes, participation, epochs):
     assert_follows(lambda: method(**changes), lambda: MOON(**changes), participation=participation, local_epochs=epochs, rounds=4)

@@ -27,8 +27,7 @@ def run(algorithm, scenario=None, clients=6, **settings):
     return simulate(federations, algorithm, scenario or synchronous(), **{"rounds": 5, "local_epochs": 3, **settings})
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
-@pytest.mark.parametrize("participation", [1.0, 0.5])
+@pytest.mark.parametrize(("epochs", "participation"), [(1, 0.5), (3, 1.0)])
 @pytest.mark.parametrize(
     ("changes", "plain"),
     [({}, {}), ({"server_lr": 0.6}, {"server_lr": 0.6}), ({"weighting": "samples"}, {"weighting": "train"})],

@@ -40,8 +40,7 @@ def run(algorithm, clients=6, trips=60, scenario=None, seeds=(0, 1), **settings)
     return simulate(federations, algorithm, scenario or semi_async(), trips=trips, **settings)
 
 
-@pytest.mark.parametrize("lag_unit", ["trips", "time"])
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize(("epochs", "lag_unit"), [(1, "trips"), (3, "time")])
 @pytest.mark.parametrize(
     ("changes", "plain"),
     [

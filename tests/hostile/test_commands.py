@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import pytest
+
 from tests.hostile.bed import Answer, Case, Pool, T, accepted, as_expected, refused
 
 COMMANDS = {
@@ -85,6 +87,7 @@ def test_commands(pool: Pool) -> None:
     as_expected(pool, [*refused(COMMANDS, before="", files=FILES), *accepted(PRINTED, before="", sane=False)])
 
 
+@pytest.mark.nightly
 def test_passwords_of_a_tracker_are_masked(pool: Pool) -> None:
     def masked(answer: Answer) -> None:
         assert "s3cr3t" not in answer.stdout + answer.stderr + str(answer.summaries), "the password is printed"

@@ -47,6 +47,7 @@ def scores_of(method: str, folder: str) -> dict:
     return result.summary["test"]
 
 
+@pytest.mark.nightly
 def test_runs_in_eight_threads_are_those_made_alone() -> None:
     with ThreadPoolExecutor(len(METHODS)) as pool:
         together = list(pool.map(scores_of, METHODS, ["together"] * len(METHODS)))

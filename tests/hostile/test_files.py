@@ -8,6 +8,7 @@ import zipfile
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from tests.hostile.bed import Answer, Case, Pool, as_expected
@@ -172,10 +173,12 @@ def test_npz(pool: Pool) -> None:
     as_expected(pool, [case(f"labels-{number}.npz", each, None, reason=why) for number, each in enumerate(NUMBERED.values())])
 
 
+@pytest.mark.nightly
 def test_pt(pool: Pool) -> None:
     as_expected(pool, [case(f"graph-{name.replace(' ', '-')}.pt", content) for name, content in PT.items()])
 
 
+@pytest.mark.nightly
 def test_paths(pool: Pool) -> None:
     files = {"folder.npz": None, "graph.csv": "1,2"}
     cases = [Case(("dataset=custom", f'dataset.path="{path}"', *RUN), message, files=files) for path, message in PATHS.items()]
@@ -184,6 +187,7 @@ def test_paths(pool: Pool) -> None:
     as_expected(pool, cases)
 
 
+@pytest.mark.nightly
 def test_graphs_that_are_strange_and_right(pool: Pool) -> None:
     fine = {
         "plain": (WHOLE, "a plain graph"),

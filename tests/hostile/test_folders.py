@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
+
 from tests.hostile.bed import TINY, Answer, Case, Pool, as_expected
 from tests.hostile.test_results import link_to, link_to_itself
 
@@ -85,6 +87,7 @@ def not_run(answer: Answer) -> None:
     assert "ran" not in answer.left, "a yaml has run a command"
 
 
+@pytest.mark.nightly
 def test_broken_files_of_a_folder(pool: Pool) -> None:
     cases = [case(content, message) for content, message in BROKEN.items()]
     as_expected(pool, cases)
@@ -110,6 +113,7 @@ def test_folders_that_are_none(pool: Pool) -> None:
     as_expected(pool, cases)
 
 
+@pytest.mark.nightly
 def test_files_that_are_strange_and_right(pool: Pool) -> None:
     reasons = {
         TARGET: "a plain choice",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.hostile.bed import TINY, Case, Pool, T, accepted, as_expected, failures, refused
 
 CHOICES = {
@@ -110,10 +112,12 @@ PRINTED = {
 }
 
 
+@pytest.mark.nightly
 def test_choices_of_groups(pool: Pool) -> None:
     as_expected(pool, refused(CHOICES))
 
 
+@pytest.mark.nightly
 def test_hydra_s_own_keys(pool: Pool) -> None:
     as_expected(pool, refused(HYDRA))
 

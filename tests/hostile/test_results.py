@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.hostile.bed import Answer, Case, Pool, T, as_expected
 
 NESTED = "[" * 100_000
@@ -68,6 +70,7 @@ def damaged(summary: dict) -> dict[str, Any]:
     }
 
 
+@pytest.mark.nightly
 def test_damaged_runs_are_not_used(pool: Pool) -> None:
     first = pool.answers([Case(tuple(T.split()))])[0]
     assert isinstance(first, Answer) and len(first.summaries) == 1

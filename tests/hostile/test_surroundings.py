@@ -128,6 +128,7 @@ def test_after_a_crash_at_any_point_of_writing_the_next_run_of_the_place_clears_
             assert any((path / "summary.json").read_text(encoding="utf-8") == "{}" for path in (folder, *others) if path.exists())
 
 
+@pytest.mark.nightly
 def test_a_disk_that_is_full_at_the_end_says_what_is_lost_in_a_line(tmp_path: Path) -> None:
     """Files of more than 300 KB cannot be written: the check before training passes, the history does not."""
     line = [sys.executable, "-m", "fgl_bench.cli.main", *RUN, "rounds=1200", "seeds=[0,1,2,3]", "eval_every=1"]
@@ -186,6 +187,7 @@ def test_secrets_are_in_none_of_the_files_that_a_sweep_leaves(tmp_path: Path) ->
     assert "s3cr3t" not in written + "".join(each.stdout + each.stderr for each in said)
 
 
+@pytest.mark.nightly
 def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
     uri = 'tracker.uri="nonsense://user:s3cr3t@host/db"'
     result = command(tmp_path, "-m", *RUN, "tracker=mlflow", uri, "lr=0.1,0.2")
@@ -195,6 +197,7 @@ def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
     assert "s3cr3t" not in result.stdout + result.stderr + "".join(path.read_text(encoding="utf-8", errors="ignore") for path in files)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [("-m", "fgl_bench.cli.main", *RUN), ("-c", "import fgl_bench; fgl_bench.run('fedavg', 'csbm')")])
 @pytest.mark.parametrize("closed", ["conf", "conf/hydra", "conf/dataset", "conf/config.yaml"])
 def test_a_user_who_may_not_read_the_configuration_is_told_which_part(closed: str, words: tuple[str, ...], tmp_path: Path) -> None:

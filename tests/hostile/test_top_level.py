@@ -141,9 +141,11 @@ def test_keys_that_nothing_reads_are_refused(pool: Pool) -> None:
     as_expected(pool, refused(UNKNOWN))
 
 
+@pytest.mark.nightly
 def test_targets_that_give_no_object_of_the_group(pool: Pool) -> None:
     as_expected(pool, refused(TARGETS, files={"odd.py": ODD}))
 
 
+@pytest.mark.nightly
 def test_strange_values_that_are_right(pool: Pool) -> None:
     as_expected(pool, accepted(FINE))

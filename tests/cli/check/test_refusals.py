@@ -125,7 +125,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("way", ["check", "run"])
+@pytest.mark.parametrize("way", ["run", pytest.param("check", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_run_is_one_line(name, way, tmp_path, spoken):
     body, words = REFUSED[name]
