@@ -165,6 +165,13 @@ def chosen(row: dict[str, str], line: int, lines: dict[int, list[str]], most: in
     return [test for *_, test in sorted(order)[:most]]
 
 
+def collected(tree: Path, marks: str) -> set[str]:
+    """Return the tests that there are, without those that ``marks`` leaves out."""
+    line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", marks]
+    said = subprocess.run(line, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree / "src")}, capture_output=True, text=True, check=False)
+    return {text for text in said.stdout.splitlines() if "::" in text}
+
+
 def run_tests(tests: list[str], tree: Path, limit: float) -> tuple[str, str]:
     """Run tests in a fork of this process, which has imported what takes long; returns the outcome and the test that failed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -206,7 +213,7 @@ def run_tests(tests: list[str], tree: Path, limit: float) -> tuple[str, str]:
         return ("survived", "") if status == 0 else ("killed", failed[1] if failed else f"status {status}")
 
 
-def measure(column: str, coverage: Path, limit: float, most: int) -> None:
+def measure(column: str, coverage: Path, marks: str, limit: float, most: int) -> None:
     """Fill the columns ``outcome_<column>`` and ``test_<column>`` of the table."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -217,6 +224,7 @@ def measure(column: str, coverage: Path, limit: float, most: int) -> None:
         tree = Path(folder, "tree")
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree], check=True, cwd=ROOT)
         try:
+            there = collected(tree, marks)
             for number, row in enumerate(rows, start=1):
                 if row[f"outcome_{column}"]:
                     continue
@@ -224,7 +232,8 @@ def measure(column: str, coverage: Path, limit: float, most: int) -> None:
                 before = path.read_bytes() if path.exists() else b""
                 try:
                     line = mutate(path, row)
-                    tests = chosen(row, line, covered[row["file"]], most)
+                    lines = {at: [test for test in tests if test in there] for at, tests in covered[row["file"]].items()}
+                    tests = chosen(row, line, lines, most)
                     outcome, test = run_tests(tests, tree, limit) if tests else ("not executed", "")
                 except (LookupError, FileNotFoundError):
                     outcome, test = "gone", ""
@@ -252,13 +261,14 @@ def main() -> None:
     measuring = commands.add_parser("measure")
     measuring.add_argument("--column", choices=("before", "after"), default="after")
     measuring.add_argument("--coverage", type=Path, default=ROOT / ".coverage")
+    measuring.add_argument("--marks", default="not nightly and not audit", help="the tests that are run, as pytest's -m")
     measuring.add_argument("--limit", type=float, default=300, help="seconds for the tests of a mutant")
     measuring.add_argument("--most", type=int, default=60, help="tests for a mutant")
     args = parser.parse_args()
     if args.command == "draw":
         draw(args.count, args.seed)
     else:
-        measure(args.column, args.coverage, args.limit, args.most)
+        measure(args.column, args.coverage, args.marks, args.limit, args.most)
 
 
 if __name__ == "__main__":

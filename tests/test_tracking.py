@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import os
 import shutil
 import signal
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from fgl_bench.config.compose import composed
-from fgl_bench.config.groups import build
 from fgl_bench.results.trackers.base import values_of
 from fgl_bench.results.trackers.mlflow import MLflow
 from fgl_bench.results.trackers.none import NoTracker
@@ -316,57 +311,6 @@ def test_wandb_works_without_a_network(run: Path, capfd: pytest.CaptureFixture[s
     assert "trips_to" in table.read_text(encoding="utf-8")
     publish(tracker, run)
     assert sorted(Path("kept").glob("wandb/offline-run-*/run-*.wandb")) == kept, "logged twice"
-
-
-FAKE_WANDB = """
-runs = []
-class Settings:
-    def __init__(self, **settings):
-        pass
-class Table:
-    def __init__(self, columns, data):
-        self.columns, self.data = columns, data
-class Run:
-    def __init__(self, **settings):
-        self.settings, self.rows, self.summary, self.done = settings, [], {}, False
-    def define_metric(self, name, step_metric):
-        assert step_metric == "trip"
-    def log(self, row):
-        self.rows.append(row)
-    def finish(self):
-        self.done = True
-def init(**settings):
-    runs.append(Run(**settings))
-    return runs[-1]
-"""
-
-
-def finished_run(folder: Path) -> Path:
-    """A run directory of two seeds, as far as a tracker reads it."""
-    scores = {"received": {"per_seed": [0.5, 0.75]}, "trained": {"per_seed": [0.25, 1.0]}}
-    summary = {"config_hash": "abc", "algorithm": "fedavg", "dataset": "csbm", "seeds": [3, 7], "test": scores}
-    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
-    (folder / "config.yaml").write_text("lr: 0.01\n", encoding="utf-8")
-    (folder / "history.csv").write_text("seed,trip,val_received,note\n3,20,0.5,x\n7,20,,x\n3,40,0.625,x\n", encoding="utf-8")
-    return folder
-
-
-def test_wandb_gets_one_run_per_seed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wandb.py").write_text(FAKE_WANDB, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "wandb", raising=False)
-    run_dir = finished_run(tmp_path)
-    tracker = build(composed(["tracker=wandb", f"tracker.folder={tmp_path}"]).tracker)
-    for _ in range(2):
-        publish(tracker, run_dir)
-    runs = importlib.import_module("wandb").runs
-    sys.modules.pop("wandb")  # monkeypatch would put the fake back
-    assert [(run.settings["group"], run.settings["id"]) for run in runs] == [("abc", "abc-3"), ("abc", "abc-7")]
-    assert runs[0].rows[:-1] == [{"trip": 20, "val/received": 0.5}, {"trip": 40, "val/received": 0.625}]
-    assert runs[1].rows[:-1] == [{"trip": 20}]
-    assert runs[1].rows[-1]["scores"].data == [["received", "test", 0.75], ["trained", "test", 1.0]]
-    assert runs[1].summary == {"selected/test/received": 0.75, "selected/test/trained": 1.0}
-    assert all(run.done for run in runs)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 
 from fgl_bench.cli.tune import search
-from fgl_bench.cli.tune.options import read_options
 from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
 from fgl_bench.config.compose import composed
 from fgl_bench.config.values import plain
@@ -73,22 +72,6 @@ def test_a_space_that_is_none_is_refused(text, said, tmp_path):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=re.escape(said)):
         read_space(str(path))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["trials=0"], "trials=0: must be a number from 1"),
-        (["trials=many"], "trials: 'many' is not an integer"),
-        (["model_of=test"], "received, trained"),
-        (["pruner=x"], "median, none"),
-    ],
-)
-def test_keys_of_the_search_are_checked(given, said):
-    with pytest.raises(UserError, match=said):
-        read_options(given)
-    with pytest.raises(UserError, match="no such space"):
-        search(["no_such_space"])
 
 
 def summaries(folder: Path) -> list[dict]:

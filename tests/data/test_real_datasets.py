@@ -110,14 +110,6 @@ def test_the_largest_component_has_the_counts_of_shchur_et_al(name, nodes, edges
     assert (graph.num_nodes, graph.edges.shape[1] // 2) == (nodes, edges)
 
 
-def test_the_raw_folder_is_not_written(tmp_path):
-    need(PUBLISHED["cora"][0])
-    root = Path(_linked(tmp_path, "Cora"))
-    before = sorted(root.rglob("*"))
-    configured("dataset", "cora").load(str(root))
-    assert sorted(root.rglob("*")) == before
-
-
 @pytest.mark.audit
 def test_twitch_is_a_federation_of_seven_countries():
     graph = configured("dataset", "twitch").load(need("twitch_de/raw/twitch_de.npz"))

@@ -17,7 +17,6 @@ import pytest
 from fgl_bench.results import store
 from fgl_bench.results.trackers.mlflow import MLflow
 from fgl_bench.utils.masking import masked, without_secrets
-from fgl_bench.utils.scratch import scratch
 from tests.hostile.bed import T
 from tests.results.test_store import HASH, write
 from tests.warm import CONTEXT, ROOT, command, environment
@@ -71,15 +70,6 @@ def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_p
     assert process.returncode == 128 + number
     assert len(errors.splitlines()) == 1 and errors.startswith(f"fgl-bench: ended by {name}; kept: nothing of this run")
     assert not list(temporary.iterdir())
-
-
-def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    temporary = tmp_path / "temporary"
-    stale = temporary / "fgl-bench-sweep-stale"
-    stale.mkdir(parents=True)
-    with scratch("fgl-bench-sweep-", temporary) as living:
-        assert command(tmp_path, "-m", *RUN, TMPDIR=str(temporary)).returncode == 0
-        assert list(temporary.iterdir()) == [living]
 
 
 POINTS = 10  # more than calls that writing makes

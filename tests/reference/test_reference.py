@@ -15,10 +15,10 @@ from torch_geometric.nn import GCNConv
 
 from .buffered import FedBuff, FedSAGCL, Message, Upload, smoothness_confidence, soft_label_features
 from .models import GCN, flatten, initial_parameters, widths_of, write_parameters
-from .semi_async import run_semi_async, simulate
+from .semi_async import simulate
 from .small import SmallSchedule, random_schedule, small_federation
-from .sync import FedAvg, FedGTA, FedProx, Local, propagate_labels, run_sync, similarity_mixing
-from .training import Client, cosine, make_clients, pooled_accuracy
+from .sync import FedAvg, FedGTA, FedProx, Local, propagate_labels, run_sync
+from .training import Client
 
 E1 = math.exp(-1)
 K2 = torch.tensor([[0, 1], [1, 0]])
@@ -133,15 +133,6 @@ def test_training_reads_the_observed_graph_and_scores_the_clean_one():
         assert counted == tuple(int((guess == client.labels)[mask].sum()) for mask in (client.val, client.test))
 
 
-def test_dropout_depends_on_seed_client_and_trip_only():
-    federation = small_federation(0)
-    initial = start_for(federation)
-    first, again, other = (run_sync(federation, Local(), initial, rounds=2, dropout=0.5, seed=seed)[-1].trained[0] for seed in (1, 1, 2))
-    assert same(first, again, 0.0) and not same(first, other, 1e-6)
-    alone = run_sync(single(federation), Local(), initial, rounds=2, dropout=0.5, seed=1)[-1].trained[0]
-    assert same(first, alone, 0.0)
-
-
 def test_moments_of_adam_survive_the_download():
     """With a fresh optimiser every round would start with steps of full length; a kept one gives one long run's steps."""
     federation = small_federation(0)
@@ -181,14 +172,6 @@ def test_fedgta_report_by_hand():
     r = 1 / (1 + math.exp(-0.1 / 20))
     expected = 4 * E1 + sum(p * math.log(p + 1e-8) for p in (1.0, r, 1 - r))
     assert confidence == pytest.approx(expected, abs=1e-12)
-
-
-def test_clusters_and_weights_by_hand():
-    vectors = [double(v) for v in ([1.0, 0.0], [2.0, 2.0], [0.0, 5.0])]
-    matrix = similarity_mixing(vectors, [1.0, 2.0, 3.0], 0.5)
-    assert torch.allclose(matrix, double([[1 / 3, 2 / 3, 0], [1 / 6, 2 / 6, 3 / 6], [0, 2 / 5, 3 / 5]]))
-    assert torch.allclose(similarity_mixing(vectors, [0.0, 0.0, 3.0], 0.5)[0], double([0.5, 0.5, 0.0]))
-    assert similarity_mixing(vectors, [1.0, 2.0, 3.0], cosine(vectors[0], vectors[1]))[0, 1] > 0, "the threshold is inclusive"
 
 
 # ---- FedBuff and FedSA-GCL -----------------------------------------------------------------------------------------
@@ -249,36 +232,6 @@ def test_fedsa_gcl_server_by_hand():
     calm.start(scalar(0.0), [SimpleNamespace(observed=SimpleNamespace(num_classes=2))])
     calm.known = dict(method.known)
     assert not calm.step([upload(0, 1.0, [1.0, 0.0], 2.0, 2)], 4).pushes
-
-
-@pytest.mark.parametrize(("pushed", "own", "share"), [(3.0, 1.0, 0.75), (0.0, 2.0, 0.0), (0.0, 0.0, 0.5)])
-def test_a_push_is_merged_by_confidence_and_a_reply_replaces(pushed, own, share):
-    method, report = FedSAGCL(), (torch.zeros(2, 2), own)
-    merged = method.begin(Message(scalar(8.0), 4, pushed), scalar(-4.0), report)
-    assert float(merged["w"]) == pytest.approx(8.0 * share - 4.0 * (1 - share))
-    assert float(method.begin(Message(scalar(8.0), 4), scalar(-4.0), report)["w"]) == 8.0
-
-
-def test_evaluation_reports_start_and_end_of_the_trip():
-    federation = small_federation(0)
-    initial = start_for(federation)
-    trace = run_semi_async(federation, FedBuff(), initial, trips=10, schedule=SmallSchedule((1,) * 5, (4, 3, 2, 1, 0)), buffer=2)
-    clients = make_clients(federation, initial)
-    assert [point.trips for point in trace.evaluations] == [0, 5, 10]
-    start = [client.count_correct() for client in clients]
-    assert trace.evaluations[0].received == trace.evaluations[0].trained == start
-    # after five uploads: 4 and 3 carry version 1, 2 and 1 version 2, and 0 waits with the model it began from
-    after = trace.evaluations[1]
-    own = {arrival.client: arrival.parameters for arrival in trace.arrivals[:5]}
-    begun = {0: initial, **{i: trace.steps[(4 - i) // 2].step.replies[i].payload for i in (1, 2, 3, 4)}}
-    for i, client in enumerate(clients):
-        client.load(own[i])
-        assert after.trained[i] == client.count_correct()
-        client.load(begun[i])
-        assert after.received[i] == client.count_correct()
-    val, test = pooled_accuracy(clients, after.trained)
-    assert val == sum(c[0] for c in after.trained) / sum(int(c.val.sum()) for c in federation.clients)
-    assert 0.0 <= test <= 1.0
 
 
 # ---- the event loop on clients that are one number ------------------------------------------------------------------

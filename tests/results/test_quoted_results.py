@@ -55,12 +55,6 @@ def test_a_block_shows_both_models_and_the_printed_value(script: ModuleType, tmp
     assert script.page(page, folder) == page
 
 
-@pytest.mark.parametrize("asked", ["columns=cora rows=fedavg", "columns=photo rows=fedavg", "columns=cora/10 rows=moon"])
-def test_what_is_ambiguous_or_unknown_is_refused(script: ModuleType, tmp_path: Path, asked: str) -> None:
-    with pytest.raises(SystemExit, match="quote_results"):
-        script.numbers(f"paper/table1 {asked}", tables(tmp_path, TEN + TWENTY))
-
-
 def test_verdicts_of_a_papers_tables_are_added_up(script: ModuleType) -> None:
     text = "| paper | table | cells run | received | tau | trained | tau |\n|---|---|---|---|---|---|---|\n"
     text += "| A | 1 | 3 of 4 | 1 / 2 / 0 | 0.5 | 0 / 0 / 3 |  |\n| A | 2 | 1 of 9 | 1 / 0 / 0 |  | 1 / 0 / 0 |  |\n"

@@ -12,7 +12,6 @@ from fgl_bench.algorithms.fedbuff import FedBuff
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.errors import UserError
 from fgl_bench.scenarios.semi_async import _Loop
-from tests.algorithms.test_twafl import method as twafl
 from tests.reference.small import small_federation
 from tests.scenarios.loops import counted_batches, fixed, tiny, watched_loops
 from tests.small_runs import semi_async, simulate
@@ -147,12 +146,6 @@ def test_staleness_from_the_last_upload_changes_weights_only():
         for exponent, kind in ((2.0, "base"), (2.0, "upload"), (0.0, "base"), (0.0, "upload"))
     )
     assert torch.equal(ageless, plain) and not torch.allclose(base, upload)
-
-
-def test_staleness_from_the_last_upload_is_for_methods_that_mix_old_uploads():
-    for method in (buff(), twafl()):
-        with pytest.raises(UserError, match=r"^scenario\.staleness_from=upload: this method mixes new uploads only, or dates old ones"):
-            run(method, semi_async(staleness_from="upload"))
 
 
 def test_a_timetable_by_trips():
