@@ -148,21 +148,19 @@ def tests_of_lines(coverage: Path) -> dict[str, dict[int, list[str]]]:
     return found
 
 
-def chosen(row: dict[str, str], line: int, lines: dict[int, list[str]], most: int) -> list[str]:
-    """Return the tests to run, at most ``most``: of the module's own name first, then of its room, then others, spread over files.
+def chosen(row: dict[str, str], line: int, lines: dict[int, list[str]], sizes: Counter[str], most: int) -> list[str]:
+    """Return the tests to run, at most ``most``: of the module's own name first, then of its room, those that execute little first.
 
     A line that runs at import counts as executed by every test of the file.
     """
-    tests = sorted({test for test in lines.get(line, []) if test})
-    tests = tests or sorted({test for others in lines.values() for test in others if test})
-    stem, room = Path(row["file"]).stem, Path(row["file"]).parent.name
-    turn: Counter[str] = Counter()
-    order = []
-    for test in tests:
+    tests = {test for test in lines.get(line, []) if test} or {test for others in lines.values() for test in others if test}
+    stem, room = Path(row["file"]).stem.strip("_"), Path(row["file"]).parent.name
+
+    def distance(test: str) -> tuple[int, int, str]:
         file = test.partition("::")[0]
-        turn[file] += 1
-        order.append((0 if f"test_{stem}.py" in file else 1 if f"/{room}/" in file else 2, turn[file], test))
-    return [test for *_, test in sorted(order)[:most]]
+        return 0 if f"test_{stem}.py" in file else 1 if f"/{room}/" in file else 2, sizes[test], test
+
+    return sorted(tests, key=distance)[:most]
 
 
 def collected(tree: Path, marks: str) -> set[str]:
@@ -208,7 +206,7 @@ def run_tests(tests: list[str], tree: Path, limit: float) -> tuple[str, str]:
         if status is None:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return "killed", "time limit"
+            return "time limit", ""
         failed = re.search(r"^(?:FAILED|ERROR) (\S+)", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
         return ("survived", "") if status == 0 else ("killed", failed[1] if failed else f"status {status}")
 
@@ -218,6 +216,7 @@ def measure(column: str, coverage: Path, marks: str, limit: float, most: int) ->
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     covered = tests_of_lines(coverage)
+    sizes = Counter(test for lines in covered.values() for tests in lines.values() for test in tests)
     for name in HEAVY:
         importlib.import_module(name)
     with tempfile.TemporaryDirectory() as folder:
@@ -233,7 +232,7 @@ def measure(column: str, coverage: Path, marks: str, limit: float, most: int) ->
                 try:
                     line = mutate(path, row)
                     lines = {at: [test for test in tests if test in there] for at, tests in covered[row["file"]].items()}
-                    tests = chosen(row, line, lines, most)
+                    tests = chosen(row, line, lines, sizes, most)
                     outcome, test = run_tests(tests, tree, limit) if tests else ("not executed", "")
                 except (LookupError, FileNotFoundError):
                     outcome, test = "gone", ""
