@@ -17,8 +17,10 @@ from fgl_bench.results.frame import read_runs
 from fgl_bench.results.question import conditions, matches, parts, question
 from fgl_bench.results.result_table import of_sweep
 from fgl_bench.results.statistics import holm
+from fgl_bench.results.sweep_notes import note_of
 from fgl_bench.results.sweeps import NAME, question_of, record
 from tests.results.stored_runs import store
+from tests.results.summaries import summary
 
 A, B, C = (0.80, 0.82, 0.81, 0.83), (0.79, 0.83, 0.80, 0.82), (0.60, 0.61, 0.59, 0.62)
 
@@ -326,3 +328,45 @@ def test_the_csv_has_the_seeds_scores_unrounded(tmp_path):
     store(tmp_path, "fedavg", per_seed=(1 / 3, 2 / 3))
     written = pandas.read_csv(io.StringIO(table(tmp_path, model_of="received").csv()))["per_seed"][0]
     assert [float(text) for text in written.split()] == [100.0 * (1 / 3), 100.0 * (2 / 3)]
+
+
+def test_runs_under_way_are_hidden_and_say_nothing(runs, capsys):
+    first, *others = sorted(path.parent for path in runs.rglob("summary.json"))
+    first.rename(first.with_name(f".{first.name}.checkpoint"))
+    assert {run.folder for run in read_runs(runs)} == {*others} and capsys.readouterr().err == ""
+
+
+def test_a_run_of_a_sweep_is_noted_with_the_scores_of_the_selection(tmp_path):
+    stats = {"mean": 0.25, "std": None, "ci95": None, "per_seed": [0.25]}
+    kept = summary({"lr": 0.1}, [0.5])
+    kept["test"]["trained"]["selected"] = {"client": {"macro": stats}}
+    note = note_of(3, kept, tmp_path, False, "client", "macro")
+    assert (note.number, note.failed, note.problem) == (3, False, "")
+    assert note.text == f"test metric received not recorded, trained 25.00 (1 s)\n  {tmp_path}"
+    assert "received 50.00, trained 50.00 (complete already)" in note_of(3, kept, tmp_path, True, "federation", "weighted").text
+
+
+def test_names_keep_their_words_in_latex_and_none_is_html_or_a_formula(tmp_path):
+    for name in ("my graph.npz", "your graph.npz"):
+        store(tmp_path, "fedavg", name)
+    store(tmp_path, "=cmd|x", "my graph.npz", config={"lr": -0.5})
+    store(tmp_path, "<b>loud</b>", "my graph.npz")
+    made = table(tmp_path, where="lr=*")
+    tex, md, plain = made.latex(), made.markdown(), made.csv()
+    check_latex(tex)
+    assert tex.count("my graph.npz") and tex.count("your graph.npz") and "&lt;b&gt;loud" in md
+    assert all("<b>" not in line or line.startswith("    fgl-bench ") for line in md.splitlines()), "code is not read as HTML"
+    read = pandas.read_csv(io.StringIO(plain))
+    assert set(read["algorithm"]) == {"fedavg", "'=cmd|x", "<b>loud</b>"}
+    assert made.frame()["algorithm"].str.startswith("=").any(), "Python gets the names themselves"
+    negative = table(tmp_path, rows="lr,algorithm", cols="dataset").csv()
+    assert "\n-0.5," in negative, "a number is no formula"
+
+
+def test_a_line_break_in_a_value_does_not_leave_the_comment_of_a_missing_run(tmp_path):
+    store(tmp_path, "fedavg", config={"opt_state": "a\n\\input{x}\x1b[2J"})
+    store(tmp_path, "local", "pubmed", config={"opt_state": "a\n\\input{x}\x1b[2J"})
+    made = table(tmp_path)
+    assert len(made.missing) == 2
+    rest = made.latex().rpartition("\\end{table")[2].splitlines()[1:]
+    assert len(rest) > 1 and all(line.startswith("%") for line in rest) and "\x1b" not in "".join(rest)

@@ -72,3 +72,25 @@ def test_showing_says_whether_the_run_is_new(tmp_path, capsys):
     assert capsys.readouterr().out.endswith(f"written: {tmp_path}\n")
     show(summary(), tmp_path, again=True)
     assert f"complete already (overwrite=true repeats it): {tmp_path}" in capsys.readouterr().out
+
+
+def test_clients_without_a_score_are_mentioned():
+    made = summary()
+    assert "in no mean" not in table(made)
+    made["unscored_clients"] = {"val": [4, 4], "test": [0, 2]}
+    assert "2 client(s) have no test nodes, and count in no mean;" in table(made)
+    made["metric"] = "auc"
+    assert "2 client(s) have no test nodes, or of one class only, and count in no mean;" in table(made)
+
+
+def test_another_selection_is_shown_and_said():
+    made = summary()
+    text = table(made, "client", "macro")
+    assert "not recorded: this run is older than selection=client average=macro; overwrite=true repeats it;" in text
+    for model, mean in (("received", 0.123), ("trained", 0.456)):
+        found = {"mean": mean, "std": None, "ci95": None, "per_seed": [mean]}
+        made["test"][model]["selected"] = {"client": {"macro": found}}
+    text = table(made, "client", "macro")
+    assert "12.30" in text and "45.60" in text and "not recorded" not in text
+    assert "at each client's best validation point, unweighted mean over clients, mean over seeds" in text
+    assert "all other columns: best point of the whole federation" in text and "all other columns" not in table(made)
