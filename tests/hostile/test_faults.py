@@ -99,7 +99,12 @@ DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [*DAMAGE, "missing"])
+AT_NIGHT = ("empty", "zeroed", "a byte more", "of another graph")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.nightly if kind in AT_NIGHT else ()) for kind in [*DAMAGE, "missing"]]
+)
 def test_a_damaged_file_is_written_again_and_one_line_says_so(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
