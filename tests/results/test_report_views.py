@@ -166,7 +166,7 @@ def test_tables_and_figures_are_downloaded(tab):
 VIEWS = ["#methods", "#method/a", "#compare/Method A/Method B </script>", "#settled/p", "#search/method", "#run/a-cora"]
 
 
-@pytest.mark.parametrize("where", VIEWS)
+@pytest.mark.parametrize("where", [VIEWS[0], *(pytest.param(where, marks=pytest.mark.nightly) for where in VIEWS[1:])])
 def test_every_view_fits_a_phone_and_names_its_controls(browser, file, where):
     with tab_of(browser, file, phone=True) as tab:
         go(tab, where)
