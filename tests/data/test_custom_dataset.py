@@ -278,3 +278,21 @@ def test_a_small_file_of_a_huge_array_is_refused_by_its_header(tmp_path):
         load(str(path))
     with pytest.raises(UserError, match="has 100000000 columns; at most 1000000"):
         read_arrays("cora", path, ["x"])
+
+
+def test_the_path_is_checked(tmp_path):
+    (tmp_path / "folder.npz").mkdir()
+    for path, message in (
+        (None, "dataset.path is not set"),
+        (str(tmp_path / "none.npz"), "there is no such file"),
+        ("graph.csv", "must end in .npz or .pt"),
+        ("", "dataset.path is not set"),
+        (5, "dataset.path=5: must be the name of a .npz or .pt file"),
+        (1.5, "dataset.path=1.5: must be the name"),
+        ("x" * 3000 + ".npz", "File name too long"),
+        ("a\0b.npz", "cannot be read"),
+        (str(tmp_path / "folder.npz"), "is a folder"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            load(path)
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
