@@ -56,6 +56,7 @@ def test_an_edited_method_is_run_again_and_its_earlier_run_named(tmp_path):
     assert "complete already" in command(tmp_path, *own).stdout
 
 
+@pytest.mark.nightly
 def test_a_run_from_before_a_correction_is_made_again(tmp_path):
     own = ("algorithm=adafgl", *TINY)
     assert command(tmp_path, *own).returncode == 0

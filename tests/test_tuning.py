@@ -137,7 +137,11 @@ def own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "chosen"), [((), ("algorithm=fedavg", "algorithm._target_=mine.Mine")), (("--config-dir", "conf"), ("algorithm=power",))]
+    ("options", "chosen"),
+    [
+        ((), ("algorithm=fedavg", "algorithm._target_=mine.Mine")),
+        pytest.param(("--config-dir", "conf"), ("algorithm=power",), marks=pytest.mark.nightly),
+    ],
 )
 def test_a_method_of_one_s_own_is_tuned_and_the_printed_command_is_the_best_run(options, chosen, own):
     done = command(own, *options, "tune", "space.yaml", *chosen, *SMALL, "trials=5")

@@ -31,6 +31,7 @@ def of_owners(graph: Graph) -> list[tuple[int, int]]:
     return list(zip(np.bincount(graph.owner).tolist(), (np.bincount(row) // 2).tolist(), strict=True))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     ("name", "file", "owners", "features", "labels"),
     [
@@ -49,6 +50,7 @@ def test_counts_are_the_published_ones(name, file, owners, features, labels):
     assert [ids.size for ids in nodes] == [size for size, _ in owners]
 
 
+@pytest.mark.audit
 def test_facebook_is_a_federation_of_eighteen_schools():
     assert SCHOOLS == tuple(configured("dataset", "facebook100").schools) == tuple(FACEBOOK)
     graph = configured("dataset", "facebook100").load(need(*FILES.values()))

@@ -38,7 +38,7 @@ def test_a_plugin_in_the_current_folder_is_not_executed(arguments: tuple[str, ..
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.nightly)])
 def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_path: Path) -> None:
     number, temporary = signal.Signals[name], tmp_path / "temporary"
     temporary.mkdir()
@@ -94,7 +94,9 @@ def write_and_crash(folder: Path, at: int) -> None:
     write(folder)
 
 
-@pytest.mark.parametrize("before", ["nothing", "a run", "something else"])
+@pytest.mark.parametrize(
+    "before", ["a run", *(pytest.param(before, marks=pytest.mark.nightly) for before in ("nothing", "something else"))]
+)
 def test_after_a_crash_at_any_point_of_writing_the_next_run_of_the_place_clears_up(before: str, tmp_path: Path) -> None:
     folders = [tmp_path / str(at) / HASH for at in range(POINTS)]
     for folder in folders if before != "nothing" else ():
