@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fgl_bench.results.callbacks import Callback, Report
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [path for path in (str(ROOT / "src"), str(ROOT), str(ROOT / "scripts")) if path not in sys.path]
 
@@ -114,27 +116,20 @@ def in_one_process() -> Iterator[None]:
         workers.forks = forks
 
 
-class Marks:
-    """The progress object of a run: notes when, by ``clock``, each of the programs had done how many trips."""
+class Marks(Callback):
+    """Notes when, by ``clock``, each of the programs had done how many trips."""
 
-    pause = 0.0  # every report is a mark
-    hears = False
-    EVERY_ON_GPU = 10  # rounds between waits for a GPU, which would else never run ahead
+    PAUSE_ON_GPU = 0.05  # seconds between waits for a GPU, which would else never run ahead
 
-    def __init__(self, clients: int, wait: Callable[[], None], every: int = 1, clock: Callable[[], float] = time.perf_counter):
-        self.clients, self.wait, self.every, self.clock, self.canceled = clients, wait, every, clock, False
-        self.marks: dict[int, list[tuple[int, float]]] = {}
+    def __init__(self, clients: int, wait: Callable[[], None], pause: float = 0.0, clock: Callable[[], float] = time.perf_counter):
+        self.clients, self.wait, self.pause, self.clock = clients, wait, pause, clock
+        self.marks: dict[tuple[int, ...], list[tuple[int, float]]] = {}
 
-    def cancel(self) -> None:
-        self.canceled = True
-
-    def __call__(self, program: int, trips: int, accuracy: Callable[[], float], rows: object = None) -> None:
-        if self.canceled:
-            raise KeyboardInterrupt
-        told = program in self.marks and self.marks[program][-1][0] == trips  # once more at the end, after the last evaluation
-        if (trips // self.clients) % self.every == 0 and not told:
+    def report(self, report: Report) -> None:
+        marks = self.marks.setdefault(report.seeds, [])
+        if not marks or marks[-1][0] != report.trips:  # once more at the end, after the last evaluation
             self.wait()
-            self.marks.setdefault(program, []).append((trips, self.clock()))
+            marks.append((report.trips, self.clock()))
 
     def per_round(self, warm_up: int) -> float:
         """Seconds for each seed and round, without the first ``warm_up`` rounds of every program.
@@ -160,14 +155,16 @@ def united(spans: list[tuple[float, float]]) -> float:
 
 
 def engine(job: dict) -> dict:
-    """``fgl_bench.runner.run.simulate``, as a user's run calls it, ``repeats`` times.
+    """``fgl_bench.runner.program.simulate``, as a user's run calls it, ``repeats`` times.
 
     Returns:
         seconds: for each seed and round, one figure a repeat. received, trained: each seed's test accuracy at the end.
         increase, predicted, peak: bytes of memory: rise in a run before the timed ones, what docs/memory.md says, level.
         floor, sizes: of the first seed, with the job's rates.
     """
-    from fgl_bench.runner.run import chunks, simulate
+    from fgl_bench.results.callbacks import Callbacks
+    from fgl_bench.runner.memory import chunks
+    from fgl_bench.runner.program import simulate
     from fgl_bench.runner.workers import groups
 
     spec, device, wait, federations = prepared(job)
@@ -175,11 +172,11 @@ def engine(job: dict) -> dict:
     need, plan = chunks(spec, federations, device, exact=True)
     memory, seconds = Memory(device), []
     with in_one_process():
-        simulate(spec, federations, device, Marks(job["clients"], wait))
+        simulate(spec, federations, device)
     increase, peak = memory.peak() - memory.before, memory.peak()
     for _ in range(job["repeats"]):
-        marks = Marks(job["clients"], wait, Marks.EVERY_ON_GPU if device.type == "cuda" else 1)
-        outcome = simulate(spec, federations, device, marks)
+        marks = Marks(job["clients"], wait, Marks.PAUSE_ON_GPU if device.type == "cuda" else 0.0)
+        outcome = simulate(spec, federations, device, Callbacks([marks]))
         seconds.append(marks.per_round(job["warm_up"]))
     programs = max(groups(-(-len(federations) // plan.seeds), plan.programs))
     found = {
@@ -197,13 +194,13 @@ def engine(job: dict) -> dict:
 
 def load(job: dict) -> None:
     """A tiny run, so that the libraries' own memory and their first calls are not the job's."""
-    from fgl_bench.runner.run import simulate
+    from fgl_bench.runner.program import simulate
 
     tiny = {"dataset.num_nodes": 300, "dataset.num_edges": 600, "dataset.num_features": 100, "dataset.words_per_node": 6.0}
     tiny = {"dataset": "csbm_cora", "clients": 4, "rounds": 2, "seeds": [0, 1], "changes": tiny, "evaluate": True}
     tiny = {**job, "algorithm": "fedavg", **tiny}
     spec, device, wait, federations = prepared(tiny)
-    simulate(spec, federations, device, Marks(4, wait))
+    simulate(spec, federations, device)
 
 
 def sizes_of(spec, federation, device) -> bench_floor.Sizes:
@@ -283,14 +280,14 @@ def profile(job: dict) -> dict:
     import torch
     from torch.profiler import ProfilerActivity
 
-    from fgl_bench.runner.run import simulate
+    from fgl_bench.runner.program import simulate
 
     spec, device, wait, federations = prepared(job)
     federations = federations[:1]
-    simulate(spec, federations, device, Marks(job["clients"], wait))
+    simulate(spec, federations, device)
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
     with torch.profiler.profile(activities=activities) as found:
-        simulate(spec, federations, device, Marks(job["clients"], wait))
+        simulate(spec, federations, device)
     field = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     spent = {event.key: getattr(event, field) for event in found.key_averages()}
     total = sum(spent.values()) or 1.0

@@ -87,8 +87,10 @@ def seconds(overrides: list[str], algorithm: str) -> float:
     from bench_jobs import Marks
 
     from fgl_bench.config import compose
+    from fgl_bench.results.callbacks import Callbacks
     from fgl_bench.runner.devices import pick_devices
-    from fgl_bench.runner.run import prepare, simulate
+    from fgl_bench.runner.program import simulate
+    from fgl_bench.runner.run import prepare
     from fgl_bench.runner.spec import resolve
     from fgl_bench.utils.allocator import keep_freed_memory
 
@@ -99,7 +101,7 @@ def seconds(overrides: list[str], algorithm: str) -> float:
     short = ["rounds=null", f"trips={rounds * whole.num_clients}", f"seeds=[{whole.seeds[0]}]", "device=cpu", "progress=false"]
     spec = resolve(compose.composed([*overrides, *changed, *short]))
     marks = Marks(whole.num_clients, lambda: None, clock=time.process_time)  # one seed is one program, in this process
-    simulate(spec, prepare(spec), pick_devices("cpu")[0], marks)
+    simulate(spec, prepare(spec), pick_devices("cpu")[0], Callbacks([marks]))
     return marks.per_round(warm_up) / round_cost(whole.local_epochs)
 
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils._mode_utils import no_dispatch
@@ -30,8 +31,10 @@ from fgl_bench.engine import random_numbers, sparse
 from fgl_bench.engine.replay import WARM_UP
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.run import prepare, simulate
+from fgl_bench.runner.program import simulate
+from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec, resolve
+from fgl_bench.scenarios.simulation import StepCallback
 
 CUDA = torch.device("cuda:0")
 PACKAGE = str(Path(fgl_bench.__file__).parent) + "/"
@@ -456,25 +459,19 @@ def pretended(ledger: Ledger) -> Iterator[None]:
             setattr(torch.cuda, name, value)
 
 
-class Rounds:
-    """Progress that turns the ledger's page after every round."""
-
-    pause = 0.0
-    hears = False
+class Turning(StepCallback):
+    """Turns the ledger's page after every round."""
 
     def __init__(self, ledger: Ledger):
-        self.ledger, self.trips = ledger, 0
+        self.ledger = ledger
 
-    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], rows: object = None) -> None:
-        if trips != self.trips:  # the last report comes after the last round's
-            self.ledger.turn()
-        self.trips = trips
-
-    def cancel(self) -> None: ...
+    def step_end(self, sim: Any, state: Any) -> None:
+        self.ledger.turn()
 
 
-class Silent(Rounds):
-    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], rows: object = None) -> None: ...
+def turning(ledger: Ledger) -> Any:
+    """Within it, runs turn the ledger's page instead of reporting, which waits for the device."""
+    return mock.patch("fgl_bench.runner.program.Reporter", lambda *_: Turning(ledger))
 
 
 def spec_of(overrides: Sequence[str]) -> RunSpec:
@@ -485,15 +482,15 @@ def spec_of(overrides: Sequence[str]) -> RunSpec:
 def on_cpu(spec: RunSpec, federations: Sequence[Any], chunk: int | None = None) -> Outcome:
     """All seeds in one program, ``chunk`` replicas at once, on the CPU."""
     plan, spec = Plan(len(federations), chunk), replace(spec, settings=replace(spec.settings, cuda_graphs=False))
-    return simulate(spec, federations, torch.device("cpu"), Silent(Ledger()), plan)
+    return simulate(spec, federations, torch.device("cpu"), plan=plan)
 
 
 def on_pretended(spec: RunSpec, federations: Sequence[Any], chunk: int | None = None) -> tuple[Outcome, Ledger]:
     """The same on the pretended device."""
     ledger = Ledger()
     ledger.first += WARM_UP * spec.settings.cuda_graphs
-    with pretended(ledger):
-        return simulate(spec, federations, CUDA, Rounds(ledger), Plan(len(federations), chunk)), ledger
+    with pretended(ledger), turning(ledger):
+        return simulate(spec, federations, CUDA, plan=Plan(len(federations), chunk)), ledger
 
 
 def main() -> None:

@@ -18,8 +18,7 @@ from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.models.gcn import GCN
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer
-from fgl_bench.runner.program import reported
-from fgl_bench.runner.run import simulation
+from fgl_bench.runner.build import reported, simulation
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.sync import Sync

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import fgl_bench.runner.planning
-import fgl_bench.runner.run
-from fgl_bench.results.progress import RunProgress
+import fgl_bench.runner.memory
+import fgl_bench.runner.program
+from fgl_bench.results.callbacks import Callbacks, PointCallback
 from fgl_bench.runner import workers
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.workers import forks
@@ -24,8 +24,8 @@ def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
     for budget in ("null", 1e-6, 4e-4):
         changes = {"dtype": "float64", "memory_budget_gb": budget}
         spec, federations = prepared(algorithm, tmp_path, changes, seeds=[0, 1], rounds=6)
-        plans.append(fgl_bench.runner.run.chunks(spec, federations, CPU)[1])
-        outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), plans[-1]))
+        plans.append(fgl_bench.runner.memory.chunks(spec, federations, CPU)[1])
+        outcomes.append(fgl_bench.runner.program.simulate(spec, federations, CPU, plan=plans[-1]))
     assert plans[0].replicas is None and plans[1].replicas == 1 and plans[2].programs == 1
     for other in outcomes[1:]:
         for whole, chunked in zip(outcomes[0].histories, other.histories, strict=True):
@@ -43,7 +43,7 @@ def test_processes_side_by_side_give_the_numbers_of_threads(tmp_path, monkeypatc
     monkeypatch.setattr(workers, "end_with", lambda parent: parents.append(parent) or end_with(parent))
     for allowed in (True, False):
         monkeypatch.setattr(workers, "forks", lambda allowed=allowed: allowed)
-        outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), Plan(1, None, 3)))
+        outcomes.append(fgl_bench.runner.program.simulate(spec, federations, CPU, plan=Plan(1, None, 3)))
     assert len(parents) == 3
     for one, other in zip(outcomes[0].histories, outcomes[1].histories, strict=True):
         for model in ("received", "trained"):
@@ -57,10 +57,10 @@ def test_every_point_is_heard_of_processes_that_end_before_their_next_report(alg
     spec, federations = prepared(algorithm, tmp_path, {}, seeds=[0, 1], rounds=4)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    monkeypatch.setattr(RunProgress, "pause", 1000.0)
     heard = []
-    progress = RunProgress("test", 1, False, hear=[heard.append])
-    outcome = fgl_bench.runner.run.simulate(spec, federations, CPU, progress, Plan(1, None, 2))
+    callback = PointCallback(heard.append, lambda: None)
+    callback.pause = 1000.0
+    outcome = fgl_bench.runner.program.simulate(spec, federations, CPU, Callbacks([callback]), Plan(1, None, 2))
     for history in outcome.histories:
         assert [row["trip"] for row in heard if row["seed"] == history.seed] == list(history.trips)
 
@@ -71,11 +71,9 @@ def test_every_point_is_heard_of_processes_that_end_before_their_next_report(alg
 def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nodes, tmp_path):
     changes = {"dtype": "float64", "model": model, "model.propagation": mode, "batch_nodes": batch_nodes}
     spec, federations = prepared("fedavg", tmp_path, changes, seeds=[0, 1], rounds=3)
-    network = fgl_bench.runner.planning.network(spec, federations, CPU)
+    network = fgl_bench.runner.memory.network(spec, federations, CPU)
     assert network.propagation == mode
-    outcomes = [
-        fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False), Plan(1, replicas)) for replicas in (None, 1, 2)
-    ]
+    outcomes = [fgl_bench.runner.program.simulate(spec, federations, CPU, plan=Plan(1, replicas)) for replicas in (None, 1, 2)]
     for other in outcomes[1:]:
         for whole, chunked in zip(outcomes[0].histories, other.histories, strict=True):
             for kind in ("received", "trained"):
@@ -87,7 +85,7 @@ def test_what_is_kept_of_the_clients_is_put_together_over_the_seeds(tmp_path):
     for seeds in ("null", 1):
         changes = {"dtype": "float64", "model": "unifilter", "seeds_per_chunk": seeds}
         spec, federations = prepared("fedssa", tmp_path, changes, seeds=[0, 1], rounds=2)
-        kept.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False)).final_state)
+        kept.append(fgl_bench.runner.program.simulate(spec, federations, CPU).final_state)
     assert kept[0]["coefficients"].shape[:2] == kept[0]["class_means"].shape[:2] == (2, 6)
     for name, together in kept[0].items():
         np.testing.assert_allclose(kept[1][name], together, rtol=1e-8, atol=1e-8)
@@ -107,7 +105,7 @@ def test_what_is_kept_of_the_clients_is_put_together_over_the_seeds(tmp_path):
 def test_seeds_that_read_the_same_matrices_are_one_program(changes, threads, seeds, tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     spec, federations = prepared("fedavg", tmp_path, {"model": "unifilter", **changes}, seeds=[0, 1, 2], rounds=1)
-    assert fgl_bench.runner.run.chunks(spec, federations, CPU)[1].seeds == seeds
+    assert fgl_bench.runner.memory.chunks(spec, federations, CPU)[1].seeds == seeds
 
 
 def test_seeds_in_one_program_have_the_scores_of_programs_of_their_own(tmp_path):
@@ -115,7 +113,7 @@ def test_seeds_in_one_program_have_the_scores_of_programs_of_their_own(tmp_path)
     for seeds in ("null", 1):
         changes = {"dtype": "float64", "model": "unifilter", "split.per_seed": "[]", "seeds_per_chunk": seeds}
         spec, federations = prepared("local", tmp_path, changes, seeds=[0, 1, 2], rounds=4)
-        outcomes.append(fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False)))
+        outcomes.append(fgl_bench.runner.program.simulate(spec, federations, CPU))
     for one, other in zip(outcomes[0].histories, outcomes[1].histories, strict=True):
         for kind in ("received", "trained"):
             np.testing.assert_array_equal(one.scores[kind], other.scores[kind])

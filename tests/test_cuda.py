@@ -23,11 +23,12 @@ from fgl_bench.engine.replay import WARM_UP
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
 from fgl_bench.models.gcn import GCN
+from fgl_bench.runner.build import simulation
 from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.run import simulate, simulation
+from fgl_bench.runner.program import simulate
 from tests.device_cases import CASES, prepared, recorded_waits
 from tests.engine.graphs import federation, make_client
-from tests.pretend_cuda import Ledger, Rounds, on_cpu
+from tests.pretend_cuda import Ledger, on_cpu, turning
 from tests.small_runs import semi_async, synchronous
 from tests.test_equivalence import GTA, SAGCL
 
@@ -158,7 +159,8 @@ def with_alarm(spec, federations, chunk):
         warnings.showwarning = note
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            outcome = simulate(spec, federations, CUDA, Rounds(ledger), Plan(len(federations), chunk))
+            with turning(ledger):
+                outcome = simulate(spec, federations, CUDA, plan=Plan(len(federations), chunk))
         finally:
             torch.cuda.set_sync_debug_mode("default")
     return outcome, {where: round(count, 2) for (_, where), count in ledger.mean(ledger.waits).items()}

@@ -15,9 +15,9 @@ from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import History, Point, history_rows
 from fgl_bench.evaluation.metrics import METRICS
 from fgl_bench.evaluation.summary import best, divergence, trips_to
-from fgl_bench.results.progress import RunProgress
+from fgl_bench.runner.build import simulation
 from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.run import simulate, simulation
+from fgl_bench.runner.program import simulate
 from tests.engine.graphs import make_client
 from tests.evaluation.test_history import history
 from tests.evaluation.test_metrics import batch_of
@@ -218,7 +218,7 @@ def test_while_the_models_stand_still_the_training_loss_is_the_initial_models(
 ) -> None:
     """Whichever scenario and however many steps and chunks: what is recorded is a mean of the same cross-entropies."""
     spec, federations = prepared(algorithm, tmp_path, {**STILL, **changes}, seeds=[0, 1], rounds=4)
-    outcome = simulate(spec, federations, torch.device("cpu"), RunProgress("test", 1, False), Plan(2, replicas))
+    outcome = simulate(spec, federations, torch.device("cpu"), plan=Plan(2, replicas))
     pooled = outcome.histories[0].losses.shape[1] == 1
     for seed, made in enumerate(outcome.histories):
         found = made.train_loss()
@@ -233,7 +233,7 @@ def test_while_the_models_stand_still_the_training_loss_is_the_initial_models(
 
 def expected(spec, federation, pooled: bool) -> float:
     """The initial model's mean cross-entropy over all training nodes, by the trainer's plain forward pass."""
-    from fgl_bench.runner.planning import network
+    from fgl_bench.runner.memory import network
 
     method = spec.fresh_algorithm()
     (federation,) = federated(method, [federation])

@@ -20,12 +20,12 @@ from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import Outcome, history_rows
 from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
 from fgl_bench.results.saved_models import write_models
-from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.planning import network
-from fgl_bench.runner.program import simulation
-from fgl_bench.runner.run import simulate
+from fgl_bench.runner.build import simulation
+from fgl_bench.runner.kept_models import KeptModels
+from fgl_bench.runner.memory import Plan, network
+from fgl_bench.runner.program import simulate
 from tests.quick import prepared
-from tests.runner.test_checkpoints import Counting, Run
+from tests.runner.test_checkpoints import Run
 
 CPU = torch.device("cpu")
 SEEDS = [0, 3]
@@ -45,7 +45,7 @@ CASES = {
 def outcome(folder: Path, algorithm: str, changes: dict[str, Any], rounds: int = 8) -> tuple[Any, Any, Outcome]:
     changes = {"dtype": "float64", "lr": 0.05, **changes}
     spec, federations = prepared(algorithm, folder, changes, seeds=SEEDS, rounds=rounds)
-    return spec, federations, simulate(spec, federations, CPU, Counting(), Plan(2, None))
+    return spec, federations, simulate(spec, federations, CPU, plan=Plan(2, None))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -120,13 +120,13 @@ def test_when_trained_models_are_scored_changes_no_received_score(tmp_path: Path
 
 def test_keeping_models_changes_no_number_and_lets_go_of_what_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     most: list[int] = []
-    settle = fgl_bench.runner.chosen.Chosen.settle
+    step_end = KeptModels.step_end
 
-    def counting(self: Any) -> None:
-        settle(self)
-        most.append(len(self.sim.models))
+    def counting(self: KeptModels, sim: Any, state: Any) -> None:
+        step_end(self, sim, state)
+        most.append(len(sim.models))
 
-    monkeypatch.setattr(fgl_bench.runner.chosen.Chosen, "settle", counting)
+    monkeypatch.setattr(KeptModels, "step_end", counting)
     (*_, none), (*_, best) = (outcome(tmp_path, "fedadam", {"keep_models": keep}, 30) for keep in ("none", "best"))
     for one, other in zip(none.histories, best.histories, strict=True):
         np.testing.assert_array_equal(one.scores["trained"], other.scores["trained"])

@@ -16,6 +16,7 @@ from fgl_bench.models.gcn import GCN
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.adamw import AdamW
 from fgl_bench.optimizers.sgd import SGD
+from fgl_bench.runner.run_store import RunStore
 from fgl_bench.runner.spec import resolve
 from fgl_bench.runner.validation import check_optimizer, validate
 from tests.algorithms import test_feddc, test_moon, test_scaffold
@@ -99,19 +100,23 @@ def test_forgetting_the_velocity_makes_a_first_step_of_every_trip():
     torch.testing.assert_close(reset.trips[0][2][1], none.trips[0][2][1])  # one step a trip, at rest before it
 
 
+def store(spec):
+    return RunStore.of(spec.config, spec.names, spec.budget, spec.dataset)
+
+
 def test_the_default_is_adam():
     spec = resolve(composed(["dataset=csbm", "algorithm=fedavg"]))
     adam = {"_target_": "fgl_bench.optimizers.adam.Adam", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
-    assert spec.optimizer == DEFAULT and spec.identity(None)["optimizer"] == adam
+    assert spec.optimizer == DEFAULT and store(spec).identity["optimizer"] == adam
     other = resolve(composed(["dataset=csbm", "algorithm=fedavg", "optimizer=sgd", "optimizer.momentum=0.9"]))
-    assert other.identity(None)["optimizer"] == {"_target_": "fgl_bench.optimizers.sgd.SGD", "momentum": 0.9, "nesterov": False}
+    assert store(other).identity["optimizer"] == {"_target_": "fgl_bench.optimizers.sgd.SGD", "momentum": 0.9, "nesterov": False}
     assert spec.names["optimizer"] == "adam" and other.names["optimizer"] == "sgd"
 
 
 @pytest.mark.parametrize("changed", ["optimizer=adamw", "optimizer.beta1=0.5", "optimizer.eps=1e-7"])
 def test_any_other_choice_is_another_run(changed):
     plain, other = (resolve(composed(["dataset=csbm", "algorithm=fedavg", *more])) for more in ([], [changed]))
-    assert plain.folder(plain.identity(None)) != other.folder(other.identity(None))
+    assert store(plain).folder != store(other).folder
 
 
 def test_a_method_with_steps_of_its_own_takes_no_other_optimizer():

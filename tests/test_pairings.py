@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import fgl_bench.config.groups
 import fgl_bench.config.pairing
-import fgl_bench.runner.run
+import fgl_bench.runner.program
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import check_node
@@ -30,7 +30,6 @@ from fgl_bench.config.schema import register_all
 from fgl_bench.data.federation import Federation
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
-from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner.spec import resolve
 from fgl_bench.runner.validation import validate
 
@@ -119,7 +118,7 @@ def each_node_is_checked_once() -> Iterator[None]:
 
 def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch) -> Seen:
     cfg = OmegaConf.create({**algorithm_config(algorithm, folder), "model": model_config(model)})
-    seen, make = Seen(), fgl_bench.runner.run.simulation
+    seen, make = Seen(), fgl_bench.runner.program.simulation
 
     def watched(*args, **kwargs):
         sim = make(*args, **kwargs)
@@ -139,10 +138,10 @@ def run(algorithm: str, model: str, folder: str, monkeypatch: pytest.MonkeyPatch
         sim.trainer.trips, sim.trainer.evaluate = watched_trips, watched_evaluate
         return sim
 
-    monkeypatch.setattr(fgl_bench.runner.run, "simulation", watched)
+    monkeypatch.setattr(fgl_bench.runner.program, "simulation", watched)
     spec = resolve(cfg)
     with suited(algorithm, spec.algorithm.pairing, spec.overrides):
-        outcome = fgl_bench.runner.run.simulate(spec, federations(cfg), torch.device("cpu"), RunProgress("test", 1, False))
+        outcome = fgl_bench.runner.program.simulate(spec, federations(cfg), torch.device("cpu"))
     seen.histories = outcome.histories
     return seen
 

@@ -24,7 +24,10 @@ SCENARIOS = {
     "sync": ("algorithm=fedadam", "rounds=300", "scenario.slow_fraction=0.4", "scenario.deadline=2", "participation=0.6"),
     "semi_async": ("algorithm=fedsa_gcl", "trips=1200"),
     "decentralized": ("algorithm=osgp", "rounds=300"),
+    "own": ("algorithm=fedavg", "algorithm._target_=nova.FedNova", "rounds=300", "participation=0.6"),
 }
+ROOT = Path(__file__).parents[1]
+NOVA = re.search(r"```python\n(.*?class FedNova.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)[1]  # type: ignore[index]
 TIMES = {"seconds", "finished", "code", "device"}  # and the number of threads
 RESUMING = re.compile(r"resuming at (?:round|trip) (\d+)(?: and (\d+))? of \d+ from")
 
@@ -53,6 +56,7 @@ def until(condition: Any, seconds: float = 200.0) -> None:
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The arguments of a scenario, and what an undisturbed run without checkpoints stores."""
     folder, arguments = tmp_path_factory.mktemp("whole"), (*TINY, *SCENARIOS[request.param])
+    (folder / "nova.py").write_text(NOVA)
     done = command(folder, *arguments, "checkpoint_minutes=null", "threads=1")
     assert done.returncode == 0, done.stderr
     return arguments, stored(folder)
@@ -61,6 +65,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.nightly
 def test_a_run_that_is_killed_five_times_ends_with_the_same_numbers(whole: Any, tmp_path: Path) -> None:
     arguments, expected = whole
+    (tmp_path / "nova.py").write_text(NOVA)
     rng, reached = random.Random(0), 0
     for _ in range(5):
         before = checkpoints(tmp_path)
@@ -84,7 +89,8 @@ def test_a_run_that_is_killed_five_times_ends_with_the_same_numbers(whole: Any, 
 
 def test_a_signal_ends_a_run_in_one_line_after_a_checkpoint(whole: Any, tmp_path: Path) -> None:
     arguments, expected = whole
-    name = {"algorithm=fedadam": "SIGTERM", "algorithm=fedsa_gcl": "SIGINT", "algorithm=osgp": "SIGUSR1"}[arguments[len(TINY)]]
+    (tmp_path / "nova.py").write_text(NOVA)
+    name = {"algorithm=fedsa_gcl": "SIGINT", "algorithm=osgp": "SIGUSR1"}.get(arguments[len(TINY)], "SIGTERM")
     number = signal.Signals[name]
     with begun(tmp_path, *arguments) as process:
         until(lambda: checkpoints(tmp_path) or not process.is_alive())

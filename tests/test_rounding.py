@@ -16,13 +16,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import fgl_bench.runner.run
+import fgl_bench.runner.program
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.data.federation import Federation
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.linear import prelu
-from fgl_bench.results.progress import RunProgress
 from fgl_bench.runner.validation import validate
 
 ALGORITHMS, MODELS = (sorted(path.stem for path in (config_folder() / group).glob("[!_]*.yaml")) for group in ("algorithm", "model"))
@@ -114,7 +113,7 @@ def test_no_gradient_is_a_rounding(overrides, compose, largest):
     cfg = compose([f"algorithm={overrides[0]}", *overrides[1:]])
     spec = validate(cfg)
     federations = [lonely(federation) for federation in fgl_bench.runner.run.prepare(spec)]
-    fgl_bench.runner.run.simulate(spec, federations, torch.device("cpu"), RunProgress("test", 1, False))
+    fgl_bench.runner.program.simulate(spec, federations, torch.device("cpu"))
     assert bool(largest) == (overrides[0] != "majority")
     assert roundings(largest) == []
 

@@ -19,7 +19,7 @@ from fgl_bench.results.trackers.mlflow import MLflow
 from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.results.trackers.tensorboard import TensorBoard
 from fgl_bench.results.trackers.wandb import Wandb
-from fgl_bench.results.tracking import publish, rows_by_seed, seed_table, tracking_of
+from fgl_bench.results.tracking import publish, rows_by_seed, seed_table, tracker_of
 from tests.test_sweeps import SMALL
 from tests.warm import begun, command
 
@@ -258,7 +258,7 @@ def test_a_complete_run_is_told_to_tensorboard_from_its_files_once(run: Path, ca
         publish(TensorBoard("boards"), run)
     assert capsys.readouterr().err == ""
     told, whole = boards(Path("boards")), expected(run)
-    for seed in tracking_of(run, NoTracker()).seeds:
+    for seed in tracker_of(run, NoTracker()).seeds:
         folder = Path("boards") / f"fedavg-csbm-{seed.group}" / f"seed{seed.seed}"
         assert len(list(folder.iterdir())) == 1
         for name, points in whole[folder.name].items():
@@ -274,7 +274,7 @@ def test_mlflow_keeps_a_run_of_every_seed_in_a_database_file(run: Path, capsys: 
     from mlflow.tracking import MlflowClient
 
     uri = "sqlite:///deep/mlflow.db"
-    [killed, _] = tracking_of(run, NoTracker()).seeds
+    [killed, _] = tracker_of(run, NoTracker()).seeds
     MLflow(uri, "benchmark").start(killed)
     for _ in range(2):
         publish(MLflow(uri, "benchmark"), run)

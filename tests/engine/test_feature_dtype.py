@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-import fgl_bench.runner.planning
-import fgl_bench.runner.run
+import fgl_bench.runner.memory
+import fgl_bench.runner.program
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.propagation import Hops, identity
 from fgl_bench.engine.spectral import mean_terms
@@ -19,7 +19,6 @@ from fgl_bench.models.gcn import GCN
 from fgl_bench.models.sgc import SGC
 from fgl_bench.models.sign import SIGN
 from fgl_bench.models.unifilter.unifilter import UniFilter
-from fgl_bench.results.progress import RunProgress
 from tests.engine.graphs import make_client
 from tests.models.checking import logits_and_gradients, random_models
 from tests.quick import prepared
@@ -93,7 +92,7 @@ def test_whole_runs_end_close_to_those_in_full_precision(algorithm, tmp_path):
     accuracy = {}
     for kind in ("null", "bfloat16"):
         spec, federations = prepared(algorithm, tmp_path, {"model": "unifilter", "feature_dtype": kind}, **SIZE)
-        outcome = fgl_bench.runner.run.simulate(spec, federations, CPU, RunProgress("test", 1, False))
+        outcome = fgl_bench.runner.program.simulate(spec, federations, CPU)
         accuracy[kind] = outcome.histories[0].pooled("trained")[-1, 1]
     assert accuracy["bfloat16"] == pytest.approx(accuracy["null"], abs=0.1)
 
@@ -108,7 +107,7 @@ def test_hops_of_half_the_bytes_fit_half_the_budget(tmp_path):
         budget = 4 * len(federations[0].clients) * nodes * federations[0].num_features * 2 / 1e9
         spec = replace(spec, settings=replace(spec.settings, memory_budget_gb=1.01 * budget))
         try:
-            chosen[kind] = fgl_bench.runner.planning.network(spec, federations, CPU).propagation
+            chosen[kind] = fgl_bench.runner.memory.network(spec, federations, CPU).propagation
         except UserError:
             chosen[kind] = "refused"
     assert chosen == {"null": "refused", "bfloat16": "precomputed"}

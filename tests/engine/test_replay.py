@@ -13,6 +13,7 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.replay import WARM_UP, Replay
 from fgl_bench.scenarios.checkpoint import SimulationState
+from fgl_bench.scenarios.simulation import StepCallback
 from tests.algorithms.test_fedssa import method as fedssa
 from tests.algorithms.test_fedssa import unifilter
 from tests.small_runs import synchronous
@@ -101,11 +102,12 @@ def test_a_checkpoint_leaves_graphs_out(cuda, tmp_path):
     sim, _ = made("cpu", fedssa(), synchronous(), rounds=WARM_UP + 3, model=unifilter(), cuda_graphs=True)
     state, done = SimulationState(sim), []
 
-    def keep(number, record):
-        state.save(record(), tmp_path / "state.pt")
-        done.append(number)
+    class Saving(StepCallback):
+        def step_end(self, sim, rounds):
+            state.save(rounds.state(), tmp_path / "state.pt")
+            done.append(rounds.done)
 
-    sim.keep = keep
+    sim.callbacks = [Saving()]
     synchronous().run(sim)
     assert isinstance(sim.algorithm._renew, Replay) and cuda.captured and len(done) == WARM_UP + 3
     assert "_renew" not in state.state(None)["method"]

@@ -11,8 +11,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fgl_bench.config.compose import Composer
 from fgl_bench.errors import UserError
-from fgl_bench.results.progress import RunProgress
-from fgl_bench.runner.run import prepare, simulate
+from fgl_bench.runner.program import simulate
+from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import resolve
 from fgl_bench.runner.validation import validate
 from tests.hostile.keys import Key, bases
@@ -35,7 +35,7 @@ def begin(cfg: DictConfig) -> None:
     """What a run does up to its end; keys that depend on the data or on the number of clients are checked when it begins."""
     validate(cfg)
     spec = resolve(cfg)
-    simulate(spec, prepare(spec), torch.device("cpu"), RunProgress("test", 1, False))
+    simulate(spec, prepare(spec), torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,10 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.results import checkpoints as store
+from fgl_bench.results.callbacks import Callback, Callbacks, Report
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.run import simulate
+from fgl_bench.runner.program import simulate
 from fgl_bench.utils import scratch
 from tests.quick import prepared
 
@@ -29,21 +30,18 @@ ROUNDS, SEEDS = 8, [0, 1, 2]
 TOGETHER, APART = Plan(3, None), Plan(1, None)
 
 
-class Counting:
-    """Progress that interrupts after so many reports."""
+class Counting(Callback):
+    """Interrupts after a number of reports."""
 
-    pause, hears = 0.0, False
+    pause = 0.0
 
     def __init__(self, last: int | None = None):
         self.last, self.reports = last, 0
 
-    def __call__(self, *_: object) -> None:
+    def report(self, report: Report) -> None:
         self.reports += 1
         if self.reports == self.last:
             raise KeyboardInterrupt
-
-    def cancel(self) -> None:
-        pass
 
 
 @dataclass
@@ -59,14 +57,14 @@ class Run:
         """The outcome, and how many rounds (and a last evaluation of every program) it took from where it went on."""
         progress = Counting(last)
         keeps = Checkpoints(self.folder, self.identity, interval, "fedadam") if kept else None
-        return simulate(self.spec, self.federations, CPU, progress, plan, checkpoints=keeps), progress.reports
+        return simulate(self.spec, self.federations, CPU, Callbacks([progress]), plan, checkpoints=keeps), progress.reports
 
     def interrupted(self, last: int, plan: Plan = TOGETHER, interval: float = 0.0) -> None:
         with pytest.raises(KeyboardInterrupt):
             self(last, plan, interval=interval)
 
     def files(self) -> list[Path]:
-        return sorted(store.place(self.folder).glob("seeds-*/[0-9]*"))
+        return sorted(store.checkpoint_folder(self.folder).glob("seeds-*/[0-9]*"))
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ def test_a_run_goes_on_after_the_last_round_that_was_kept(run: Run, capsys: pyte
     assert [path.name for path in run.files()] == ["000000000004", "000000000005"], "the newest and the one before"
     again, rest = run()
     assert equal(again, whole) and rest == reports - 5
-    assert capsys.readouterr().err == f"fgl-bench: resuming at round 5 of 8 from {store.place(run.folder)}\n"
+    assert capsys.readouterr().err == f"fgl-bench: resuming at round 5 of 8 from {store.checkpoint_folder(run.folder)}\n"
 
 
 def cut(path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from fgl_bench.errors import UserError
-from fgl_bench.results.progress import RunProgress
+from fgl_bench.results.callbacks import Callback, Callbacks
 from fgl_bench.runner.devices import over, pick_devices
-from fgl_bench.runner.run import simulate
+from fgl_bench.runner.program import simulate
 from fgl_bench.utils.processes import JOB
 from tests.quick import prepared
 
@@ -25,17 +25,18 @@ def test_scores_do_not_depend_on_the_number_of_devices(algorithm, count, tmp_pat
     spec, federations = prepared(algorithm, tmp_path, changes, seeds=[3, 1, 4], rounds=4)
     used, reports = [], {}
 
-    class Counted(RunProgress):
-        def __call__(self, program, trips, *rest):
-            reports[program] = trips
-            super().__call__(program, trips, *rest)
+    class Counted(Callback):
+        def report(self, report):
+            reports[report.seeds] = report.trips
 
-    def watched(part, device, progress):
+    callbacks = Callbacks([Counted()])
+
+    def watched(part, device):
         used.append([federation.seed for federation in part])
-        return simulate(spec, part, device, progress)
+        return simulate(spec, part, device, callbacks)
 
-    one = over([CPU], federations, partial(simulate, spec), RunProgress("test", 1, False))
-    several = over([CPU] * count, federations, watched, Counted("test", 1, False))
+    one = over([CPU], federations, partial(simulate, spec), callbacks.cancel)
+    several = over([CPU] * count, federations, watched, callbacks.cancel)
     assert sorted(used) == ([[1], [3], [4]] if count == 5 else [[3, 1], [4]])
     assert sum(reports.values()) == spec.trips * 3, "no program's report takes another one's place"
     for whole, dealt in zip(one.histories, several.histories, strict=True):
@@ -47,16 +48,16 @@ def test_scores_do_not_depend_on_the_number_of_devices(algorithm, count, tmp_pat
 
 def test_a_device_that_fails_ends_the_others(tmp_path):
     spec, federations = prepared("fedavg", tmp_path, {}, seeds=[0, 1], rounds=4)
-    progress = RunProgress("test", 1, False)
+    callbacks = Callbacks()
 
-    def failing(part, device, progress):
+    def failing(part, device):
         if part[0].seed:
             raise UserError("this device is broken")
-        return simulate(spec, part, device, progress)
+        return simulate(spec, part, device, callbacks)
 
     with pytest.raises(UserError, match="this device is broken"):
-        over([CPU, CPU], federations, failing, progress)
-    assert progress.canceled
+        over([CPU, CPU], federations, failing, callbacks.cancel)
+    assert callbacks.canceled
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.errors import UserError, raised_by_user
+from fgl_bench.results.callbacks import Callbacks, Report
 from fgl_bench.runner import workers
 from fgl_bench.runner.workers import forks, groups, side_by_side
 from fgl_bench.utils.processes import Stopped
@@ -22,16 +23,15 @@ from fgl_bench.utils.stopping import STOP
 forked = pytest.mark.skipif(not forks(), reason="jobs are threads here")
 
 
-class Heard:
-    """A progress object that keeps what it is told."""
+class Heard(Callbacks):
+    """Callbacks that keep the reports of jobs: a number and trips."""
 
-    def __init__(self, act=lambda: None, pause=10.0):
-        self.pause = pause
-        self.reports, self.rows, self.cancelled, self.act = [], [], threading.Event(), act
+    def __init__(self, act=lambda: None):
+        super().__init__()
+        self.reports, self.cancelled, self.act = [], threading.Event(), act
 
-    def __call__(self, number, trips, accuracy, rows=lambda: []):
-        self.reports.append((number, trips, accuracy()))
-        self.rows += [(number, row) for row in rows()]
+    def report(self, report):
+        self.reports.append((report.seeds[0], report.trips))
         self.act()
 
     def cancel(self):
@@ -82,30 +82,16 @@ def test_results_come_in_the_order_of_the_jobs(both, at_once):
     assert side_by_side([lambda report, i=i: i for i in range(5)], at_once, 1, Heard()) == list(range(5))
 
 
-@pytest.mark.parametrize(("at_once", "pause"), [(1, 10.0), (2, 10.0), (3, 10.0), (2, 0.0)])
-def test_reports_come_with_the_number_of_their_job_and_the_last_one_always(both, at_once, pause):
-    def job(report, i):
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_every_report_comes_once_and_in_order(both, at_once):
+    def job(send, i):
         for trips in range(1, 4):
-            report(trips, lambda trips=trips: trips + i / 10)
+            send(Report((i,), trips, 0.5))
 
-    heard = Heard(pause=pause)
-    side_by_side([lambda report, i=i: job(report, i) for i in range(6)], at_once, 1, heard)
-    spared = both == "processes" and at_once > 1 and pause  # the first, and the last after the job's end
-    assert sorted(heard.reports) == [(i, trips, trips + i / 10) for i in range(6) for trips in ((1, 3) if spared else (1, 2, 3))]
-
-
-@pytest.mark.parametrize("pause", [10.0, 0.0])
-def test_every_row_comes_once_and_in_order_however_seldom_reports_are_let_through(both, pause):
-    def job(report):
-        new = []
-        for trips in range(1, 8):
-            new.append({"trip": trips})
-            report(trips, lambda: 0.5, lambda: [new.pop(0) for _ in list(new)])
-
-    heard = Heard(pause=pause)
-    side_by_side([job, job], 2, 1, heard)
-    for number in (0, 1):
-        assert [row["trip"] for job, row in heard.rows if job == number] == list(range(1, 8))
+    heard = Heard()
+    side_by_side([lambda send, i=i: job(send, i) for i in range(6)], at_once, 1, heard)
+    for i in range(6):
+        assert [trips for number, trips in heard.reports if number == i] == [1, 2, 3]
 
 
 def test_the_last_three_really_run_together(threads):
@@ -195,7 +181,7 @@ def test_a_process_that_dies_is_said_in_one_line(processes, number, said):
 def test_an_interruption_ends_the_processes(processes, tmp_path):
     def job(report, i):
         (tmp_path / str(i)).write_text(str(os.getpid()))
-        report(1, lambda: 0.5)
+        report(Report((i,), 1, 0.5))
         time.sleep(60)
 
     def interrupt():

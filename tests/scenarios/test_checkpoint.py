@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.powers import federated
-from fgl_bench.runner.planning import network
-from fgl_bench.runner.program import simulation
+from fgl_bench.runner.build import simulation
+from fgl_bench.runner.memory import network
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.scenarios.base import Rounds
 from fgl_bench.scenarios.checkpoint import SimulationState, Unstorable
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 from tests.device_cases import CASES, QUICK, SMALL, VARIANTS
 from tests.pretend_cuda import spec_of
 
@@ -102,15 +102,20 @@ def test_a_fresh_run_resumes_from_a_checkpoint(case: str, folder: Path, tmp_path
     whole, taken, steps = fresh(), [], []
     state, half = SimulationState(whole), spec.rounds // 2 if isinstance(spec.scenario, Rounds) else spec.trips
 
-    def keep(done: int, record: Any) -> None:
-        if done >= half and not taken:
-            state.save(record(), tmp_path / "state.pt")
-            taken.append(done)
+    class Saving(StepCallback):
+        def step_end(self, sim: Simulation, scenario: ScenarioState) -> None:
+            if scenario.done >= half and not taken:
+                state.save(scenario.state(), tmp_path / "state.pt")
+                taken.append(scenario.done)
 
-    whole.keep = keep
+    class Counting(StepCallback):
+        def step_end(self, sim: Simulation, scenario: ScenarioState) -> None:
+            steps.append(scenario.done)
+
+    whole.callbacks = [Saving()]
     spec.scenario.run(whole)
     again = fresh()
-    again.keep = lambda done, record: steps.append(done)
+    again.callbacks = [Counting()]
     SimulationState(again).load(tmp_path / "state.pt")
     spec.scenario.run(again)
     assert steps and min(steps) > taken[0], "steps before the checkpoint are not repeated"

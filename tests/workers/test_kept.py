@@ -21,10 +21,11 @@ from safetensors.numpy import load_file
 from fgl_bench.engine.shard import Shard
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.results import checkpoints as store
+from fgl_bench.results.callbacks import Callbacks
 from fgl_bench.runner.checkpoints import Checkpoints
-from fgl_bench.runner.deal import kept
 from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.run import simulate
+from fgl_bench.runner.program import simulate
+from fgl_bench.runner.share import kept
 from fgl_bench.utils.group import GONE
 from fgl_bench.utils.world import World
 from tests.engine.worlds import together
@@ -55,7 +56,7 @@ class Shared:
             shard = Shard(CLIENTS, world)
             mine = [kept(federation, shard) for federation in self.federations]
             run = Checkpoints(self.folder, "0123456789ab", 0.0, "some", world=world) if keeps else None
-            return simulate(self.spec, mine, CPU, progress[world.rank], Plan(len(SEEDS), None), shard, run)
+            return simulate(self.spec, mine, CPU, Callbacks([progress[world.rank]]), Plan(len(SEEDS), None), shard, run)
 
         outcomes = together(size, job)
         assert all(equal(other, outcomes[0]) and not other.models for other in outcomes[1:])
@@ -99,7 +100,7 @@ def test_workers_go_on_together_with_the_same_numbers(name: str, tmp_path: Path,
     assert [[path.name for path in run.files(rank)] for rank in (0, 1)] == [["000000000004", "000000000005"]] * 2
     again, rest = run()
     assert equal(again, whole) and rest == rounds - 5
-    said = f"fgl-bench: resuming at round 5 of {rounds - 1} from {store.place(run.folder)}\n"
+    said = f"fgl-bench: resuming at round 5 of {rounds - 1} from {store.checkpoint_folder(run.folder)}\n"
     assert capsys.readouterr().err == said, "one speaks"
 
 
@@ -152,7 +153,7 @@ def test_the_models_of_all_clients_are_kept(name: str, keep: str, tmp_path: Path
     """Half of the clients take part, so some keep a model of an earlier round; and one worker more than before an interruption."""
     changes = {"keep_models": keep, "dtype": "float64", **({"participation": 0.4} if name == "fedadam" else {})}
     run = shared(name, tmp_path, changes)
-    alone = simulate(run.spec, run.federations, CPU, Counting())
+    alone = simulate(run.spec, run.federations, CPU)
     run.interrupted(6, size=3)
     for outcome in (run(size=3)[0], run(size=2, keeps=False)[0]):
         assert outcome.models.keys() == alone.models.keys()

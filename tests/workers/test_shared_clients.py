@@ -17,9 +17,8 @@ from fgl_bench.config.choices import config_folder
 from fgl_bench.config.compose import Composer
 from fgl_bench.engine.shard import Shard
 from fgl_bench.errors import UserError
-from fgl_bench.results.progress import RunProgress
-from fgl_bench.runner.deal import check, deal, kept
-from fgl_bench.runner.run import simulate
+from fgl_bench.runner.program import simulate
+from fgl_bench.runner.share import check, kept, share_of
 from fgl_bench.runner.spec import resolve
 from fgl_bench.utils.world import World
 from tests.engine.worlds import together
@@ -46,12 +45,12 @@ def test_three_workers_give_the_scores_of_one(name: str, tmp_path: Path) -> None
     changes = {"dtype": "float64", "local_epochs": 2, "mixing_at": [6], **CHANGES.get(name, {})}
     changes |= {"participation": 0.3, "scenario.deadline": 3, "scenario.slow_fraction": 0.5} if name in SERVER else {}
     spec, federations = prepared(name, tmp_path, changes, clients=5, seeds=[3, 1], rounds=4)
-    one = simulate(spec, federations, CPU, RunProgress("one", 1, False))
+    one = simulate(spec, federations, CPU)
 
     def job(world: World):
         shard = Shard(5, world)
         mine = [kept(federation, shard) for federation in federations]
-        return simulate(spec, mine, CPU, RunProgress("many", 1, False), shard=shard)
+        return simulate(spec, mine, CPU, shard=shard)
 
     for many in together(3, job):
         for whole, shared in zip(one.histories, many.histories, strict=True):
@@ -119,9 +118,9 @@ DEALT = {
 def test_seeds_are_dealt_first_and_then_the_clients_of_each(size: int, shard: str) -> None:
     compose = Composer()
     spec = resolve(compose(["algorithm=fedavg", "seeds=[5,6,7,8,9]", f"shard={shard}"]))
-    tasks = [deal(spec, Numbered(rank, size)) for rank in range(size)]
+    tasks = [share_of(spec, Numbered(rank, size)) for rank in range(size)]
     assert [(task.seeds, task.shard.world.rank, task.shard.world.size) for task in tasks] == DEALT[size, shard]
-    told = [seed for task in tasks if task.tells for seed in task.seeds]
+    told = [seed for task in tasks if task.reports for seed in task.seeds]
     assert told == [5, 6, 7, 8, 9], "every seed is handed in once"
 
 

@@ -24,8 +24,8 @@ from fgl_bench.papers.placement import Placement, alike, diagrams, leaderboard, 
 from fgl_bench.results.console import line_width
 from fgl_bench.results.question import short
 from fgl_bench.results.store import PRESENTATION
-from fgl_bench.runner.finished import Finished
 from fgl_bench.runner.one import run_one
+from fgl_bench.runner.run_store import Finished
 from fgl_bench.scenarios.hooks import supported
 from fgl_bench.utils.files import home
 

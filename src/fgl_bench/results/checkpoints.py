@@ -29,7 +29,7 @@ class Unusable(Exception):
     """A checkpoint cannot be used, and why."""
 
 
-def place(folder: Path) -> Path:
+def checkpoint_folder(folder: Path) -> Path:
     """Where the checkpoints of the run ``folder`` are."""
     return folder.parent / f".{folder.name}.checkpoint"
 
@@ -37,7 +37,7 @@ def place(folder: Path) -> Path:
 def program(folder: Path, seeds: Sequence[int]) -> Path:
     """Where those of the program that trains ``seeds`` are; many seeds are told by a hash."""
     named = "-".join(map(str, seeds))
-    return place(folder) / f"seeds-{named if len(named) < 100 else hashlib.sha256(named.encode()).hexdigest()[:16]}"
+    return checkpoint_folder(folder) / f"seeds-{named if len(named) < 100 else hashlib.sha256(named.encode()).hexdigest()[:16]}"
 
 
 def of_worker(folder: Path, rank: int, size: int) -> Path:
@@ -53,7 +53,7 @@ def team_sizes(folder: Path) -> list[int]:
 
 def discard(folder: Path) -> None:
     """Remove the checkpoints of the run ``folder``."""
-    shutil.rmtree(place(folder), ignore_errors=True)
+    shutil.rmtree(checkpoint_folder(folder), ignore_errors=True)
 
 
 @functools.cache

@@ -10,13 +10,14 @@ import importlib.util
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from fgl_bench.errors import UserError
+from fgl_bench.results.callbacks import Callback, Callbacks, Report
 from fgl_bench.results.trackers.base import Log, SeedRun, values_of
 from fgl_bench.results.trackers.none import NoTracker
 from fgl_bench.utils.masking import without_secrets
@@ -33,7 +34,7 @@ def name_of(tracker: Any) -> str:
     return type(tracker).__name__.lower()
 
 
-class Tracking(AbstractContextManager):
+class TrackerCallback(Callback):
     """Logs a run to a tracker.
 
     Args:
@@ -41,6 +42,9 @@ class Tracking(AbstractContextManager):
         names: what the method and the dataset are called.
         later: what a warning of the tracker's failure says besides.
     """
+
+    pause = 0.05
+    reads_points = True
 
     def __init__(
         self,
@@ -51,17 +55,19 @@ class Tracking(AbstractContextManager):
         seeds: Sequence[int],
         later: str = "the run goes on, and the same command tells it later",
     ):
-        self.tracker, self.live, self.later = tracker, not isinstance(tracker, NoTracker), later
+        self.tracker, self.live, self.later = tracker, True, later
         title = f"{names['algorithm']}-{names['dataset']}"
         self.seeds = [SeedRun(seed, digest, f"{title}-seed{seed}", config) for seed in seeds]
         self.logs: dict[int, Log] = {}
         self.logged: dict[int, float] = {}  # the last trip by seed
 
-    def __enter__(self) -> Tracking:
-        if self.live:
-            with self.warning():
-                self.logs.update({seed.seed: self.tracker.start(seed) for seed in self.seeds})
-        return self
+    def run_begin(self) -> None:
+        with self.warning():
+            self.logs.update({seed.seed: self.tracker.start(seed) for seed in self.seeds})
+
+    def report(self, report: Report) -> None:
+        for row in report.points:
+            self.point(row)
 
     def point(self, row: Mapping[str, Any]) -> None:
         """Log an evaluation point, a row of ``history.csv``, unless it was logged before an attempt that ran out of memory."""
@@ -71,7 +77,7 @@ class Tracking(AbstractContextManager):
             with self.warning():
                 self.logs[seed].point(trip, values_of(row))
 
-    def finish(self, folder: Path) -> None:
+    def run_end(self, folder: Path) -> None:
         """Log what ``history.csv`` and ``summary.json`` of the complete run in ``folder`` have and the tracker has not."""
         if not self.live:
             return
@@ -90,7 +96,7 @@ class Tracking(AbstractContextManager):
             marker(folder, self.tracker).touch()
             self.live = False
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self.live:  # not finished
             self.later = ""
             for log in self.logs.values():
@@ -110,18 +116,18 @@ class Tracking(AbstractContextManager):
                 print(f"warning: the tracker failed ({problem}); {self.later}", file=sys.stderr)
 
 
-def tracking_of(folder: Path, tracker: Any) -> Tracking:
-    """Return the log of the complete run in ``folder``, not yet begun."""
+def tracker_of(folder: Path, tracker: Any) -> TrackerCallback:
+    """The callback of the complete run in ``folder``, to log it later."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     config: Any = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
-    return Tracking(tracker, summary["config_hash"], summary, config, sorted(summary["seeds"]), f"the run is complete in {folder}")
+    return TrackerCallback(tracker, summary["config_hash"], summary, config, sorted(summary["seeds"]), f"the run is complete in {folder}")
 
 
 def publish(tracker: Any, folder: Path) -> None:
     """Log the complete run in ``folder``, unless it was logged; a failure is a warning."""
     if not isinstance(tracker, NoTracker) and not marker(folder, tracker).exists():
-        with tracking_of(folder, tracker) as tracking:
-            tracking.finish(folder)
+        with Callbacks([tracker_of(folder, tracker)]) as callbacks:
+            callbacks.run_end(folder)
 
 
 def marker(folder: Path, tracker: Any) -> Path:

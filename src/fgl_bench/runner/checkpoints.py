@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -18,14 +17,13 @@ from fgl_bench.results import checkpoints as store
 from fgl_bench.results.checkpoints import Unusable
 from fgl_bench.scenarios.base import Rounds
 from fgl_bench.scenarios.checkpoint import SimulationState, Unstorable
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 from fgl_bench.utils.processes import Stopped
 from fgl_bench.utils.scratch import lock
 from fgl_bench.utils.stopping import STOP
 from fgl_bench.utils.world import World
 
 PATIENCE = 3.0  # seconds that the processes of a killed run have to disappear
-APART = "its seeds are not trained by one process now"
 
 
 @dataclass
@@ -59,9 +57,9 @@ class Checkpoints:
     def groups(self, seeds: Sequence[int], size: int) -> list[slice]:
         """The seeds of every program: those of its checkpoint if the run was interrupted, else ``size`` each."""
         positions, resumed, progress = {seed: i for i, seed in enumerate(seeds)}, [], []
-        place = store.place(self.folder)
-        for name in self.world.first(lambda: sorted(folder.name for folder in place.glob("seeds-*"))):
-            path, known = next(self.usable(place / name), (None, None))
+        root = store.checkpoint_folder(self.folder)
+        for name in self.world.first(lambda: sorted(folder.name for folder in root.glob("seeds-*"))):
+            path, known = next(self.usable(root / name), (None, None))
             where = [positions.get(seed, -1) for seed in known["seeds"]] if known else []
             if known and where[0] >= 0 and where == list(range(where[0], where[0] + len(where))):
                 resumed.append(slice(where[0], where[0] + len(where)))
@@ -74,7 +72,7 @@ class Checkpoints:
         if progress:
             self.earlier = max(self.earlier, *(known["seconds"] for known in progress))
             done = " and ".join(sorted({str(known["done"]) for known in progress}, key=int))
-            self.say(f"resuming at {progress[0]['unit']} {done} of {progress[0]['of']} from {place}")
+            self.say(f"resuming at {progress[0]['unit']} {done} of {progress[0]['of']} from {root}")
         parts, start = [], 0
         for stop in [*(part.start for part in resumed), len(seeds)]:
             parts += [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
@@ -111,27 +109,17 @@ class Checkpoints:
             self.say(f"the checkpoint {bad[0]} is not used: {bad[1]}")
         return bad is None
 
-    @contextmanager
-    def program(self, scenario: object, seeds: Sequence[int], make: Callable[[], Simulation]) -> Iterator[Simulation]:
-        """A simulation of ``seeds`` that resumes from the newest usable checkpoint and writes checkpoints."""
-        program = Program(self, scenario, tuple(seeds))
-        try:
-            yield program.simulation(make)
-        finally:
-            if program.lock is not None:
-                os.close(program.lock)
-
     def say(self, text: str) -> None:
         """A line on stderr, from one of the workers that share clients."""
         if self.world.rank == 0:
             print(f"fgl-bench: {text}", file=sys.stderr, flush=True)
 
 
-class Program:
-    """The checkpoints of the seeds that are trained together; made in the process that trains them."""
+class CheckpointCallback(StepCallback):
+    """Writes checkpoints of the seeds that are trained together; created in the process that trains them."""
 
-    def __init__(self, run: Checkpoints, scenario: object, seeds: tuple[int, ...]):
-        self.run, self.seeds, self.world = run, seeds, run.world
+    def __init__(self, run: Checkpoints, scenario: object, seeds: Sequence[int]):
+        self.run, self.seeds, self.world = run, tuple(seeds), run.world
         self.unit = "round" if isinstance(scenario, Rounds) else "trip"
         self.folder = store.program(run.folder, seeds)
         self.part = store.of_worker(self.folder, self.world.rank, self.world.size)
@@ -140,15 +128,20 @@ class Program:
         self.off = self.failed = False
         self.sent = self.world.sent
 
+    def close(self) -> None:
+        """Release the folder."""
+        if self.lock is not None:
+            os.close(self.lock)
+
     def simulation(self, make: Callable[[], Simulation]) -> Simulation:
-        """A fresh one, or one that resumes from the newest checkpoint that fits."""
+        """A fresh simulation, or one that resumes from the newest usable checkpoint."""
         sim = make()
-        self.state = SimulationState(sim)
+        self.sim_state = SimulationState(sim)
         if self.world.first(self.folder.is_dir) and self.locked():
             for path, known in self.run.usable(self.folder, quiet=True):
                 reason = ""
                 try:
-                    self.state.load(path / store.STATE)
+                    self.sim_state.load(path / store.STATE)
                 except Exception as error:  # a file may raise anything
                     reason = f"it does not fit ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
                 if self.run.agreed(path, reason):
@@ -156,11 +149,10 @@ class Program:
                         self.world.sent = self.sent + known["sent"]
                     break
                 sim = make()
-                self.state = SimulationState(sim)
+                self.sim_state = SimulationState(sim)
         self.due = time.monotonic() + self.run.interval
         self.last = time.monotonic()
         self.end = sim.rounds if self.unit == "round" else sim.trips * len(self.seeds)
-        sim.keep = self.keep
         return sim
 
     def locked(self) -> bool:
@@ -198,32 +190,32 @@ class Program:
                 time.sleep(0.05)
         return True
 
-    def keep(self, done: int, record: Callable[[], Any]) -> None:
-        """After every step of the scenario; writes a checkpoint if one is due or a process received an end signal.
+    def step_end(self, sim: Simulation, state: ScenarioState) -> None:
+        """Write a checkpoint if one is due or a process received an end signal.
 
         Raises:
             Stopped: it received an end signal.
             UserError: a method of the package holds something that cannot be stored.
         """
-        now = time.monotonic()
+        now, done = time.monotonic(), state.done
         ends = done >= self.end and self.run.turns > 1 and now - self.last > self.run.interval / self.run.turns
         # Workers that share clients do the same: nothing, keep (1), or keep and end by a signal (its number and 1).
         asked = self.world.highest(int(now >= self.due or ends) if STOP.number is None else STOP.number + 1)
-        written = asked > 0 and not self.off and self.written(done, record)
+        written = asked > 0 and not self.off and self.written(state)
         if asked > 1:
             stopped = Stopped(asked - 1)
             stopped.kept = f"a checkpoint after {self.unit} {done} of {self.end}" if written else ""
             raise stopped
 
-    def written(self, done: int, record: Callable[[], Any]) -> bool:
+    def written(self, state: ScenarioState) -> bool:
         """Return True if every worker that has a part of the checkpoint could write it."""
         fault = full = ""
         try:
             if not self.locked():
                 return False
-            about = {"identity": self.run.identity, "seeds": list(self.seeds), "done": done, "of": self.end, "unit": self.unit}
+            about = {"identity": self.run.identity, "seeds": list(self.seeds), "done": state.done, "of": self.end, "unit": self.unit}
             about |= {"sent": self.world.sent - self.sent, "seconds": round(self.run.earlier + time.monotonic() - self.run.begin, 3)}
-            store.write(self.part, about, partial(self.state.save, record()))
+            store.write(self.part, about, partial(self.sim_state.save, state.state()))
         except Unstorable as reason:
             if self.run.strict:
                 raise
@@ -234,7 +226,7 @@ class Program:
             self.last = time.monotonic()
             self.due = self.last + self.run.interval
         faults, fulls = (list(filter(None, told)) for told in zip(*self.world.gather((fault, full)), strict=True))
-        if faults and not self.state.own:
+        if faults and not self.sim_state.own:
             raise UserError(f"{faults[0]}; use checkpoint_minutes=null")
         if faults:
             self.run.say(f"{faults[0]}; the run goes on without checkpoints")
@@ -243,8 +235,8 @@ class Program:
             self.run.say(fulls[0])
         self.failed = bool(fulls)
         if not faults and not fulls:
-            store.thin(self.part, done)  # now that all parts of the new one are there
+            store.thin(self.part, state.done)  # now that all parts of the new one are there
             return True
         if not fault and not full:
-            store.remove(self.part, done)
+            store.remove(self.part, state.done)
         return False

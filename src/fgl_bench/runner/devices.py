@@ -12,7 +12,7 @@ import torch
 
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import Outcome
-from fgl_bench.runner.workers import Progress, Row, no_rows, together
+from fgl_bench.runner.workers import together
 from fgl_bench.utils.launch import local_rank
 from fgl_bench.utils.processes import JOB
 
@@ -36,39 +36,27 @@ def pick_devices(name: str) -> list[torch.device]:
 def over(
     devices: Sequence[torch.device],
     federations: Sequence[Federation],
-    simulate: Callable[[Sequence[Federation], torch.device, Progress], Outcome],
-    progress: Progress,
+    simulate: Callable[[Sequence[Federation], torch.device], Outcome],
+    cancel: Callable[[], None],
 ) -> Outcome:
-    """Deal the seeds evenly over the devices and simulate every share on its own, side by side in threads.
+    """Divide the seeds evenly among the devices and simulate every part on its own, side by side in threads.
 
-    Seeds share nothing, so the scores do not depend on how they are dealt.
+    Seeds share nothing, so the scores do not depend on the division.
+
+    Args:
+        cancel: called if a part has failed.
     """
-    shares = [share for share in np.array_split(np.arange(len(federations)), len(devices)) if share.size]
+    parts = [part for part in np.array_split(np.arange(len(federations)), len(devices)) if part.size]
 
-    def on(device: torch.device, share: np.ndarray) -> Outcome:
-        told = progress if len(shares) == 1 else Share(progress, int(share[0]))
+    if len(parts) == 1 and devices[0].type == "cpu":
+        return simulate(federations, devices[0])
+
+    def on(device: torch.device, part: np.ndarray) -> Outcome:
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            return simulate([federations[seed] for seed in share], device, told)
+            return simulate([federations[seed] for seed in part], device)
 
-    if len(shares) == 1:
-        return on(devices[0], shares[0])
-
-    jobs = [partial(on, device, share) for device, share in zip(devices, shares, strict=False)]
-    return joined(together(jobs, torch.get_num_threads(), progress.cancel))
-
-
-class Share:
-    """Progress of the programs that train some of the seeds, whose numbers begin with ``first``."""
-
-    def __init__(self, progress: Progress, first: int):
-        self.progress, self.first = progress, first
-        self.pause, self.hears = progress.pause, progress.hears
-
-    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], rows: Callable[[], list[Row]] = no_rows, /) -> None:
-        self.progress(self.first + number, trips, accuracy, rows)
-
-    def cancel(self) -> None:
-        self.progress.cancel()
+    jobs = [partial(on, device, part) for device, part in zip(devices, parts, strict=False)]
+    return joined(together(jobs, torch.get_num_threads(), cancel))
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:

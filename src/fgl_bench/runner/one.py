@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,12 @@ from fgl_bench.config.pairing import overrides_of
 from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.results import tracking
-from fgl_bench.runner.validation import check_configuration, validate
+from fgl_bench.runner.validation import check_configuration, checked_names, validate
 from fgl_bench.utils.launch import join
 from fgl_bench.utils.patience import say_once
 
 if TYPE_CHECKING:
-    from fgl_bench.runner.finished import Finished
+    from fgl_bench.runner.run_store import Finished
 
 NATURAL = "fgl_bench.data.splits.natural.Natural"
 
@@ -42,30 +43,28 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
     spell(cfg)
     tracker = build_group(cfg, "tracker")
     tracking.check_installed(tracker)
-    from fgl_bench.runner.finished import finished, with_targets
+    from fgl_bench.runner.run_store import early_store, with_targets
 
-    workers = join()
-    earlier = workers.first(lambda: None if (found := finished(cfg)) is None else with_targets(found, cfg.targets))
-    if earlier is not None:
-        if not workers.rank:
-            tracking.publish(tracker, earlier.folder)
-        return earlier
-    with workers.in_turn():  # worker 0 reports errors that all workers share
-        spec = validate(cfg)
-    from fgl_bench.runner.run import run
+    workers, names = join(), checked_names(cfg)
+    store = early_store(cfg, names)
+    made = None if store is None or cfg.overwrite else workers.first(store.finished)
+    if made is None:
+        with workers.in_turn():  # worker 0 reports errors that all workers share
+            spec = validate(cfg)
+        from fgl_bench.runner.run import run
 
-    try:
-        new = run(spec, watch, title)
-    except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
-        where = raised_by_user(error)
-        if where is None:
-            raise
-        raise UserError(where) from error
-    if new.again:
-        new = workers.first(lambda: with_targets(new, cfg.targets))
+        try:
+            made = run(spec, store, watch, title)
+        except SystemExit as error:  # sys.exit(0) in a user's module would end a run that has not been made with status 0
+            where = raised_by_user(error)
+            if where is None:
+                raise
+            raise UserError(where) from error
+    if made.again:
+        made = workers.first(partial(with_targets, made, cfg.targets))
         if not workers.rank:
-            tracking.publish(tracker, new.folder)
-    return new
+            tracking.publish(tracker, made.folder)
+    return made
 
 
 def spell(cfg: DictConfig) -> None:

@@ -1,151 +1,142 @@
-"""One program: everything that a scenario needs to train some seeds together."""
+"""Programs: seeds that are trained together in one process, several of them side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
-from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, replays_steps
-from fgl_bench.config.settings import Settings
+from fgl_bench.algorithms.powers import federated
 from fgl_bench.data.federation import Federation
-from fgl_bench.data.graph import LabeledNodes, reducible
-from fgl_bench.data.served import Served
-from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.hooks import check_shape
-from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.served import ServedTrainer
+from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.engine.shard import ALONE, Shard
-from fgl_bench.engine.training import Trainer
-from fgl_bench.errors import UserError
-from fgl_bench.evaluation.members import scoring
-from fgl_bench.evaluation.metrics import scores
+from fgl_bench.evaluation.history import Outcome
 from fgl_bench.models.base import Backbone
-from fgl_bench.optimizers.adam import DEFAULT
-from fgl_bench.optimizers.base import Optimizer
-from fgl_bench.scenarios.simulation import Simulation
-from fgl_bench.utils.participation import participants
-from fgl_bench.utils.seeding import derive_seed
+from fgl_bench.results.callbacks import Callbacks, Send
+from fgl_bench.runner.build import simulation
+from fgl_bench.runner.checkpoints import CheckpointCallback, Checkpoints
+from fgl_bench.runner.devices import joined
+from fgl_bench.runner.kept_models import KeptModels
+from fgl_bench.runner.memory import Plan, chunks, halving, network, once
+from fgl_bench.runner.reporter import Counts, Reporter, history, node_counts
+from fgl_bench.runner.share import own_part
+from fgl_bench.runner.spec import RunSpec
+from fgl_bench.runner.workers import side_by_side
+from fgl_bench.scenarios.simulation import Simulation, StepCallback
+from fgl_bench.utils.allocator import keep_freed_memory
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
-
-def simulation(
-    settings: Settings,
+def simulate(
+    spec: RunSpec,
     federations: Sequence[Federation],
-    model: Backbone,
-    algorithm: Algorithm,
     device: torch.device,
-    rounds: int,
-    trips: int,
-    chunk: int | None = None,
-    drops_uploads: bool = False,
-    optimizer: Optimizer = DEFAULT,
+    callbacks: Callbacks | None = None,
+    plan: Plan | None = None,
     shard: Shard = ALONE,
-) -> Simulation:
-    """Everything a scenario needs to run these federations (seeds) together.
+    checkpoints: Checkpoints | None = None,
+) -> Outcome:
+    """Train and evaluate every seed: as many together as the plan says, and several such programs side by side on a CPU.
 
-    Args:
-        chunk: most replicas trained in one program; None means all.
-        drops_uploads: the scenario's property of this name.
-        optimizer: of the clients.
-        shard: the clients that this worker trains; of the others it needs no graphs.
+    Workers that share clients run the same programs one after the other.
     """
-    dtype, seeds = DTYPES[settings.dtype], tuple(federation.seed for federation in federations)
-    stacked = partial(Batch, dtype=dtype, device=device, feature_dtype=DTYPES[settings.feature_dtype or settings.dtype])
-    clients, held = federations[0].num_clients, [client for f in federations for client in f.observed[shard.own]]
-    same = all(f.observed is f.clients for f in federations)
-    # Dropout draws a mask by the place of a node: with fewer nodes it would draw another.
-    alone = vars(type(algorithm)).get("labeled_only", False) and model.rows_suffice and not model.drops
-    reduced = same and alone and reducible(held)
-    batch = stacked([LabeledNodes.of(client) for client in held] if reduced else held)
-    evaluation = batch if same else stacked([client for f in federations for client in f.clients[shard.own]])
-    batch.per_federation = evaluation.per_federation = clients if shard.alone else None
-    model = algorithm.backbone(model)
-    if settings.batch_nodes is not None and model.needs_neighbors:  # the method's wrapper around the backbone does
-        raise UserError(f"batch_nodes={settings.batch_nodes}: the method's own network needs a node's neighbors; use batch_nodes=null")
-    layout = model.layout(federations[0].num_features, federations[0].num_classes)
-    nodes = [client.num_nodes for client in held] if reduced else batch.num_nodes  # with those that are left out
-    sizes = {"train": batch.num_train, "nodes": nodes, "uniform": [1] * len(held)}[settings.agg_weight]
-    weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))
-    server = stacked([f.server for f in federations if isinstance(f, Served)]) if isinstance(federations[0], Served) else None
-    setting = Setting(
-        seeds=seeds,
-        num_clients=clients,
-        num_classes=federations[0].num_classes,
-        model=model,
-        layout=layout,
-        batch=batch,
-        weights=weights,
-        local_epochs=settings.local_epochs,
-        lr=settings.lr,
-        optimizer=optimizer,
-        full_participation=settings.participation == 1 and not drops_uploads,
-        cross_edges=tuple(f.cross_edges for f in federations),
-        server=server,
-        shard=shard,
-        replay=settings.cuda_graphs,
+    weights = node_counts(spec.settings, federations)
+    federations = federated(spec.fresh_algorithm(), federations)
+    own = [own_part(federation, shard) for federation in federations]
+    model = network(spec, own, device)
+    plan = plan or chunks(spec, own, device)[1]
+    if not shard.alone:
+        plan = replace(plan, seeds=min(shard.world.gather(plan.seeds)), programs=1)
+    keep_freed_memory()
+    parts = [slice(start, start + plan.seeds) for start in range(0, len(federations), plan.seeds)]
+    if checkpoints is not None:
+        parts = checkpoints.groups([federation.seed for federation in federations], plan.seeds)
+    callbacks = callbacks or Callbacks()
+    programs = [
+        Program(spec, federations[part], weights and weights[part], model, device, plan.replicas, callbacks, shard, checkpoints)
+        for part in parts
+    ]
+    outcomes = side_by_side(programs, plan.programs, plan.threads, callbacks)
+    if torch.cuda.is_initialized():  # other processes that share the GPU plan with the free memory
+        torch.cuda.empty_cache()
+    return joined(outcomes)
+
+
+@dataclass
+class Program:
+    """Seeds that are trained together.
+
+    Attributes:
+        weights: nodes of the clients of every seed; None if scores are weighted by scored nodes.
+        model: the backbone, settled.
+        replicas: clients of all seeds that are trained at once; None means all.
+        checkpoints: of the run; None means none.
+    """
+
+    spec: RunSpec
+    federations: Sequence[Federation]
+    weights: Sequence[np.ndarray] | None
+    model: Backbone
+    device: torch.device
+    replicas: int | None
+    callbacks: Callbacks
+    shard: Shard = ALONE
+    checkpoints: Checkpoints | None = None
+
+    def __call__(self, send: Send) -> Outcome:
+        """Train; if memory runs out, with half as many clients at once.
+
+        Args:
+            send: receives the reports.
+        """
+        joint = isinstance(self.spec.algorithm, JointTraining)
+        most = 1 if joint else sum(federation.num_clients for federation in self.federations)
+        attempt = halving if self.shard.alone else once  # a restarted worker would be out of step
+        return attempt(partial(self.train, send), self.replicas, most)
+
+    def train(self, send: Send, replicas: int | None) -> Outcome:
+        """Train with this number of ``replicas`` at once."""
+        spec, keep = self.spec, self.spec.settings.keep_models
+        counts = [Counts.of(spec.settings, federation) for federation in self.federations]
+        kept = KeptModels(spec.settings.selection if keep == "best" else None, counts, self.weights)
+        callbacks: list[StepCallback] = [Reporter(self.callbacks, send, counts, self.weights)]
+        callbacks += [kept] if keep != "none" else []
+        with ExitStack() as stack:
+            if self.checkpoints is None:
+                sim = self.simulation(replicas)
+            else:
+                checkpoint = CheckpointCallback(self.checkpoints, spec.scenario, [federation.seed for federation in self.federations])
+                sim = stack.enter_context(closing(checkpoint)).simulation(partial(self.simulation, replicas))
+                callbacks.append(checkpoint)
+            sim.callbacks = callbacks
+            stack.callback(setattr, sim, "callbacks", ())  # a checkpoint's refers to the simulation
+            spec.scenario.run(sim)
+            return outcome_of(sim, counts, {} if keep == "none" else kept.parameters(sim))
+
+    def simulation(self, replicas: int | None) -> Simulation:
+        """A simulation that has not run yet."""
+        spec = self.spec
+        what = (spec.settings, self.federations, self.model, spec.fresh_algorithm(), self.device, spec.rounds, spec.trips)
+        sim = simulation(*what, replicas, spec.scenario.drops_uploads, spec.optimizer, self.shard)
+        sim.models = None if spec.settings.keep_models == "none" else {}
+        return sim
+
+
+def outcome_of(sim: Simulation, counts: Sequence[Counts], models: dict[str, np.ndarray]) -> Outcome:
+    """The outcome of a finished simulation, on the host."""
+    logs, spent = (sim.log.read(), sim.losses.read()), sim.cost_history
+    return Outcome(
+        [
+            history(seed, counts[s], sim.points[s], logs, sim.warmup_rounds, {name: each[s] for name, each in spent.items()})
+            for s, seed in enumerate(sim.setting.seeds)
+        ],
+        {trips: matrices.cpu().numpy() for trips, matrices in sim.mixing.items()},
+        {trips: matrices.cpu().numpy() for trips, matrices in sim.similarity.items()},
+        sim.costs,
+        sim.exchanged,
+        {name: values.cpu().numpy() for name, values in sim.final_state.items()},
+        models,
     )
-    check_labels(algorithm, federations[0])
-    algorithm.prepare(setting)
-    initial = algorithm.initialize(initial_models(model, layout, seeds, batch.size // len(seeds), dtype).to(device))
-    check_shape("initialize()", initial, {"B": batch.size, "P": layout.size}, "B P")
-    members = len(federations[0].scored)
-    trainer = (Trainer if server is None else partial(ServedTrainer, server, weights, members))(
-        algorithm,
-        model,
-        layout,
-        batch,
-        evaluation,
-        scoring(scores(reported(settings, federations[0])), federations, device),
-        setting.streams("training"),
-        local_epochs=settings.local_epochs,
-        lr=settings.lr,
-        weight_decay=settings.weight_decay,
-        reset_optimizer=settings.opt_state == "reset",
-        chunk=chunk,
-        batch_nodes=settings.batch_nodes,
-        optimizer=optimizer.start,
-        replay=settings.cuda_graphs and replays_steps(algorithm),
-        replay_reports=settings.cuda_graphs and replays_reports(algorithm),
-    )
-    pooled = members != clients
-    return Simulation(
-        algorithm,
-        setting,
-        trainer,
-        initial,
-        rounds,
-        trips,
-        settings.eval_every or members,
-        settings.participation,
-        mixing_at=() if pooled else tuple(settings.mixing_at),
-        stands_for=participants(settings.participation, members) if pooled else 1,
-        metrics=len(reported(settings, federations[0])),
-        validation_nodes=sum(shard.world.gather(trainer.validation_nodes)),
-        score_trained=federations[0].score_trained if isinstance(federations[0], Served) else None,
-    )
-
-
-def initial_models(model: Backbone, layout: ParameterLayout, seeds: Sequence[int], clients: int, dtype: torch.dtype) -> Tensor:
-    """The common initial model of every seed, ``[B, P]``."""
-    rows = []
-    for seed in seeds:
-        generator = torch.Generator().manual_seed(derive_seed(seed, "initial"))
-        rows.append(layout.pack(model.init_parameters(layout, generator)).to(dtype).expand(clients, -1))
-    return torch.cat(rows)
-
-
-def reported(settings: Settings, federation: Federation) -> list[str]:
-    """The dataset's metric, which models are selected by, those of ``metrics``, and the loss of a server's model on its nodes."""
-    served = ["loss"] if isinstance(federation, Served) else []
-    return list(dict.fromkeys([federation.metric, *settings.metrics, *served]))
-
-
-def check_labels(algorithm: Algorithm, federation: Federation) -> None:
-    """Raise UserError unless the method is defined for the dataset's labels."""
-    if federation.clients[0].labels.ndim > 1 and not algorithm.multilabel:
-        name = type(algorithm).__name__.lower()
-        raise UserError(f"algorithm={name}: needs one class a node; dataset={federation.dataset} has several labels a node")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -19,7 +18,6 @@ from fgl_bench.data.sparsity import Sparsity
 from fgl_bench.data.splits.base import Split
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.base import Optimizer
-from fgl_bench.results.store import config_hash, identity, run_folder
 from fgl_bench.scenarios.schedule import Stragglers
 
 NAMED = ("dataset", "split", "scenario", "algorithm", "model", "optimizer", "scenario/sparsity")
@@ -57,15 +55,10 @@ class RunSpec:
         """A copy of the method for one program: methods keep state."""
         return copy.deepcopy(self.algorithm)
 
-    def identity(self, data: Mapping[str, str] | None) -> dict[str, Any]:
-        """Identity of the results, see :func:`fgl_bench.results.store.identity`."""
-        return identity(self.config, self.rounds, self.trips, data)
-
-    def folder(self, what: dict[str, Any]) -> Path:
-        """The run directory of this :meth:`identity`."""
-        dataset, split, scenario, algorithm = (self.names[group] for group in ("dataset", "split", "scenario", "algorithm"))
-        results = Path(self.settings.results_dir)
-        return run_folder(results, dataset, split, self.settings.num_clients, scenario, algorithm, config_hash(what))
+    @property
+    def budget(self) -> tuple[int, int]:
+        """Rounds and trips."""
+        return self.rounds, self.trips
 
 
 def resolve(cfg: DictConfig) -> RunSpec:

@@ -11,26 +11,36 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Outcome
 from fgl_bench.evaluation.summary import MODELS, divergence, other_scores, spread, test_scores, trips_to_target, unscored
 from fgl_bench.results.provenance import code_state, versions
 from fgl_bench.results.store import PRESENTATION, SCHEMA_VERSION, config_hash
 from fgl_bench.results.thinned import label_counts
+from fgl_bench.runner.reporter import node_counts
 from fgl_bench.runner.spec import RunSpec
 
 
 class Facts(NamedTuple):
-    """Federations in a summary: hash and clients without a training node of every seed, and the graphs of the first seed."""
+    """Facts of the federations.
+
+    Attributes:
+        metric: the name of the scores.
+        partition_hash, untrained: of every seed: hash of the partition, and number of clients without a training node.
+        weights: of every seed, nodes of the clients ``[C]``; None unless ``eval_weight=nodes`` weighs scores by them.
+        graph, label_counts: of the first seed.
+    """
 
     metric: str
     partition_hash: list[str]
     untrained: list[int]
+    weights: list[np.ndarray] | None
     graph: dict[str, int]
     label_counts: list[list[int]] | None
 
     @classmethod
-    def of(cls, federations: Sequence[Federation]) -> Facts:
+    def of(cls, settings: Settings, federations: Sequence[Federation]) -> Facts:
         first = federations[0]
         graph = {
             "nodes": sum(c.num_nodes for c in first.clients),
@@ -41,7 +51,18 @@ class Facts(NamedTuple):
         }
         counts = label_counts([client.labels for client in first.clients], first.num_classes)
         untrained = [sum(not client.train.any() for client in federation.observed) for federation in federations]
-        return cls(first.metric, [f.partition_hash for f in federations], untrained, graph, counts)
+        hashes = [federation.partition_hash for federation in federations]
+        return cls(first.metric, hashes, untrained, node_counts(settings, federations), graph, counts)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Facts]) -> Facts:
+        """The facts of all seeds from those of some of them each, in order."""
+        first = parts[0]
+        return first._replace(
+            partition_hash=[each for part in parts for each in part.partition_hash],
+            untrained=[each for part in parts for each in part.untrained],
+            weights=None if first.weights is None else [each for part in parts for each in part.weights or ()],
+        )
 
 
 def summarize(
@@ -49,13 +70,12 @@ def summarize(
     what: dict[str, Any],
     facts: Facts,
     outcome: Outcome,
-    weights: Sequence[np.ndarray] | None,
     devices: Sequence[torch.device],
     seconds: dict[str, float],
     workers: dict[str, int],
 ) -> dict:
     """``summary.json``; its keys are stable, other programs read them."""
-    histories, names, settings = outcome.histories, spec.names, spec.settings
+    histories, weights, names, settings = outcome.histories, facts.weights, spec.names, spec.settings
     # Processors with other vector units round differently.
     processor = f"CPU {platform.machine()} ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} thread(s)"
     hardware = ", ".join(map(torch.cuda.get_device_name, devices)) if devices[0].type == "cuda" else processor
@@ -86,7 +106,7 @@ def summarize(
         **({"costs": {name: spread(each) | {"per_seed": each} for name, each in outcome.costs.items()}} if outcome.costs else {}),
         "virtual_time": float(np.mean([h.time[-1] for h in histories])),
         "staleness": staleness(histories),
-        "seconds": seconds,
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "device": hardware,
         **workers,
         "versions": versions(),

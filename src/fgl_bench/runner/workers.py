@@ -8,61 +8,25 @@ import pickle
 import signal
 import sys
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
 from fgl_bench.errors import UserError, raised_by_user
+from fgl_bench.results.callbacks import Callbacks, Send
 from fgl_bench.utils.allocator import return_freed_memory
 from fgl_bench.utils.processes import Stopped, end_with
 from fgl_bench.utils.stopping import STOP, note_in_child
 from fgl_bench.utils.stopping import together as stopped_together
 
 T = TypeVar("T")
-Row = dict[str, Any]  # of an evaluation point
-
-
-def no_rows() -> list[Row]:
-    return []
-
-
-class Report(Protocol):
-    """The callback by which a job reports its finished trips.
-
-    Args:
-        accuracy: reads the current one.
-        rows: reads the evaluation points that are new since it was last called.
-    """
-
-    def __call__(self, trips: int, accuracy: Callable[[], float], rows: Callable[[], list[Row]] = no_rows, /) -> None: ...
-
-
-Job = Callable[[Report], T]
-
-
-class Progress(Protocol):
-    """Receives the progress of the jobs.
-
-    Attributes:
-        pause: minimum seconds between two reports of a process, except the last one.
-        hears: True if it reads the rows of evaluation points.
-    """
-
-    pause: float
-    hears: bool
-
-    def __call__(self, number: int, trips: int, accuracy: Callable[[], float], rows: Callable[[], list[Row]] = no_rows, /) -> None: ...
-
-    def cancel(self) -> None:
-        """Make running jobs raise at their next report; called when one has failed or the user interrupts."""
+Job = Callable[[Send], T]  # reports while it works
 
 
 def groups(jobs: int, at_once: int) -> list[int]:
@@ -77,7 +41,7 @@ def groups(jobs: int, at_once: int) -> list[int]:
     return [size] * full + [rest] * bool(rest)
 
 
-def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Progress) -> list[T]:
+def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, callbacks: Callbacks) -> list[T]:
     """Call every job and return the results in order, in :func:`groups` that share torch's threads.
 
     Programs of small tensors scale better over independent jobs than inside one operation. On Linux the jobs of a group whose
@@ -89,7 +53,7 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
         at_once: most jobs at a time.
         inner: most torch threads inside one job. Small operations lose by more than one, and badly so on a busy machine, where
             they wait for each other.
-        progress: receives the number of a job and its reports.
+        callbacks: receive the reports of all jobs.
 
     Raises:
         Exception: that of the first failing job; UserError where a process was killed.
@@ -99,31 +63,18 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, progress: Pro
     try:
         for size in groups(len(jobs), at_once):
             first, threads = len(results), max(1, min(inner, total // size))
-            group = [partial(job, partial(progress, first + i)) for i, job in enumerate(jobs[first : first + size])]
+            group = [partial(job, callbacks.report) for job in jobs[first : first + size]]
             torch.set_num_threads(threads)
             if size == 1:
                 results.append(group[0]())
             elif threads == 1 and forks():
-                results += _forked(jobs[first : first + size], first, progress)
+                results += _forked(jobs[first : first + size], callbacks.report)
             else:
-                results += together(group, threads, progress.cancel)
+                results += together(group, threads, callbacks.cancel)
             return_freed_memory()
     finally:
         torch.set_num_threads(total)
     return results
-
-
-class Died(UserError):
-    """A process ended before its job did."""
-
-
-def apart(job: Callable[[], T]) -> T:
-    """The result of ``job``, called in a forked process if forks are allowed: its effects on memory end with the process.
-
-    Raises:
-        Exception: that of the job; Died where its process was killed.
-    """
-    return _forked([lambda report: job()], 0, SimpleNamespace(pause=0.0, hears=False))[0] if forks() else job()
 
 
 def forks() -> bool:
@@ -187,7 +138,7 @@ def together(jobs: Sequence[Callable[[], T]], threads: int, cancel: Callable[[],
     return results
 
 
-def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
+def _forked(jobs: Sequence[Job[T]], send: Send) -> list[T]:
     """Run the jobs as processes; each one sends its reports and its result through a pipe."""
     context = multiprocessing.get_context("fork")
     workers, waiting = [], {}
@@ -196,7 +147,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
     try:
         for number, job in enumerate(jobs):
             here, there = context.Pipe(duplex=False)
-            workers.append(context.Process(target=_child, args=(job, there, progress.pause, end_with(os.getpid())), daemon=True))
+            workers.append(context.Process(target=_child, args=(job, there, end_with(os.getpid())), daemon=True))
             with warnings.catch_warnings():  # a child that uses neither their locks nor more threads does not miss the others
                 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
                 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # until the child has set its handlers
@@ -214,7 +165,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
                     message = pipe.recv()
                 except EOFError:
                     workers[number].join()
-                    raise Died(_death(workers[number].exitcode)) from None
+                    raise UserError(_death(workers[number].exitcode)) from None
                 if isinstance(message, _Done):
                     results[number] = message.result
                     del waiting[pipe]
@@ -225,8 +176,7 @@ def _forked(jobs: Sequence[Job[T]], first: int, progress: Progress) -> list[T]:
                 elif isinstance(message, BaseException):
                     raise message
                 else:
-                    trips, accuracy, rows = message
-                    progress(first + number, trips, partial(float, accuracy), partial(list, rows))
+                    send(message)
     finally:
         STOP.children.clear()
         for worker in workers:
@@ -244,7 +194,7 @@ class _Done:
         self.result = result
 
 
-def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], None]) -> None:
+def _child(job: Job[T], pipe: Connection, prepare: Callable[[], None]) -> None:
     prepare()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends the others
     note_in_child(os.getppid())
@@ -252,20 +202,8 @@ def _child(job: Job[T], pipe: Connection, pause: float, prepare: Callable[[], No
     if sys.stderr is sys.__stderr__:  # another thread may have held its lock when this process was forked
         sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     torch.set_num_threads(1)
-    due, held = time.monotonic(), None
-
-    def report(trips: int, accuracy: Callable[[], float], rows: Callable[[], list[Row]] = no_rows) -> None:
-        nonlocal due, held
-        held = trips, accuracy, rows
-        if time.monotonic() >= due:
-            due, held = time.monotonic() + pause, None
-            pipe.send((trips, accuracy(), rows()))
-
     try:
-        result = job(report)
-        if held is not None:
-            pipe.send((held[0], held[1](), held[2]()))
-        pipe.send(_Done(result))
+        pipe.send(_Done(job(pipe.send)))
     except BrokenPipeError:  # no reader is left
         os._exit(1)
     except Stopped as stopped:

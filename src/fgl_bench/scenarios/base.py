@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -123,8 +123,7 @@ class Rounds(Stragglers):
         count = participants(sim.participation, clients)
         each = count * sim.stands_for  # client trips a round
         schedules, everybody = self.schedules(sim), torch.ones(seeds, clients, dtype=torch.bool, device=sim.initial.device)
-        state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, method.trains)
-        sim.scored_points = partial(state.points, each)
+        state: RoundsState = sim.resumed or RoundsState.begin(sim.initial, seeds, clients, each, method.trains)
 
         for number in (number for number in sim.numbers if number >= state.number):
             chosen = self._draw(sim.setting.seeds, number, count, clients)
@@ -138,17 +137,15 @@ class Rounds(Stragglers):
             if state.number * each in sim.mixing_at:
                 self._picture(sim, state.number * each, matrix(), done.reports)
             del trips, done  # the models before the aggregation; the next round needs the memory
-            sim.progress(seeds * state.number * each, partial(sim.accuracy, state.last))
-            sim.settle()
-            sim.keep(state.number, lambda: state)
+            sim.step_end(state)
 
         state.received_at[sim.rounds] = sim.score(state.received)
         state.trained_at.setdefault(0, state.received_at[0])  # in case there was no round
         state.scored.append(sim.rounds)
-        sim.progress(seeds * sim.rounds * each, partial(sim.accuracy, state.last))
+        sim.train_end(state)
         kept = method.final_state(sim.trainer.finished(state.trained)) if isinstance(method, FinalState) else {}
         sim.final_state = {name: value.unflatten(0, (seeds, clients)) for name, value in kept.items()}
-        sim.points = state.points(each, [0] * seeds, self.transferred(sim, state.scored, count))
+        sim.points = state.points([0] * seeds, self.transferred(sim, state.scored, count))
 
     def _draw(self, seeds: Sequence[int], number: int, count: int, clients: int) -> np.ndarray:
         """The ``count`` participants of a round, ``[S, C]`` bool."""

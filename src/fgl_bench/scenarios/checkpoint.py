@@ -72,7 +72,7 @@ class SimulationState:
         return any(outside(kind.__module__) for kind in type(self.sim.algorithm).__mro__)
 
     def state(self, record: Any) -> dict[str, dict[str, Any]]:
-        """Differences from a fresh simulation, by owner and attribute; ``record`` is the scenario's."""
+        """Differences from a fresh simulation, by owner and attribute; ``record`` is :meth:`ScenarioState.state`."""
         sim, carried = self.sim, {}
         for path, method in self.methods.items():
             carried[path] = {name: value for name, value in vars(method).items() if name not in method.rebuilt}

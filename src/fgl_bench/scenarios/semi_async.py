@@ -5,8 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -59,32 +58,52 @@ class SemiAsync(Stragglers):
             raise UserError("scenario.staleness_from=upload: this method mixes new uploads only, or dates old ones itself; use base")
         models = TripModels(sim)
         loops = [_Loop(sim, models, s, schedule, self) for s, schedule in enumerate(self.schedules(sim))]
+        state = _Events(models, loops)
         if sim.resumed is not None:
-            models.load(sim.resumed["models"])
-            for loop, state in zip(loops, sim.resumed["loops"], strict=True):
-                vars(loop).update(state)
+            state.load(sim.resumed)
         running = dict(enumerate(loops))
-
-        def points(starts: Sequence[int]) -> list[list[Point]]:
-            return [resolved(loop.records, models.received_at[s], start) for s, (loop, start) in enumerate(zip(loops, starts, strict=True))]
-
-        def report() -> None:
-            sim.progress(sum(loop.trips for loop in loops), partial(sim.accuracy, np.stack([loop.last for loop in loops])))
-
-        sim.scored_points = points
         while running:
             # Advance every seed to its first missing upload, then train all trips in progress.
             running = {s: loop for s, loop in running.items() if not loop.advance()}
             if running:
                 models.train([s * clients + i for s in running for i in range(clients) if models.pending[s, i]])
-            report()
-            sim.settle()
-            sim.keep(sum(loop.trips for loop in loops), lambda: {"models": models.state(), "loops": [loop.state() for loop in loops]})
+            sim.step_end(state)
         models.finish()
-        report()
-        sim.points = points([0] * len(loops))
+        sim.train_end(state)
+        sim.points = state.points([0] * len(loops))
         for at in set.intersection(*(set(loop.pictures) for loop in loops)):
             sim.similarity[at] = torch.stack([loop.pictures[at] for loop in loops])
+
+
+@dataclass
+class _Events:
+    """The event loops of all seeds, between two batches of trips; a :class:`~fgl_bench.scenarios.simulation.ScenarioState`."""
+
+    models: TripModels
+    loops: list[_Loop]
+
+    @property
+    def trips(self) -> int:
+        return sum(loop.trips for loop in self.loops)
+
+    done = trips
+
+    @property
+    def last(self) -> np.ndarray:
+        return np.stack([loop.last for loop in self.loops])
+
+    def points(self, starts: Sequence[int]) -> list[list[Point]]:
+        received_at = self.models.received_at
+        return [resolved(loop.records, received_at[s], start) for s, (loop, start) in enumerate(zip(self.loops, starts, strict=True))]
+
+    def state(self) -> dict[str, Any]:
+        return {"models": self.models.state(), "loops": [loop.state() for loop in self.loops]}
+
+    def load(self, record: dict[str, Any]) -> None:
+        """Continue from a record of :meth:`state`."""
+        self.models.load(record["models"])
+        for loop, fields in zip(self.loops, record["loops"], strict=True):
+            vars(loop).update(fields)
 
 
 class _Loop(EventState):

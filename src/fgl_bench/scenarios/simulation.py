@@ -1,10 +1,10 @@
-"""The state of a run of S seeds that are trained together; a scenario drives it."""
+"""The state of a run of S seeds that are trained together, which a scenario drives and callbacks watch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -19,20 +19,39 @@ from fgl_bench.engine.training import Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
 
 
-def _silent(trips: int, accuracy: Callable[[], float]) -> None:
-    pass
+class ScenarioState(Protocol):
+    """The state of a scenario between two of its steps."""
+
+    @property
+    def done(self) -> int:
+        """Rounds done; client trips of all seeds in a scenario without rounds."""
+
+    @property
+    def trips(self) -> int:
+        """Client trips done, of all seeds."""
+
+    @property
+    def last(self) -> np.ndarray:
+        """``[S, C]`` positions in the score log of the models that clients trained last."""
+
+    def points(self, starts: Sequence[int]) -> list[list[Point]]:
+        """The evaluation points of every seed from the numbers ``starts`` on, as far as both models are scored by now.
+
+        Their bytes are 0: some methods know them only at the end.
+        """
+
+    def state(self) -> Any:
+        """The record from which the scenario resumes (``Simulation.resumed``)."""
 
 
-def _unkept(done: int, record: Callable[[], Any]) -> None:
-    pass
+class StepCallback:
+    """Watches a simulation, in the process that trains it. Hooks do nothing by default."""
 
+    def step_end(self, sim: Simulation, state: ScenarioState) -> None:
+        """A round, or a batch of client trips, has ended. An exception ends the simulation."""
 
-def _unsettled() -> None:
-    pass
-
-
-def _none(starts: Sequence[int]) -> list[list[Point]]:
-    return [[] for _ in starts]
+    def train_end(self, sim: Simulation, state: ScenarioState) -> None:
+        """The last models are scored."""
 
 
 @dataclass
@@ -42,20 +61,15 @@ class Simulation:
     Attributes:
         initial: ``[B, P]``, the common initial model of every replica of a seed.
         rounds, trips: the budget of every seed.
-        numbers: the rounds that are run; a rehearsal leaves out those in the middle.
+        numbers: the rounds that are run; where memory is measured, those in the middle are left out.
         eval_every: trips between evaluation points.
-        progress: called with the trips done (of all seeds) and a function that reads the current pooled validation accuracy.
+        callbacks: what watches the simulation.
         log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.
         losses: the log of training losses ``[., 1]``, filled by the scenario.
-        scored_points: set by the scenario; the points of every seed from a number on, as far as both models are scored in the log by
-            now. Their bytes are 0: some methods know them only at the end.
         mixing: trip count to ``[S, C, C]`` mixing matrices, for plots.
         similarity: trip count to ``[S, C, C]``, :meth:`Comparing.similarity`; NaN where a client has not reported yet.
         mixing_at: trip counts at which to keep both.
-        keep: called after every step of the scenario with the number of rounds or trips done, and a function that returns the scenario's
-            record, from which it can resume.
-        settle: called before ``keep``; removes models that are not needed.
-        resumed: such a record, if the run resumes; else None.
+        resumed: the record that the scenario resumes from, :meth:`ScenarioState.state`; None if it starts.
         stands_for: client trips that a trip of one replica counts as; more than one where clients were pooled.
         metrics: number of scores of every model; the first is what models are selected by.
         validation_nodes: that the scores of all replicas count, those of other workers included.
@@ -75,18 +89,15 @@ class Simulation:
     trips: int
     eval_every: int
     participation: float = 1.0
-    progress: Callable[[int, Callable[[], float]], None] = _silent
+    callbacks: Sequence[StepCallback] = ()
     mixing_at: tuple[int, ...] = ()
-    keep: Callable[[int, Callable[[], Any]], None] = _unkept
     resumed: Any = None
-    settle: Callable[[], None] = _unsettled
     stands_for: int = 1
     metrics: int = 1
     validation_nodes: int = 1
     log: ScoreLog = field(default_factory=ScoreLog)
     losses: ScoreLog = field(default_factory=ScoreLog)
     points: list[list[Point]] = field(default_factory=list)
-    scored_points: Callable[[Sequence[int]], list[list[Point]]] = _none
     mixing: dict[int, Tensor] = field(default_factory=dict)
     similarity: dict[int, Tensor] = field(default_factory=dict)
     final_state: dict[str, Tensor] = field(default_factory=dict)
@@ -115,9 +126,15 @@ class Simulation:
                 self.models[position] = replica, self.trainer.layout, model.detach().clone()
         return start
 
-    def close(self) -> None:
-        """Drop the callbacks: they reference the simulation, which would stay in memory until Python collects cycles."""
-        self.progress, self.keep, self.settle, self.scored_points = _silent, _unkept, _unsettled, _none
+    def step_end(self, state: ScenarioState) -> None:
+        """Call every callback after a step of the scenario."""
+        for callback in self.callbacks:
+            callback.step_end(self, state)
+
+    def train_end(self, state: ScenarioState) -> None:
+        """Call every callback after the last models are scored."""
+        for callback in self.callbacks:
+            callback.train_end(self, state)
 
     @property
     def warmup_rounds(self) -> int:

@@ -27,6 +27,7 @@ class RoundsState:
     """Rounds, between two of them.
 
     Attributes:
+        each: client trips per round of a seed.
         received, trained: ``[B, P]``, the models that clients train next, and those that they trained last.
         reports: ``[B, ...]`` by name, the last ones that reached the server.
         uploads: ``[B, P]``, the last ones; None where clients upload their trained models.
@@ -40,6 +41,7 @@ class RoundsState:
         number: rounds done.
     """
 
+    each: int
     received: Tensor
     trained: Tensor
     clock: list[list[float]]
@@ -54,10 +56,11 @@ class RoundsState:
     number: int = 0
 
     @classmethod
-    def begin(cls, initial: Tensor, seeds: int, clients: int, trains: bool) -> RoundsState:
+    def begin(cls, initial: Tensor, seeds: int, clients: int, each: int, trains: bool) -> RoundsState:
         """Before the first round, from the models ``initial [B, P]``."""
         lost = np.full((seeds, clients), -1) if trains else None
         return cls(
+            each,
             initial.clone(),
             initial.clone(),
             clock=[[0.0] for _ in range(seeds)],
@@ -66,17 +69,30 @@ class RoundsState:
             loss_at={0: lost},
         )
 
-    def points(self, each: int, starts: Sequence[int], sent: Sequence[Sequence[Transferred]] | None = None) -> list[list[Point]]:
+    @property
+    def done(self) -> int:
+        """Rounds done."""
+        return self.number
+
+    @property
+    def trips(self) -> int:
+        """Client trips done, of all seeds."""
+        return len(self.clock) * self.number * self.each
+
+    def state(self) -> RoundsState:
+        """The record from which the rounds resume."""
+        return self
+
+    def points(self, starts: Sequence[int], sent: Sequence[Sequence[Transferred]] | None = None) -> list[list[Point]]:
         """The scored evaluation points of every seed from the numbers ``starts`` on.
 
         Args:
-            each: client trips a round.
             sent: bytes after each of them, by seed; None means that they are not known yet.
         """
         return [
             [
                 Point(
-                    n * each,
+                    n * self.each,
                     n,
                     self.clock[s][n],
                     self.received_at[n][s],

@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,17 @@ def outside_modules(config: Mapping[str, Any]) -> list[str]:
     return sorted(module for module in modules if module.partition(".")[0] not in KNOWN)
 
 
-def targets(value: Any) -> Iterator[str]:
+def targets(config: Mapping[str, Any]) -> list[str]:
     """Every ``_target_`` in nested mappings and lists."""
-    if isinstance(value, dict | Mapping):  # a dictionary first: whether something is a mapping takes long to tell
-        if isinstance(value.get("_target_"), str):
-            yield value["_target_"]
-        value = list(value.values())
-    if isinstance(value, list):
-        for part in value:
-            yield from targets(part)
+    found, waiting = [], list[Any]([config])
+    for value in waiting:
+        if isinstance(value, dict | Mapping):  # a dictionary first: the check for a mapping is slow
+            if isinstance(value.get("_target_"), str):
+                found.append(value["_target_"])
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return found
 
 
 def files_of(module: str) -> list[Path]:

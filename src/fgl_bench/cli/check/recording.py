@@ -25,10 +25,10 @@ from fgl_bench.engine.network import Parameters
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.models.base import Backbone
-from fgl_bench.results.progress import RunProgress
+from fgl_bench.results.callbacks import Callback, Callbacks, Report
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.run import simulate
+from fgl_bench.runner.program import simulate
 from fgl_bench.runner.spec import resolve
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.sync import Sync
@@ -168,10 +168,8 @@ def simulated(
     cfg.seeds = [federation.seed for federation in federations]
     Watched.notes = recorded = Recorded()
     spec = resolve(cfg)
-    with (progress := Partly("check", spec.trips * len(federations), False)):
-        progress.share = share
-        plan = Plan(len(federations), replicas)
-        recorded.outcome = simulate(spec, federations, torch.device("cpu"), progress, plan, checkpoints=checkpoints)
+    callbacks, plan = Callbacks([Interruption(share * spec.trips * len(federations))]), Plan(len(federations), replicas)
+    recorded.outcome = simulate(spec, federations, torch.device("cpu"), callbacks, plan, checkpoints=checkpoints)
     return recorded
 
 
@@ -179,11 +177,14 @@ class Interrupted(Exception):
     """Raised after the requested share of a simulation."""
 
 
-class Partly(RunProgress):
-    """Interrupts a run after a share of its trips."""
+class Interruption(Callback):
+    """Interrupts a run after ``trips`` client trips."""
 
-    share = math.inf
+    pause = 0.0
 
-    def __call__(self, program: int, trips: int, *read: Any) -> None:
-        if trips > self.share * self.total:
+    def __init__(self, trips: float):
+        self.trips = trips
+
+    def report(self, report: Report) -> None:
+        if report.trips > self.trips:
             raise Interrupted

@@ -18,7 +18,7 @@ from fgl_bench.utils.world import World
 
 
 @dataclass(frozen=True)
-class Deal:
+class Share:
     """The share of one worker.
 
     Attributes:
@@ -30,12 +30,12 @@ class Deal:
     shard: Shard
 
     @property
-    def tells(self) -> bool:
+    def reports(self) -> bool:
         """Return True if this worker reports the outcome of its seeds; all workers that share a seed have it."""
         return self.shard.world.rank == 0
 
 
-def deal(spec: RunSpec, workers: World) -> Deal:
+def share_of(spec: RunSpec, workers: World) -> Share:
     """This worker's share: a part of the seeds or, if there are more workers than seeds, a part of the clients of one seed.
 
     Every worker calls it.
@@ -50,7 +50,7 @@ def deal(spec: RunSpec, workers: World) -> Deal:
     workers.first(lambda: check(spec, size, max(map(len, teams))))
     number = next(number for number, ranks in enumerate(teams) if workers.rank in ranks)
     own = np.array_split(np.asarray(seeds), count)[number]
-    return Deal(tuple(own.tolist()), Shard(settings.num_clients, workers.team(teams)))
+    return Share(tuple(own.tolist()), Shard(settings.num_clients, workers.team(teams)))
 
 
 def check(spec: RunSpec, size: int, team: int) -> None:

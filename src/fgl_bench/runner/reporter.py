@@ -1,4 +1,4 @@
-"""Histories of seeds, and rows of their evaluation points while they train."""
+"""Reports of the seeds that are trained together: trips, score and evaluation points; and their histories."""
 
 from __future__ import annotations
 
@@ -17,44 +17,49 @@ from fgl_bench.config.settings import Settings
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import History, Point, excerpt, history_rows
 from fgl_bench.evaluation.metrics import scored_nodes
-from fgl_bench.runner.program import reported
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.results.callbacks import Callbacks, Report, Send
+from fgl_bench.runner.build import reported
+from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 
 UNKNOWN = ("upload_bytes", "download_bytes", "busiest_bytes")  # before the end
 
 
-class NewPoints:
-    """Reads the evaluation points of a program that are new since the last call, as rows of ``history.csv`` without bytes and costs.
+class Reporter(StepCallback):
+    """Reports the progress of a program, at most every ``callbacks.pause`` seconds and at the end. It then waits for the device.
 
-    A row also has ``seconds`` since training began and ``memory_mb``: what torch has allocated of the GPU, or what is resident of the
-    process that trains the seed. Reading waits for the device.
+    A reported evaluation point also has ``seconds`` since training began and ``memory_mb``: what torch has allocated of the GPU, or
+    what is resident of the process that trains the seeds.
+
+    Args:
+        counts, weights: of every seed.
     """
 
-    def __init__(self, sim: Simulation, counts: Sequence[Counts], weights: Sequence[np.ndarray] | None):
-        self.sim, self.counts, self.weights = sim, counts, weights
-        self.told = [0] * len(counts)
-        self.last: list[dict[str, Any]] = []
+    def __init__(self, callbacks: Callbacks, send: Send, counts: Sequence[Counts], weights: Sequence[np.ndarray] | None):
+        self.callbacks, self.send, self.counts, self.weights = callbacks, send, counts, weights
+        self.reported = [0] * len(counts)
         self.begin = time.perf_counter()
+        self.due = 0.0
 
-    def __call__(self) -> list[dict[str, Any]]:
-        rows, self.last = [*self.last, *self._read()], []
-        return rows
+    def step_end(self, sim: Simulation, state: ScenarioState) -> None:
+        if time.monotonic() >= self.due:
+            self._report(sim, state)
 
-    def finish(self) -> None:
-        """Read the last points while the simulation has them: the reader may call after it is closed."""
-        self.last += self._read()
+    def train_end(self, sim: Simulation, state: ScenarioState) -> None:
+        self._report(sim, state)
 
-    def _read(self) -> list[dict[str, Any]]:
-        found = self.sim.scored_points(self.told)
-        if not any(found):
-            return []
-        used = {"seconds": round(time.perf_counter() - self.begin, 3), "memory_mb": round(memory(self.sim.initial.device) / 1e6, 1)}
+    def _report(self, sim: Simulation, state: ScenarioState) -> None:
+        points = self._points(sim, state) if self.callbacks.reads_points else []
+        self.send(Report(sim.setting.seeds, state.trips, sim.accuracy(state.last), points))
+        self.due = time.monotonic() + self.callbacks.pause
+
+    def _points(self, sim: Simulation, state: ScenarioState) -> list[dict[str, Any]]:
+        used = {"seconds": round(time.perf_counter() - self.begin, 3), "memory_mb": round(memory(sim.initial.device) / 1e6, 1)}
         rows: list[dict[str, Any]] = []
-        for s, points in enumerate(found):
+        for s, points in enumerate(state.points(self.reported)):
             if points:
-                self.told[s] += len(points)
-                points, logs = excerpt(points, self.sim.log, self.sim.losses)
-                seen = history(self.sim.setting.seeds[s], self.counts[s], points, logs, self.sim.warmup_rounds, {})
+                self.reported[s] += len(points)
+                points, logs = excerpt(points, sim.log, sim.losses)
+                seen = history(sim.setting.seeds[s], self.counts[s], points, logs, sim.warmup_rounds, {})
                 new = history_rows([seen], None if self.weights is None else [self.weights[s]])
                 rows += [{key: value for key, value in row.items() if key not in UNKNOWN} | used for row in new]
         return rows

@@ -1,4 +1,4 @@
-"""The models that a run keeps: those of its last evaluation point, or of the best one."""
+"""The models that a run saves: those of its last evaluation point, or of the best one."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ import numpy as np
 
 from fgl_bench.evaluation.history import Point
 from fgl_bench.evaluation.summary import MODELS, chosen_points
-from fgl_bench.runner.points import Counts, history
-from fgl_bench.scenarios.simulation import Simulation
+from fgl_bench.runner.reporter import Counts, history
+from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 
 
-class Chosen:
-    """Drop the scored models of a simulation (``Simulation.models``) that will not be saved.
+class KeptModels(StepCallback):
+    """Drops the scored models of a simulation (``Simulation.models``) that will not be saved.
 
     Args:
         selection: of the best point (``federation`` or ``client``); None keeps the final models.
-        counts, weights: of every seed, as for :class:`~fgl_bench.runner.points.NewPoints`.
+        counts, weights: of every seed.
     """
 
-    def __init__(self, sim: Simulation, selection: str | None, counts: Sequence[Counts], weights: Sequence[np.ndarray] | None):
-        self.sim, self.selection, self.counts, self.weights = sim, selection, counts, weights
+    def __init__(self, selection: str | None, counts: Sequence[Counts], weights: Sequence[np.ndarray] | None):
+        self.selection, self.counts, self.weights = selection, counts, weights
         self.seen = [-1] * len(counts)
 
-    def settle(self) -> None:
-        """To be called now and then; looks at the points that have been scored by now."""
-        models, clients = self.sim.models, self.sim.setting.num_clients
+    def step_end(self, sim: Simulation, state: ScenarioState) -> None:
+        models, clients = sim.models, sim.setting.num_clients
         assert models is not None
-        by_seed = self.sim.scored_points([0] * len(self.counts))
+        by_seed = state.points([0] * len(self.counts))
         if [len(points) for points in by_seed] == self.seen:
             return
         self.seen = [len(points) for points in by_seed]
@@ -38,36 +37,35 @@ class Chosen:
             if points:
                 received, trained = points[-1].received, points[-1].trained
                 first[s * clients : (s + 1) * clients] = np.where(trained < 0, received, np.minimum(received, trained))
-                needed |= {int(at) for kind in MODELS for at in self._positions(s, points, kind) if at >= 0}
+                needed |= {int(at) for kind in MODELS for at in self._positions(sim, s, points, kind) if at >= 0}
         for position in [at for at, (replica, _, _) in models.items() if at < first[replica] and at not in needed]:
             del models[position]
 
-    def _positions(self, s: int, points: list[Point], kind: str) -> np.ndarray:
+    def _positions(self, sim: Simulation, s: int, points: list[Point], kind: str) -> np.ndarray:
         """Log position of the selected model of each client, ``[C]``; -1 if it has none."""
         if self.selection is None:
             return getattr(points[-1], kind)
-        logs, seeds = (self.sim.log.read(), self.sim.losses.read()), self.sim.setting.seeds
-        seen = history(seeds[s], self.counts[s], points, logs, self.sim.warmup_rounds, {})
+        logs = sim.log.read(), sim.losses.read()
+        seen = history(sim.setting.seeds[s], self.counts[s], points, logs, sim.warmup_rounds, {})
         together, alone = chosen_points(seen, kind, None if self.weights is None else self.weights[s])
         named = np.stack([getattr(point, kind) for point in points])
-        at = (
-            alone if self.selection == "client" and len(alone) == named.shape[1] else together[: named.shape[1]]
-        )  # one model of pooled clients
+        by_client = self.selection == "client" and len(alone) == named.shape[1]
+        at = alone if by_client else together[: named.shape[1]]  # one model of pooled clients
         return np.where(at >= 0, named[np.maximum(at, 0), np.arange(len(at))], -1)
 
-    def parameters(self) -> dict[str, np.ndarray]:
-        """Those of the models that are kept, by name; to be called at the end.
+    def parameters(self, sim: Simulation) -> dict[str, np.ndarray]:
+        """The parameters of the kept models of a finished simulation, by name.
 
         Where workers share the clients, worker 0 has those of all of them, and the others have none.
         """
-        sim, found = self.sim, {}
+        found: dict[str, np.ndarray] = {}
         assert sim.models is not None
         clients, shard = sim.setting.num_clients, sim.setting.shard
         own = range(clients)[shard.own]
         for s, points in enumerate(sim.points):
             initial = sim.initial.unflatten(0, (len(sim.points), -1))[s]
             for kind in MODELS:
-                for client, at in enumerate(self._positions(s, points, kind)):
+                for client, at in enumerate(self._positions(sim, s, points, kind)):
                     if at < 0 or client not in own:
                         continue
                     unchanged = sim.setting.layout, initial[client - own.start]
