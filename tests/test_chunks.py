@@ -18,7 +18,7 @@ from tests.quick import prepared
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl"])
+@pytest.mark.parametrize("algorithm", ["fedsa_gcl", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("fedavg", "fedgta"))])
 def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
     outcomes, plans = [], []
     for budget in ("null", 1e-6, 4e-4):

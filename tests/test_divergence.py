@@ -14,7 +14,7 @@ from fgl_bench.algorithms.powers import federated
 from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import History, Point, history_rows
 from fgl_bench.evaluation.metrics import METRICS
-from fgl_bench.evaluation.summary import best, divergence, other_scores, trips_to
+from fgl_bench.evaluation.summary import best, divergence, trips_to
 from fgl_bench.runner.build import simulation
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.program import simulate
@@ -165,26 +165,6 @@ def test_a_client_whose_model_is_not_finite_makes_the_pooled_score_undefined_and
     rows = history_rows([h])
     assert [row["val_received"] for row in rows] == [0.625, None, 0.875, 0.75] and [row["diverged_trained"] for row in rows] == [0, 1, 1, 0]
     json.dumps(rows, allow_nan=False)
-
-
-def test_a_seed_whose_points_are_all_undefined_has_no_score_and_counts_in_no_mean() -> None:
-    sizes = [[4, 4]]
-    good, bad = history([[[2, 1]], [[4, 3]]], sizes), history([[[NAN, NAN]], [[NAN, NAN]]], sizes, seed=1)
-    found = summaries.test_scores([good, bad], "trained")
-    assert found["per_seed"] == [0.75, None] and found["mean"] == 0.75 and found["std"] is None and found["per_client"] == [[0.75], [None]]
-    assert best(bad, "trained") is None and found["selected_trips"] == [10, None]
-    none = summaries.test_scores([bad], "trained")
-    assert none["mean"] is None and none["val"]["mean"] is None and none["worst_client"]["mean"] is None
-    json.dumps([found, none], allow_nan=False)
-
-
-def test_other_metrics_of_a_seed_without_a_point_are_none() -> None:
-    points = [Point(t, t, t, np.array([t]), np.array([t]), 0, 0) for t in range(2)]
-    made = History.of(0, points, np.full((2, 4), NAN), np.array([[4, 4]]), 0, {"macro_f1": np.array([[4, 4]])})
-    nothing = {"mean": None, "std": None, "ci95": None}
-    found = other_scores([made])["macro_f1"]["received"]
-    assert found.pop("selected")["client"]["macro"] == {**nothing, "per_seed": [None]}
-    assert found == {**nothing, "per_seed": [None], "last": nothing}
 
 
 def test_what_has_diverged_is_counted_by_seed_and_client() -> None:

@@ -49,7 +49,7 @@ def outcome(folder: Path, algorithm: str, changes: dict[str, Any], rounds: int =
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("keep", "selection"), [("final", "federation"), ("best", "federation"), ("best", "client")])
+@pytest.mark.parametrize(("keep", "selection"), [("final", "federation"), ("best", "client")])
 def test_kept_models_have_the_scores_of_their_point(case: str, keep: str, selection: str, tmp_path: Path) -> None:
     algorithm, changes = CASES[case]
     spec, federations, found = outcome(tmp_path, algorithm, {**changes, "keep_models": keep, "selection": selection})
