@@ -353,6 +353,6 @@ def test_an_interrupted_script_keeps_its_trials_and_leaves_no_process(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=100)
-    assert process.returncode == 130 and b"the same command goes on" in told
+    assert process.returncode == 130 and b"the same command continues" in told
     assert 1 <= len(read_record(cell).trials) <= 4
     assert not list((tmp_path / "board").glob(".runs-*"))

@@ -225,7 +225,7 @@ def test_a_tracker_that_fails_costs_a_warning_and_is_told_later(tmp_path: Path) 
     mine = ("algorithm=fedavg", *SMALL, "tracker._target_=mine.Mine")
     done = command(tmp_path, *mine, "+tracker.fails=true")
     assert done.returncode == 0 and done.stderr.count("\n") == 1, done.stderr
-    assert "the tracker failed (ConnectionError: no network); the run goes on, and the same command tells it later" in done.stderr
+    assert "the tracker failed (ConnectionError: no network); the run continues, and the same command logs it later" in done.stderr
     assert [trip for what, trip, *_ in lines(tmp_path / "told-0")] == [0, 4]
     assert not list(directory(tmp_path).glob(".tracked*"))
     assert "complete already" in command(tmp_path, *mine, "+tracker.fails=false").stdout

@@ -214,7 +214,7 @@ def test_a_full_disk_costs_the_checkpoint_and_not_the_run(run: Run, capsys: pyte
     monkeypatch.setattr(torch, "save", full)
     assert equal(run()[0], whole)
     where = store.program(run.folder, SEEDS)
-    assert capsys.readouterr().err == f"fgl-bench: no checkpoint in {where} (No space left on device); the run goes on\n"
+    assert capsys.readouterr().err == f"fgl-bench: no checkpoint in {where} (No space left on device); the run continues\n"
     assert not list(where.iterdir()), "nothing half-written"
 
 
@@ -227,7 +227,7 @@ def test_two_processes_that_make_one_run_do_not_share_checkpoints(run: Run, caps
     run()
     assert not list(where.iterdir())
     assert capsys.readouterr().err.splitlines() == [
-        f"fgl-bench: another process keeps this run in {where}; this one goes on without checkpoints"
+        f"fgl-bench: another process keeps this run in {where}; this one continues without checkpoints"
     ]
 
 
@@ -245,7 +245,7 @@ def test_a_method_of_ones_own_that_cannot_be_kept_runs_with_a_warning(run: Run, 
     told = capsys.readouterr().err
     assert told == (
         "fgl-bench: algorithm=fedadam: method.turns (an object of builtins.iter) cannot be stored in a checkpoint; "
-        "the run goes on without checkpoints\n"
+        "the run continues without checkpoints\n"
     )
 
 
