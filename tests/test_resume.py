@@ -27,7 +27,7 @@ SCENARIOS = {
     "own": ("algorithm=fedavg", "algorithm._target_=nova.FedNova", "rounds=300", "participation=0.6"),
 }
 ROOT = Path(__file__).parents[1]
-NOVA = re.search(r"```python\n(.*?class FedNova.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)[1]  # type: ignore[index]
+NOVA = re.search(r"```python\n(.*?class FedNova.*?)```", (ROOT / "docs/writing_a_method.md").read_text(encoding="utf-8"), re.DOTALL)[1]  # type: ignore[index]
 TIMES = {"seconds", "finished", "code", "device"}  # and the number of threads
 RESUMING = re.compile(r"resuming at (?:round|trip) (\d+)(?: and (\d+))? of \d+ from")
 

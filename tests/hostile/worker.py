@@ -72,7 +72,7 @@ def compose_once() -> None:
 
 def answer(arguments: Sequence[str], files: Mapping[str, Any], variables: Mapping[str, str | None]) -> Answer:
     """Run the command in a folder that holds ``files`` and nothing else."""
-    before = dict(os.environ), list(sys.argv), list(sys.path), set(sys.modules)
+    before, where = (dict(os.environ), list(sys.argv), list(sys.path), set(sys.modules)), os.getcwd()
     with tempfile.TemporaryDirectory(prefix="hostile-") as name:
         folder = Path(name, "here")
         folder.mkdir()
@@ -92,7 +92,7 @@ def answer(arguments: Sequence[str], files: Mapping[str, Any], variables: Mappin
                 status = ended()
             return Answer(status, stdout.getvalue(), stderr.getvalue(), summaries(folder), sorted(listing(folder) - present))
         finally:
-            os.chdir("/")
+            os.chdir(where)
             os.environ.clear()
             os.environ.update(before[0])
             sys.argv, sys.path[:] = before[1], before[2]

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its methods keep all promises, and its table has every hook."""
+"""docs/writing_a_method.md: its methods keep all promises, and its table has every hook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
 from tests.warm import ROOT
 
-PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/writing_a_method.md").read_text(encoding="utf-8")
 EXAMPLES = {re.search(r"class (\w+)", text)[1]: text for text in re.findall(r"```python\n(.*?)```", PAGE, re.S)}
 KEYS = {"FedNova": [], "Blend": ["algorithm.alpha=0.5"], "LazyRing": ["algorithm.keep=0.3"]}
 ROWS = re.findall(r"^\| `(\w+)` \| (\**)`(\w+)`\** \|", PAGE, re.M)
