@@ -18,7 +18,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgl import FedGL
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedprox import FedProx
-from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
+from fgl_bench.algorithms.fedsage_plus import FedSagePlus
 from fgl_bench.algorithms.powers import POWERS
 from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.config.choices import config_folder

@@ -14,7 +14,7 @@ from fgl_bench.algorithms.fedgl import Extended, FedGL, PseudoEdges, Union, near
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
-from fgl_bench.models.unifilter.unifilter import UniFilter
+from fgl_bench.models.unifilter import UniFilter
 from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, watch
 from tests.algorithms.stateful import assert_follows

@@ -18,7 +18,7 @@ from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.sgc import SGC
 from fgl_bench.models.sign import SIGN
-from fgl_bench.models.unifilter.unifilter import UniFilter
+from fgl_bench.models.unifilter import UniFilter
 from tests.engine.graphs import make_client
 from tests.models.checking import logits_and_gradients, random_models
 from tests.quick import prepared
