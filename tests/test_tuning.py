@@ -19,8 +19,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from fgl_bench.cli.tune import search
-from fgl_bench.cli.tune.options import read_options
-from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
+from fgl_bench.cli.tune.space import FOLDER, read_options, read_space, spaces
 from fgl_bench.cli.tune.study import reading
 from fgl_bench.config.compose import composed
 from fgl_bench.config.values import plain

@@ -19,8 +19,8 @@ from fgl_bench.config import settings as config
 from fgl_bench.errors import UserError
 from fgl_bench.results import store
 from fgl_bench.results.trackers.mlflow import MLflow
+from fgl_bench.utils.files import leftovers, scratch
 from fgl_bench.utils.masking import masked, without_secrets
-from fgl_bench.utils.scratch import leftovers, scratch
 from tests.hostile.bed import T
 from tests.results.test_store import HASH, write
 from tests.warm import CONTEXT, ROOT, command, environment

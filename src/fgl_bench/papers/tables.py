@@ -12,10 +12,9 @@ from fgl_bench.evaluation.summary import MODELS, spread
 from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed, Published
 from fgl_bench.results import render
-from fgl_bench.results.divergence import MARK, diverged_seeds, footnote, scored_seeds
 from fgl_bench.results.provenance import marked, on_cpu
 from fgl_bench.results.render import number
-from fgl_bench.results.scored import score_trained, scored_models
+from fgl_bench.results.scored import MARK, diverged_seeds, footnote, score_trained, scored_models, scored_seeds
 from fgl_bench.utils.files import write_whole
 
 MEAN, PUBLISHED, SENT = "mean", "published", "MB"
