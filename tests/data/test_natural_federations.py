@@ -9,7 +9,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from fgl_bench.data import mat
+from fgl_bench.data.datasets import facebook100
 from fgl_bench.data.datasets.facebook100 import FILES, SCHOOLS, classes, one_hot
 from fgl_bench.data.graph import Graph
 from fgl_bench.errors import UserError
@@ -208,8 +208,8 @@ ENDS = {
 @pytest.mark.parametrize("program", ENDS)
 def test_a_mat_that_crashes_or_holds_up_the_parser_is_one_line(program, tmp_path, monkeypatch):
     small_mat(tmp_path / "reed98/raw/data.mat")
-    monkeypatch.setattr(mat, "PROGRAM", program)
-    monkeypatch.setattr(mat, "MOST_SECONDS", 1)
+    monkeypatch.setattr(facebook100, "PROGRAM", program)
+    monkeypatch.setattr(facebook100, "MOST_SECONDS", 1)
     with pytest.raises(UserError, match=rf"dataset=reed98: .*data\.mat is corrupt or truncated .*{ENDS[program]}") as caught:
         configured("dataset", "reed98").load(str(tmp_path))
     assert "\n" not in str(caught.value)

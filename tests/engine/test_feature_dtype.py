@@ -11,8 +11,7 @@ import torch
 import fgl_bench.runner.planning
 import fgl_bench.runner.program
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.propagation import Hops, identity
-from fgl_bench.engine.spectral import mean_terms
+from fgl_bench.engine.propagation import Hops, identity, mean_terms
 from fgl_bench.errors import UserError
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN

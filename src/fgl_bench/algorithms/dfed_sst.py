@@ -14,14 +14,12 @@ import torch.nn.functional as F
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers, Setting
 from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.gossip import itself, messages, product
-from fgl_bench.engine.mixing import cosine, normalize
+from fgl_bench.engine.mixing import cosine, itself, messages, normalize, product
 from fgl_bench.engine.random_numbers import mix, uniform
 from fgl_bench.engine.topologies import Links, random_k_in
 from fgl_bench.engine.transfer import put

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers, Setting
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.algorithms.scaffold import of_replicas
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.engine.gossip import itself, messages, product, uniform
+from fgl_bench.engine.mixing import itself, messages, product, uniform
 from fgl_bench.engine.network import node_losses
 from fgl_bench.engine.random_numbers import mix
 from fgl_bench.engine.random_numbers import uniform as draws

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import ServerRounds, Setting, Traffic
 from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, UserError, at_least
