@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-processors golden lint bench bench-peers gpu reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
+.PHONY: help setup quickstart test nightly test-processors golden lint bench bench-peers gpu reproduce-tables leaderboard figures report numbers docs setup-docs audit wheel-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,11 +41,13 @@ quickstart: $(READY) ## set up and run the main job on the embedded default (a g
 
 # One more than there are cores: a third of the time tests wait for a process or a browser.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where FGL_BENCH_DATA has them); test-slow has the rest
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
+PYTEST  := $(PY) -m pytest -n $(WORKERS) --dist worksteal
+test: $(DEV) ## set up and run the tests on all cores (on the real data sets too where FGL_BENCH_DATA has them)
+	$(PYTEST) -m "not nightly and not audit" $(ARGS)
 
-test-slow: $(DEV) ## run the tests that take long: killed sweeps, launchers, measured memory, drawn hostile values
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+nightly: $(DEV) ## run all tests: also killed sweeps, launchers, measured memory, all pairings, audits and other processors
+	$(PYTEST) $(ARGS)
+	$(MAKE) --no-print-directory test-processors
 
 test-processors: $(DEV) ## run the tests as processors without AVX2 and without AVX-512 would (see docs/reproducibility.md)
 	for capability in default avx2; do echo "ATEN_CPU_CAPABILITY=$$capability"; \
@@ -100,7 +102,8 @@ docs: $(DOCS) ## build the documentation's site in build/site
 	$(PY) scripts/site/check.py build/site
 	@echo "written: build/site/index.html"
 
-audit: $(DEV) ## recompute what the papers say about their tables: docs/audit.md
+audit: $(DEV) ## check committed results, raw files and the commands in docs/, and recompute what the papers say about their tables: docs/audit.md
+	$(PYTEST) -m audit
 	$(PY) scripts/audit_papers.py $(ARGS)
 
 wheel-check: $(DEV) ## build the wheel, install it elsewhere and run it from outside the checkout

@@ -163,7 +163,7 @@ def engine(job: dict) -> dict:
         floor, sizes: of the first seed, with the job's rates.
     """
     from fgl_bench.results.callbacks import Callbacks
-    from fgl_bench.runner.planning import chunks
+    from fgl_bench.runner.memory import chunks
     from fgl_bench.runner.program import simulate
     from fgl_bench.runner.workers import groups
 

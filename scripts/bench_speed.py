@@ -25,8 +25,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fgl_bench.utils.allocator import environment
-
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 import bench_floor  # noqa: E402
@@ -105,7 +103,7 @@ def devices(names: Sequence[str]) -> list[str]:
 def in_a_process(job: dict) -> dict:
     """:func:`bench_jobs.measure` in a fresh process, so that peak memory is the job's own."""
     command = [sys.executable, str(Path(__file__).resolve()), "--child", json.dumps(job)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment())
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(f"bench_speed: the {job['kind']} side failed with {job.get('algorithm', 'no method')} on {job.get('dataset', 'no data')}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -27,7 +27,6 @@ from fgl_bench.papers.work import Work
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import duration
 from fgl_bench.results.store import read_summary
-from fgl_bench.utils.allocator import environment
 from fgl_bench.utils.processes import last_line
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,7 +85,7 @@ def drawn(work: Work, cell: Cell, draws: int) -> bool:
     """Make one run and keep it; False if it fails, with the reason on stderr."""
     more = [PER_SEED, f"seeds=[{','.join(map(str, range(draws)))}]", "results_dir=results/runs"]
     command = [sys.executable, "-m", "fgl_bench", *cell.overrides, *more, "progress=false"]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     folder = next((Path(line.split()[-1]) for line in done.stdout.splitlines() if "results/runs/" in line), None)
     summary = read_summary(ROOT / folder) if folder is not None and not done.returncode else None
     if summary is None:

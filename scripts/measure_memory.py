@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a rehearsal predicts for a run (docs/memory.md), and what its training really takes.
+"""The memory that is predicted for a run from a few of its clients (docs/memory.md), and what its training really takes.
 
     python scripts/measure_memory.py experiment=fedssa/table1 dataset=cora algorithm=adafgl algorithm.federated_rounds=1 rounds=3
 
@@ -14,8 +14,6 @@ import warnings
 
 import bench_jobs
 
-from fgl_bench.utils.allocator import restart
-
 
 def main(arguments: list[str]) -> int:
     """Print the parts of the prediction, and the prediction beside what was measured; 2 where the arguments are refused."""
@@ -25,7 +23,7 @@ def main(arguments: list[str]) -> int:
     from fgl_bench.config.compose import Composer
     from fgl_bench.config.wording import explain
     from fgl_bench.runner.devices import pick_devices
-    from fgl_bench.runner.planning import chunks
+    from fgl_bench.runner.memory import chunks
     from fgl_bench.runner.program import simulate
     from fgl_bench.runner.run import prepare
     from fgl_bench.runner.spec import resolve
@@ -52,11 +50,10 @@ def main(arguments: list[str]) -> int:
             return 2
         predicted, taken = need.program(plan.seeds, plan.replicas) / 1e6, (memory.peak() - memory.before) / 1e6
     parts = ", ".join(f"{name} {value / 1e6:,.1f}" for name, value in vars(need).items() if name != "clients")
-    print(f"one seed: {parts} MB (step: each client more at once)")
+    print(f"one seed: {parts} MB (held: graphs and models of all clients; step: each client that is trained at a time)")
     print(f"predicted {predicted:,.0f} MB, measured {taken:,.0f} MB, ratio {predicted / max(taken, 1e-3):.2f}; {plan}")
     return 0
 
 
 if __name__ == "__main__":
-    restart()  # as the command line
     sys.exit(main(sys.argv[1:]))

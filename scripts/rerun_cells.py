@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.results.cells import read_cells
-from fgl_bench.utils.allocator import environment
 from fgl_bench.utils.processes import last_line
 
 ROOT = Path(__file__).parents[1]
@@ -88,7 +87,7 @@ def rerun(cell: dict, threads: int) -> Difference:
     with tempfile.TemporaryDirectory(prefix="fgl-bench-cells-") as folder:
         chosen = f"seeds=[{','.join(map(str, cell['seeds']))}]"
         overrides = [*shlex.split(cell["command"])[1:], chosen, f"results_dir='{folder}'", "progress=false", f"threads={threads}"]
-        done = subprocess.run([sys.executable, "-m", "fgl_bench", *overrides], env=environment(), capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-m", "fgl_bench", *overrides], capture_output=True, text=True)
         if done.returncode:
             print(last_line(done), file=sys.stderr)
             return Difference(math.inf, math.inf)

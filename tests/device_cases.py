@@ -90,8 +90,9 @@ def _choices(group: str) -> list[str]:
     return sorted(path.stem for path in (config_folder() / group).glob("[!_]*.yaml"))
 
 
+METHODS = _choices("algorithm")
 CASES = {
-    **{name: f"algorithm={name}" for name in _choices("algorithm")},
+    **{name: f"algorithm={name}" for name in METHODS},
     **{f"fedavg on {name}": f"algorithm=fedavg model={name}" for name in _choices("model")},
     **VARIANTS,
 }

@@ -1,8 +1,7 @@
-"""The C library's allocator is set for arrays, before a run begins, without changing anything else of the process."""
+"""The C library's allocator is set for arrays, without a change to anything else of the process."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -10,62 +9,34 @@ import pytest
 
 from fgl_bench.utils import allocator
 
-OLD = (allocator.glibc() or allocator.MENDED) < allocator.MENDED
-SAY = """
-import os, sys
-from fgl_bench.utils.allocator import restart
-restart()
-print(os.getpid(), sys.argv[1:], sys.flags.optimize, os.environ.get("GLIBC_TUNABLES"), flush=True)
+ROUNDS = """
+import resource, sys, torch
+from fgl_bench.utils.allocator import keep_freed_memory, return_freed_memory
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+before = resident()
+blocks = [torch.ones(10**6) for _ in range(50)]
+del blocks
+kept = resident() - before
+return_freed_memory()
+print(kept, resident() - before)
 """
 
 
-@pytest.mark.parametrize(
-    "told, expected",
-    [(None, allocator.TUNABLE), ("glibc.malloc.mxfast=0", f"glibc.malloc.mxfast=0:{allocator.TUNABLE}"),
-     ("glibc.malloc.tcache_count=7", "glibc.malloc.tcache_count=7")],
-)  # fmt: skip
-def test_what_the_user_tells_the_allocator_stays(monkeypatch, told, expected):
-    monkeypatch.setattr(allocator, "glibc", lambda: (2, 36))
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    if told:
-        monkeypatch.setenv("GLIBC_TUNABLES", told)
-    found = allocator.environment()
-    assert found.pop("GLIBC_TUNABLES") == expected
-    assert found == {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
+@pytest.mark.parametrize(("how", "some"), [("", False), ("kept", True)])
+def test_freed_memory_is_kept_until_it_is_returned(how, some):
+    done = subprocess.run([sys.executable, "-c", ROUNDS, how], capture_output=True, text=True, check=True)
+    kept, left = map(int, done.stdout.split())
+    assert (kept > 150e6) == some and left < 30e6
 
 
-@pytest.mark.parametrize("version", [None, (2, 38), (2, 41)])
-def test_other_c_libraries_and_mended_ones_are_left_alone(monkeypatch, version):
-    monkeypatch.setattr(allocator, "glibc", lambda: version)
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    assert allocator.environment() == dict(os.environ)
-
-
-@pytest.mark.parametrize("said, version", [("glibc 2.36", (2, 36)), ("musl 1.2", None), (None, None), ("glibc two", None)])
-def test_the_version_of_the_c_library(monkeypatch, said, version):
-    monkeypatch.setattr(os, "confstr", lambda name: said, raising=False)
-    assert allocator.glibc() == version
-
-
-def test_a_process_begins_anew_once_as_itself():
-    plain = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
-    arguments = ["a=1", "b= '2'"]
-    process = subprocess.Popen([sys.executable, "-O", "-c", SAY, *arguments], stdout=subprocess.PIPE, text=True, env=plain)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    tunable = allocator.TUNABLE if OLD else None
-    assert said == f"{process.pid} {arguments} 1 {tunable}\n"
-
-
-def test_where_it_cannot_begin_anew_it_goes_on(monkeypatch):
-    monkeypatch.setattr(allocator, "glibc", lambda: (2, 36))
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-
-    def refused(*_):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "execve", refused)
-    assert allocator.restart() is None
+def test_other_c_libraries_are_left_alone(monkeypatch):
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
+    allocator.keep_freed_memory()
+    allocator.return_freed_memory()
 
 
 def test_the_command_line_is_the_module():

@@ -95,31 +95,6 @@ def test_results_are_a_row_a_run_seed_and_model(here):
     assert point["val_trained"] == curve.query("seed == 1")["val_trained"].max()
 
 
-def test_a_folder_without_runs_gives_an_empty_table(here, capsys):
-    (here / "empty").mkdir()
-    assert load_results("empty").empty
-    with pytest.raises(UserError, match="nowhere: there is no such folder"):
-        load_results("nowhere")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"algorithm": "fedprx"}, "did you mean fedprox"),
-        ({"algorithm": "fedprox", "algorithm__nu": 1}, "algorithm.nu"),
-        ({"algorithm": "fedprox", "algorithm__mu": "abc"}, "'abc' is not a number"),
-        ({"num_clients": 0}, "num_clients=0 is out of range; allowed: 1 to 10000000"),
-        ({"algorithm": "fedssa", "model": "gcn"}, "try: fgl-bench algorithm=fedssa model=unifilter"),
-        ({"algorithm": HalfWay(), "algorithm__share": 1}, "algorithm is an object here"),
-        ({"algorithm": MLP(hidden=8, layers=2, dropout=0.0)}, "is not a method"),
-    ],
-)
-def test_what_cannot_be_run_is_said_in_the_command_lines_words(given, message, here):
-    with pytest.raises(UserError, match=message):
-        run(**given)
-    assert not list(here.rglob("summary.json"))
-
-
 def test_a_class_that_other_processes_cannot_find_is_refused():
     @dataclass
     class Hidden(FedAvg):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from fgl_bench.config import compose
-from fgl_bench.runner.spec import resolve
 from fgl_bench.utils.seeding import derive_seed
 from tests.reference import buffered, sync
 from tests.reference.small import small_federation
@@ -24,7 +20,6 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "scripts"))
 import bench_floor  # noqa: E402
 import bench_jobs  # noqa: E402
 import bench_loops  # noqa: E402
-import bench_report  # noqa: E402
 import bench_speed  # noqa: E402
 import measure_memory  # noqa: E402
 import measure_rates  # noqa: E402
@@ -39,8 +34,9 @@ def job(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl"])
-@pytest.mark.parametrize("kind", ["loop", pytest.param("loop_sparse", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["loop", pytest.param("loop_sparse", marks=pytest.mark.nightly)])
 def test_all_sides_train_the_same_models(job, algorithm, kind):
     job = {**job, "algorithm": algorithm}
     engine, loop = (bench_jobs.measure({**job, "kind": side}) for side in ("engine", kind))
@@ -62,17 +58,6 @@ def test_the_sparse_statistics_of_the_loops_are_the_references_own():
         for client in make_clients(federation, initial):
             for found, expected in zip(fast.report(client), reference.report(client), strict=True):
                 torch.testing.assert_close(torch.as_tensor(found), torch.as_tensor(expected))
-
-
-def test_time_counts_once_where_programs_overlap_and_warm_up_not_at_all():
-    assert bench_jobs.united([(0, 2), (1, 3), (5, 6), (5, 5.5)]) == 4
-    marks = bench_jobs.Marks(10, lambda: None)
-    # Two seeds side by side: rounds of one second, the second program half a second behind; three warm-up rounds each.
-    marks.marks = {p: [(10 * n, n + 0.5 * p) for n in range(1, 8)] for p in (0, 1)}
-    assert marks.per_round(3) == pytest.approx(4.5 / 8)
-    marks.cancel()
-    with pytest.raises(KeyboardInterrupt):
-        marks(0, 10, lambda: 0.0)
 
 
 SIZES = bench_floor.Sizes(clients=2, nodes=10, features=30, entries=40, hidden=4, classes=3, parameters=100)
@@ -97,30 +82,6 @@ def test_the_slope_is_the_exponent():
     assert bench_speed.slope([1, 2, 5, 10], [3 * x**1.5 for x in (1, 2, 5, 10)]) == pytest.approx(1.5)
 
 
-@pytest.mark.slow
-def test_the_suite_writes_what_it_measured_and_keeps_other_cells(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(bench_speed, "in_a_process", bench_jobs.measure)
-    call = ["--quick", "--sizes", "cora", "--clients", "3", "--seeds", "2", "--threads", "1", "--devices", "cpu", "--out", str(tmp_path)]
-    bench_speed.main([*call, "--methods", "fedavg", "--growth", "--profile"])
-    bench_speed.main([*call, "--methods", "fedsa_gcl", "--no-loops"])
-    results = json.loads((tmp_path / "bench.json").read_text())
-    assert list(results["cells"]) == ["fedavg/csbm_cora/3/cpu", "fedsa_gcl/csbm_cora/3/cpu"]
-    cell = results["cells"]["fedavg/csbm_cora/3/cpu"]
-    assert bench_report.ratio(cell, "loop") == pytest.approx(np.median(cell["loop"]["seconds"]) / np.median(cell["engine"]["seconds"]))
-    assert set(results["growth"]["cpu"]) == {"clients", "seeds", "nodes", "rounds"}
-    assert (tmp_path / "growth.png").stat().st_size > 1000
-    text = (tmp_path / "bench.md").read_text()
-    assert f"{bench_report.ratio(cell, 'loop'):.1f} x" in text and "Exponents" in text and "Where the time goes" in text
-    assert "wrote" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_failing_side_ends_the_suite_with_one_line():
-    with pytest.raises(SystemExit, match="the loop side failed"):
-        bench_speed.in_a_process({"kind": "loop", "algorithm": "fedavg", "dataset": "no_such", "clients": 2, "seeds": [0], "rounds": 5,
-                                  "device": "cpu", "cache_dir": "x", "threads": 1})  # fmt: skip
-
-
 # Methods with networks of their own, and what makes their every phase come in eight rounds.
 LARGER = {
     "adafgl": {"algorithm.federated_rounds": 4},
@@ -130,16 +91,10 @@ LARGER = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl", *LARGER])
 def test_memory_of_methods_is_predicted_within_a_fifth(job, algorithm):
     predicted_within_a_fifth(job, algorithm, LARGER.get(algorithm, {}))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["gcn_linear", "graphsage", "gat", "gin", "gamlp", "chebnet"])
-def test_memory_of_backbones_is_predicted_within_a_fifth(job, model):
-    predicted_within_a_fifth(job, "fedavg", {"model": model})
 
 
 def predicted_within_a_fifth(job, algorithm, options):
@@ -152,6 +107,7 @@ def predicted_within_a_fifth(job, algorithm, options):
     assert result["predicted"] == pytest.approx(result["increase"], rel=0.2)
 
 
+@pytest.mark.nightly
 def test_memory_of_a_command_is_measured_beside_its_prediction():
     """Four times the clients of the same size are predicted four times the memory, and what is measured is more than nothing.
 
@@ -168,13 +124,7 @@ def test_memory_of_a_command_is_measured_beside_its_prediction():
     assert large == pytest.approx(4 * small, rel=0.25) and measured > 0
 
 
-@pytest.mark.parametrize("argument", ["algorithm=nope", "algorithm.nope=1", "num_clients=0"])
-def test_a_command_whose_memory_cannot_be_measured_is_refused_in_one_line(argument, capsys):
-    assert measure_memory.main([argument]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
-
-
+@pytest.mark.nightly
 @pytest.mark.parametrize("algorithm", ["fedavg", *measure_rates.SHORTENED])
 def test_rates_are_of_rounds_behind_the_warm_up_and_of_one_local_epoch(monkeypatch, algorithm):
     marks = bench_jobs.Marks.per_round
@@ -187,13 +137,3 @@ def test_rates_are_of_rounds_behind_the_warm_up_and_of_one_local_epoch(monkeypat
     assert list(found) == [0] and rate == pytest.approx(a_round * 3 / 4)  # one epoch and two of scores, of two and two
     rounds = {"fedavg": measure_rates.ROUNDS, "adafgl": 7, "fedsage_plus": 11}[algorithm]
     assert found[0][-1][0] == 3 * rounds and warm_up < rounds
-
-
-@pytest.mark.parametrize(("algorithm", "key"), [("adafgl", "federated_rounds"), ("fedsage_plus", "gen_rounds")])
-def test_rounds_of_both_kinds_are_timed_in_the_proportion_of_a_whole_run(algorithm, key):
-    ((override,), rounds, warm_up) = measure_rates.SHORTENED[algorithm]
-    assert warm_up >= 1  # the first mark is made when the first round has ended
-    name, first = override.split("=")
-    assert name == f"algorithm.{key}"
-    whole = resolve(compose.composed([f"algorithm={algorithm}"]))
-    assert (int(first) - warm_up) / (rounds - warm_up) == pytest.approx(getattr(whole.algorithm, key) / whole.rounds)

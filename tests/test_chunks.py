@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import fgl_bench.runner.planning
+import fgl_bench.runner.memory
 import fgl_bench.runner.program
 from fgl_bench.results.callbacks import Callbacks, PointCallback
 from fgl_bench.runner import workers
@@ -18,13 +18,13 @@ from tests.quick import prepared
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedgta", "fedsa_gcl"])
+@pytest.mark.parametrize("algorithm", ["fedsa_gcl", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("fedavg", "fedgta"))])
 def test_a_tiny_budget_chunks_with_equal_numbers(algorithm, tmp_path):
     outcomes, plans = [], []
     for budget in ("null", 1e-6, 4e-4):
         changes = {"dtype": "float64", "memory_budget_gb": budget}
         spec, federations = prepared(algorithm, tmp_path, changes, seeds=[0, 1], rounds=6)
-        plans.append(fgl_bench.runner.planning.chunks(spec, federations, CPU)[1])
+        plans.append(fgl_bench.runner.memory.chunks(spec, federations, CPU)[1])
         outcomes.append(fgl_bench.runner.program.simulate(spec, federations, CPU, plan=plans[-1]))
     assert plans[0].replicas is None and plans[1].replicas == 1 and plans[2].programs == 1
     for other in outcomes[1:]:
@@ -71,7 +71,7 @@ def test_every_point_is_heard_of_processes_that_end_before_their_next_report(alg
 def test_decoupled_backbones_in_chunks_have_equal_numbers(model, mode, batch_nodes, tmp_path):
     changes = {"dtype": "float64", "model": model, "model.propagation": mode, "batch_nodes": batch_nodes}
     spec, federations = prepared("fedavg", tmp_path, changes, seeds=[0, 1], rounds=3)
-    network = fgl_bench.runner.planning.network(spec, federations, CPU)
+    network = fgl_bench.runner.memory.network(spec, federations, CPU)
     assert network.propagation == mode
     outcomes = [fgl_bench.runner.program.simulate(spec, federations, CPU, plan=Plan(1, replicas)) for replicas in (None, 1, 2)]
     for other in outcomes[1:]:
@@ -105,7 +105,7 @@ def test_what_is_kept_of_the_clients_is_put_together_over_the_seeds(tmp_path):
 def test_seeds_that_read_the_same_matrices_are_one_program(changes, threads, seeds, tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     spec, federations = prepared("fedavg", tmp_path, {"model": "unifilter", **changes}, seeds=[0, 1, 2], rounds=1)
-    assert fgl_bench.runner.planning.chunks(spec, federations, CPU)[1].seeds == seeds
+    assert fgl_bench.runner.memory.chunks(spec, federations, CPU)[1].seeds == seeds
 
 
 def test_seeds_in_one_program_have_the_scores_of_programs_of_their_own(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fgl_bench.cli.check import PROMISES, examine
-from fgl_bench.cli.commands import cp, ls, show
+from fgl_bench.cli.commands import ls, show
 from fgl_bench.errors import UserError
 from tests.warm import ROOT, command, environment
 
@@ -36,23 +36,6 @@ def test_show_finds_presets_and_nested_groups(capsys):
     show(["experiment/fedsa_gcl/table2", "scenario/sparsity/label"])
     said = capsys.readouterr().out
     assert "FedSA-GCL, table 2" in said and "_target_: fgl_bench.data.sparsity.LabelSparsity" in said
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: ls(["algoritm"]), "did you mean algorithm?"),
-        (lambda: show(["algorithm/fedprx"]), "did you mean algorithm/fedprox?"),
-        (lambda: show(["nonsense"]), "nonsense: no such choice; see fgl-bench ls"),
-        (lambda: show(["../secret"]), "no such choice"),
-        (lambda: show([]), "show what"),
-        (lambda: cp(["fedprox"]), "cp takes a choice and a folder"),
-        (lambda: examine("no_such.py", []), "no_such.py: there is no such file"),
-    ],
-)
-def test_mistakes_are_told_with_the_remedy(call, said):
-    with pytest.raises(UserError, match=said.replace("?", r"\?")):
-        call()
 
 
 def test_a_copy_runs_under_its_own_name_and_nothing_is_overwritten(tmp_path):
@@ -161,30 +144,7 @@ def test_a_file_with_several_methods_asks_which(tmp_path, capsys):
     assert examine(f"{path}:Second", []) == 0 and "Second: keeps all promises" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["fedsa_gcl", "d_psgd"])
-def test_the_package_s_own_methods_keep_theirs(name, capsys):
-    assert examine(name, []) == 0
-
-
 def test_the_command_ends_with_the_status_of_the_check(tmp_path):
     written(tmp_path, "silent", METHODS["silent"][0])
     done = command(tmp_path, "check", "own_silent.py")
     assert done.returncode == 1 and "1 promise(s) broken" in done.stdout and "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("name", ["ls", "table", "plot", "tune"])
-def test_help_of_a_command_is_its_own(name, tmp_path):
-    said = command(tmp_path, name, "--help")
-    assert said.returncode == 0 and name in said.stdout and len(said.stdout.splitlines()) <= 3
-
-
-def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(tmp_path):
-    line = [sys.executable, "-u", "-m", "fgl_bench.cli.main", "ls", "experiment"]
-    with subprocess.Popen(line, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait(60) == 0
-
-
-def test_place_asks_for_a_file(tmp_path):
-    done = command(tmp_path, "place", "knn")
-    assert done.returncode == 1 and "knn" in done.stderr and ".py" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -22,17 +22,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.algorithms.cross_client.fedaas import FedAAS
-from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import ROLES, build, check_node, label
 from fgl_bench.config.identity import MODULES, canonical
 from fgl_bench.config.schema import register_all
-from fgl_bench.config.settings import check_writable, resolve_budget
+from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.results.store import config_hash
 from fgl_bench.results.trackers.base import Tracker
-from fgl_bench.runner.validation import validate
 from fgl_bench.utils.participation import participants
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -50,10 +48,6 @@ def hydra_ready() -> Iterator[None]:
 
 def composed(*overrides: str) -> DictConfig:
     return compose("config", list(overrides))
-
-
-def test_conf_is_found_from_the_package() -> None:
-    assert config_folder() == CONF
 
 
 EXPERIMENTS = [path for path in YAMLS if path.parts[0] == "experiment"]
@@ -78,13 +72,6 @@ def test_every_experiment_composes(path: Path) -> None:
     composed(f"experiment={path.relative_to('experiment').with_suffix('').as_posix()}")
 
 
-def imported(target: str) -> type:
-    module, _, name = target.rpartition(".")
-    return getattr(importlib.import_module(module), name)
-
-
-OWN = [path for path in YAMLS if path.parts[0] != "hydra"]  # Hydra has schemas of its own for what is below
-TARGETS = sorted({yaml.safe_load((CONF / path).read_text(encoding="utf-8")).get("_target_") or "" for path in OWN} - {""})
 CONTRACTS = {
     "algorithm": lambda cls: issubclass(cls, Algorithm),
     "model": lambda cls: issubclass(cls, Backbone),
@@ -202,64 +189,6 @@ def test_default_budget_is_two_thousand_trips() -> None:
     assert resolve_budget(composed()) == (100, 2000)
     assert resolve_budget(composed("num_clients=10", "participation=0.5")) == (400, 2000)
     assert resolve_budget(composed("rounds=5", "num_clients=10")) == (5, 50)
-
-
-@pytest.mark.parametrize(
-    ("override", "key"),
-    [
-        ("local_epochs=0", "local_epochs=0"),
-        ("batch_nodes=0", "batch_nodes=0"),
-        ("participation=0", "participation"),
-        ("participation=1.01", "participation"),
-        ("lr=0", "lr"),
-        ("lr=nan", "lr"),
-        ("lr=inf", "lr"),
-        ("weight_decay=-0.1", "weight_decay"),
-        ("targets=[0.5,1.1]", "targets"),
-        ("seeds=[0,-1]", "seeds"),
-        ("trips=0", "trips=0"),
-        ("eval_every=0", "eval_every"),
-        ("threads=0", "threads"),
-        ("memory_budget_gb=0", "memory_budget_gb"),
-        ("dtype=float16", "float32, float64"),
-        ("feature_dtype=float16", "feature_dtype=float16: must be one of null, bfloat16"),
-        ("device=cuda:x", "device"),
-        ("cuda_graphs=true", "cuda_graphs=true: must be false unless device=cuda"),
-        ("model.dropout=1.5", "model.dropout=1.5: must be between 0 and 1"),
-        ("model.layers=0", "model.layers=0: must be an integer of at least 1"),
-        ("split.test=server", "split.test=server: scenario=semi_async has no rounds"),
-    ],
-)
-def test_values_out_of_range_are_refused_by_name(override: str, key: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=re.escape(key)) as caught:
-        validate(composed(f"results_dir={tmp_path}", override))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (("model=gcn", "algorithm=fedavg"), "model=gcn needs a node's neighbors at run time"),
-        (("model=sgc", "algorithm=moon"), "the local objective of algorithm=moon needs all nodes of a client"),
-    ],
-)
-def test_mini_batches_of_nodes_are_refused_where_a_node_needs_others(overrides: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=re.escape(message)) as caught:
-        validate(composed(f"results_dir={tmp_path}", "batch_nodes=8", *overrides))
-    assert str(caught.value).startswith("batch_nodes=8: ") and "batch_nodes=null" in str(caught.value)
-    validate(composed(f"results_dir={tmp_path}", "batch_nodes=8", "model=gamlp", "algorithm=fedavg"))
-
-
-def test_default_configuration_is_valid(tmp_path: Path) -> None:
-    validate(composed(f"results_dir={tmp_path}"))
-
-
-def test_check_of_the_results_folder_leaves_no_trace(tmp_path: Path) -> None:
-    check_writable(str(tmp_path / "a/b/c"))
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "there").mkdir()
-    check_writable(str(tmp_path / "there/below"))
-    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
 
 
 @dataclass

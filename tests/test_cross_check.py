@@ -72,12 +72,6 @@ def test_what_is_asked_of_other_code_is_what_ours_does(compare, tmp_path, monkey
     assert compare.best(theirs, counts, "trained") == pytest.approx(3 / counts[:, 1].sum())
 
 
-def test_right_answers_are_counted_not_averaged(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
-    driving = importlib.import_module("driving")
-    assert driving.right((2 / 3, 0.25), [3, 8]) == [2, 2]
-
-
 DRIVERS = sorted(path.stem for path in FOLDER.glob("*.py") if "MATCHED: " in path.read_text())
 
 
@@ -85,6 +79,7 @@ def test_every_driver_can_be_asked_for(compare):
     assert list(compare.REPOSITORIES) == DRIVERS
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("repository", DRIVERS)
 def test_every_comparison_composes(compare, repository):
     matched = importlib.import_module(repository).MATCHED
@@ -95,34 +90,7 @@ def test_every_comparison_composes(compare, repository):
             assert resolve(cfg).settings.agg_weight == weight, name
 
 
-def test_an_unknown_method_is_one_line(compare, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["compare.py", "openfgl", "--methods", "fedfoo"])
-    assert compare.main() == 2
-    assert "fedfoo: no such comparison; allowed: local, fedavg" in capsys.readouterr().err
-
-
-def test_the_page_has_a_line_for_every_comparison(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(FOLDER))
-    page = importlib.import_module("page")
-    row = {
-        "method": "fedavg", "dataset": "cora", "split": "metis", "clients": "10", "evaluated": "trained", "rounds": "100",
-        "theirs": "81.30", "theirs_spread": "0.90", "ours": "80.81", "ours_spread": "0.56", "difference": "-0.49",
-        "interval": "0.93", "steps_differ": "0.00", "their_round_s": "0.2", "our_round_s": "0.01", "commit": "abc",
-        "versions": "torch 2", "remark": "Said once.",
-    }  # fmt: skip
-    rows = [row, {**row, "method": "fedtad", "steps_differ": ""}]
-    (tmp_path / "one.csv").write_text("\n".join(",".join(each.values()) for each in [dict.fromkeys(row, "") | {k: k for k in row}, *rows]))
-    text = tmp_path / "page.md"
-    text.write_text("before\n<!-- rows: one -->\nold\n<!-- /rows -->\n<!-- rows: two -->\n<!-- /rows -->\nafter\n")
-    page.write_page(tmp_path, text)
-    written = text.read_text()
-    assert "| fedavg (1) | cora | trained, 100 rounds | 81.30 ± 0.90 | 80.81 ± 0.56 | -0.49 ± 0.93 | 0.00 |" in written
-    assert "| fedtad (1) |" in written and "| random |" in written and written.count("Said once.") == 1
-    assert "Nothing has been run." in written and "old" not in written
-    page.write_page(tmp_path, text)
-    assert text.read_text() == written
-
-
+@pytest.mark.audit
 def test_stored_rows_are_of_comparisons_that_exist(compare):
     files = list((FOLDER.parents[1] / "results" / "cross_check").glob("*.csv"))
     assert files
@@ -134,12 +102,6 @@ def test_stored_rows_are_of_comparisons_that_exist(compare):
 
 
 # ---- seconds of other frameworks
-
-ROW = {
-    "framework": "Flower", "version": "1.0", "method": "fedavg", "dataset": "cora", "clients": "20", "rounds": "20", "model": "trained",
-    "threads": "2", "their_s": "0.5", "our_s": "0.01", "ratio": "50", "theirs": "70.1", "ours": "70.2", "cores": "2", "versions": "torch 2",
-    "date": "2026-01-01", "command": "fgl-bench", "problem": "",
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -157,24 +119,7 @@ def asked(peers, monkeypatch, *words: str) -> int:
     return peers.main()
 
 
-def test_a_framework_that_cannot_be_run_says_why_until_it_can(peers, monkeypatch, tmp_path):
-    assert asked(peers, monkeypatch, "openfgl") == 0
-    page = (tmp_path / "page.md").read_text()
-    assert "OpenFGL could not be run: openfgl=CLONE was not given." in page and "old" not in page and page.endswith("after\n")
-    peers.keep({**ROW, "framework": "OpenFGL", "ratio": "13"})
-    assert asked(peers, monkeypatch, "--tables-only") == 0
-    page = (tmp_path / "page.md").read_text()
-    assert "could not be run" not in page and "| OpenFGL 1.0 | fedavg | cora, 20 clients | 0.5 | 0.01 | 13 |" in page
-
-
-def test_a_row_takes_the_place_of_the_one_it_repeats(peers, tmp_path):
-    peers.keep(ROW)
-    peers.keep({**ROW, "method": "fedgta", "problem": "no such method"})
-    peers.keep({**ROW, "ratio": "51"})
-    table = peers.table(tmp_path / "peers.csv")
-    assert table.count("| Flower") == 1 and "| 51 |" in table and "Flower, fedgta could not be run: no such method." in table
-
-
+@pytest.mark.nightly
 def test_other_code_counts_with_the_faster_number_of_threads(peers, monkeypatch, tmp_path):
     (tmp_path / "other.py").write_text(DRIVER.replace("[1.0, 3.0]", "[9.0, 3.0 / settings['threads'], 3.0 / settings['threads']]"))
     monkeypatch.setattr(sys.modules["compare"], "__file__", str(tmp_path / "compare.py"))
@@ -189,11 +134,7 @@ def test_other_code_counts_with_the_faster_number_of_threads(peers, monkeypatch,
     assert {file.name for file in (tmp_path / "peers").iterdir()} == {f"other-fedavg-csbm-{n}_threads.json" for n in (1, 4)}
 
 
-def test_an_unknown_framework_is_one_line(peers, monkeypatch, capsys):
-    assert asked(peers, monkeypatch, "fedfoo") == 2
-    assert "fedfoo: no such framework; allowed: openfgl" in capsys.readouterr().err
-
-
+@pytest.mark.audit
 def test_the_page_has_the_stored_rows(peers):
     root = FOLDER.parents[1]
     assert peers.table(root / "results" / "bench" / "peers.csv") in (root / "docs" / "benchmark.md").read_text(encoding="utf-8")

@@ -22,7 +22,6 @@ from fgl_bench.engine.random_numbers import step_key
 from fgl_bench.engine.replay import WARM_UP
 from fgl_bench.evaluation.history import History
 from fgl_bench.evaluation.metrics import scored_nodes
-from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from fgl_bench.runner.build import simulation
 from fgl_bench.runner.memory import Plan
@@ -185,42 +184,6 @@ def test_a_gpu_gives_the_scores_of_the_cpu_and_waits_as_recorded(case, tmp_path)
     assert waits == expected
 
 
-WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::is_nonzero", "aten::unique_dim",
-           "aten::_unique2", "aten::lift_fresh", "aten::repeat_interleave.Tensor"}  # fmt: skip
-
-
-class NoWaiting(TorchDispatchMode):
-    """The same alarm without a GPU: refuses what would read the device or build a tensor from host data."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        assert func.name() not in WAITING, f"{func.name()} makes the host wait for the device"
-        if func.name() in ("aten::index.Tensor", "aten::index_put_"):
-            assert all(index is None or index.dtype != torch.bool for index in args[1]), "indexing by a mask counts it on the host"
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize(("chunk", "opt_state"), [(None, "persist"), (None, "reset"), (3, "persist")])
-@pytest.mark.parametrize("method", METHODS)
-def test_no_round_reads_a_tensor_on_the_host(method, chunk, opt_state, monkeypatch):
-    """``one_hot`` checks its labels on a CPU only; it is taken over here."""
-    monkeypatch.setattr(torch.nn.functional, "one_hot", lambda labels, classes: (labels[..., None] == torch.arange(classes)).long())
-    scenario = synchronous()
-    sim, _ = made("cpu", METHODS[method](), scenario, rounds=6, dropout=0.5, chunk=chunk, opt_state=opt_state)
-    copies, from_numpy = [], torch.from_numpy
-    monkeypatch.setattr(torch, "from_numpy", lambda array: copies.append(len(entered)) or from_numpy(array))
-    entered = []
-    with_guard(sim, scenario, lambda: entered.append(1) or NoWaiting())
-    assert entered and copies and not any(copies), "what the device needs of the host was copied before"
-
-
-@pytest.mark.parametrize("batch_nodes", [None, 2])
-@pytest.mark.parametrize("mode", ["lazy", "precomputed"])
-def test_no_round_of_a_decoupled_backbone_reads_a_tensor_on_the_host(mode, batch_nodes):
-    scenario = synchronous()
-    sim, _ = made("cpu", FedAvg(), scenario, rounds=6, model=GAMLP(mode, 2, 4, 2, 0.5), batch_nodes=batch_nodes)
-    with_guard(sim, scenario, NoWaiting)
-
-
 class Recorded:
     """A CUDA graph without a GPU: notes every operation of a call and repeats exactly those, on the same tensors and in the same place.
 
@@ -264,20 +227,6 @@ class Recorder(TorchDispatchMode):
 
 def tensors(result):
     return [x for x in (result if isinstance(result, tuple | list) else [result]) if isinstance(x, torch.Tensor)]
-
-
-@pytest.mark.parametrize("opt_state", ["persist", "reset"])
-@pytest.mark.parametrize("method", METHODS)
-def test_steps_can_be_replayed_without_their_python_code(method, opt_state, monkeypatch):
-    monkeypatch.setattr("fgl_bench.engine.replay.Replay", Recorded)
-    monkeypatch.setattr(Recorded, "made", 0)
-    runs = [
-        histories("cpu", METHODS[method](), synchronous(), dropout=0.5, rounds=8, opt_state=opt_state, cuda_graphs=graphs)
-        for graphs in (False, True)
-    ]
-    assert_equal_scores(*(found for _, found in runs))
-    assert torch.equal(*(sim.trainer.optimizer.first for sim, _ in runs))
-    assert Recorded.made == 3, "one for each of the two local epochs, and one for scores and reports"
 
 
 @pytest.mark.parametrize("method", [FedProx(mu=0.1), Scaffold(1.0, "mean_gradient", "uniform")], ids=["fedprox", "scaffold"])

@@ -65,18 +65,3 @@ def test_a_class_in_the_current_folder_runs_and_is_reported_under_its_name(folde
         matrix = arrays["trips_8"]
     assert matrix.shape == (2, 4, 4)
     np.testing.assert_allclose(matrix.sum(-1), 1)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["algorithm._target_=own_method.InverseSizes"], "algorithm.power is missing"),
-        (["algorithm._target_=own_method.InverseSizes", "+algorithm.power=1", "scenario=semi_async"], "scenario=semi_async"),
-    ],
-)
-def test_mistakes_are_one_line(folder, overrides, message):
-    before = sorted((folder / "runs").rglob("*"))
-    done = command(folder, "algorithm=fedavg", *SMALL, *overrides)
-    assert done.returncode != 0
-    assert message in done.stderr and "Traceback" not in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert sorted((folder / "runs").rglob("*")) == before

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fgl_bench.engine.transfer import put
-from tests.device_cases import CASES, launches, recorded_launches, recorded_waits, run, waits
+from tests.device_cases import CASES, METHODS, launches, recorded_launches, recorded_waits, run, waits
 from tests.pretend_cuda import CUDA, DeviceMix, Ledger, pretended
 
 WAITS, LAUNCHES = recorded_waits(), recorded_launches()
@@ -23,7 +23,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("device")
 
 
-@pytest.mark.parametrize("case", CASES)
+SOON = [name if name in METHODS else pytest.param(name, marks=pytest.mark.nightly) for name in CASES]
+
+
+@pytest.mark.parametrize("case", SOON)
 def test_device_is_used_as_recorded(case: str, folder: Path):
     """No operation mixes devices, or the run would fail."""
     host, device, ledger = run(case, folder)

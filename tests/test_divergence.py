@@ -14,7 +14,7 @@ from fgl_bench.algorithms.powers import federated
 from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import History, Point, history_rows
 from fgl_bench.evaluation.metrics import METRICS
-from fgl_bench.evaluation.summary import best, divergence, other_scores, trips_to
+from fgl_bench.evaluation.summary import best, divergence, trips_to
 from fgl_bench.runner.build import simulation
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.program import simulate
@@ -167,26 +167,6 @@ def test_a_client_whose_model_is_not_finite_makes_the_pooled_score_undefined_and
     json.dumps(rows, allow_nan=False)
 
 
-def test_a_seed_whose_points_are_all_undefined_has_no_score_and_counts_in_no_mean() -> None:
-    sizes = [[4, 4]]
-    good, bad = history([[[2, 1]], [[4, 3]]], sizes), history([[[NAN, NAN]], [[NAN, NAN]]], sizes, seed=1)
-    found = summaries.test_scores([good, bad], "trained")
-    assert found["per_seed"] == [0.75, None] and found["mean"] == 0.75 and found["std"] is None and found["per_client"] == [[0.75], [None]]
-    assert best(bad, "trained") is None and found["selected_trips"] == [10, None]
-    none = summaries.test_scores([bad], "trained")
-    assert none["mean"] is None and none["val"]["mean"] is None and none["worst_client"]["mean"] is None
-    json.dumps([found, none], allow_nan=False)
-
-
-def test_other_metrics_of_a_seed_without_a_point_are_none() -> None:
-    points = [Point(t, t, t, np.array([t]), np.array([t]), 0, 0) for t in range(2)]
-    made = History.of(0, points, np.full((2, 4), NAN), np.array([[4, 4]]), 0, {"macro_f1": np.array([[4, 4]])})
-    nothing = {"mean": None, "std": None, "ci95": None}
-    found = other_scores([made])["macro_f1"]["received"]
-    assert found.pop("selected")["client"]["macro"] == {**nothing, "per_seed": [None]}
-    assert found == {**nothing, "per_seed": [None], "last": nothing}
-
-
 def test_what_has_diverged_is_counted_by_seed_and_client() -> None:
     fine = history([[[1, 1], [1, 1]]] * 3, [[2, 2], [2, 2]], seed=4)
     assert divergence([fine]) is None
@@ -253,7 +233,7 @@ def test_while_the_models_stand_still_the_training_loss_is_the_initial_models(
 
 def expected(spec, federation, pooled: bool) -> float:
     """The initial model's mean cross-entropy over all training nodes, by the trainer's plain forward pass."""
-    from fgl_bench.runner.planning import network
+    from fgl_bench.runner.memory import network
 
     method = spec.fresh_algorithm()
     (federation,) = federated(method, [federation])

@@ -66,6 +66,7 @@ def compose():
     return Composer()
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("where", "line"), COMMANDS_SHOWN)
 def test_a_command_names_what_there_is(where, line, compose):
     first, *rest = shlex.split(line)[1:]
@@ -125,6 +126,7 @@ def test_links_lead_somewhere_in_a_checkout(path):
 # ---- what is quoted
 
 
+@pytest.mark.audit
 def test_quoted_tables_are_what_their_commands_print():
     texts = {path: path.read_text(encoding="utf-8") for path in pages()}
     assert {path.name for path in texts} >= {"README.md", "tutorial.md"}
@@ -134,6 +136,7 @@ def test_quoted_tables_are_what_their_commands_print():
         assert filled == text, f"{path.name}: run make numbers"
 
 
+@pytest.mark.audit
 def test_the_quoted_runs_are_those_of_the_question(compose):
     """A reader who gives the command of README.md gets this table, but for the processor's rounding."""
     [line] = [text for where, text in COMMANDS_SHOWN if where == "README.md" and " -m " in text]
@@ -150,6 +153,7 @@ def test_the_quoted_runs_are_those_of_the_question(compose):
             assert canonical_names(OmegaConf.to_container(cfg[group], resolve=True)) == cell["config"][group]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_readme_and_tutorial_run_in_their_order_in_one_folder(tmp_path, monkeypatch, capsys):
     """Every command and every Python block as printed, with fewer rounds and on generated graphs; none refuses."""
@@ -209,6 +213,7 @@ def guide_lines(name: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for where, line in COMMANDS_SHOWN if where == f"docs/guides/{name}"]
 
 
+@pytest.mark.nightly
 def test_the_guide_to_own_methods(tmp_path, capsys):
     method, *_ = blocks("own_method.md")  # of the others: tests/algorithms/test_frozen.py
     (tmp_path / "my_method.py").write_text(method, encoding="utf-8")
@@ -223,6 +228,7 @@ def test_the_guide_to_own_methods(tmp_path, capsys):
             assert "keeping on csbm" in said(command(tmp_path, *words, *TINY, "seeds=[0]"))
 
 
+@pytest.mark.nightly
 def test_the_guide_to_own_data(tmp_path, capsys, monkeypatch):
     graph, tables, objects, split, net = blocks("own_data.md")
     (tmp_path / "my_split.py").write_text(split, encoding="utf-8")
@@ -258,6 +264,7 @@ def test_the_converter_of_musae_s_files(tmp_path, monkeypatch):
     assert graph.features.toarray().tolist() == [[1, 0, 1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
 
 
+@pytest.mark.audit
 def test_the_guide_from_a_number_to_its_run():
     text = (ROOT / "docs/guides/from_number_to_run.md").read_text(encoding="utf-8")
     greps = re.findall(r"^    grep '([^'\n]*)' (\S+)\n\n```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)

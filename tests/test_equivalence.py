@@ -42,7 +42,7 @@ def start(run, row=0):
     return {name: tensor.clone() for name, tensor in run.named(run.sim.initial[row]).items()}
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize(("epochs", "layers"), [(1, 3), (3, 2)])
 @pytest.mark.parametrize(
     ("method", "plain"),
     [
@@ -53,7 +53,6 @@ def start(run, row=0):
         (lambda: FedGTA(**{**GTA, "threshold": 0.98}), sync.FedGTA(threshold=0.98)),
     ],
 )
-@pytest.mark.parametrize("layers", [2, 3])
 def test_synchronous_rounds(method, plain, epochs, layers):
     federations = [small_federation(seed, sparse=seed == 1) for seed in (0, 1)]
     model = GCN(hidden=4, layers=layers, dropout=0.0)

@@ -67,6 +67,7 @@ def test_an_algorithm_runs_on_the_defaults_or_names_the_command_that_does(algori
         validate(composed(shlex.split(tried)))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_runs_as_it_is(preset, composed, tmp_path):
     cfg = composed([f"experiment={preset}", *(["algorithm=fedaas"] if preset.startswith("fedaas") else []), f"results_dir={tmp_path}"])
@@ -89,6 +90,7 @@ def test_choices_take_the_place_of_what_was_said_of_the_same_groups():
     assert paired(["lr=0.1"], {"model": "gat"}) == ["model=gat", "lr=0.1"]
 
 
+@pytest.mark.nightly
 def test_a_sweep_says_in_what_else_its_runs_differ(tmp_path):
     alike = command(tmp_path, "-m", "algorithm=fedavg,fed_pub", "lr=0.1,0.01", *TINY)
     assert alike.returncode == 0 and "differ" not in alike.stderr, alike.stderr

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[1]
 SECTIONS = ("Tests", "Equality with the CPU", "Rounds", "Throughput", "25 million nodes")
 
@@ -45,12 +47,7 @@ def test_a_killed_call_loses_the_step_under_way_and_the_next_one_goes_on(script,
     assert "| 1 process(es) | 12.0" in text and "## 25 million nodes" in text
 
 
-def test_a_step_without_the_time_for_it_does_not_start(script, tmp_path, capsys):
-    script.main(["--device", "cpu", "--minutes", "0", "--out", str(tmp_path / "gpu")])
-    assert "left out, no time: tests" in capsys.readouterr().out and not list((tmp_path / "gpu").iterdir())
-
-
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_a_rehearsal_on_a_cpu_has_every_section(script, tmp_path):
     script.main(["--device", "cpu", "--small", "--minutes", "60", "--out", str(tmp_path / "gpu")])

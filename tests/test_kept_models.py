@@ -22,8 +22,7 @@ from fgl_bench.evaluation.summary import MODELS, SELECTIONS, chosen_points
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.runner.build import simulation
 from fgl_bench.runner.kept_models import KeptModels
-from fgl_bench.runner.memory import Plan
-from fgl_bench.runner.planning import network
+from fgl_bench.runner.memory import Plan, network
 from fgl_bench.runner.program import simulate
 from tests.quick import prepared
 from tests.runner.test_checkpoints import Run
@@ -50,7 +49,7 @@ def outcome(folder: Path, algorithm: str, changes: dict[str, Any], rounds: int =
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("keep", "selection"), [("final", "federation"), ("best", "federation"), ("best", "client")])
+@pytest.mark.parametrize(("keep", "selection"), [("final", "federation"), ("best", "client")])
 def test_kept_models_have_the_scores_of_their_point(case: str, keep: str, selection: str, tmp_path: Path) -> None:
     algorithm, changes = CASES[case]
     spec, federations, found = outcome(tmp_path, algorithm, {**changes, "keep_models": keep, "selection": selection})

@@ -11,6 +11,8 @@ from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.leaderboard.protocol import read_protocol
 from fgl_bench.leaderboard.record import path_of, read_records
 
+pytestmark = pytest.mark.audit
+
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "leaderboard"
 PROTOCOL = read_protocol()
 ENTRIES = {entry.name: entry for entry in PROTOCOL.entries}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 
 import fgl_bench
-from fgl_bench.errors import UserError
 from fgl_bench.utils.patience import say_once
 from tests.warm import command
 
@@ -80,14 +78,6 @@ def test_the_file_of_an_object_makes_the_same_run_from_the_shell(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     done = command(tmp_path / "elsewhere", *LINE, *words)
     assert done.returncode == 0 and "complete already" in done.stdout and str(result.folder) in done.stdout, done.stderr
-
-
-def test_what_is_no_graph_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"^dataset: a list is not|^dataset: several graphs"):
-        run([1, 2], tmp_path)
-    with pytest.raises(UserError, match="no y; it needs x"):
-        run({key: value for key, value in arrays().items() if key != "y"}, tmp_path)
-    assert not (tmp_path / "runs").exists()
 
 
 SPLIT = '''

@@ -135,14 +135,6 @@ def test_a_report_takes_the_runs_that_are_asked_for(tmp_path):
         sources(tmp_path / "runs", where={"lr": 0.3})
 
 
-def test_two_methods_of_one_seed_make_a_report(tmp_path):
-    rest = [text for text in TINY if not text.startswith("seeds=")]
-    said(command(tmp_path, "-m", "algorithm=fedavg,fedprox", "num_clients=3", "seeds=[0]", *rest))
-    [paper] = page_of(tmp_path)["papers"]
-    [column] = paper["tables"][0]["statistics"]["received"]["columns"].values()
-    assert [other["adjusted"] for other in column["others"]] == [None]
-
-
 def test_its_commands_make_the_same_runs_and_those_that_are_missing(swept):
     [table] = page_of(swept, "out=again.html")["papers"][0]["tables"]
     before = len(complete_runs(swept / "results/runs"))
@@ -153,27 +145,6 @@ def test_its_commands_make_the_same_runs_and_those_that_are_missing(swept):
     said(command(swept, *shlex.split(missing)[1:]))
     [whole] = page_of(swept, "results", "out=again.html")["papers"][0]["tables"]
     assert whole["made"] == whole["planned"] == 4
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ([], "results: there is no such folder"),
-        (["empty"], "empty: there is no complete run in it"),
-        (["empty", "out=page.pdf"], "out=page.pdf: must end in .html"),
-        (["empty", "papers=nope"], "papers=nope: no tables of that paper here"),
-        (["empty", "placed=nowhere"], "placed=nowhere: there is no such folder"),
-        (["empty", "full"], "empty full: give one folder"),
-        (["runs", "out=/dev/null/page.html"], "out=/dev/null/page.html: cannot be written"),
-        (["runs", "colour=red"], "colour=red: unknown key"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(tmp_path, line, message):
-    (tmp_path / "empty").mkdir()
-    store(tmp_path / "runs", "fedavg")
-    error = said(command(tmp_path, "report", *line), status=1)
-    assert error.startswith(f"fgl-bench: error: {message}") and len(error.splitlines()) == 1
-    assert not list(tmp_path.rglob("*.html"))
 
 
 # ---- the row of fgl-bench place
@@ -198,22 +169,6 @@ def test_a_placed_row_stands_on_top_of_its_table_and_is_none_of_the_paper_s_cell
     assert after[0]["cells"]["yours1|cora"]["received"]["text"].startswith("80.0")
     assert (after[0]["made"], after[0]["planned"]) == (before[0]["made"], before[0]["planned"])
     assert after[1] == before[1], "another table"
-
-
-@pytest.mark.parametrize("changes", [{"cells": {"cora": {}}}, {"cells": []}, {"changed": None}])
-def test_a_damaged_row_is_left_out_and_said(tmp_path, changes, capsys):
-    path = row(tmp_path, **changes)
-    assert read_rows(tmp_path / "placed") == [] and f"warning: {path} is not used" in capsys.readouterr().err
-
-
-def test_a_run_knows_its_results_dir(tmp_path, monkeypatch):
-    folder = store(tmp_path / "results", "fedavg")
-    [run] = complete_runs(tmp_path)
-    assert run.results_dir == tmp_path / "results"
-    monkeypatch.chdir(folder.parent)
-    assert complete_runs(Path("."))[0].results_dir == tmp_path / "results"
-    [moved] = complete_runs(folder.rename(tmp_path / folder.name).parent)
-    assert moved.results_dir == tmp_path
 
 
 def test_a_row_placed_in_one_table_of_a_real_paper_goes_into_a_report_of_own_runs(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -47,14 +46,6 @@ def test_a_sweep_over_the_budget_ends_with_its_table(tmp_path, key):
     rest = [text for text in TINY if not text.startswith("rounds=")]
     out = said(command(tmp_path, "-m", "algorithm=fedavg", "num_clients=3", f"{key}=3,6", *rest))
     assert f"{key}=3" in out and f"{key}=6" in out and "no table" not in out
-
-
-def test_a_run_that_is_left_out_is_in_no_table(tmp_path):
-    said(command(tmp_path, "algorithm=fedavg", "num_clients=3", *TINY))
-    [history] = tmp_path.rglob("history.csv")
-    history.unlink()
-    warning, error = said(command(tmp_path, "table"), status=1).splitlines()
-    assert "is left out: no history.csv in it" in warning and error.endswith("there is no complete run in it")
 
 
 def test_the_command_of_a_missing_run_makes_it(swept, tmp_path):
@@ -138,13 +129,6 @@ def test_bad_input_is_answered_by_one_line(tmp_path, line, message):
     assert message in told and len(told.splitlines()) == 1 and "Traceback" not in told and len(told) < 2500
 
 
-def test_a_style_that_cannot_be_read_is_told(tmp_path):
-    store(tmp_path / "runs", "fedavg")
-    (tmp_path / "bad.mplstyle").write_bytes(b"\xff\xfe\x00")
-    told = said(command(tmp_path, "plot", "bars", "runs", "style=bad.mplstyle"), status=1)
-    assert "style=bad.mplstyle" in told and "Traceback" not in told
-
-
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("compared")
@@ -160,14 +144,6 @@ def test_every_kind_of_figure_is_written_in_three_formats(compared, kind):
     assert out.splitlines() == [f"written: fig/{kind}.{ending}" for ending in ("pdf", "svg", "png")]
     assert (compared / f"fig/{kind}.pdf").read_bytes()[:5] == b"%PDF-"
     assert b"Type3" not in (compared / f"fig/{kind}.pdf").read_bytes()
-
-
-def test_seconds_of_cpus_and_gpus_are_not_drawn_together(compared, tmp_path):
-    shutil.copytree(compared / "runs", tmp_path / "runs")
-    path = next(tmp_path.rglob("summary.json"))
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H100"}))
-    error = said(command(tmp_path, "plot", "pareto", "runs", "cols=dataset", "x=seconds", "out=mixed"), status=1)
-    assert "a CPU made some of these runs, a GPU others" in error and not list(tmp_path.glob("mixed*"))
 
 
 def test_python_does_the_same(compared, tmp_path, monkeypatch):

@@ -55,6 +55,7 @@ def call(script: Path, folder: Path, *arguments: str) -> str:
     return result.stdout
 
 
+@pytest.mark.nightly
 def test_wheel_holds_every_module_and_every_yaml_once(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
@@ -72,6 +73,7 @@ def test_wheel_holds_every_module_and_every_yaml_once(wheel: Path) -> None:
     assert len(kept) > 3 and kept <= set(names), "a file that the code reads is not in the wheel"
 
 
+@pytest.mark.nightly
 def test_installed_command_works_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
     assert "fedsa_gcl" in call(installed, tmp_path, "--help")
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -82,6 +84,7 @@ def test_installed_command_works_outside_the_checkout(installed: Path, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 def test_installed_command_runs_a_federation(installed: Path, tmp_path: Path) -> None:
     call(installed, tmp_path, "algorithm=fedavg", "dataset=csbm", "seeds=[0]", "trips=40", "num_clients=4", "progress=false")
     [path] = tmp_path.glob("results/runs/csbm/metis-4/sync/fedavg/*/summary.json")

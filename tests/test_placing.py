@@ -10,7 +10,6 @@ import sys
 import pytest
 from scipy import stats
 
-from fgl_bench import UserError
 from fgl_bench.cli.place import show
 from fgl_bench.cli.report import write
 from fgl_bench.config.compose import as_command
@@ -24,7 +23,7 @@ from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.runner.one import run_one
 from tests.results.report_pages import data_of
 from tests.results.test_comparison import check_latex
-from tests.warm import ROOT, command
+from tests.warm import ROOT
 
 TINY = (
     "dataset.num_nodes=120", "dataset.num_edges=260", "dataset.num_features=24", "dataset.words_per_node=6", "num_clients=3", "trips=6",
@@ -117,33 +116,6 @@ def test_the_report_has_the_row_and_takes_the_paper_s_runs_where_their_cells_are
     write(["stored"])  # the command, in the folder where placed/ stands
     [paper] = data_of((toy / "stored/report.html").read_text(encoding="utf-8"))["papers"]
     assert paper["tables"][0]["rows"] == table["rows"]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ([], "place what?"),
-        (["mine.py"], "mine.py: there is no such file"),
-        (["halved_method.py", "paper=toy", "table=9", "results=stored"], "table=9: toy has no such table of scores"),
-        (["halved_method.py", "paper=toy", "datasets=cora", "results=stored"], "datasets=cora: not in table 3 of toy"),
-        (["halved_method.py", "paper=toy", "results=nowhere"], "results=nowhere: must be a folder with cells/toy/"),
-        (["halved_method.py", "paper=toy", "paper=toy"], "paper= is given twice"),
-        (["halved_method.py", "paper=toy", "paper=other", "table=1"], "paper= is given twice"),
-        (["halved_method.py", "paper=toy", "results=stored", "device=cpu"], "algorithm.share is missing"),
-        (["halved_method.py", "paper=toy", "results=stored", "algorithm.share=a,b"], "place takes one value of a key"),
-        (["halved_method.py", "paper=toy", "results=stored", "algorithm.share=[[["], "algorithm.share"),
-    ],
-)
-def test_mistakes_are_told_with_what_is_allowed(toy, line, message):
-    with pytest.raises(UserError, match=message.replace("?", r"\?")) as refused:
-        show(line)
-    assert "\n" not in str(refused.value)
-
-
-def test_an_unknown_paper_is_told_on_the_command_line(tmp_path):
-    (tmp_path / "halved_method.py").write_text(METHOD, encoding="utf-8")
-    done = command(tmp_path, "place", "halved_method.py", "paper=nope")
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "nope" in done.stderr and "fedsa_gcl" in done.stderr
 
 
 def test_the_package_knows_its_stored_results():

@@ -52,7 +52,7 @@ def until(condition: Any, seconds: float = 200.0) -> None:
         time.sleep(0.01)
 
 
-@pytest.fixture(scope="module", params=SCENARIOS)
+@pytest.fixture(scope="module", params=["sync", *(pytest.param(name, marks=pytest.mark.nightly) for name in SCENARIOS if name != "sync")])
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The arguments of a scenario, and what an undisturbed run without checkpoints stores."""
     folder, arguments = tmp_path_factory.mktemp("whole"), (*TINY, *SCENARIOS[request.param])
@@ -62,6 +62,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return arguments, stored(folder)
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_five_times_ends_with_the_same_numbers(whole: Any, tmp_path: Path) -> None:
     arguments, expected = whole
     (tmp_path / "nova.py").write_text(NOVA)

@@ -58,8 +58,3 @@ def test_relative_imports_inside_a_package(folder):
         (folder / f"mine_kit/{name}.py").write_text("")
     (folder / "mine_kit/method.py").write_text("from . import base\nfrom .extra import z\nimport numpy\n")
     assert [path.name for path in files_of("mine_kit.method")] == ["method.py", "base.py", "extra.py"]
-
-
-def test_an_installed_module_stands_alone_and_a_missing_one_has_no_files():
-    assert [path.name for path in files_of("typing_extensions")] == ["typing_extensions.py"]
-    assert files_of("no_such_module_at_all") == [] and files_of("no_such_package_at_all.module") == []

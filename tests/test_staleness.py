@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fgl_bench.config.identity import CORRECTED
-from fgl_bench.results.store import ago, config_hash
+from fgl_bench.results.store import config_hash
 from tests.warm import command
 
 TINY = (
@@ -56,6 +56,7 @@ def test_an_edited_method_is_run_again_and_its_earlier_run_named(tmp_path):
     assert "complete already" in command(tmp_path, *own).stdout
 
 
+@pytest.mark.nightly
 def test_a_run_from_before_a_correction_is_made_again(tmp_path):
     own = ("algorithm=adafgl", *TINY)
     assert command(tmp_path, *own).returncode == 0
@@ -72,6 +73,7 @@ def test_a_run_from_before_a_correction_is_made_again(tmp_path):
     assert "complete already" in command(tmp_path, *own).stdout
 
 
+@pytest.mark.nightly
 def test_an_overwritten_graph_is_run_again(tmp_path):
     def write(seed: int) -> None:
         dice = np.random.default_rng(seed)
@@ -88,6 +90,7 @@ def test_an_overwritten_graph_is_run_again(tmp_path):
     assert before != after
 
 
+@pytest.mark.nightly
 def test_runs_on_other_content_of_a_file_are_not_compared(tmp_path):
     def write(seed: int) -> None:
         dice = np.random.default_rng(seed)
@@ -105,6 +108,7 @@ def test_runs_on_other_content_of_a_file_are_not_compared(tmp_path):
     assert compared.returncode == 0 and "1 run(s) of an earlier version" in compared.stdout + compared.stderr, compared.stderr
 
 
+@pytest.mark.nightly
 def test_runs_on_two_versions_of_an_own_network_are_not_compared(tmp_path):
     for version, algorithm in enumerate(("fedavg", "fedprox")):
         (tmp_path / "own_net.py").write_text(f"from fgl_bench.models.gcn import GCN\n\n\nclass Net(GCN):\n    version = {version}\n")
@@ -112,17 +116,3 @@ def test_runs_on_two_versions_of_an_own_network_are_not_compared(tmp_path):
     refused = command(tmp_path, "table")
     [line] = refused.stderr.splitlines()
     assert refused.returncode == 1 and "own_net.py was another file for fedavg (" in line and "than for fedprox (" in line
-
-
-def test_a_key_of_an_own_class_says_how_it_is_added(tmp_path):
-    (tmp_path / "mine_method.py").write_text("from fgl_bench.algorithms.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    pass\n")
-    refused = command(tmp_path, "algorithm=fedavg", "algorithm._target_=mine_method.Mine", "algorithm.keep=1", *TINY)
-    assert "algorithm.keep: unknown key; a key of your own class is added by +algorithm.keep=" in refused.stderr
-    assert "your own class" not in command(tmp_path, "algorithm=fedavg", "algorithm.keep=1", *TINY).stderr
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(-1, "0 s ago"), (40, "40 s ago"), (720, "12 min ago"), (3 * 3600, "3 h ago"), (5 * 86400, "5 days ago")]
-)
-def test_times_are_said_in_a_fitting_unit(seconds, words):
-    assert ago(seconds) == words

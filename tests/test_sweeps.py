@@ -43,7 +43,7 @@ def numbers(run: Path) -> dict:
     return {"summary": kept, "history": (run / "history.csv").read_text(encoding="utf-8"), "matrices": matrices}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_sweep_killed_five_times_gives_what_an_undisturbed_one_gives_and_runs_nothing_twice(tmp_path: Path) -> None:
     whole = command(tmp_path, *TWELVE, "results_dir=whole")
     assert whole.returncode == 0, whole.stderr
@@ -82,6 +82,7 @@ def test_a_sweep_killed_five_times_gives_what_an_undisturbed_one_gives_and_runs_
     assert {name: numbers(path) for name, path in runs(results).items()} == expected
 
 
+@pytest.mark.nightly
 def test_what_is_damaged_is_reported_kept_and_made_again(tmp_path: Path) -> None:
     line = ("algorithm=local", *SMALL)
     assert command(tmp_path, *line).returncode == 0
@@ -121,7 +122,7 @@ def installed(module: str) -> bool:
         return False
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_workers_give_the_serial_numbers_and_a_failing_job_is_told_and_stops_nothing(
     launcher: str, serial: dict, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

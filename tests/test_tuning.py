@@ -12,15 +12,11 @@ import signal
 import time
 from pathlib import Path
 
-import optuna
 import pytest
 from hydra.core.hydra_config import HydraConfig
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 
 from fgl_bench.cli.tune import search
-from fgl_bench.cli.tune.space import FOLDER, read_options, read_space, spaces
-from fgl_bench.cli.tune.study import reading
+from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
 from fgl_bench.config.compose import composed
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError
@@ -78,51 +74,6 @@ def test_a_space_that_is_none_is_refused(text, said, tmp_path):
         read_space(str(path))
 
 
-@pytest.mark.parametrize("wrong", [b"x\n", b"[1]\n", b"{}\n", b"\xff\n", b'{"op_code": 4, "worker_id": 1, "trial_id": 99}\n'])
-def test_a_damaged_journal_is_one_line_that_names_it(wrong, tmp_path):
-    journal = tmp_path / "study.journal"
-
-    def read():
-        with reading(journal):
-            optuna.create_study(study_name="s", storage=JournalStorage(JournalFileBackend(str(journal))), load_if_exists=True)
-
-    read()
-    sound = journal.read_bytes().splitlines(keepends=True)
-    for place in (0, len(sound)):
-        journal.write_bytes(b"".join([*sound[:place], wrong, *sound[place:]]))
-        with pytest.raises(UserError, match="study.journal is damaged") as caught:
-            read()
-        assert "\n" not in str(caught.value)
-
-
-def test_numbers_may_have_an_exponent(tmp_path):
-    path = tmp_path / "space.yaml"
-    path.write_text("lr: {low: 1e-4, high: 1e-1, kind: real, log: true}", encoding="utf-8")
-    assert read_space(str(path)) == {"lr": {"low": 1e-4, "high": 0.1, "kind": "real", "log": True}}
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["trials=0"], "trials=0: must be a number from 1"),
-        (["trials=many"], "trials: 'many' is not an integer"),
-        (["model_of=test"], "received, trained"),
-        (["pruner=x"], "median, none"),
-    ],
-)
-def test_keys_of_the_search_are_checked(given, said):
-    with pytest.raises(UserError, match=said):
-        read_options(given)
-    with pytest.raises(UserError, match="no such space"):
-        search(["no_such_space"])
-
-
-def test_without_a_space_the_spaces_are_listed(capsys):
-    search([])
-    said = capsys.readouterr().out
-    assert all(name in said for name in spaces()) and "trials=20" in said
-
-
 def summaries(folder: Path) -> list[dict]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in folder.rglob("summary.json")]
 
@@ -161,24 +112,6 @@ def test_a_refused_trial_is_told_and_the_search_goes_on(tmp_path, capsys, monkey
     assert "refused: participation=7.0" in said.err and "best of" in said.out and "participation=0.5" in said.out
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ([*SMALL, "participation=7.0"], "participation=7.0"),
-        ([*SMALL, "scenario=semi_async"], "scenario=semi_async: algorithm=local supports only scenario=sync"),
-        (["dataset=twitch"], "dataset=twitch: "),  # whose files are absent, and not to be had
-    ],
-)
-def test_what_every_trial_would_be_refused_for_is_said_once_and_leaves_nothing(wrong, said, tmp_path, monkeypatch):
-    pytest.importorskip("optuna", reason="needs the tune extra")
-    monkeypatch.setenv("FGL_BENCH_CACHE", str(tmp_path / "cache"))
-    space = tmp_path / "space.yaml"
-    space.write_text("lr: {low: 0.001, high: 0.1, kind: real, log: true}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=re.escape(said)):
-        search([str(space), "algorithm=local", *wrong, f"results_dir={tmp_path / 'runs'}", f"data_dir={tmp_path / 'data'}"])
-    assert not (tmp_path / "runs").exists() and not (tmp_path / "searches").exists()
-
-
 # ---- one's own method, pruning, killed searches
 
 METHOD = """
@@ -204,7 +137,11 @@ def own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "chosen"), [((), ("algorithm=fedavg", "algorithm._target_=mine.Mine")), (("--config-dir", "conf"), ("algorithm=power",))]
+    ("options", "chosen"),
+    [
+        ((), ("algorithm=fedavg", "algorithm._target_=mine.Mine")),
+        pytest.param(("--config-dir", "conf"), ("algorithm=power",), marks=pytest.mark.nightly),
+    ],
 )
 def test_a_method_of_one_s_own_is_tuned_and_the_printed_command_is_the_best_run(options, chosen, own):
     done = command(own, *options, "tune", "space.yaml", *chosen, *SMALL, "trials=5")
@@ -234,6 +171,7 @@ def trials(folder):
 HOPELESS = (*SMALL, "rounds=20", "seeds=[0,1]", "trials=10", "threads=2")
 
 
+@pytest.mark.nightly
 def test_hopeless_trials_are_pruned_by_the_validation_of_the_first_seed_and_are_no_runs(own):
     (own / "space.yaml").write_text("lr: {choices: [0.05, 0.04, 0.03, 0.0000001]}\n", encoding="utf-8")
     done = command(own, "tune", "space.yaml", "algorithm=fedavg", *HOPELESS, "sampler_seed=1")
@@ -248,7 +186,7 @@ def test_hopeless_trials_are_pruned_by_the_validation_of_the_first_seed_and_are_
     assert len(summaries(own / "results/runs")) == count and not list(own.glob("results/runs/*/*/*/*/.*"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(own):
     line = ("tune", "space.yaml", "algorithm=fedavg", "algorithm._target_=mine.Mine", *HOPELESS)
     assert command(own, *line).returncode == 0
@@ -269,6 +207,7 @@ def test_a_search_that_is_killed_again_and_again_ends_as_one_that_was_not(own):
     assert [row | {"trial": ""} for row in trials(own)] == [row | {"trial": ""} for row in whole]
 
 
+@pytest.mark.nightly
 def test_an_interrupted_search_tells_what_it_has(own):
     with begun(own, "tune", "space.yaml", "algorithm=fedavg", "algorithm._target_=mine.Mine", *HOPELESS, "trials=1000") as process:
         end = time.monotonic() + 100

@@ -34,8 +34,8 @@ import fgl_bench
 from fgl_bench.config.compose import as_command
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.summary import half_width
-from fgl_bench.runner.planning import network
-from fgl_bench.runner.program import initial_models
+from fgl_bench.runner.build import initial_models
+from fgl_bench.runner.memory import network
 from fgl_bench.runner.run import prepare
 from fgl_bench.runner.spec import RunSpec, resolve
 from fgl_bench.utils.processes import last_line

@@ -1,13 +1,10 @@
-"""``fgl-bench`` and ``python -m fgl_bench``: the command line, in a process whose allocator is set for arrays."""
+"""``fgl-bench`` and ``python -m fgl_bench``: the command line."""
 
 import signal
-
-from fgl_bench.utils.allocator import restart
 
 
 def main() -> None:
     """Entry point, see :func:`fgl_bench.cli.main.main`."""
-    restart()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are imported, Ctrl-C would print a traceback
     from fgl_bench.cli.main import main as command

@@ -14,12 +14,8 @@ from fgl_bench.algorithms.adafgl import HEADS, AdaFGL, Heads, Knowledge, Options
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency, gcn_operator
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
-from fgl_bench.models.graphsage import GraphSAGE
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
-from tests.algorithms.leaks import assert_hidden_labels_do_not_matter
 from tests.engine.graphs import from_edges
 from tests.reference.small import small_federation
 from tests.small_runs import counts, simulate, synchronous
@@ -308,23 +304,6 @@ def test_the_personal_loss_falls():
     run(made, rounds=30)
     personal = [value.item() for stage, value in losses if stage]
     assert len(personal) == 29 and np.mean(personal[-3:]) < 0.6 * np.mean(personal[:3])
-
-
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_batching_changes_nothing(participation):
-    settings = {"participation": participation, "rounds": 5, "local_epochs": 1}
-    assert_batching_changes_nothing(lambda: method(head_dropout=0.5), synchronous, **settings)
-
-
-@pytest.mark.parametrize("model", [GCN(4, 2, 0.5), GraphSAGE(4, 2, 0.5)])
-def test_hidden_labels_do_not_matter(model):
-    assert_hidden_labels_do_not_matter(method, synchronous, model=model)
-
-
-@pytest.mark.parametrize("changes", [{"federated_rounds": -1}, {"blend": 1.5}, {"max_nodes": 5}, {"width": 0}])
-def test_impossible_keys_are_refused(changes):
-    with pytest.raises(UserError, match=next(iter(changes))):
-        run(method(**changes))
 
 
 def test_nobody_is_late_for_the_personal_stage():

@@ -185,11 +185,6 @@ def test_what_a_strategy_does_not_have_is_neutral():
     assert host.score_trained(lambda logits, batch: (logits, batch), trips) == (2, 3)
 
 
-def test_what_fed_pub_uploads_and_how_it_is_scored_is_passed_on():
-    host = gl(configured("fed_pub", **STRATEGIES["fed_pub"]), weight=0)
-    assert_same_trips(run(host), run(configured("fed_pub", **STRATEGIES["fed_pub"])), exact=True, fewest=24)
-
-
 # ---- what cannot be a strategy
 
 

@@ -12,12 +12,10 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.shard import ALONE
 from fgl_bench.engine.topologies import TOPOLOGIES, Links
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
 from tests.algorithms.peers import alike, assert_follows, decentralized, meeting, run, watch_exchanges
 from tests.reference import decentralized as plain
-from tests.reference.small import small_federation
-from tests.small_runs import simulate, synchronous
+from tests.small_runs import synchronous
 
 
 def method(**changes):
@@ -60,15 +58,6 @@ def test_mixing_first_is_the_same_sequence_of_models():
     assert (first.histories[0].scores["received"][-1] == first.histories[0].scores["trained"][-1]).all()
 
 
-def test_mixing_first_uses_the_graph_of_the_round_that_it_begins():
-    later, first = method(), method(order="mix_train")
-    a, b = watch_exchanges(later), watch_exchanges(first)
-    for algorithm in (later, first):
-        run(algorithm, scenario=decentralized(topology="random_matching"))
-    for (*_, one), (*_, other) in zip(a[1:], b, strict=False):
-        assert torch.equal(one.matrix, other.matrix)
-
-
 @pytest.mark.parametrize("order", ["train_mix", "lian"])
 def test_without_training_clients_come_together_monotonically(order):
     algorithm = method(order=order)
@@ -90,24 +79,9 @@ def test_bytes_of_a_ring_by_hand():
     assert history.busiest.tolist() == [0, 4 * model, 8 * model, 12 * model]
 
 
-@pytest.mark.parametrize("order", ["train_mix", "mix_train", "lian"])
-def test_batching_changes_nothing(order):
-    scenario = lambda: decentralized(topology="random_regular", degree=3, link_failure=0.2)  # noqa: E731
-    assert_batching_changes_nothing(lambda: method(order=order, weights="uniform"), scenario)
-
-
 def test_the_matrix_is_kept_for_plots():
     result = run(method(), mixing_at=(6, 12))
     ring = torch.eye(6, dtype=torch.float64) + torch.eye(6, dtype=torch.float64).roll(1, 0) + torch.eye(6, dtype=torch.float64).roll(-1, 0)
     assert sorted(result.sim.mixing) == [6, 12]
     for matrix in result.sim.mixing.values():
         torch.testing.assert_close(matrix, (ring / 3).expand(2, 6, 6))
-
-
-def test_simulating_one_seed_alone_changes_nothing():
-    federations = [small_federation(seed, clients=6) for seed in (0, 1)]
-    scenario = decentralized(topology="random_k_in")
-    both, one = (simulate(some, method(weights="uniform"), scenario, rounds=4) for some in (federations, federations[1:]))
-    both.trips = both.trips[6:]
-    assert_same_trips(both, one, fewest=24)
-    assert both.histories[1].upload.tolist() == one.histories[0].upload.tolist()

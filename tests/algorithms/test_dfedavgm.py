@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.dfedavgm import DFedAvgM
-from fgl_bench.errors import UserError
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
 from tests.algorithms.peers import decentralized, run, watch_exchanges
 from tests.algorithms.stateful import use_sgd
@@ -88,19 +85,3 @@ def test_with_many_bits_the_first_round_is_that_of_models():
 def test_bytes_by_hand():
     assert run(method(), rounds=3).histories[0].upload[-1] == 3 * 12 * 4 * MODEL_SCALARS
     assert run(method(bits=3), rounds=3).histories[0].upload[-1] == 3 * 12 * (-(-MODEL_SCALARS * 3 // 8) + 4)
-
-
-@pytest.mark.parametrize(("key", "value"), [("momentum", 1.0), ("bits", 1), ("bits", 17), ("lr", 0.0)])
-def test_keys_out_of_range_are_refused(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}"):
-        run(method(**{key: value}))
-
-
-@pytest.mark.parametrize("bits", [None, 5])
-def test_batching_changes_nothing(bits):
-    assert_batching_changes_nothing(lambda: method(bits=bits), lambda: decentralized(topology="random_matching"))
-
-
-def test_it_is_not_d_psgd_under_adam():
-    with pytest.raises(AssertionError):
-        assert_same_trips(run(method()), run(DPSGD(weights="metropolis", order="train_mix")), fewest=60)

@@ -9,9 +9,7 @@ import torch
 
 from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.dis_pfl import DisPFL, erk_densities
-from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.peers import decentralized, run
 
@@ -175,14 +173,3 @@ def test_gradients_are_clipped_before_they_are_masked():
     for before, after, mask in seen:
         scale = (1e-3 / (before.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1)
         torch.testing.assert_close(after, before * scale * mask)
-
-
-@pytest.mark.parametrize(("key", "value"), [("density", 0.0), ("anneal", 1.5), ("clip", 0.0)])
-def test_keys_out_of_range_are_refused(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}"):
-        run(method(**{key: value}))
-
-
-@pytest.mark.parametrize("regrow", ["gradient", "random"])
-def test_batching_changes_nothing(regrow):
-    assert_batching_changes_nothing(lambda: method(regrow=regrow), lambda: decentralized(link_failure=0.2))

@@ -13,12 +13,9 @@ from fgl_bench.algorithms.fed_pub import MASK, FedPub, SharedBlocks, embed
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.mixing import normalize
-from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import TIGHT, UniformAverage, assert_same_trips, watch
-from tests.algorithms.leaks import assert_hidden_labels_do_not_matter
 from tests.engine.graphs import federation
 from tests.reference.small import small_federation
 from tests.small_runs import counts, simulate, synchronous
@@ -250,23 +247,6 @@ def test_bytes_are_weights_an_embedding_and_the_proxy_once():
     proxy = 21 * 6 + made.proxies.clients[0].edges.shape[1]
     assert history.upload.tolist() == [5 * n * 4 * (WEIGHTS + 4) for n in range(4)]
     assert history.download.tolist() == [0, *(5 * 4 * (n * WEIGHTS + proxy) for n in range(1, 4))]
-
-
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-@pytest.mark.parametrize("changes", [{}, {"masks": "fixed"}])
-def test_batching_changes_nothing(changes, participation):
-    settings = {"model": GCN(8, 2, 0.5, "linear"), "participation": participation}
-    assert_batching_changes_nothing(lambda: method(sparsity=0.01, **changes), synchronous, **settings)
-
-
-def test_hidden_labels_do_not_matter():
-    assert_hidden_labels_do_not_matter(method, synchronous, model=MODEL)
-
-
-@pytest.mark.parametrize("changes", [{"tau": -1.0}, {"inside": 1.5}, {"blocks": 0}, {"sparsity": float("nan")}])
-def test_impossible_keys_are_refused(changes):
-    with pytest.raises(UserError, match=next(iter(changes))):
-        run(method(**changes))
 
 
 def test_proxies_of_random_participants_are_not_kept():

@@ -17,9 +17,7 @@ from fgl_bench.algorithms.cross_client._halo import Halo
 from fgl_bench.algorithms.cross_client._touched import NEVER, TouchedAdam
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.stacked_optimizers import StackedAdam
-from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import History
-from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
 from tests.algorithms.comparing import TIGHT
 from tests.algorithms.crossing import configured, everything, fedaas, gat, run
@@ -313,19 +311,6 @@ def test_the_loss_is_that_of_the_servers_validation_nodes():
     assert named and method.losses[0][0] == pytest.approx(float(expected))
 
 
-@pytest.mark.parametrize("model", [gat(dropout=0.3), gat(version="v1", heads=2, hidden=[6, 4]), GraphSAGE([5, 4], 2, 0.3, "linear")])
-def test_a_seed_alone_is_the_seed_in_the_batch(model):
-    federations = [small_served(seed) for seed in (0, 1, 2)]
-    changes = {"sampling": "uniform"} if isinstance(model, GraphSAGE) else {"adaptive": True}
-    together, again = (run(federations, fedaas(interval=2, **changes), model=model, rounds=3) for _ in range(2))
-    alone = run(federations[2:], fedaas(interval=2, **changes), model=model, rounds=3)
-    for a, b in zip(together.trips, again.trips, strict=True):
-        assert torch.equal(a[-1][1], b[-1][1])
-    for a, b in zip(together.trips[8:], alone.trips, strict=True):
-        for one, other in zip(a, b, strict=True):
-            torch.testing.assert_close(one[1], other[1], **TIGHT)
-
-
 def test_received_is_the_global_model_on_the_whole_graph():
     federation = small_served()
     recorded = run([federation], fedaas(), rounds=2)
@@ -343,25 +328,6 @@ def test_three_convolutions_exchange_two_layers():
     recorded = run([small_served()], method, model=gat(hidden=[5, 4, 3], layers=3))
     assert [store.shape[1] for store in method.store] == [5, 4] and recorded.histories[0].upload[-1] > 0
     assert all((stamp >= 0).any() for stamp in method.stamp)
-
-
-def test_what_it_cannot_do_is_said():
-    federation = small_served()
-    for changes, error in (
-        ({"model": GCN(4, 2, 0.0)}, "model=gat, model=graphsage"),
-        ({"model": GraphSAGE([5, 4], 2, 0.0, "linear")}, "needs an attention backbone"),
-        ({"participation": 0.5}, "participation=1"),
-    ):
-        with pytest.raises(UserError, match=error):
-            run([federation], fedaas(), **changes)
-    with pytest.raises(UserError, match="algorithm.min_interval=5"):
-        fedaas(adaptive=True, min_interval=5)
-    with pytest.raises(UserError, match="algorithm.fanout=0"):
-        fedaas(fanout=0)
-    from tests.reference.small import small_federation
-
-    with pytest.raises(UserError, match="split.test=server"):
-        run([small_federation()], fedaas())
 
 
 def test_entries_are_one_per_holder_and_remote_neighbour():

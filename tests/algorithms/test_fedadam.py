@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.fedadam import FedAdam
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.stateful import assert_follows
 from tests.reference import server_steps
-from tests.small_runs import synchronous
 
 KEYS = {"server_lr": 0.05, "beta1": 0.8, "beta2": 0.9, "tau": 1e-2}
 RULES = ("adam", "yogi", "adagrad")
@@ -37,8 +35,3 @@ def test_a_round_without_uploads_leaves_the_moments_alone():
     method.first, method.second = torch.ones(1, 1, 3), torch.ones(1, 1, 3)
     method.refine(torch.zeros(1, 2, 3), torch.ones(1, 2, 3), torch.ones(1, 2, 3), torch.zeros(1, 2, dtype=torch.bool))
     assert method.first.eq(1).all() and method.second.eq(1).all()
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_seeds_and_chunks_change_nothing(rule):
-    assert_batching_changes_nothing(lambda: FedAdam(**KEYS, rule=rule), synchronous)

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from fgl_bench.algorithms.fedasync import FedAsync
 from fgl_bench.algorithms.fedbuff import FedBuff
 from fgl_bench.algorithms.local import Local
-from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, arrivals, assert_same_trips, server, watch
 from tests.reference import immediate
 from tests.reference.semi_async import run_semi_async
@@ -46,8 +44,7 @@ def weigher(clients=20, **changes):
     return lambda staleness, version=10**6: algorithm.mixing_weight(staleness, version)
 
 
-@pytest.mark.parametrize("lag_unit", ["trips", "time"])
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize(("epochs", "lag_unit"), [(1, "trips"), (3, "time")])
 @pytest.mark.parametrize(
     ("changes", "plain"),
     [
@@ -189,13 +186,3 @@ def test_bytes_are_a_model_and_a_version_for_every_message():
     history = run(method()).histories[0]
     assert history.upload[-1] == 40 * 4 * (MODEL_SCALARS + 1)
     assert history.download[-1] == (6 + 40) * 4 * (MODEL_SCALARS + 1), "everybody's first download, and a reply to every upload"
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(method, semi_async)
-
-
-@pytest.mark.parametrize(("key", "value"), [("alpha", 1.5), ("alpha", -0.1), ("exponent", -1.0), ("hinge_slope", -2.0), ("offset", -1)])
-def test_keys_out_of_range_are_refused(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}={value}"):
-        run(method(**{key: value}), trips=6)

@@ -7,8 +7,6 @@ import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedavgm import FedAvgM
-from fgl_bench.errors import UserError
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import assert_same_trips
 from tests.algorithms.stateful import assert_follows
 from tests.reference import server_steps
@@ -48,16 +46,7 @@ def test_a_round_without_uploads_leaves_the_velocity_alone():
     assert method.velocity[:, 0, 0].tolist() == [2.0, 4.0]
 
 
-def test_seeds_and_chunks_change_nothing():
-    assert_batching_changes_nothing(lambda: FedAvgM(momentum=0.9, server_lr=0.5), synchronous)
-
-
 def test_a_deadline_that_nobody_meets_keeps_the_models():
     result = run(FedAvgM(momentum=0.9, server_lr=1.0), synchronous(deadline=0.5, slow_fraction=1.0))
     for trips in result.trips:
         assert all(torch.equal(received, trips[0][0]) for received, _ in trips)
-
-
-def test_ranges():
-    with pytest.raises(UserError, match="algorithm.momentum=1"):
-        run(FedAvgM(momentum=1.0, server_lr=1.0))

@@ -8,9 +8,6 @@ import torch
 
 from fgl_bench.algorithms.feddc import FedDC
 from fgl_bench.algorithms.scaffold import Scaffold
-from fgl_bench.errors import UserError
-from fgl_bench.models.sgc import SGC
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
 from tests.algorithms.stateful import assert_follows, same_rows, use_sgd, watch_states
 from tests.reference import stateful
@@ -30,8 +27,7 @@ def run(algorithm, scenario=None, **settings):
     return simulate(federations, algorithm, scenario or synchronous(), **{"rounds": 5, "local_epochs": 3, **settings})
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
-@pytest.mark.parametrize("participation", [1.0, 0.5])
+@pytest.mark.parametrize(("epochs", "participation"), [(1, 0.5), (3, 1.0)])
 @pytest.mark.parametrize(
     ("changes", "plain"),
     [
@@ -153,18 +149,3 @@ def test_the_pull_bounds_the_drifts():
 def test_bytes_are_two_models_each_way():
     history = run(method(), participation=0.5, rounds=4).histories[0]
     assert history.upload[-1] == history.download[-1] == 12 * 4 * 2 * MODEL_SCALARS
-
-
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_batching_changes_nothing(participation):
-    assert_batching_changes_nothing(lambda: method(alpha=0.1, clip=0.5), synchronous, participation=participation)
-
-
-def test_a_clip_of_zero_is_refused():
-    with pytest.raises(UserError, match="algorithm.clip=0"):
-        run(method(clip=0.0))
-
-
-def test_clients_that_have_gone_through_their_mini_batches_add_nothing():
-    """Chunks decide how long a client waits for those with more mini-batches; its state must not depend on it."""
-    assert_batching_changes_nothing(method, synchronous, model=SGC("lazy", 2), batch_nodes=2)

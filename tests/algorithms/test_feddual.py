@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.feddual import FedDual
-from fgl_bench.errors import UserError
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
 from tests.algorithms.peers import decentralized, run, watch_exchanges
 from tests.small_runs import synchronous
@@ -83,14 +81,3 @@ def test_bytes_by_hand():
         history = run(method(gossip_steps=steps), clients=clients, rounds=3).histories[0]
         assert history.upload[-1] == history.download[-1] == 3 * 2 * pairs * 4 * MODEL_SCALARS
     assert run(method(), rounds=3).histories[0].busiest[-1] == 3 * 2 * 4 * MODEL_SCALARS
-
-
-@pytest.mark.parametrize(("key", "value"), [("gossip_steps", 0), ("noise", -1.0), ("clip", 0.0)])
-def test_keys_out_of_range_are_refused(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}"):
-        run(method(**{key: value}))
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-def test_batching_changes_nothing(noise):
-    assert_batching_changes_nothing(lambda: method(gossip_steps=2, noise=noise), lambda: decentralized(link_failure=0.2))

@@ -13,9 +13,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgl import Extended, FedGL, PseudoEdges, Union, nearest
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.errors import UserError
-from fgl_bench.models.gcn import GCN
 from fgl_bench.models.unifilter import UniFilter
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, watch
 from tests.algorithms.stateful import assert_follows
 from tests.reference.small import small_federation
@@ -171,15 +169,6 @@ def test_a_twin_with_the_same_answers_changes_nothing():
     torch.testing.assert_close(algorithm.fused["predictions"][0], reports["predictions"][0, 0], **TIGHT)
 
 
-def test_no_true_label_outside_the_training_nodes_is_used():
-    federations = [overlapping(seed) for seed in (0, 1)]
-    scrambled = [
-        replace(f, clients=(other := tuple(replace(c, labels=np.where(c.train, c.labels, 0)) for c in f.clients)), observed=other)
-        for f in federations
-    ]
-    assert_same_trips(run(method(), federations=federations), run(method(), federations=scrambled), exact=True, fewest=48)
-
-
 # ---- the pseudo graph
 
 
@@ -244,15 +233,3 @@ def test_bytes_of_the_pseudo_graph():
     assert history.upload[-1] == 4 * (24 * MODEL_SCALARS + count + 4 * 4 * count)
     assert history.download[-1] == 4 * (24 * MODEL_SCALARS + 2 * edges)
     assert 3 * count < edges <= 3 * count * 5, "at least the diagonal, at most a row of neighbours and it"
-
-
-@pytest.mark.parametrize("changes", [{}, {"pseudo_graph": 0.3}])
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_batching_changes_nothing(changes, participation):
-    assert_batching_changes_nothing(lambda: method(**changes), synchronous, participation=participation, rounds=4)
-
-
-@pytest.mark.parametrize("key", ["weight", "refresh", "pseudo_graph", "neighbours"])
-def test_keys_out_of_range(key):
-    with pytest.raises(UserError, match=rf"algorithm\.{key}=-1"):
-        run(method(**{key: -1}), model=GCN(4, 2, 0.0))

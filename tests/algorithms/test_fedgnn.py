@@ -14,11 +14,8 @@ from fgl_bench.algorithms.fedgnn import FedGNN, matching
 from fgl_bench.data.graph import Federation, training_view
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
-from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.utils.seeding import generator
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.leaks import assert_hidden_labels_do_not_matter
 from tests.engine.graphs import federation, from_edges
@@ -188,29 +185,5 @@ def test_perturbed_gradients_are_clipped_with_laplace_noise_of_the_stated_scale(
 # ---- runs
 
 
-@pytest.mark.parametrize(("changes", "participation"), [({}, 1.0), ({"ldp": True}, 0.5)])
-def test_batching_changes_nothing(changes, participation):
-    assert_batching_changes_nothing(lambda: method(**changes), synchronous, participation=participation)
-
-
-def test_a_seed_alone_equals_the_seed_in_a_batch_where_clients_overlap():
-    model = {"model": GCN(4, 2, 0.5), "rounds": 3}
-    together, chunked = run(method(), **model), run(method(), chunk=3, **model)
-    alone = run(method(), [overlapping(1)], **model)
-    assert_same_trips(together, chunked, fewest=30)
-    together.trips = together.trips[5:]
-    assert_same_trips(together, alone, fewest=15)
-
-
 def test_hidden_labels_do_not_matter():
     assert_hidden_labels_do_not_matter(method, synchronous, [overlapping(seed) for seed in (0, 1)])
-
-
-@pytest.mark.parametrize(
-    ("changes", "model", "message"),
-    [({"matches": -1}, GCN(4, 2, 0.0), "matches"), ({"expand_every": 0}, GCN(4, 2, 0.0), "expand_every"), ({}, GCN(4, 1, 0.0), "layers"),
-     ({}, GraphSAGE(4, 2, 0.0), "model=gcn"), ({"ldp": True, "epsilon": 0.0}, GCN(4, 2, 0.0), "epsilon")],
-)  # fmt: skip
-def test_impossible_settings_are_refused(changes, model, message):
-    with pytest.raises(UserError, match=message):
-        run(method(**changes), model=model)

@@ -90,18 +90,3 @@ def test_an_agent_alone_is_the_agent_among_others():
         torch.testing.assert_close(actions[0][1:], actions[1], **TIGHT)
         for learner, action, count in ((both, actions[0], 2), (one, actions[1], 1)):
             learner.learn(state[:count], action, -action[:, 0], state[:count])
-
-
-def test_a_seed_alone_is_the_seed_in_the_batch():
-    federations = [small_served(seed) for seed in (0, 1)]
-    together, alone = run(federations, fedgraph(), rounds=3), run(federations[1:], fedgraph(), rounds=3)
-    for a, b in zip(together.trips[4:], alone.trips, strict=True):
-        torch.testing.assert_close(a[-1][1], b[-1][1], **TIGHT)
-
-
-def test_attention_ranks_what_the_agent_limits():
-    method, told = fedgraph(sampling="attention"), []
-    choose = method.choose
-    method.choose = lambda number, level, allowed, scores, noise: told.append(scores) or choose(number, level, allowed, scores, noise)
-    run([small_served()], method, rounds=1)
-    assert told and all(scores is not None for scores in told)

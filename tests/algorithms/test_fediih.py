@@ -11,12 +11,8 @@ from torch.distributions import Independent, Normal, kl_divergence
 
 from fgl_bench.algorithms.fediih import CENTRES, FedIIH, divergence, elbo_terms, pair_entropy
 from fgl_bench.engine.batch import Batch, adjacency
-from fgl_bench.errors import UserError
 from fgl_bench.models.disengcn import DisenGCN
-from fgl_bench.models.gcn import GCN
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import TIGHT, UniformAverage, assert_same_trips, watch
-from tests.algorithms.leaks import assert_hidden_labels_do_not_matter
 from tests.engine.graphs import federation, from_edges, make_client
 from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
@@ -256,25 +252,3 @@ def test_bytes_are_the_network_and_the_statistics():
     assert history.upload[-1] == 10 * 4 * (SCALARS + 2 * 6) and history.download[-1] == 10 * 4 * (SCALARS + 6)
     history, maps = run(method(**BOUND), rounds=2).histories[0], 2 * (2 * 3 * 3 + 2 * 3)
     assert history.upload[-1] == 10 * 4 * (SCALARS + maps + 2 * 6) and history.download[-1] == 10 * 4 * (SCALARS + maps + 6)
-
-
-@pytest.mark.parametrize(("changes", "participation"), [({}, 1.0), (BOUND, 1.0), (BOUND, 0.5)])
-def test_batching_changes_nothing(changes, participation):
-    settings = {"model": network(dropout=0.35), "participation": participation, "rounds": 3, "local_epochs": 1}
-    assert_batching_changes_nothing(lambda: method(**changes), synchronous, **settings)
-
-
-@pytest.mark.parametrize("changes", [{}, BOUND])
-def test_hidden_labels_do_not_matter(changes):
-    assert_hidden_labels_do_not_matter(lambda: method(**changes), synchronous, model=network())
-
-
-def test_a_network_without_factors_is_refused():
-    with pytest.raises(UserError, match="model=disengcn"):
-        run(method(), model=GCN(4, 2, 0.0))
-
-
-@pytest.mark.parametrize("changes", [{"tau": -1.0}, {"elbo_weight": float("nan")}, {"inference_layers": -1}, {"inference": "learned"}])
-def test_impossible_keys_are_refused(changes):
-    with pytest.raises(UserError, match=next(iter(changes))):
-        run(method(**changes))

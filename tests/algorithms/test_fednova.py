@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fednova import FedNova
 from fgl_bench.models.mlp import MLP
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
@@ -46,8 +44,3 @@ def test_with_mini_batches_it_is_not_fedavg():
     settings = {"batch_nodes": 2, "model": MLP(hidden=4, layers=2, dropout=0.0)}
     one, other = (run(method, **settings).trips[0][-1][0] for method in (FedNova(), FedAvg()))
     assert not torch.allclose(one, other, atol=1e-3)
-
-
-@pytest.mark.parametrize("settings", [{}, {"participation": 0.5}, {"batch_nodes": 2, "model": MLP(hidden=4, layers=2, dropout=0.0)}])
-def test_seeds_and_chunks_change_nothing(settings):
-    assert_batching_changes_nothing(FedNova, synchronous, **settings)

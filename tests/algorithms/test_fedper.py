@@ -16,9 +16,7 @@ from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.models.mlp import MLP
 from fgl_bench.models.sign import SIGN
 from fgl_bench.models.unifilter import UniFilter
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import TIGHT, assert_same_trips
-from tests.algorithms.leaks import assert_hidden_labels_do_not_matter
 from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
 
@@ -73,15 +71,6 @@ def test_only_the_base_travels():
 def test_too_many_personal_layers_are_refused():
     with pytest.raises(UserError, match="personal_layers=4.*0 to 3"):
         run(FedPer(personal_layers=4))
-
-
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_batching_changes_nothing(participation):
-    assert_batching_changes_nothing(lambda: FedPer(personal_layers=1), synchronous, participation=participation)
-
-
-def test_hidden_labels_do_not_matter():
-    assert_hidden_labels_do_not_matter(lambda: FedPer(personal_layers=1), synchronous)
 
 
 LAST = [

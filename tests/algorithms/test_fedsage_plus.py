@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
-from fgl_bench.algorithms._mending import AugmentedGraph, Generated, Neighborhoods, augmented, described, features_of, within
+from fgl_bench.algorithms._mending import AugmentedGraph, Generated, Neighborhoods, augmented, described, features_of
 from fgl_bench.algorithms.fedadam import FedAdam
-from fgl_bench.algorithms.fedsage_plus import FedSagePlus, fedsage_plus, hidden_nodes, impair
+from fgl_bench.algorithms.fedsage_plus import FedSagePlus, hidden_nodes, impair
 from fgl_bench.data.graph import training_view
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
@@ -359,12 +359,6 @@ def test_another_method_or_model_on_top_has_all_neighbours_in_full():
         assert max(graphs[0].features.generated.counts) == (graphs[0].num_nodes - sim.setting.batch.num_nodes).max() > 0
 
 
-def test_nodes_within_some_hops():
-    path = from_edges([(0, 1), (1, 2), (2, 3), (4, 5)], [0] * 6)
-    start = np.arange(6) == 0
-    assert [within(path, start, hops).sum() for hops in (0, 1, 2, 3, 9)] == [1, 2, 3, 4, 4]
-
-
 def test_nodes_that_are_not_there_get_no_neighbours():
     whole = small_federation(0)
     made, sim = ready(federations=[replace(whole, observed=tuple(training_view(c, c.train) for c in whole.clients))])
@@ -449,30 +443,6 @@ def test_without_neighbours_it_is_uniform_fedavg_of_graphsage(changes):
     assert_same_trips(run(made, model=model), run(UniformAverage(), model=model), exact=True, fewest=40)
 
 
-def test_a_seed_alone_equals_the_seed_in_a_batch_and_chunks_change_nothing(monkeypatch):
-    def raised(**settings):
-        made = method(gen_dropout=0.5)
-        prepare = made.prepare
-        made.prepare = lambda setting: (prepare(setting), raise_degrees(made))
-        return run(made, model=GraphSAGE(hidden=4, layers=2, dropout=0.5), local_epochs=2, **settings)
-
-    whole, alone = raised(), raised(seeds=(1,))
-    assert_same_trips(raised(chunk=3), whole, fewest=40)
-    monkeypatch.setattr(fedsage_plus, "GROUP", 1200)
-    assert_same_trips(raised(), whole, fewest=40)
-    whole.trips = whole.trips[5:]
-    assert_same_trips(alone, whole, fewest=20)
-
-
-def test_clients_without_edges_validation_or_training_nodes_survive():
-    lonely = from_edges([], [0, 1, 2], train=[0], features=np.eye(3, 6))
-    clients = [lonely, *small_federation(0).clients, make_client(1, features=6)]
-    result = run(method(gen_rounds=2), federations=[federation(clients)], rounds=4, participation=0.7)
-    assert all(torch.isfinite(row).all() for trips in result.trips for trip in trips for row in trip)
-    alone = run(method(), federations=[federation([lonely])], rounds=4)
-    assert all(torch.isfinite(row).all() for trip in alone.trips[0] for row in trip)
-
-
 def test_partial_participation_keeps_absent_generators_still():
     made = method(gen_rounds=3)
     result = run(made, seeds=(0,), rounds=1, participation=0.4)
@@ -493,12 +463,6 @@ def test_bytes_follow_the_papers_gradient_protocol_and_then_fedavg():
     each = 5 * 4 * MODEL
     assert history.upload.tolist() == [0, up, 2 * up, 2 * up + each, 2 * up + 2 * each]
     assert history.download.tolist() == [0, down, 2 * down, 2 * down + each, 2 * down + 2 * each]
-
-
-@pytest.mark.parametrize(("key", "value"), [("max_neighbours", -1), ("hidden_share", 1.5), ("gen_rounds", -2), ("latent", 0)])
-def test_impossible_keys_are_refused(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}={value}"):
-        run(method(**{key: value}))
 
 
 def test_a_model_that_cannot_run_on_graphs_being_mended_is_refused():

@@ -21,7 +21,6 @@ from fgl_bench.models.chebnet import ChebNet
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.unifilter import UniFilter
 from fgl_bench.utils.seeding import derive_seed
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import assert_same_trips
 from tests.engine.graphs import federation, make_client
 from tests.models.test_unifilter import naive_basis
@@ -391,16 +390,6 @@ def test_the_final_state_is_made_of_the_last_trained_models(semantic):
             torch.testing.assert_close(kept["class_means"][s, i, c], goal, rtol=1e-6, atol=1e-6)
 
 
-def test_the_final_state_does_not_depend_on_chunks_and_has_what_the_method_has():
-    whole, parts = (run(method(), chunk=chunk).sim.final_state for chunk in (None, 3))
-    for name, value in whole.items():
-        torch.testing.assert_close(parts[name], value, rtol=1e-8, atol=1e-8)
-    alone = run(method(semantic=False, structural=False, elbo_weight=0.0)).sim.final_state
-    assert set(alone) == {"coefficients"}
-    assert set(run(method(structural=False), model=GCN(4, 2, 0.0)).sim.final_state) == {"class_means", "class_counts"}
-    assert run(Local()).sim.final_state == {}
-
-
 # ---- training
 
 
@@ -432,11 +421,6 @@ def test_every_components_loss_falls():
             assert strong[start + 9] < strong[start], name
 
 
-@pytest.mark.parametrize("model", [unifilter(dropout=0.5), ChebNet(3, 6, 2, 0.5, "filter")])
-def test_batching_changes_nothing(model):
-    assert_batching_changes_nothing(lambda: method(edges=10), synchronous, model=model)
-
-
 def test_without_the_structural_component_any_backbone_will_do():
     result = run(method(structural=False), model=GCN(hidden=4, layers=2, dropout=0.5))
     layout = result.sim.setting.layout
@@ -449,9 +433,3 @@ def test_a_backbone_without_scalar_coefficients_is_refused(model):
     with pytest.raises(UserError, match=r"algorithm\.structural=false") as caught:
         run(method(), model=model)
     assert "\n" not in str(caught.value)
-
-
-def test_impossible_counts_are_refused():
-    for key in ("node_clusters", "structural_clusters", "latent", "edges", "attempts"):
-        with pytest.raises(UserError, match=f"algorithm.{key}=0"):
-            method(**{key: 0})

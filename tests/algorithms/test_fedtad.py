@@ -16,7 +16,6 @@ from fgl_bench.engine.batch import adjacency, gcn_operator, mean_operator, plain
 from fgl_bench.engine.random_numbers import normal, step_key
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
-from fgl_bench.models.graphsage import GraphSAGE
 from tests.algorithms.comparing import MODEL_SCALARS, assert_same_trips, watch
 from tests.engine.graphs import federation, from_edges, make_client
 from tests.reference.small import small_federation
@@ -316,21 +315,6 @@ def test_everybody_receives_the_same_refined_model():
         for s in range(2):
             first = result.trips[5 * s][number][0]
             assert all(torch.equal(trips[number][0], first) for trips in result.trips[5 * s : 5 * s + 5])
-
-
-def test_a_seed_alone_equals_the_seed_in_a_batch_and_chunks_change_nothing():
-    whole = run(method())
-    alone = run(method(), seeds=(1,))
-    whole.trips = whole.trips[5:]
-    assert_same_trips(alone, whole, fewest=15)
-    assert_same_trips(run(method()), run(method(), chunk=3), fewest=30)
-
-
-@pytest.mark.parametrize("model", [GCN(hidden=4, layers=3, dropout=0.5), GraphSAGE(hidden=4, layers=2, dropout=0.5)])
-def test_other_backbones_and_partial_participation(model):
-    result = run(method(), model=model, participation=0.6, rounds=4)
-    for trips in result.trips:
-        assert all(torch.isfinite(row).all() for trip in trips for row in trip)
 
 
 def test_bytes_are_fedavgs_and_every_clients_reliability_once():

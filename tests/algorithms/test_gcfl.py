@@ -9,10 +9,8 @@ import pytest
 import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.clusters import BOTH, EAGER, gcfl, plus, run, watch_clusters
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, watch
-from tests.small_runs import synchronous
 
 
 @BOTH
@@ -96,9 +94,3 @@ def test_bytes_by_hand():
     for algorithm, more in ((gcfl(), 0), (plus(), 1)):
         history = run(algorithm, rounds=3).histories[0]
         assert history.upload[-1] == 4 * 18 * (MODEL_SCALARS + more) and history.download[-1] == 4 * 18 * MODEL_SCALARS
-
-
-@BOTH
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_batching_changes_nothing(make, participation):
-    assert_batching_changes_nothing(lambda: make(**EAGER), synchronous, participation=participation, rounds=5)

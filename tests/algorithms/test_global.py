@@ -142,16 +142,6 @@ def test_trips_are_those_of_a_federation_and_nothing_travels():
     assert not left.upload.any() and not left.download.any()
 
 
-def test_batching_changes_nothing():
-    with_seeds = [crossed(seed) for seed in (0, 1, 2)]
-    together = run("full", with_seeds, model=GCN(4, 2, 0.5))
-    for chunk in (1, 2):
-        assert_same_trips(run("full", with_seeds, model=GCN(4, 2, 0.5), chunk=chunk), together, fewest=12)
-    alone = run("full", with_seeds[2:], model=GCN(4, 2, 0.5))
-    together.trips = together.trips[2:]
-    assert_same_trips(alone, together, fewest=4)
-
-
 # ---- with a server that holds validation and test nodes
 
 

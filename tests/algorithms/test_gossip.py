@@ -8,7 +8,6 @@ import torch
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.gossip import Gossip
 from fgl_bench.errors import UserError
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.peers import alike, decentralized, run, watch_exchanges
 from tests.small_runs import synchronous
@@ -89,13 +88,3 @@ def test_the_mean_is_not_kept():
     for *_, exchange in exchanges(method())[1]:
         torch.testing.assert_close(exchange.matrix.sum(2), torch.ones(2, 6, dtype=torch.float64), **TIGHT)
         assert not torch.allclose(exchange.matrix.sum(1), torch.ones(2, 6, dtype=torch.float64))
-
-
-@pytest.mark.parametrize(("key", "value"), [("segments", 0), ("segments", MODEL_SCALARS + 1), ("peers", 0)])
-def test_keys_out_of_range_are_refused(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}"):
-        run(method(**{key: value}))
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(lambda: method(segments=3), lambda: decentralized(link_failure=0.2))

@@ -12,7 +12,6 @@ from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.local import Local
 from fgl_bench.algorithms.osgp import OSGP
 from fgl_bench.engine.shard import ALONE
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.peers import decentralized, meeting, run, watch_exchanges
 
@@ -135,8 +134,3 @@ def test_failing_links_lose_no_mass():
 def test_bytes_by_hand():
     history = run(OSGP(overlap=True), rounds=3).histories[0]
     assert history.upload[-1] == 3 * 6 * 4 * (MODEL_SCALARS + 1) and history.busiest[-1] == 3 * 2 * 4 * (MODEL_SCALARS + 1)
-
-
-@pytest.mark.parametrize("overlap", [True, False])
-def test_batching_changes_nothing(overlap):
-    assert_batching_changes_nothing(lambda: OSGP(overlap=overlap), lambda: decentralized(topology="random_k_out", link_failure=0.2))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -13,8 +12,6 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
 from fgl_bench.algorithms.pens import PENS
 from fgl_bench.engine.dropout import no_dropout
-from fgl_bench.errors import UserError
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips
 from tests.algorithms.peers import alike, decentralized, run, watch_exchanges
 from tests.engine.graphs import federation, make_client
@@ -132,13 +129,3 @@ def test_the_threshold_is_chance():
     algorithm.times_sampled[0, 0] = torch.tensor([0.0, 4, 4, 4, 0, 0])
     algorithm.times_selected[0, 0] = torch.tensor([0.0, 1, 2, 3, 0, 0])
     assert algorithm.preferred[0, 0].tolist() == [False, False, False, True, False, False]
-
-
-@pytest.mark.parametrize(("key", "value"), [("sampled", 0), ("selected", 0), ("selected", 6), ("first_phase", 1.2), ("gossip_peers", 0)])
-def test_keys_out_of_range_are_refused(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}"):
-        run(method(**{key: value}))
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(lambda: method(sampled=3, first_phase=0.5), lambda: decentralized(link_failure=0.2))

@@ -7,8 +7,6 @@ import torch
 
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.pfedme import PFedMe
-from fgl_bench.errors import UserError
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import assert_same_trips
 from tests.algorithms.stateful import assert_follows, use_sgd
 from tests.reference import stateful
@@ -71,14 +69,3 @@ def test_a_client_that_is_late_is_averaged_with_what_it_uploads_next():
     sizes = result.sim.setting.weights[0] * ~late
     expected = (sizes / sizes.sum()) @ seen[0][2][0]
     torch.testing.assert_close(seen[0][1][0, 0], expected)
-
-
-@pytest.mark.parametrize("settings", [{}, {"participation": 0.5}, {"local_epochs": 3}])
-def test_seeds_and_chunks_change_nothing(settings):
-    assert_batching_changes_nothing(method, synchronous, **{"local_epochs": 4, **settings})
-
-
-@pytest.mark.parametrize(("key", "value"), [("inner_steps", 0), ("penalty", -1.0), ("outer_lr", 0.0), ("beta", 0.0)])
-def test_ranges(key, value):
-    with pytest.raises(UserError, match=f"algorithm.{key}={value}"):
-        run(method(**{key: value}))

@@ -10,7 +10,6 @@ import torch
 from fgl_bench.algorithms.local import Local
 from fgl_bench.algorithms.scaffold import Scaffold
 from fgl_bench.models.gcn import GCN
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, UniformAverage, assert_same_trips
 from tests.algorithms.stateful import assert_follows, same_rows, use_sgd, watch_states
 from tests.engine.graphs import federation
@@ -28,8 +27,7 @@ def run(algorithm, scenario=None, clients=6, **settings):
     return simulate(federations, algorithm, scenario or synchronous(), **{"rounds": 5, "local_epochs": 3, **settings})
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
-@pytest.mark.parametrize("participation", [1.0, 0.5])
+@pytest.mark.parametrize(("epochs", "participation"), [(1, 0.5), (3, 1.0)])
 @pytest.mark.parametrize(
     ("changes", "plain"),
     [({}, {}), ({"server_lr": 0.6}, {"server_lr": 0.6}), ({"weighting": "samples"}, {"weighting": "train"})],
@@ -139,11 +137,6 @@ def test_the_matrix_is_uniform_over_the_participants():
     for matrix in matrices.values():
         assert sorted(matrix[0, 0].tolist()) == pytest.approx([0, 0, 0, 1 / 3, 1 / 3, 1 / 3])
         assert torch.equal(matrix[0], matrix[0, :1].expand(6, 6))
-
-
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_batching_changes_nothing(participation):
-    assert_batching_changes_nothing(lambda: method(server_lr=0.8), synchronous, participation=participation)
 
 
 def test_nobody_with_training_nodes_changes_nothing():

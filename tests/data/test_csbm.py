@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from fgl_bench.data.canonical import canonical_edges
 from fgl_bench.data.datasets import csbm
-from fgl_bench.errors import UserError
 from tests.data.graphs import configured
 
 
@@ -101,24 +100,7 @@ def test_few_nodes_are_isolated():
     assert (np.bincount(graph.edges[0], minlength=graph.num_nodes) == 0).mean() < 0.01
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"homophily": 1.2}, r"dataset\.homophily=1\.2: must be between 0 and 1"),
-        ({"num_classes": 0}, r"dataset\.num_classes=0"),
-        ({"num_nodes": 10, "num_edges": 46}, r"dataset\.num_edges=46: must be between 0 and 45"),
-        ({"num_nodes": 20, "num_edges": 150, "homophily": 1.0}, r"dataset\.homophily=1\.0: the classes are too small"),
-        ({"words_per_node": 1000}, r"dataset\.words_per_node=1000"),
-        ({"metric": "f1"}, r"dataset\.metric=f1: must be one of accuracy, auc"),
-        ({"ratios": [0.9, 0.9, 0.9]}, r"dataset\.ratios="),
-    ],
-)
-def test_impossible_keys_are_refused(change, message):
-    with pytest.raises(UserError, match=message):
-        made(**change)
-
-
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "nodes", "edges", "features", "classes"),
     [

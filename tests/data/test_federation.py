@@ -135,8 +135,3 @@ def test_a_federation_without_validation_nodes_or_where_sparsity_leaves_nothing_
             configured("dataset", "csbm", **SMALL), configured("split", "iid"), configured("scenario/sparsity", "label", rate=1.0),
             num_clients=3, seeds=[0], data_dir=None, cache_dir=None,
         )  # fmt: skip
-
-
-def test_more_clients_than_nodes_is_refused():
-    with pytest.raises(UserError, match="num_clients=301: must be between 1 and the number of nodes, 300"):
-        build(num_clients=301)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
-from hydra.errors import InstantiationException
 
 from fgl_bench.data.datasets.base import Dataset
 from fgl_bench.data.federation import build_federations
@@ -91,35 +88,6 @@ def test_nodes_without_a_label_are_left_out(tmp_path, capsys):
 
 
 TRAIN, VAL, TEST = (each[:, 0] for each in columns())
-
-
-@pytest.mark.parametrize(
-    ("masks", "changes", "message"),
-    [
-        ([TRAIN, None, TEST], {}, "split.masks=given: dataset=custom has no val_mask; it needs train_mask, val_mask, test_mask"),
-        ([np.flatnonzero(TRAIN), VAL, TEST], {}, "has no train_mask"),
-        ([TRAIN, VAL, TEST | TRAIN], {}, "split.masks=given: 30 nodes of dataset=custom are in two masks"),
-        ([TRAIN & False, VAL, TEST], {}, "train_mask of dataset=custom has no labeled node"),
-        ([TRAIN, VAL, TEST & False], {}, "test_mask of dataset=custom has no labeled node"),
-        ([columns(2)[0], columns(3)[1], TEST], {}, "have 2 and 3 columns"),
-        ([TRAIN, VAL, TEST], {"ratios": [0.2, 0.4, 0.4]}, r"split\.ratios=\[0\.2, 0\.4, 0\.4\]: split\.masks=given"),
-        ([TRAIN, VAL, TEST], {"stratify": False}, "split.stratify=false: split.masks=given"),
-        ([TRAIN, VAL, TEST], {"split": "fed_pub"}, "split.masks=given: must be global"),
-    ],
-)
-def test_what_cannot_be_taken_is_refused_in_one_line(tmp_path, masks, changes, message):
-    with pytest.raises((UserError, InstantiationException)) as caught:
-        federations(saved(tmp_path, masks), **changes)
-    text = str(caught.value.__cause__ or caught.value)
-    assert re.search(message, text) and "\n" not in text
-
-
-def test_masks_that_the_split_does_not_take_are_a_line(tmp_path, capsys):
-    say_once.cache_clear()
-    dataset = saved(tmp_path, [TRAIN, None, TEST])
-    federations(dataset, masks="client")
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "train_mask, test_mask" in line and "split.masks=given" in line
 
 
 @pytest.mark.parametrize("name", ["cora", "citeseer"])

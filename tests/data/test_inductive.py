@@ -11,7 +11,6 @@ import torch
 
 from fgl_bench.data.federation import build_federations
 from fgl_bench.data.graph import training_view
-from fgl_bench.data.splits.iid import IID
 from fgl_bench.engine.batch import Batch
 from fgl_bench.errors import UserError
 from fgl_bench.models.gcn import GCN
@@ -122,8 +121,3 @@ def test_fedsage_hides_training_nodes_there():
     for visible, client in zip(made.visible, inductive().clients, strict=True):
         assert not (~visible[: client.num_nodes].numpy() & ~client.train).any(), "nothing but training nodes is hidden"
     assert (made.impaired.num_train < made.setting.batch.num_train).any()
-
-
-def test_what_does_not_go_together():
-    with pytest.raises(UserError, match=r"split\.inductive=true.*split\.test=server"):
-        IID(ratios=None, per_seed=[], inductive=True, test="server")

@@ -95,18 +95,6 @@ def test_no_node_is_in_training_with_one_client_and_scored_with_another(name, se
                 assert_no_leak(pool(federation, crossing))
 
 
-def test_the_property_is_about_clients_that_do_share_nodes():
-    """Masks of every client's own would break it."""
-    graph = make_graph(400, 900)
-    (federation,) = build(graph, "metis_overlap", 10, seeds=[0])
-    own = [stratified_masks(client.strata, (0.2, 0.4, 0.4), generator(0, "masks", i)) for i, client in enumerate(federation.clients)]
-    leaking = tuple(
-        replace(client, train=train, val=val, test=test) for client, (train, val, test) in zip(federation.clients, own, strict=True)
-    )
-    with pytest.raises(AssertionError):
-        assert_no_leak(replace(federation, clients=leaking, observed=leaking))
-
-
 def test_shared_masks_are_drawn_once_over_the_nodes_that_anybody_holds():
     graph = make_graph(400, 900)
     for federation, seed in zip(build(graph, "metis_overlap", 6, seeds=(0, 7)), (0, 7), strict=True):

@@ -19,7 +19,6 @@ from fgl_bench.data.datasets.base import stored
 from fgl_bench.data.federation import build_federations
 from fgl_bench.data.out_of_core import canonical_edges_on_disk
 from fgl_bench.data.storage import Disk, Memory
-from fgl_bench.errors import UserError
 from fgl_bench.utils.files import lock
 from tests.data.graphs import configured, make_graph
 
@@ -87,16 +86,6 @@ def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tm
     assert made.tolist() == [7, 7, 7]
     assert not left.exists() and written.exists(), "the lock shows that its process is alive"
     assert other.exists(), "another array's"
-
-
-def test_a_link_in_a_shared_cache_is_not_written_through(tmp_path):
-    victim, cache = tmp_path / "victim", tmp_path / "cache"
-    victim.write_text("precious")
-    cache.mkdir()
-    for name in ("edges.npy", f"edges.{os.getpid()}.part"):
-        (cache / name).symlink_to(victim)
-    made = Disk(cache).array("edges", (3,), np.int64, lambda out: np.copyto(out, 7))
-    assert made.tolist() == [7, 7, 7] and victim.read_text() == "precious"
 
 
 def test_other_ratios_and_names_need_no_new_graph_and_another_seed_does(tmp_path):
@@ -168,29 +157,6 @@ def test_a_client_with_another_graph_has_no_folder(tmp_path):
     assert replace(client, train=client.val).folder == client.folder
     assert replace(client, edges=client.edges[:, client.edges[0] > 2]).folder is None
     assert replace(client, features=client.features * 2).folder is None
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"sparsity": "topology"}, "scenario/sparsity=topology"),
-        ({"sparsity": "feature"}, "scenario/sparsity=feature"),
-        ({"split": "metis_overlap", "num_clients": 10}, "clients that share nodes"),
-        ({"words_per_node": 3}, "sparse features"),
-        ({"split": "iid", "options": {"test": "server"}}, "split.test=server"),
-        ({"split": "iid", "options": {"inductive": True}}, "split.inductive=true"),
-    ],
-)
-def test_what_is_not_kept_in_files_is_said_in_one_line(given, says, tmp_path):
-    with pytest.raises(UserError, match=f"out_of_core=true: .*{says}.*out_of_core=false") as caught:
-        build(tmp_path, **given)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cache_dir: .*cannot be written"):
-        build(tmp_path / "file")
 
 
 def test_threads_that_want_the_same_file_make_it_once(tmp_path):

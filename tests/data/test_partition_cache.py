@@ -74,26 +74,6 @@ def test_a_changed_file_is_noticed_by_its_hash(counting, tmp_path, part):
     assert equal(cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)[0], first) and counting.times == 2
 
 
-def move(folder, split, one, other):
-    """Puts the file of one seed and number of clients in the place of another's."""
-    (folder / file_name(split, GRAPH, *one)).replace(folder / file_name(split, GRAPH, *other))
-
-
-@pytest.mark.parametrize("other", [(4, 1), (5, 0), (None, 0)])
-def test_a_file_in_the_place_of_another_is_made_anew(counting, tmp_path, other):
-    first, _ = cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
-    if other[0] is not None:
-        cached_assignment(counting.split, GRAPH, *other, tmp_path)
-        move(tmp_path, counting.split, other, (4, 0))
-    else:  # another split's
-        metis, iid = counting.split, configured("split", "iid")
-        cached_assignment(iid, GRAPH, 4, 0, tmp_path)
-        (tmp_path / file_name(iid, GRAPH, 4, 0)).replace(tmp_path / file_name(metis, GRAPH, 4, 0))
-    before = counting.times
-    for _ in range(2):
-        assert equal(cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)[0], first) and counting.times == before + 1
-
-
 def parts(*sizes):
     return np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
 
@@ -121,32 +101,12 @@ def test_a_sealed_file_that_is_no_partition_is_made_anew(counting, tmp_path, nam
     assert counting.times == 1, "now it is sound"
 
 
-def test_a_file_of_an_older_seal_is_made_anew(counting, tmp_path):
-    nodes, versions = cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
-    (file,) = tmp_path.iterdir()
-    with np.load(file) as archive:
-        content = {key: archive[key] for key in archive.files}
-    content["sha256"] = np.array(hashlib.sha256(f"{assignment_digest(nodes)} {content['versions']}".encode()).hexdigest())
-    np.savez(file, **content)
-    assert equal(cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)[0], nodes) and counting.times == 2
-
-
 def test_clients_that_overlap_and_any_number_of_owners_are_kept(monkeypatch, tmp_path):
     owned = replace(GRAPH, owner=np.arange(60) % 3)
     for name, graph, clients in (("metis_overlap", GRAPH, 5), ("natural", owned, None)):
         counting = Counting(monkeypatch, configured("split", name))
         drawn = [cached_assignment(counting.split, graph, clients, 0, tmp_path)[0] for _ in range(2)]
         assert equal(*drawn) and counting.times == 1
-
-
-def test_no_folder_and_an_unwritable_folder_are_no_failure(counting, tmp_path, capsys):
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    folders = (None, blocked, blocked / "below", blocked)
-    drawn = [cached_assignment(counting.split, GRAPH, 4, 0, cache_dir)[0] for cache_dir in folders]
-    assert all(equal(drawn[0], others) for others in drawn[1:]) and counting.times == 4
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 2 and f"note: cache_dir: {blocked} cannot be written (" in told[0]  # a line each folder
 
 
 def test_a_full_disk_leaves_nothing_behind(counting, tmp_path, monkeypatch):
@@ -156,14 +116,6 @@ def test_a_full_disk_leaves_nothing_behind(counting, tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "replace", full)
     cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_others_may_read_what_is_kept_where_they_may_read_new_files(counting, tmp_path):
-    cached_assignment(counting.split, GRAPH, 4, 0, tmp_path)
-    plain = tmp_path / "plain"
-    plain.touch()
-    (made,) = tmp_path.glob("*.npz")
-    assert made.stat().st_mode == plain.stat().st_mode
 
 
 def test_the_name_tells_apart_whatever_changes_the_partition_and_nothing_else():

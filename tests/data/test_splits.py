@@ -184,11 +184,6 @@ def test_unseeded_overlap_samples_the_parts_of_unseeded_metis():
     assert not np.array_equal(drawn[0][0], drawn[1][0])
 
 
-def test_overlap_needs_a_multiple_of_the_samples():
-    with pytest.raises(UserError, match="num_clients=7: must be a multiple of split.samples_per_part=5"):
-        CONFIGURED["metis_overlap"].assign(make_graph(50, 100), 7, 0)
-
-
 def test_natural_clients_are_the_owners():
     graph = with_owner(make_graph(6, 5), np.array([4, 2, 4, 2, 2, 9]))
     for num_clients in (None, 3):
@@ -197,29 +192,3 @@ def test_natural_clients_are_the_owners():
         CONFIGURED["natural"].assign(graph, 20, 0)
     with pytest.raises(UserError, match="split=natural: dataset=toy has no owners"):
         CONFIGURED["natural"].assign(make_graph(6, 5), None, 0)
-
-
-@pytest.mark.parametrize("name", [*DISJOINT, "metis_overlap"])
-@pytest.mark.parametrize("num_clients", [None, 0, -1, 11])
-def test_impossible_numbers_of_clients_are_refused_by_key(name, num_clients):
-    with pytest.raises(UserError, match=f"num_clients={num_clients}: must be between 1 and the number of nodes, 10"):
-        CONFIGURED[name].assign(make_graph(10, 10), num_clients, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("louvain", {"backend": "spectral"}, "split.backend=spectral: must be one of igraph, python_louvain"),
-        ("louvain", {"delta": -1}, "split.delta=-1"),
-        ("dirichlet", {"alpha": 0.0}, "split.alpha=0.0"),
-        ("metis_overlap", {"fraction": 1.5}, "split.fraction=1.5"),
-    ],
-)
-def test_bad_options_are_refused_by_key(name, change, message):
-    with pytest.raises(UserError, match=message):
-        configured("split", name, **change).assign(make_graph(20, 40), 5, 0)
-
-
-def test_what_varies_must_be_known():
-    with pytest.raises(Exception, match=r"split\.per_seed=\['weather'\]"):
-        configured("split", "metis", per_seed=["weather"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-import fgl_bench.runner.planning
+import fgl_bench.runner.memory
 import fgl_bench.runner.program
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.propagation import Hops, identity, mean_terms
@@ -106,7 +106,7 @@ def test_hops_of_half_the_bytes_fit_half_the_budget(tmp_path):
         budget = 4 * len(federations[0].clients) * nodes * federations[0].num_features * 2 / 1e9
         spec = replace(spec, settings=replace(spec.settings, memory_budget_gb=1.01 * budget))
         try:
-            chosen[kind] = fgl_bench.runner.planning.network(spec, federations, CPU).propagation
+            chosen[kind] = fgl_bench.runner.memory.network(spec, federations, CPU).propagation
         except UserError:
             chosen[kind] = "refused"
     assert chosen == {"null": "refused", "bfloat16": "precomputed"}

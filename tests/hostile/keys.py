@@ -109,7 +109,7 @@ TOP = (
     "num_clients=int[1,120] local_epochs=int[1,1000000] eval_every=int?[1,1000000000] participation=real(0,1] "
     "lr=real(0,oo) weight_decay=real[0,oo) opt_state=persist|reset agg_weight=train|nodes|uniform eval_weight=test|nodes "
     "selection=federation|client average=weighted|macro targets=reals[0,1] "
-    "mixing_at=ints[0,oo) cuda_graphs=bool dtype=float32|float64 threads=int?[1,1024] memory_budget_gb=real?(0,oo) "
+    "mixing_at=ints[-9223372036854775807,oo) cuda_graphs=bool dtype=float32|float64 threads=int?[1,1024] memory_budget_gb=real?(0,oo) "
     "checkpoint_minutes=real?(0,oo) keep_models=none|final|best seeds_per_chunk=int?[1,oo) shard=auto|seeds|clients overwrite=bool "
     "progress=bool"
 )

@@ -5,27 +5,19 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import pytest
+
 from tests.hostile.bed import Answer, Case, Pool, T, accepted, as_expected, refused
 
 COMMANDS = {
     "ls nonsense": "no such group",
     "ls ../..": "no such group",
-    "ls ''": "no such group",
-    "ls algorithm/fedavg": "no such group",
-    "ls --foo": "no such group",
     "show": "show what",
     "show nonsense": "no such choice",
     "show ../../pyproject": "no such choice",
-    "show /etc/passwd": "no such choice",
-    "show algorithm/../dataset/cora": "no such choice",
-    "show algorithm/": "no such choice",
-    "show ''": "no such choice",
-    "show =": "no such choice",
     "show none": "several groups|no such choice",
     "cp": "cp takes",
     "cp algorithm/fedavg": "cp takes",
-    "cp a b c": "cp takes",
-    "cp nonsense here": "no such choice",
     "cp algorithm/fedavg /proc/x": "cannot be written",
     "cp algorithm/fedavg file/below": "cannot be written",
     "cp algorithm/fedavg there.yaml": "there already",
@@ -39,23 +31,17 @@ COMMANDS = {
     "report file": "file: there is no such folder",
     "report ~no_such_user": "no_such_user",
     "report ''": "no such folder|no complete run",
-    "report . out=~no_such_user/x.html": "no_such_user",
     "report . out=page": "must end in .html",
-    "report . placed=~no_such_user": "no_such_user",
     "report . papers=../x": "papers=../x",
     "report . papers=": "papers=",
     "report a b": "give one folder",
     "report . foo=1": "foo",
     "leaderboard nowhere": "nowhere: there is no such folder",
-    "leaderboard ~no_such_user": "no_such_user",
     "leaderboard . show=": "show=",
     "leaderboard . model_of=test": "model_of=test",
-    "leaderboard . out=/proc/x.md": "cannot be written",
     "leaderboard . protocol=file": "no protocol",
-    "leaderboard . protocol=~no_such_user": "no_such_user",
     "submit": "submit --check FOLDER",
     "submit .": "submit --check FOLDER",
-    "submit --check nowhere": "nowhere: there is no such folder",
     "submit --check .": "has no entry.yaml",
     "submit --check . tolerance=nan": "tolerance",
     "place nowhere.py leaderboard": "nowhere.py: there is no such file",
@@ -69,12 +55,8 @@ COMMANDS = {
     "tune words.yaml": "lr",
     "tune fedgta trials=nan": "trials",
     "tune fedgta trials=inf": "trials",
-    "tune fedgta trials=0": "trials",
-    "tune fedgta trials=-1": "trials",
-    "tune fedgta trials=1.5": "trials",
     "tune fedgta trials=abc": "trials|abc",
     "tune fedgta trials=": "trials|float",
-    "tune fedgta trials=null": "trials",
     "tune fedgta seconds=nan": "seconds",
     "tune fedgta seconds=abc": "seconds|abc",
     "tune fedgta sampler_seed=nan": "sampler_seed",
@@ -105,6 +87,7 @@ def test_commands(pool: Pool) -> None:
     as_expected(pool, [*refused(COMMANDS, before="", files=FILES), *accepted(PRINTED, before="", sane=False)])
 
 
+@pytest.mark.nightly
 def test_passwords_of_a_tracker_are_masked(pool: Pool) -> None:
     def masked(answer: Answer) -> None:
         assert "s3cr3t" not in answer.stdout + answer.stderr + str(answer.summaries), "the password is printed"
@@ -159,9 +142,4 @@ HERE: dict[str, Any] = {"file": "", "taken/csbm": "a file where a folder must be
 
 def test_places_that_cannot_be_written_or_read(pool: Pool) -> None:
     cases = [Case((*T.split(), *shlex.split(text)), message, files=HERE, variables=more) for text, (message, more) in NO_PLACE.items()]
-    as_expected(pool, cases)
-
-
-def test_strange_surroundings_that_are_fine(pool: Pool) -> None:
-    cases = [Case((*T.split(), *shlex.split(text)), None, why, variables=more) for text, (why, more) in SOME_PLACE.items()]
     as_expected(pool, cases)

@@ -114,15 +114,11 @@ def asked(key: Key, value: Any) -> Any:
     return check
 
 
+@pytest.mark.nightly
 def test_drawn_values(pool: Pool) -> None:
     drawn_cases = list(cases())
     assert len(drawn_cases) >= 300
     as_expected(pool, drawn_cases)
-
-
-@pytest.mark.slow
-def test_more_drawn_values(pool: Pool) -> None:
-    as_expected(pool, cases(3 * EACH))
 
 
 def test_the_oracle() -> None:

@@ -6,12 +6,10 @@ in ``test_results.py``, streams, secrets and readers without permission in ``tes
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +17,7 @@ import torch
 
 from fgl_bench import UserError, run, table
 from fgl_bench.config.compose import as_command
-from fgl_bench.config.settings import check_writable
 from fgl_bench.data import out_of_core, storage
-from fgl_bench.engine.batch import Batch
 from fgl_bench.report.html import page, sources
 from fgl_bench.runner.one import run_one
 from tests.data.test_out_of_core import assert_same, build, files
@@ -29,7 +25,6 @@ from tests.results.report_pages import data_of
 from tests.results.stored_runs import store
 from tests.test_api import LINE, TINY
 from tests.test_divergence import ran
-from tests.test_out_of_core import Counted, federations
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +47,7 @@ def scores_of(method: str, folder: str) -> dict:
     return result.summary["test"]
 
 
+@pytest.mark.nightly
 def test_runs_in_eight_threads_are_those_made_alone() -> None:
     with ThreadPoolExecutor(len(METHODS)) as pool:
         together = list(pool.map(scores_of, METHODS, ["together"] * len(METHODS)))
@@ -103,7 +99,12 @@ DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [*DAMAGE, "missing"])
+AT_NIGHT = ("empty", "zeroed", "a byte more", "of another graph")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.nightly if kind in AT_NIGHT else ()) for kind in [*DAMAGE, "missing"]]
+)
 def test_a_damaged_file_is_written_again_and_one_line_says_so(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -125,41 +126,7 @@ def test_a_damaged_file_is_written_again_and_one_line_says_so(
         assert capsys.readouterr().err == "", "it is sound again"
 
 
-def test_what_is_derived_is_computed_again_where_its_file_is_damaged(tmp_path: Path) -> None:
-    (given,) = federations(tmp_path, seeds=(0,))
-    Counted.made = 0
-    values = Batch(given.clients, torch.float32, "cpu").derived(Counted()).stacked()
-    first, second = sorted(tmp_path.rglob("counted_*/*.npy"))[:2]
-    content = first.read_bytes()
-    first.write_bytes(bytes([content[-9] ^ 64]).join([content[:-9], content[-8:]]))
-    second.write_bytes(content)
-    (again,) = federations(tmp_path, seeds=(0,))
-    assert torch.equal(Batch(again.clients, torch.float32, "cpu").derived(Counted()).stacked(), values)
-    assert Counted.made == 5 + 2
-
-
 # ---- A6: processes that start together
-
-
-def trials(folder: Path, barrier: Any, refused: Any) -> None:
-    for number in range(100):
-        barrier.wait()
-        try:
-            check_writable(str(folder / str(number)), Path("csbm", "metis-3", "sync"))
-        except UserError as error:
-            refused.put(str(error))
-
-
-def test_six_runs_that_start_together_on_a_new_folder_do_not_refuse_each_other(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    barrier, refusals = context.Barrier(6), context.SimpleQueue()
-    processes = [context.Process(target=trials, args=(tmp_path, barrier, refusals)) for _ in range(6)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 6 and refusals.empty()
-    assert not list(tmp_path.iterdir())
 
 
 # ---- A7: folders of any layout
@@ -178,23 +145,6 @@ def test_runs_are_reported_from_folders_of_any_layout(tmp_path: Path, monkeypatc
 
 
 # ---- A8, C11: values of Python
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"scenario": 5}, "scenario=5: must be the name of a choice"),
-        ({"experiment": 5}, "experiment=5"),
-        ({"algorithm": 5}, "algorithm=5: must be the name of a choice, or an object"),
-        ({"dataset": {}}, "no y; it needs x"),
-        ({"config_dir": "/nope"}, "config_dir=/nope: there is no such folder"),
-        ({"config_dir": 5}, "config_dir=5"),
-    ],
-)
-def test_a_value_that_is_no_name_is_refused(given: dict, message: str, here: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        run(**given)
-    assert not list(here.rglob("summary.json"))
 
 
 def test_arrays_backslashes_and_quotes_arrive_as_they_are(here: Path) -> None:

@@ -8,6 +8,7 @@ import zipfile
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from tests.hostile.bed import Answer, Case, Pool, as_expected
@@ -166,16 +167,21 @@ def not_run(answer: Answer) -> None:
     assert "ran" not in answer.left, "the file has run code"
 
 
-def test_npz(pool: Pool) -> None:
-    as_expected(pool, [case(f"graph-{name.replace(' ', '-')}.npz".replace("*", "p"), content) for name, content in NPZ.items()])
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in (1, 2))])
+def test_npz(part: int, pool: Pool) -> None:
+    """A third of the files by day."""
+    some = list(NPZ.items())[part::3]
+    as_expected(pool, [case(f"graph-{name.replace(' ', '-')}.npz".replace("*", "p"), content) for name, content in some])
     why = "labels are numbered in sorted order"
     as_expected(pool, [case(f"labels-{number}.npz", each, None, reason=why) for number, each in enumerate(NUMBERED.values())])
 
 
+@pytest.mark.nightly
 def test_pt(pool: Pool) -> None:
     as_expected(pool, [case(f"graph-{name.replace(' ', '-')}.pt", content) for name, content in PT.items()])
 
 
+@pytest.mark.nightly
 def test_paths(pool: Pool) -> None:
     files = {"folder.npz": None, "graph.csv": "1,2"}
     cases = [Case(("dataset=custom", f'dataset.path="{path}"', *RUN), message, files=files) for path, message in PATHS.items()]
@@ -184,6 +190,7 @@ def test_paths(pool: Pool) -> None:
     as_expected(pool, cases)
 
 
+@pytest.mark.nightly
 def test_graphs_that_are_strange_and_right(pool: Pool) -> None:
     fine = {
         "plain": (WHOLE, "a plain graph"),

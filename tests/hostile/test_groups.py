@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.hostile.bed import TINY, Case, Pool, T, accepted, as_expected, failures, refused
 
 CHOICES = {
     "dataset=[cora,csbm]": "takes one choice",
     "algorithm=[fedavg,local]": "takes one choice",
-    "split=[metis]": "takes one choice",
-    "model=[gcn,mlp]": "takes one choice",
-    "scenario=[sync]": "takes one choice",
-    "scenario/sparsity=[none,label]": "takes one choice",
-    "tracker=[none]": "takes one choice",
-    "experiment=[fedgta/table3,fedgta/table4]": "takes one choice",
-    "hydra/launcher=[basic]": "takes one choice",
-    "dataset={a:1}": "takes one choice",
     "algorithm=../dataset/cora": "no choice of algorithm",
     "algorithm=./fedavg": "no choice of algorithm",
     "dataset=/etc/passwd": "no choice of dataset",
     "dataset=//x": "no choice of dataset",
     "model=gcn/": "no choice of model",
     "experiment=..": "no choice of experiment",
-    "algorithm=": "no choice of algorithm",
-    "dataset=''": "no choice of dataset",
     "dataset=cora,csbm": "dataset",
     "dataset=${x}": "dataset",
-    "'dataset=\"${lr}\"'": "dataset",
-    "'dataset=\"a\\nb\"'": "dataset",
     "dataset=CSBM": "dataset=CSBM",
     "dataset=csbm.yaml": "dataset=csbm",
     "dataset=ünïcödé": "cannot read|dataset",
-    "dataset=nan": "dataset",
-    "dataset=true": "dataset",
-    "dataset=1e5": "dataset",
-    f"dataset={'a' * 5000}": "dataset",
     "dataset@model=csbm": "model|dataset",
     "algorithm@algorithm.strategy=fedavg": "takes no strategy",
     "algorithm=fedgl algorithm@algorithm.strategy=nonsense": "nonsense",
     "algorithm=fedgl algorithm@algorithm.strategy=fedbuff": "supports only|strategy",
-    "algorithm=fedgl algorithm@algorithm.strategy=[fedavg,fedprox]": "takes one choice",
     "scenario=semi_async": "scenario=semi_async",
     "scenario=decentralized": "scenario=decentralized",
     "algorithm=fedbuff scenario=sync": "scenario=sync",
-    "+dataset=cora": "dataset",
-    "~dataset": "dataset",
     "~scenario/sparsity": "sparsity",
     "schema/settings=x": "schema",
     "+schema/algorithm=fedprox": "schema",
@@ -54,19 +37,13 @@ HYDRA = {
     "hydra.job.chdir=maybe": "chdir",
     "hydra.nonsense=1": "nonsense",
     "hydra.sweeper.params={a:1}": "hydra.sweeper.params: not supported",
-    "-m +hydra.sweeper.params.lr=1": "hydra.sweeper.params: not supported",
-    "hydra/launcher=nonsense": "nonsense",
-    "-m hydra/launcher=nonsense": "nonsense",
-    "hydra/sweeper=nonsense": "nonsense",
     "-m hydra.launcher._target_=os.system": "os.system",
-    "-m hydra.sweeper._target_=os.system": "os.system",
     "hydra.job_logging.version=nan": "version|logging|int",
     "hydra.job_logging.root.level=LOUD": "LOUD|level|root",
     "hydra.job_logging.handlers.console.class=no.Such": "console|no",
     "hydra.searchpath=[nonsense://x]": "searchpath|nonsense|not",
     "+hydra.callbacks.x._target_=no.Such": "no",
     "hydra.mode=NONSENSE": "mode|NONSENSE",
-    "-m hydra.sweep.dir=/proc/x": "/proc/x",
     "-m hydra.sweeper.max_batch_size=0": ".",
     "-m hydra.sweeper.max_batch_size=abc": "max_batch_size|abc",
 }
@@ -90,12 +67,10 @@ OPTIONS = {
     "--run --multirun": "Only one of",
     "--package nonsense --cfg job": "nonsense",
     "--shell-completion": ".",
-    "-m --info all": "Only one of",
 }
 SWEEPS = {
     "algorithm=fedavg,local": r"several values; add -m to run each$",
     "algorithm=glob(fed*)": r"several values; add -m to run each$",
-    "num_clients=range(1,3)": r"several values; add -m to run each$",
     "seeds=range(3)": r"several values; add -m to run each, or write seeds=\[0,1,2\] for a list$",
     "dataset.path=a,b.npz": r"several values; add -m to run each, or write 'dataset.path=\"a,b.npz\"' for a name with a comma$",
     "dataset=graph.npz": r"a graph of your own is dataset=custom dataset.path=graph.npz$",
@@ -113,7 +88,6 @@ SWEEPS = {
     "-m 'num_clients=range(1,inf)'": "range|cannot read",
     "-m 'lr=range(0.0,1.0,1e-300)'": "range|more than",
     "-m 'lr=interval(0,1)'": "interval",
-    "-m 'algorithm=glob(zzz*)'": "nothing to sweep over",
     "-m 'algorithm=sort()'": "cannot read|algorithm|nothing",
     "-m algorithm=[fedavg],local": "takes one choice",
     "-m dataset=csbm,../dataset/cora": "no choice of dataset",
@@ -138,10 +112,12 @@ PRINTED = {
 }
 
 
+@pytest.mark.nightly
 def test_choices_of_groups(pool: Pool) -> None:
     as_expected(pool, refused(CHOICES))
 
 
+@pytest.mark.nightly
 def test_hydra_s_own_keys(pool: Pool) -> None:
     as_expected(pool, refused(HYDRA))
 

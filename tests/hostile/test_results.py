@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fgl_bench.results.store import config_hash
+import pytest
+
 from tests.hostile.bed import Answer, Case, Pool, T, as_expected
 
 NESTED = "[" * 100_000
-HISTORY = "seed,trip,test_received,test_trained\n0,0,0.1,0.1\n0,3,0.2,0.3\n"
 WHY = "the run is made again, and what was there is kept beside it"
 
 
@@ -70,40 +70,7 @@ def damaged(summary: dict) -> dict[str, Any]:
     }
 
 
-def test_a_tampered_run_costs_itself_only(pool: Pool) -> None:
-    sound, other = pool.answers([Case((*T.split(), *more)) for more in ((), ("algorithm=local",))])
-    assert isinstance(sound, Answer) and isinstance(other, Answer)
-    summary = sound.summaries[0]
-
-    def run(summary: Any, place: str = "", history: str = HISTORY) -> dict[str, str]:
-        folder = f"runs/{place or config_hash(summary['config'])}"
-        text = json.dumps({**summary, "config_hash": config_hash(summary["config"])})
-        return {f"{folder}/summary.json": text, f"{folder}/config.yaml": "", f"{folder}/history.csv": history}
-
-    tampered = {
-        "long": run({**summary, "seconds": {**summary["seconds"], "total": 10**400}}),
-        "rounds": run({**summary, "config": {**summary["config"], "rounds": [2, 3]}}),
-        "code": run({**summary, "config": {**summary["config"], "code": 7}}),
-        "class": run({**summary, "config": {**summary["config"], "dataset": {"_target_": [1]}}}),
-        "huge": run({**summary, "config": {**summary["config"], "lr": 1e308}}),
-        "above": run({**summary, "test": {**summary["test"], "trained": {**summary["test"]["trained"], "mean": 1.5}}}),
-        "twice": run(summary, history=f"{HISTORY}0,3,0.2,0.2\n"),
-        "escapes": run({**summary, "device": "\x1b[2J\ud800"}),
-        "names": run(summary, place="\x1b]0;x\x07\udc9f"),
-    }
-
-    def named(answer: Answer) -> None:
-        lines = [line for line in answer.stderr.splitlines() if line.startswith("warning: ")]
-        assert len(lines) == 1 and "is left out: " in lines[0], answer.stderr
-        assert all(letter.isprintable() or letter == "\n" for letter in answer.stdout + answer.stderr)
-
-    good, cases = run(other.summaries[0]), []
-    for name, files in tampered.items():
-        commands = [("table", "runs"), ("plot", "bars", "runs")] + [("report", "runs")] * (name in ("huge", "class"))
-        cases += [Case(line, reason="the other run is shown", files={**good, **files}, check=named, sane=False) for line in commands]
-    as_expected(pool, cases)
-
-
+@pytest.mark.nightly
 def test_damaged_runs_are_not_used(pool: Pool) -> None:
     first = pool.answers([Case(tuple(T.split()))])[0]
     assert isinstance(first, Answer) and len(first.summaries) == 1

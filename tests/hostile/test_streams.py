@@ -22,7 +22,7 @@ def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProc
     return subprocess.run(["bash", "-o", "pipefail", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     ("line", "status", "message"),
     [

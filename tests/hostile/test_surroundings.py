@@ -8,18 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fgl_bench.config import settings as config
-from fgl_bench.errors import UserError
 from fgl_bench.results import store
 from fgl_bench.results.trackers.mlflow import MLflow
-from fgl_bench.utils.files import leftovers, scratch
 from fgl_bench.utils.masking import masked, without_secrets
 from tests.hostile.bed import T
 from tests.results.test_store import HASH, write
@@ -42,7 +38,7 @@ def test_a_plugin_in_the_current_folder_is_not_executed(arguments: tuple[str, ..
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.nightly)])
 def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_path: Path) -> None:
     number, temporary = signal.Signals[name], tmp_path / "temporary"
     temporary.mkdir()
@@ -76,15 +72,6 @@ def test_a_signal_ends_a_sweep_in_one_line_and_leaves_no_folder(name: str, tmp_p
     assert not list(temporary.iterdir())
 
 
-def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    temporary = tmp_path / "temporary"
-    stale = temporary / "fgl-bench-sweep-stale"
-    stale.mkdir(parents=True)
-    with scratch("fgl-bench-sweep-", temporary) as living:
-        assert command(tmp_path, "-m", *RUN, TMPDIR=str(temporary)).returncode == 0
-        assert list(temporary.iterdir()) == [living]
-
-
 POINTS = 10  # more than calls that writing makes
 
 
@@ -107,7 +94,9 @@ def write_and_crash(folder: Path, at: int) -> None:
     write(folder)
 
 
-@pytest.mark.parametrize("before", ["nothing", "a run", "something else"])
+@pytest.mark.parametrize(
+    "before", ["a run", *(pytest.param(before, marks=pytest.mark.nightly) for before in ("nothing", "something else"))]
+)
 def test_after_a_crash_at_any_point_of_writing_the_next_run_of_the_place_clears_up(before: str, tmp_path: Path) -> None:
     folders = [tmp_path / str(at) / HASH for at in range(POINTS)]
     for folder in folders if before != "nothing" else ():
@@ -131,17 +120,7 @@ def test_after_a_crash_at_any_point_of_writing_the_next_run_of_the_place_clears_
             assert any((path / "summary.json").read_text(encoding="utf-8") == "{}" for path in (folder, *others) if path.exists())
 
 
-def test_leftovers_are_only_those_of_nobody(tmp_path: Path) -> None:
-    (tmp_path / ".x-stale").mkdir()
-    (tmp_path / ".x-file").touch()
-    (tmp_path / ".x-link").symlink_to(tmp_path)
-    with scratch(".x-", tmp_path) as mine, leftovers(".x-", tmp_path) as found:
-        assert found == [tmp_path / ".x-stale"] and mine.exists()
-        with leftovers(".x-", tmp_path) as others:
-            assert not others  # held by now
-    assert not mine.exists()
-
-
+@pytest.mark.nightly
 def test_a_disk_that_is_full_at_the_end_says_what_is_lost_in_a_line(tmp_path: Path) -> None:
     """Files of more than 300 KB cannot be written: the check before training passes, the history does not."""
     line = [sys.executable, "-m", "fgl_bench.cli.main", *RUN, "rounds=1200", "seeds=[0,1,2,3]", "eval_every=1"]
@@ -156,30 +135,6 @@ def test_a_disk_that_is_full_at_the_end_says_what_is_lost_in_a_line(tmp_path: Pa
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert "results_dir: cannot write" in result.stderr and "is lost" in result.stderr
     assert not [path for path in (tmp_path / "results").rglob("*") if path.is_file() or path.name.startswith(".")]
-
-
-def test_without_a_home_the_cache_is_this_user_s_in_the_temporary_folder(monkeypatch, tmp_path, capsys) -> None:
-    from omegaconf import OmegaConf
-
-    def unknown(path: str) -> str:
-        return path
-
-    monkeypatch.setattr(os.path, "expanduser", unknown)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cfg = OmegaConf.create({"data_dir": "data", "results_dir": "results", "cache_dir": "~/.cache/fgl-bench"})
-    config.expand_paths(cfg)
-    assert cfg.cache_dir == str(tmp_path / f"fgl-bench-{os.getuid()}") and Path(cfg.cache_dir).stat().st_mode & 0o777 == 0o700
-    assert "there is no home directory" in capsys.readouterr().err
-    cfg.results_dir = "~/x"
-    with pytest.raises(UserError, match="results_dir=~/x"):
-        config.expand_paths(cfg)
-
-
-def test_a_cache_of_somebody_else_is_not_used(monkeypatch, tmp_path) -> None:
-    (tmp_path / "cache").mkdir()
-    monkeypatch.setattr(os, "getuid", lambda: 54321)
-    with pytest.raises(UserError, match="belongs to another user"):
-        config.own_folder(tmp_path / "cache")
 
 
 def test_passwords_are_masked() -> None:
@@ -224,6 +179,7 @@ def test_secrets_are_in_none_of_the_files_that_a_sweep_leaves(tmp_path: Path) ->
     assert "s3cr3t" not in written + "".join(each.stdout + each.stderr for each in said)
 
 
+@pytest.mark.nightly
 def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
     uri = 'tracker.uri="nonsense://user:s3cr3t@host/db"'
     result = command(tmp_path, "-m", *RUN, "tracker=mlflow", uri, "lr=0.1,0.2")
@@ -233,6 +189,7 @@ def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
     assert "s3cr3t" not in result.stdout + result.stderr + "".join(path.read_text(encoding="utf-8", errors="ignore") for path in files)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [("-m", "fgl_bench.cli.main", *RUN), ("-c", "import fgl_bench; fgl_bench.run('fedavg', 'csbm')")])
 @pytest.mark.parametrize("closed", ["conf", "conf/hydra", "conf/dataset", "conf/config.yaml"])
 def test_a_user_who_may_not_read_the_configuration_is_told_which_part(closed: str, words: tuple[str, ...], tmp_path: Path) -> None:
@@ -253,9 +210,3 @@ def test_a_user_who_may_not_read_the_configuration_is_told_which_part(closed: st
     *before, last = done.stderr.splitlines()
     assert done.returncode == 1 and f"{tmp_path / closed}: " in last and (words[0] == "-c" or not before)
     assert not (tmp_path / "results").exists()
-
-
-@pytest.mark.parametrize("path", ["x/" * 2000, "y" * 300, "z" * 200 + "/" + "z" * 200 + "/" * 3 + "/".join(["w" * 200] * 17)])
-def test_a_folder_whose_path_no_run_could_have_is_refused_before_it_trains(path: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="results_dir"):
-        config.check_writable(str(tmp_path / path))

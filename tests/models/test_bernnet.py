@@ -10,22 +10,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.bernnet import BernNet, bernstein_in_chebyshev
-from tests.algorithms.batching import assert_batching_changes_nothing
-from tests.engine.graphs import make_client, permuted
+from tests.engine.graphs import make_client
 from tests.models.checking import (
     CLASSES,
     FEATURES,
-    assert_equals_network,
-    awkward_clients,
     dense_propagation,
     features_of,
     random_models,
 )
-from tests.small_runs import synchronous
 
 
 def plain(client, own):
@@ -36,12 +31,6 @@ def plain(client, own):
     power = torch.linalg.matrix_power
     terms = [comb(orders, k) / 2**orders * power(2 * unit - laplacian, orders - k) @ power(laplacian, k) for k in range(orders + 1)]
     return sum(torch.relu(own["filter"][k]) * terms[k] for k in range(orders + 1)) @ h
-
-
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("orders", [0, 1, 2, 10])
-def test_equals_the_definition_forward_and_backward(sparse, orders):
-    assert_equals_network(BernNet(orders, 4, 0.0, 0.0), plain, awkward_clients(sparse))
 
 
 def run(model, client, theta, dropout=no_dropout):
@@ -86,13 +75,6 @@ def test_a_negative_coefficient_is_dead():
     assert gradient[1] == gradient[3] == 0 and (gradient[[0, 2]] != 0).all()
 
 
-def test_renumbering_nodes_renumbers_the_logits():
-    model, client, order = BernNet(5, 4, 0.0, 0.0), make_client(12), np.random.default_rng(0).permutation(12)
-    theta = random_models(model.layout(FEATURES, CLASSES), 1)
-    moved, still = (run(model, c, theta)[1].logits[0] for c in (permuted(client, order), client))
-    torch.testing.assert_close(moved, still[order])
-
-
 def test_dropout_is_where_it_is_said_to_be():
     model, client, seen = BernNet(2, 4, 0.5, 0.3), make_client(9), []
 
@@ -102,10 +84,6 @@ def test_dropout_is_where_it_is_said_to_be():
 
     run(model, client, random_models(model.layout(FEATURES, CLASSES), 1), spy)
     assert seen == [((1, 9, 4), None), ((1, 9, CLASSES), 0.3)]
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(FedAvg, synchronous, model=BernNet(4, 6, 0.5, 0.5))
 
 
 def test_parameters_and_refusals():

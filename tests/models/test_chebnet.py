@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch_geometric.nn import ChebConv
 
-from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.chebnet import ChebNet
-from tests.algorithms.batching import assert_batching_changes_nothing
-from tests.engine.graphs import make_client, permuted
 from tests.models.checking import (
-    CLASSES,
-    FEATURES,
-    assert_equals_network,
-    awkward_clients,
     dense_propagation,
     features_of,
-    random_models,
 )
-from tests.small_runs import synchronous
 
 
 def pyg(orders, layers):
@@ -54,35 +42,6 @@ def one_filter(client, own):
     return h @ own["conv1.weight"] + own["conv1.bias"]
 
 
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize(("orders", "layers"), [(1, 2), (2, 1), (2, 2), (3, 2), (5, 3)])
-def test_equals_pyg_forward_and_backward(sparse, orders, layers):
-    assert_equals_network(ChebNet(orders, 4, layers, 0.0, "layers"), pyg(orders, layers), awkward_clients(sparse))
-
-
-@pytest.mark.parametrize("orders", [1, 2, 5])
-def test_one_filter_equals_dense_polynomials(orders):
-    assert_equals_network(ChebNet(orders, 4, 2, 0.0, "filter"), one_filter, awkward_clients())
-
-
-@pytest.mark.parametrize("form", ["layers", "filter"])
-def test_renumbering_nodes_renumbers_the_logits(form):
-    client, model, order = make_client(12), ChebNet(3, 4, 2, 0.0, form), np.random.default_rng(0).permutation(12)
-    layout = model.layout(FEATURES, CLASSES)
-    views = layout.views(random_models(layout, 1))
-
-    def logits(client):
-        batch = Batch([client], torch.float64, "cpu")
-        return model.forward(views, batch, model.first(views, batch), no_dropout).logits[0]
-
-    torch.testing.assert_close(logits(permuted(client, order)), logits(client)[order])
-
-
-@pytest.mark.parametrize("form", ["layers", "filter"])
-def test_batching_changes_nothing(form):
-    assert_batching_changes_nothing(FedAvg, synchronous, model=ChebNet(3, 6, 2, 0.5, form))
-
-
 def test_initial_parameters():
     layers, one = ChebNet(3, 64, 2, 0.5, "layers"), ChebNet(3, 64, 2, 0.5, "filter")
     assert layers.layout(300, 7).count == 3 * (300 * 64 + 64 * 7) + 64 + 7
@@ -94,9 +53,3 @@ def test_initial_parameters():
         assert 0.9 * bound < drawn["conv0.weight"].abs().max() <= bound
         assert not drawn["conv0.bias"].any()
     assert drawn["filter"].tolist() == [pytest.approx(1 / 3)] * 3
-
-
-@pytest.mark.parametrize("changes", [{"orders": 0}, {"layers": 0}, {"hidden": 0}])
-def test_impossible_sizes_are_refused(changes):
-    with pytest.raises(ValueError, match=next(iter(changes))):
-        ChebNet(**{"orders": 3, "hidden": 4, "layers": 2, "dropout": 0.0, "form": "layers", **changes})

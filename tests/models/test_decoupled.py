@@ -15,8 +15,8 @@ from fgl_bench.models.gbp import GBP
 from fgl_bench.models.s2gc import S2GC
 from fgl_bench.models.sgc import SGC
 from fgl_bench.models.sign import SIGN
-from tests.engine.graphs import make_client, permuted
-from tests.models.checking import CLASSES, EXACT, FEATURES, assert_equals_plain, awkward_clients, logits_and_gradients, random_models, run
+from tests.engine.graphs import make_client
+from tests.models.checking import CLASSES, EXACT, FEATURES, random_models, run
 from tests.reference import decoupled as plain
 
 MODELS = {
@@ -39,43 +39,6 @@ def both(name):
     return [MODELS[name][0](mode) for mode in MODES]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("name", MODELS)
-def test_equals_the_plain_model_forward_and_backward(name, dense, mode):
-    make, reference, options = MODELS[name]
-    assert_equals_plain(make(mode), reference, awkward_clients(sparse=not dense, dense_values=dense), **options)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_hops_made_beforehand_change_nothing_with_seeds_that_share_their_clients(name):
-    clients = [make_client(7), make_client(9, seed=1), make_client(4)] * 2
-    batch = Batch(clients, torch.float64, "cpu")
-    lazy, made = both(name)
-    layout = made.layout(FEATURES, CLASSES)
-    theta = random_models(layout, 6)
-    wanted = logits_and_gradients(lazy, batch, theta, layout)
-    for part in ([0, 1, 2, 3, 4, 5], [1, 2], [4], [0, 3, 5], [5, 1]):
-        found = logits_and_gradients(made, batch.select(part), theta[part], layout)
-        torch.testing.assert_close(found[0], wanted[0][part], **EXACT)
-    assert batch.derived(made.hop_matrices()).values.shape[:2] == (3, made.hop_matrices().copies), "two seeds share three clients' hops"
-    for ours, theirs in zip(logits_and_gradients(made, batch, theta, layout), wanted, strict=True):
-        torch.testing.assert_close(ours, theirs, **EXACT)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", MODELS)
-def test_renumbering_nodes_renumbers_the_logits(name, mode):
-    client, model = make_client(12), MODELS[name][0](mode)
-    layout = model.layout(FEATURES, CLASSES)
-    order = np.random.default_rng(0).permutation(12)
-    plain_, moved = (
-        run(model, Batch([c], torch.float64, "cpu"), random_models(layout, 1), layout)[1].logits[0]
-        for c in (client, permuted(client, order))
-    )
-    torch.testing.assert_close(moved, plain_[order], **EXACT)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_whole_components_propagate_as_in_the_whole_graph(name):
     # Two clients side by side, and one client that owns both without an edge between them.
@@ -93,32 +56,6 @@ def test_whole_components_propagate_as_in_the_whole_graph(name):
     parts = [run(model, Batch([c], torch.float64, "cpu"), theta, layout)[1].logits[0] for c in (a, b)]
     together = run(model, Batch([whole], torch.float64, "cpu"), theta, layout)[1].logits[0]
     torch.testing.assert_close(torch.cat(parts), together, **EXACT)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_features_put_in_place_of_the_clients_are_multiplied_first(name):
-    batch = Batch([make_client(6)], torch.float64, "cpu")
-    other = Batch([replace(make_client(6), features=make_client(6, seed=5).features)], torch.float64, "cpu")
-    _, model = both(name)
-    layout = model.layout(FEATURES, CLASSES)
-    theta = random_models(layout, 1)
-    run(model, batch, theta, layout)  # hops made of the old features
-    wanted = run(model, other, theta, layout)[1].logits
-    batch.features = other.features
-    assert not batch.pristine and not batch.select([0]).pristine
-    torch.testing.assert_close(run(model, batch, theta, layout)[1].logits, wanted, **EXACT)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_initial_parameters_are_finite_of_their_shapes_and_follow_the_seed(name):
-    _, model = both(name)
-    layout = model.layout(300, 7)
-    first, again, other = (model.init_parameters(layout, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
-    for key, shape in layout.shapes.items():
-        assert first[key].shape == shape and torch.equal(first[key], again[key])
-        if len(shape) > 1:
-            assert not torch.equal(first[key], other[key])
-    assert both(name)[0].layout(300, 7).shapes == layout.shapes, "how hops are propagated does not change what travels"
 
 
 def settled(model, clients, *, room=True, steps=100, batch_nodes=None):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.engine.kernels import routing
 from fgl_bench.engine.kernels.routing import convolve, route, unit
 from fgl_bench.models.disengcn import DisenGCN
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.engine.graphs import from_edges, make_client
-from tests.small_runs import synchronous
 
 
 def model(**changes):
@@ -163,13 +160,6 @@ def test_rows_of_zeros_have_no_direction_and_no_gradient():
         assert (made == 0).all() and torch.isfinite(z.grad).all()
 
 
-def test_every_slice_of_a_layer_has_length_one():
-    made, batch = model(), Batch([make_client(9)], torch.float64, "cpu")
-    hidden = torch.randn(1, 9, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    lengths = made.convolve(hidden, batch, 1.0).unflatten(2, (3, 2)).norm(dim=-1)
-    torch.testing.assert_close(lengths, torch.ones_like(lengths))
-
-
 def test_dropout_draws_after_the_projection_and_after_every_layer():
     made, batch = model(dropout=0.5), Batch([make_client(9)], torch.float64, "cpu")
     layout = made.layout(5, 3)
@@ -177,13 +167,3 @@ def test_dropout_draws_after_the_projection_and_after_every_layer():
     dropout, calls = Dropout(0.5, torch.tensor([3])), []
     made.forward(parameters, batch, made.first(parameters, batch), lambda x: calls.append(x.shape) or dropout(x))
     assert calls == [(1, 9, 6)] * 3
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(FedAvg, synchronous, model=model(dropout=0.35), rounds=3)
-
-
-@pytest.mark.parametrize("changes", [{"factors": 0}, {"iterations": 0}, {"temperature": 0.0}])
-def test_impossible_keys_are_refused(changes):
-    with pytest.raises(ValueError, match=next(iter(changes))):
-        model(**changes)

@@ -9,7 +9,7 @@ from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout
 from fgl_bench.models.gat import GAT
 from tests.engine.graphs import make_client
-from tests.models.checking import CLASSES, EXACT, FEATURES, assert_equals_plain, awkward_clients, random_models, run
+from tests.models.checking import CLASSES, EXACT, FEATURES, random_models, run
 from tests.reference import message_passing as plain
 
 DEFAULTS = {
@@ -21,25 +21,6 @@ VERSIONS = {"v1": plain.gat, "v2": plain.gatv2}
 
 def gat(**changes):
     return GAT(**{**DEFAULTS, **changes})
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"layers": 1},
-        {"layers": 1, "output_heads": 2},
-        {"layers": 3, "act": "elu", "hidden": [6, 4]},
-        {"heads": 2, "output_heads": 3},
-        {"heads": 2, "head": "linear", "hidden": [6, 4]},
-    ],
-)
-@pytest.mark.parametrize("dense", [True, False])
-def test_equals_pyg_forward_and_backward(version, changes, dense):
-    model = gat(version=version, **changes)
-    clients = awkward_clients(sparse=not dense, dense_values=dense)
-    assert_equals_plain(model, VERSIONS[version], clients, layers=model.layers, act=model.act)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -9,19 +9,14 @@ import pytest
 import torch
 
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.dropout import Dropout
 from fgl_bench.models.gat import GAT
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.gin import GIN
 from fgl_bench.models.graphsage import GraphSAGE
-from tests.engine.graphs import make_client, permuted
+from tests.engine.graphs import make_client
 from tests.models.checking import (
     CLASSES,
-    EXACT,
     FEATURES,
-    assert_equals_plain,
-    awkward_clients,
-    logits_and_gradients,
     random_models,
     run,
 )
@@ -44,46 +39,6 @@ GATS = {
 EVERY = {**{name: make for name, (make, _, _) in MODELS.items()}, **GATS}
 
 
-@pytest.mark.parametrize("mode", ["lazy", "precomputed"])
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("name", MODELS)
-def test_equals_pyg_forward_and_backward(name, dense, mode):
-    make, reference, layers = MODELS[name]
-    clients = awkward_clients(sparse=not dense, dense_values=dense)
-    assert_equals_plain(replace(make(), propagation=mode), reference, clients, layers=layers)
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_renumbering_nodes_renumbers_the_logits(name):
-    client, model = make_client(12), EVERY[name]()
-    layout, order = model.layout(FEATURES, CLASSES), np.random.default_rng(0).permutation(12)
-    theta = random_models(layout, 1)
-    first, second = (run(model, Batch([c], torch.float64, "cpu"), theta, layout)[1].logits[0] for c in (client, permuted(client, order)))
-    torch.testing.assert_close(second, first[order], **EXACT)
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_a_seed_alone_is_the_seed_in_a_batch(name):
-    clients, model = [make_client(7), make_client(1), make_client(12, edges=0.6), make_client(4, edges=0.0)], EVERY[name]()
-    layout, keys = model.layout(FEATURES, CLASSES), torch.tensor([3, 5, 8, 9])
-    theta, batch = random_models(layout, 4), Batch(clients, torch.float64, "cpu")
-    whole = run(model, batch, theta, layout, Dropout(0.5, keys))[1]
-    for rows in ([0, 1], [2], [3]):
-        part = Batch([clients[i] for i in rows], torch.float64, "cpu")
-        alone = run(model, part, theta[rows], layout, Dropout(0.5, keys[rows]))[1]
-        for place, i in enumerate(rows):
-            n = clients[i].num_nodes
-            torch.testing.assert_close(alone.logits[place, :n], whole.logits[i, :n], **EXACT)
-            torch.testing.assert_close(alone.hidden[place, :n], whole.hidden[i, :n], **EXACT)
-        for found in (part, batch.select(rows)):
-            torch.testing.assert_close(logits_and_gradients(model, found, theta[rows], layout)[1].isfinite().all(), torch.tensor(True))
-        torch.testing.assert_close(logits_of(model, batch.select(rows), theta[rows], layout), logits_of(model, batch, theta, layout)[rows])
-
-
-def logits_of(model, batch, theta, layout):
-    return run(model, batch, theta, layout)[1].logits
-
-
 def settled(model, clients, fits=True):
     return model.settle(clients, CLASSES, torch.device("cpu"), 50, None, lambda copies: copies == 1 and fits)
 
@@ -99,18 +54,6 @@ def test_the_first_propagation_is_made_beforehand_where_that_is_less_work(name):
     assert settled(model, dense, fits=False).propagation == "lazy"
     # The neighbours' sums of GIN need a second wide product: only more neighbours than features are worth one.
     assert settled(EVERY["gin"](), dense).propagation == "lazy"
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_features_put_in_place_of_the_clients_own_are_not_propagated_beforehand(name):
-    clients = [make_client(9, sparse=False), make_client(6, sparse=False)]
-    other = Batch([replace(client, features=2 * client.features) for client in clients], torch.float64, "cpu")
-    batch, model = Batch(clients, torch.float64, "cpu"), replace(MODELS[name][0](), propagation="precomputed")
-    layout = model.layout(FEATURES, CLASSES)
-    theta = random_models(layout, 2)
-    logits_of(model, batch, theta, layout)
-    batch.features = other.features
-    torch.testing.assert_close(logits_of(model, batch, theta, layout), logits_of(model, other, theta, layout), **EXACT)
 
 
 def test_gin_gives_numbers_for_a_client_of_whose_nodes_none_is_there():

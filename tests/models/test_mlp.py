@@ -5,21 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 
 from fgl_bench.engine.batch import Batch
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.mlp import MLP
 from tests.engine.graphs import make_client
-from tests.models.checking import CLASSES, EXACT, FEATURES, assert_equals_plain, awkward_clients, random_models, run
-from tests.reference import decoupled as plain
-
-
-@pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("dense", [False, True])
-def test_equals_linear_layers_forward_and_backward(layers, dense):
-    assert_equals_plain(MLP(4, layers, 0.0), plain.mlp, awkward_clients(sparse=not dense, dense_values=dense), layers=layers)
+from tests.models.checking import CLASSES, EXACT, FEATURES, random_models, run
 
 
 def test_is_the_gcn_where_there_are_no_edges():

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.models.optbasis import OptBasis
-from tests.algorithms.batching import assert_batching_changes_nothing
-from tests.engine.graphs import make_client, permuted
+from tests.engine.graphs import make_client
 from tests.models.checking import (
     CLASSES,
     FEATURES,
-    assert_equals_network,
-    awkward_clients,
     dense_propagation,
     features_of,
     random_models,
 )
-from tests.small_runs import synchronous
 
 
 def vectors(matrix, signal, orders):
@@ -43,12 +37,6 @@ def plain(client, own):
         for c in range(hidden.shape[1])
     ]
     return torch.stack(channels, 1) @ own["lin1.weight"] + own["lin1.bias"]
-
-
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("orders", [0, 1, 3])
-def test_equals_the_recurrence_forward_and_backward(sparse, orders):
-    assert_equals_network(OptBasis(orders, 4, 0.0), plain, awkward_clients(sparse))
 
 
 def run(model, client, theta):
@@ -78,25 +66,6 @@ def test_with_the_first_coefficient_alone_it_is_an_mlp_with_normalised_columns()
     hidden = hidden / hidden.norm(dim=0).clamp(min=1e-8)
     expected = hidden @ own["lin1.weight"] + own["lin1.bias"]
     torch.testing.assert_close(run(model, client, layout.pack(own)[None]).logits[0], expected)
-
-
-def test_padding_does_not_enter_the_norms():
-    model, clients = OptBasis(3, 4, 0.0), [make_client(5), make_client(30)]
-    layout = model.layout(FEATURES, CLASSES)
-    theta = random_models(layout, 2)
-    batch, views = Batch(clients, torch.float64, "cpu"), layout.views(theta)
-    both = model.forward(views, batch, model.first(views, batch), no_dropout).logits
-    torch.testing.assert_close(both[0, :5], run(model, clients[0], theta[:1]).logits[0])
-
-
-def test_renumbering_nodes_renumbers_the_logits():
-    client, model, order = make_client(12), OptBasis(3, 4, 0.0), np.random.default_rng(0).permutation(12)
-    theta = random_models(model.layout(FEATURES, CLASSES), 1)
-    torch.testing.assert_close(run(model, permuted(client, order), theta).logits[0], run(model, client, theta).logits[0][order])
-
-
-def test_batching_changes_nothing():
-    assert_batching_changes_nothing(FedAvg, synchronous, model=OptBasis(2, 6, 0.5))
 
 
 def test_parameters_and_refusals():

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.engine.kernels import column_sum
 from fgl_bench.errors import UserError
 from fgl_bench.models.unifilter import UniFilter, agreeing_edges
-from tests.algorithms.batching import assert_batching_changes_nothing
 from tests.algorithms.comparing import assert_same_trips
-from tests.engine.graphs import from_edges, make_client, permuted
+from tests.engine.graphs import from_edges, make_client
 from tests.models.checking import (
     CLASSES,
     FEATURES,
@@ -87,19 +85,6 @@ def plain(orders, tau, layers, code=False, residual=False, default=0.5):
     return forward
 
 
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("basis", ["exact", "code"])
-def test_equals_a_network_for_one_client_forward_and_backward(sparse, layers, basis):
-    made = model(layers=layers, basis=basis)
-    assert_equals_network(made, plain(3, 0.4, layers, basis == "code"), awkward_clients(sparse))
-
-
-@pytest.mark.parametrize("sparse", [True, False])
-def test_coefficients_for_every_feature_equal_a_network_for_one_client(sparse):
-    assert_equals_network(model(per_feature=True), plain(3, 0.4, 2), awkward_clients(sparse))
-
-
 def test_equal_coefficients_of_all_features_are_those_of_the_orders():
     one, each, client = model(), model(per_feature=True), make_client(9)
     theta = random_models(one.layout(FEATURES, CLASSES), 1)
@@ -147,11 +132,6 @@ def test_rates_are_those_of_the_run_where_none_are_given():
         assert_same_trips(runs[0], other, exact=True, fewest=10)
 
 
-def test_layers_of_equal_widths_add_their_input():
-    assert_equals_network(model(layers=3), plain(3, 0.4, 3, residual=True), awkward_clients())
-    assert_equals_network(model(layers=2, hidden=FEATURES), plain(3, 0.4, 2, residual=True), awkward_clients())
-
-
 def logits(made, client, theta, dropout=no_dropout):
     layout, batch = made.layout(FEATURES, CLASSES), Batch([client], torch.float64, "cpu")
     parameters = layout.views(theta)
@@ -184,12 +164,6 @@ def test_the_basis_knows_training_labels_only():
     edges = [(0, 1), (1, 2)]
     alike, unlike = (from_edges(edges, labels, train=[0, 1], features=np.eye(3, FEATURES)) for labels in ([0, 0, 1], [0, 1, 1]))
     assert not torch.equal(logits(made, alike, theta), logits(made, unlike, theta))
-
-
-def test_renumbering_nodes_renumbers_the_logits():
-    made, client = model(), make_client(12)
-    theta, order = random_models(made.layout(FEATURES, CLASSES), 1), np.random.default_rng(0).permutation(12)
-    torch.testing.assert_close(logits(made, permuted(client, order), theta), logits(made, client, theta)[order])
 
 
 @pytest.mark.parametrize(
@@ -258,11 +232,6 @@ def test_compiled_sums_are_those_in_operations(changes, threads, monkeypatch):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"dropout": 0.5, "input_dropout": 0.3, "basis_dropout": 0.2}])
-def test_batching_changes_nothing(rates):
-    assert_batching_changes_nothing(FedAvg, synchronous, model=model(**rates))
-
-
 def test_initial_parameters():
     made = model(orders=10, hidden=64)
     layout = made.layout(300, 7)
@@ -272,12 +241,6 @@ def test_initial_parameters():
     assert torch.equal(first["filter"], torch.full((11,), 1 / 11, dtype=torch.float64))
     assert 0.9 * 64**-0.5 < first["mlp0.weight"].abs().max() <= 64**-0.5
     assert 0.9 * 7**-0.5 < first["mlp1.weight"].abs().max() <= 7**-0.5
-
-
-@pytest.mark.parametrize("changes", [{"orders": -1}, {"tau": 1.5}, {"layers": 0}, {"hidden": 0}])
-def test_impossible_sizes_are_refused(changes):
-    with pytest.raises(ValueError, match=next(iter(changes))):
-        model(**changes)
 
 
 def test_global_homophily_is_that_of_all_clients_of_a_federation():
@@ -296,10 +259,6 @@ def test_global_homophily_is_that_of_all_clients_of_a_federation():
     torch.testing.assert_close(batch.select([4, 1]).derived(made.build).stacked(), batch.derived(made.build).stacked()[[4, 1]])
     with pytest.raises(UserError, match=r"model\.homophily=client"):
         Batch(clients, torch.float64, "cpu").derived(made.build)
-
-
-def test_global_homophily_in_a_run():
-    assert_batching_changes_nothing(FedAvg, synchronous, model=model(homophily="global"), rounds=2)
 
 
 def test_several_labels_a_node_are_refused():

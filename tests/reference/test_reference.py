@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,11 +14,11 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv
 
 from .buffered import FedBuff, FedSAGCL, Message, Upload, smoothness_confidence, soft_label_features
-from .models import GCN, flatten, initial_parameters, read_parameters, widths_of, write_parameters
-from .semi_async import run_semi_async, simulate
+from .models import GCN, flatten, initial_parameters, widths_of, write_parameters
+from .semi_async import simulate
 from .small import SmallSchedule, random_schedule, small_federation
-from .sync import FedAvg, FedGTA, FedProx, Local, mix, propagate_labels, run_sync, similarity_mixing
-from .training import Client, cosine, make_clients, normalize, pooled_accuracy
+from .sync import FedAvg, FedGTA, FedProx, Local, propagate_labels, run_sync
+from .training import Client
 
 E1 = math.exp(-1)
 K2 = torch.tensor([[0, 1], [1, 0]])
@@ -50,45 +49,6 @@ def single(federation, number: int = 0):
 # ---- backbone ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_named_parameters_survive_a_round_trip_and_mean_xw_plus_b(layers):
-    initial = initial_parameters(5, 3, hidden=4, layers=layers)
-    model = GCN(widths_of(initial)).double()
-    write_parameters(model, initial)
-    assert list(initial) == list(read_parameters(model)) and same(initial, read_parameters(model), 0.0)
-    x = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    expected = x  # without edges a graph convolution is a linear layer
-    for layer in range(layers):
-        expected = expected @ initial[f"conv{layer}.weight"] + initial[f"conv{layer}.bias"]
-        expected = expected.relu() if layer < layers - 1 else expected
-    assert torch.allclose(model.eval()(x, torch.zeros(2, 0, dtype=torch.long)), expected, atol=1e-14)
-
-
-def test_edges_normalised_once_change_nothing():
-    federation = small_federation(3)
-    initial = start_for(federation)
-    plain = run_sync(federation, FedAvg(), initial, rounds=3)
-    once = run_sync(federation, FedAvg(), initial, rounds=3, prenormalized=True)
-    assert all(same(a, b) for a, b in zip(plain[-1].received, once[-1].received, strict=True))
-
-
-@pytest.mark.parametrize("storage", ["dense", "coo", "csr"])
-@pytest.mark.filterwarnings("ignore:Sparse CSR")
-def test_stored_sparse_or_dense_features_train_alike(storage):
-    initial = start_for(small_federation(1))
-    dense = run_sync(small_federation(1), FedAvg(), initial, rounds=2)[-1].trained
-    other = run_sync(small_federation(1, sparse=True), FedAvg(), initial, rounds=2, features=storage)[-1].trained
-    assert all(same(a, b) for a, b in zip(dense, other, strict=True))
-
-
-def test_single_precision_follows_double_precision():
-    federation = small_federation(2)
-    reference = run_sync(federation, FedGTA(), start_for(federation), rounds=3)
-    single_ = run_sync(federation, FedGTA(), start_for(federation, dtype=torch.float32), rounds=3)
-    assert single_[-1].received[0]["conv0.weight"].dtype == torch.float32
-    assert torch.allclose(flatten(reference[-1].received[0]), flatten(single_[-1].received[0]).double(), atol=1e-3)
-
-
 # ---- local training and synchronous methods ------------------------------------------------------------------------
 
 
@@ -111,15 +71,6 @@ def test_one_client_is_plain_training(method):
     for parameters in (trace[-1].trained[0], trace[-1].received[0]):
         assert torch.allclose(parameters["conv0.weight"], first.lin.weight.t(), atol=1e-12)
         assert torch.allclose(parameters["conv1.bias"], second.bias, atol=1e-12)
-
-
-def test_fedprox_equals_fedavg_with_one_epoch_or_without_mu():
-    federation = small_federation(0)
-    initial = start_for(federation)
-    for epochs, mu in ((1, 10.0), (3, 0.0)):
-        average = run_sync(federation, FedAvg(), initial, rounds=4, local_epochs=epochs)
-        proximal = run_sync(federation, FedProx(mu), initial, rounds=4, local_epochs=epochs)
-        assert all(same(a, b, 0.0) for a, b in zip(average[-1].trained, proximal[-1].trained, strict=True))
 
 
 def test_fedprox_second_step_is_adam_on_the_pulled_gradient():
@@ -157,16 +108,6 @@ def test_fedprox_second_step_is_adam_on_the_pulled_gradient():
     assert same(run_sync(federation, FedProx(mu), initial, rounds=1, local_epochs=2)[0].trained[0], theta, 1e-10)
 
 
-def test_fedprox_stays_nearer_the_received_model():
-    federation = small_federation(0)
-    initial = start_for(federation)
-    distance = [
-        float((flatten(run_sync(federation, FedProx(mu), initial, rounds=1, local_epochs=30)[0].trained[0]) - flatten(initial)).norm())
-        for mu in (0.0, 0.1, 10.0)
-    ]
-    assert distance[0] > 1.02 * distance[1] > 1.02 * distance[2]
-
-
 def test_fedavg_weighs_by_training_nodes_and_everyone_receives_the_same():
     federation = small_federation(0)
     last = run_sync(federation, FedAvg(), start_for(federation), rounds=2)[-1]
@@ -176,17 +117,6 @@ def test_fedavg_weighs_by_training_nodes_and_everyone_receives_the_same():
     sizes = double([client.num_nodes for client in federation.clients])
     by_nodes = run_sync(federation, FedAvg(), start_for(federation), rounds=1, agg_weight="nodes")[0].mixing
     assert torch.allclose(by_nodes, (sizes / sizes.sum()).expand(5, 5), atol=1e-13)
-
-
-def test_a_client_without_training_nodes_uploads_what_it_received():
-    federation = small_federation(0)
-    initial = start_for(federation)
-    assert not federation.observed[-1].train.any()
-    assert same(run_sync(federation, Local(), initial, rounds=3)[-1].trained[-1], initial, 0.0)
-    average = run_sync(federation, FedAvg(), initial, rounds=3)
-    assert same(average[2].trained[-1], average[1].received[-1], 0.0) and average[0].mixing[0, -1] == 0.0
-    nobody = replace(federation, observed=tuple(replace(c, train=np.zeros_like(c.train)) for c in federation.observed))
-    assert same(run_sync(nobody, FedAvg(), initial, rounds=2)[-1].received[0], initial)
 
 
 def test_training_reads_the_observed_graph_and_scores_the_clean_one():
@@ -201,24 +131,6 @@ def test_training_reads_the_observed_graph_and_scores_the_clean_one():
         write_parameters(model, parameters)
         guess = model(torch.tensor(client.features).double(), torch.tensor(client.edges)).argmax(1).numpy()
         assert counted == tuple(int((guess == client.labels)[mask].sum()) for mask in (client.val, client.test))
-
-
-def test_the_trace_keeps_copies():
-    federation = small_federation(0)
-    initial = start_for(federation)
-    before = flatten(initial).clone()
-    trace = run_sync(federation, FedAvg(), initial, rounds=3)
-    assert torch.equal(flatten(initial), before)
-    assert same(trace[0].trained[0], run_sync(federation, FedAvg(), initial, rounds=1)[0].trained[0], 0.0)
-
-
-def test_dropout_depends_on_seed_client_and_trip_only():
-    federation = small_federation(0)
-    initial = start_for(federation)
-    first, again, other = (run_sync(federation, Local(), initial, rounds=2, dropout=0.5, seed=seed)[-1].trained[0] for seed in (1, 1, 2))
-    assert same(first, again, 0.0) and not same(first, other, 1e-6)
-    alone = run_sync(single(federation), Local(), initial, rounds=2, dropout=0.5, seed=1)[-1].trained[0]
-    assert same(first, alone, 0.0)
 
 
 def test_moments_of_adam_survive_the_download():
@@ -262,56 +174,6 @@ def test_fedgta_report_by_hand():
     assert confidence == pytest.approx(expected, abs=1e-12)
 
 
-def test_clusters_and_weights_by_hand():
-    vectors = [double(v) for v in ([1.0, 0.0], [2.0, 2.0], [0.0, 5.0])]
-    matrix = similarity_mixing(vectors, [1.0, 2.0, 3.0], 0.5)
-    assert torch.allclose(matrix, double([[1 / 3, 2 / 3, 0], [1 / 6, 2 / 6, 3 / 6], [0, 2 / 5, 3 / 5]]))
-    assert torch.allclose(similarity_mixing(vectors, [0.0, 0.0, 3.0], 0.5)[0], double([0.5, 0.5, 0.0]))
-    assert similarity_mixing(vectors, [1.0, 2.0, 3.0], cosine(vectors[0], vectors[1]))[0, 1] > 0, "the threshold is inclusive"
-
-
-@given(seed=st.integers(0, 50), moments=st.sampled_from(["raw", "central", "hybrid"]), threshold=st.floats(-1.0, 1.1))
-@settings(max_examples=15, deadline=None)
-def test_fedgta_matrix_is_row_stochastic_and_follows_a_relabelling(seed, moments, threshold):
-    federation = small_federation(seed)
-    initial, method = start_for(federation, seed=seed), FedGTA(moments=moments, threshold=threshold)
-    matrix = run_sync(federation, method, initial, rounds=2)[-1].mixing
-    assert matrix.dtype == torch.float64 and (matrix >= 0).all() and torch.isfinite(matrix).all()
-    assert torch.allclose(matrix.sum(1), torch.ones(5, dtype=torch.float64), atol=1e-12)
-    order = np.random.default_rng(seed).permutation(5)
-    turned = replace(federation, clients=tuple(federation.clients[i] for i in order), observed=tuple(federation.observed[i] for i in order))
-    # one round: later ones may tip a similarity that lies on the threshold
-    first, moved = (run_sync(f, method, initial, rounds=1)[0].mixing for f in (federation, turned))
-    assert torch.allclose(moved, first[order][:, order], atol=1e-9)
-
-
-def test_fedgta_extremes_of_the_threshold():
-    federation = small_federation(4)
-    initial = start_for(federation)
-    alone = run_sync(federation, FedGTA(threshold=1.01), initial, rounds=4)
-    local = run_sync(federation, Local(), initial, rounds=4)
-    assert torch.equal(alone[-1].mixing, torch.eye(5, dtype=torch.float64))
-    assert all(same(a, b) for a, b in zip(alone[-1].trained, local[-1].trained, strict=True))
-    together = run_sync(federation, FedGTA(threshold=-1.0), initial, rounds=2)[-1].mixing
-    assert torch.allclose(together, together[:1].expand(5, 5)) and together[0, 1] == 0.0, "no edges, no confidence"
-
-
-def test_fedgta_report_does_not_depend_on_the_order_of_nodes():
-    graph = small_federation(5).clients[0]
-    order = np.random.default_rng(0).permutation(graph.num_nodes)
-    where = np.argsort(order)
-    turned = replace(
-        graph, features=graph.features[order], labels=graph.labels[order], edges=where[graph.edges],
-        train=graph.train[order], val=graph.val[order], test=graph.test[order],
-    )  # fmt: skip
-    initial = initial_parameters(6, 3, hidden=4)
-    for method in (FedGTA(), FedSAGCL()):
-        (vector, confidence), (vector_turned, confidence_turned) = (
-            method.report(Client(g, g, initial, num_classes=3)) for g in (graph, turned)
-        )
-        assert torch.allclose(vector, vector_turned, atol=1e-10) and confidence == pytest.approx(confidence_turned)
-
-
 # ---- FedBuff and FedSA-GCL -----------------------------------------------------------------------------------------
 
 
@@ -349,13 +211,6 @@ def test_fedsa_gcl_client_reports_by_hand():
     assert torch.allclose(soft_label_features(soft, path), double([[0.0, 3.0], [3.0, 2.0]]))
 
 
-def test_fedsa_gcl_reports_of_a_client_without_edges_are_zero():
-    graph = small_federation(0).clients[1]
-    assert graph.edges.shape == (2, 0)
-    features, confidence = FedSAGCL().report(Client(graph, graph, initial_parameters(6, 3, hidden=4), num_classes=3))
-    assert not features.any() and confidence == 0.0
-
-
 def upload(client: int, value: float, features: list[float], confidence: float, version: int) -> Upload:
     return Upload(client, Message(scalar(0.0), version), scalar(value), (double(features), confidence))
 
@@ -377,96 +232,6 @@ def test_fedsa_gcl_server_by_hand():
     calm.start(scalar(0.0), [SimpleNamespace(observed=SimpleNamespace(num_classes=2))])
     calm.known = dict(method.known)
     assert not calm.step([upload(0, 1.0, [1.0, 0.0], 2.0, 2)], 4).pushes
-
-
-@pytest.mark.parametrize(("pushed", "own", "share"), [(3.0, 1.0, 0.75), (0.0, 2.0, 0.0), (0.0, 0.0, 0.5)])
-def test_a_push_is_merged_by_confidence_and_a_reply_replaces(pushed, own, share):
-    method, report = FedSAGCL(), (torch.zeros(2, 2), own)
-    merged = method.begin(Message(scalar(8.0), 4, pushed), scalar(-4.0), report)
-    assert float(merged["w"]) == pytest.approx(8.0 * share - 4.0 * (1 - share))
-    assert float(method.begin(Message(scalar(8.0), 4), scalar(-4.0), report)["w"]) == 8.0
-
-
-@given(seed=st.integers(0, 100), lag_unit=st.sampled_from(["time", "trips"]), weighting=st.sampled_from(["uniform", "train"]))
-@settings(max_examples=8, deadline=None)
-def test_a_full_buffer_is_the_synchronous_loop_whatever_the_stragglers(seed, lag_unit, weighting):
-    federation = small_federation(seed)
-    initial, rounds = start_for(federation), 4
-    common = {"trips": rounds * 5, "schedule": random_schedule(5, seed, 0.4), "buffer": 5, "lag_unit": lag_unit, "policy": "wait"}
-    average = run_sync(federation, FedAvg(), initial, rounds=rounds, agg_weight=weighting)
-    buffered = run_semi_async(federation, FedBuff(exponent=0.0, weighting=weighting), initial, **common)
-    merged = FedSAGCL(theta_c=-1.0, alpha=0.0, clustercast=False, weighting=weighting)
-    clustered = run_semi_async(federation, merged, initial, **common)
-    for trace in (buffered, clustered):
-        assert [step.version for step in trace.steps] == [1, 2, 3, 4]
-        assert all(sorted(step.batch) == [0, 1, 2, 3, 4] for step in trace.steps)
-        assert {arrival.staleness for arrival in trace.arrivals} == {0}
-        for arrival in trace.arrivals:
-            assert same(arrival.parameters, average[arrival.trip].trained[arrival.client])
-        for number, record in enumerate(trace.steps):
-            assert same(record.step.replies[2].payload, average[number].received[2])
-        for number, evaluation in enumerate(trace.evaluations[1:]):
-            assert evaluation.trained == average[number].trained_counts
-            assert evaluation.received == average[number].received_counts
-
-
-@pytest.mark.parametrize("lag_unit", ["time", "trips"])
-def test_fedsa_gcl_with_singleton_clusters_is_local_training_per_trip(lag_unit):
-    federation = small_federation(6)
-    initial = start_for(federation)
-    trace = run_semi_async(
-        federation, FedSAGCL(theta_c=1.01), initial, trips=41, schedule=random_schedule(5, 3), buffer=2, lag_unit=lag_unit, dropout=0.3
-    )
-    local = run_sync(federation, Local(), initial, rounds=1 + max(arrival.trip for arrival in trace.arrivals), dropout=0.3)
-    assert trace.pushes_used == 0 and not any(step.step.pushes for step in trace.steps)
-    assert all(same(a.parameters, local[a.trip].trained[a.client], 0.0) for a in trace.arrivals)
-
-
-@given(seed=st.integers(0, 100), lag_unit=st.sampled_from(["time", "trips"]), buffer=st.integers(1, 5))
-@settings(max_examples=8, deadline=None)
-def test_fedsa_gcl_keeps_its_promises(seed, lag_unit, buffer):
-    federation = small_federation(seed)
-    initial, schedule = start_for(federation), random_schedule(5, seed, 0.4)
-    trace = run_semi_async(federation, FedSAGCL(), initial, trips=60, schedule=schedule, buffer=buffer, lag_unit=lag_unit)
-    seen: set[int] = set()
-    for record in trace.steps:
-        seen |= set(record.batch)
-        assert not set(record.step.pushes) & set(record.batch)
-        assert set(record.step.replies) == set(record.batch) == set(record.step.weights)
-        for i, row in record.step.weights.items():
-            assert i in row and set(row) <= seen and sum(row.values()) == pytest.approx(1.0) and min(row.values()) >= 0.0
-        for j, i in record.step.pushed_by.items():
-            assert j in record.step.weights[i]
-    assert all(arrival.staleness >= 0 for arrival in trace.arrivals if arrival.staleness is not None)
-    assert sum(arrival.staleness is None for arrival in trace.arrivals) == trace.unused
-    assert all(torch.isfinite(flatten(arrival.parameters)).all() for arrival in trace.arrivals)
-    size = sum(value.numel() for value in initial.values())
-    replies = sum(len(record.step.replies) for record in trace.steps)
-    pushes = sum(len(record.step.pushes) for record in trace.steps)
-    assert trace.bytes_up == 60 * 4 * (size + 9 + 2)
-    assert trace.bytes_down == 4 * ((5 + replies) * (size + 1) + pushes * (size + 2))
-
-
-def test_evaluation_reports_start_and_end_of_the_trip():
-    federation = small_federation(0)
-    initial = start_for(federation)
-    trace = run_semi_async(federation, FedBuff(), initial, trips=10, schedule=SmallSchedule((1,) * 5, (4, 3, 2, 1, 0)), buffer=2)
-    clients = make_clients(federation, initial)
-    assert [point.trips for point in trace.evaluations] == [0, 5, 10]
-    start = [client.count_correct() for client in clients]
-    assert trace.evaluations[0].received == trace.evaluations[0].trained == start
-    # after five uploads: 4 and 3 carry version 1, 2 and 1 version 2, and 0 waits with the model it began from
-    after = trace.evaluations[1]
-    own = {arrival.client: arrival.parameters for arrival in trace.arrivals[:5]}
-    begun = {0: initial, **{i: trace.steps[(4 - i) // 2].step.replies[i].payload for i in (1, 2, 3, 4)}}
-    for i, client in enumerate(clients):
-        client.load(own[i])
-        assert after.trained[i] == client.count_correct()
-        client.load(begun[i])
-        assert after.received[i] == client.count_correct()
-    val, test = pooled_accuracy(clients, after.trained)
-    assert val == sum(c[0] for c in after.trained) / sum(int(c.val.sum()) for c in federation.clients)
-    assert 0.0 <= test <= 1.0
 
 
 # ---- the event loop on clients that are one number ------------------------------------------------------------------
@@ -534,13 +299,6 @@ def test_the_event_loop_gives_the_numbers_of_an_independent_simulator(lag_unit, 
     assert trace.forced == forced and trace.unused == 2000 - versions * buffer
 
 
-def test_without_stragglers_uploads_come_in_order_of_priority():
-    priority = (3, 1, 4, 0, 2)
-    trace = toys(FedBuff(), SmallSchedule((1,) * 5, priority), 20, 1)
-    assert [arrival.client for arrival in trace.arrivals] == sorted(range(5), key=priority.__getitem__) * 4
-    assert [arrival.staleness for arrival in trace.arrivals] == [0, 1, 2, 3, 4] + [4] * 15
-
-
 @given(
     count=st.integers(3, 25), data=st.data(), seed=st.integers(0, 1000), lag_unit=st.sampled_from(["time", "trips"]),
     policy=st.sampled_from(["wait", "no_wait", "clustercast"]),
@@ -566,21 +324,6 @@ def test_every_trip_is_accounted_for(count, data, seed, lag_unit, policy):
             assert all(later - earlier >= schedule.lag[i] * count for earlier, later in zip(numbers, numbers[1:], strict=False))
 
 
-def test_methods_with_the_same_buffer_and_policy_share_the_schedule():
-    schedule = random_schedule(20, 5)
-    for lag_unit in ("time", "trips"):
-        left, right = (toys(m, schedule, 300, 5, lag_unit=lag_unit) for m in (FedBuff(), ToySA(clustercast=False)))
-        events = [[(a.time, a.client, a.trip, a.staleness) for a in trace.arrivals] for trace in (left, right)]
-        assert events[0] == events[1]
-
-
-def test_clustercast_lets_clients_go_on_without_waiting():
-    schedule = random_schedule(20, 5)
-    waiting, casting = (toys(ToySA(theta_c=0.9, clustercast=cast), schedule, 400, 5) for cast in (False, True))
-    assert casting.pushes_used > 100 and waiting.pushes_used == 0
-    assert casting.arrivals[-1].time < waiting.arrivals[-1].time
-
-
 def test_a_cached_push_is_merged_at_the_next_start_by_hand():
     """Two clients, buffer 1: client 1's first upload makes version 2 and pushes to client 0, which is under way."""
     trace = toys(ToySA(theta_c=0.5, alpha=0.0), SmallSchedule((1, 1), (0, 1)), 4, 1)
@@ -596,18 +339,3 @@ def test_a_cached_push_is_merged_at_the_next_start_by_hand():
 
 
 # ---- small helpers -------------------------------------------------------------------------------------------------
-
-
-def test_weights_that_sum_to_nothing_become_uniform():
-    assert normalize([0.0, 0.0]) == [0.5, 0.5] and normalize([float("inf"), 1.0]) == [0.5, 0.5] and normalize([1.0, 3.0]) == [0.25, 0.75]
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6))
-def test_cosine_stays_in_range_and_is_zero_for_nothing(values):
-    vector = torch.tensor(values, dtype=torch.float64)
-    assert -1.0 <= cosine(vector, vector) <= 1.0 and cosine(vector, 0 * vector) == 0.0
-
-
-def test_mixing_applies_rows():
-    received = mix(double([[0.25, 0.75], [0.0, 1.0]]), [scalar(4.0), scalar(-8.0)])
-    assert [float(parameters["w"]) for parameters in received] == [-5.0, -8.0]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
-import numpy as np
 import pytest
 
-from fgl_bench.papers.analysis import analyze, markdown, overview_line, write_statistics
+from fgl_bench.papers.analysis import analyze
 from fgl_bench.papers.plan import Paper, Row, Table, columns
 from fgl_bench.papers.published import Printed, Published
-from fgl_bench.report.shown import statistics_data
 from fgl_bench.results.cells import compact
 from tests.results.test_tables import CONFIG, result, stored
 
@@ -108,71 +104,7 @@ def test_cells_of_other_seeds_are_not_paired():
     assert [each.name for each in of(TABLE, cells=other).columns["cora"].others] == ["Method c"]
 
 
-def test_nothing_run_says_so(tmp_path):
-    path = write_statistics(tmp_path, PAPER, TABLE, {}, PUBLISHED)
-    assert path.name == "table3_statistics.md" and path.read_text().count("Too few runs yet.") == 2
-    assert write_statistics(tmp_path, PAPER, Table("8", "p", "s", "seconds", (), ()), {}, PUBLISHED) is None
-
-
-def test_the_page_says_it_in_words():
-    found = [of(TABLE, model) for model in ("received", "trained")]
-    text = markdown(PAPER, TABLE, found)
-    assert "Against the printed cells: 3 within, 0 higher, 1 lower." in text
-    assert "| cora | Method a |  | Method b (0), Method c (0) | 0.33 of 3 | Method b, Method a |" in text
-    assert "| Method a | 1.50 |" in text and "| Method a | 50.0 | 50.0 | 50.0 | 50.0 | 0.0 |" in text
-    assert overview_line("Paper", "3", "7 of 12", found) == "| Paper | 3 | 7 of 12 | 3 / 0 / 1 | 0.33 | 2 / 0 / 2 | 0.33 |"
-    assert json.loads(json.dumps(statistics_data(found[0])))["verdicts"]["a|cora"] == "within"
-
-
-def test_figures_are_drawn():
-    from fgl_bench.results.plots.figures import critical_difference, tradeoffs
-
-    found = of(TABLE)
-    figure = critical_difference(found.ranks, "Paper, table 3")
-    said = " ".join(text.get_text() for text in figure.axes[0].texts)
-    assert all(f"Method {name}" in said for name in "abc") and "critical difference" in said
-    figure = tradeoffs(found.points, "Paper, table 3", "accuracy in %")
-    assert [axis.get_title() for axis in figure.axes if axis.get_visible()] == ["cora", "pubmed"], "photo has one method"
-    [front] = figure.axes[0].get_lines()
-    assert front.get_xydata().tolist() == [[1e-7, pytest.approx(61)], [2e-7, pytest.approx(81)]]
-
-
-@pytest.mark.parametrize("moved", [(7e9, 9e9, 8e9), (0.0, 3.2e6), (0.0, 1e3, 1e9, 1e12), (0.0, 0.0), (2e9, 2e9)])
-def test_no_marker_is_cut_and_none_squeezed(moved):
-    from fgl_bench.results.plots.figures import tradeoffs
-
-    points = {f"Method {i}": (each, 50.0 + i) for i, each in enumerate(moved)}
-    [axis] = tradeoffs({"cora": points, "pubmed": {"Method 0": (1e9, 50.0)}}, "title", "score in %").axes
-    drawn = np.array([each.get_offsets()[0] for each in axis.collections])
-    places = axis.transAxes.inverted().transform(axis.transData.transform(drawn))[:, 0]
-    assert ((0.03 < places) & (places < 0.97)).all(), "with room for the marker"
-    assert len(set(moved)) == 1 or np.ptp(places) > 0.15
-    assert 1 <= sum(axis.get_xlim()[0] <= tick <= axis.get_xlim()[1] for tick in axis.get_xticks()) <= 5
-
-
-def test_trips_are_drawn_as_they_are():
-    from fgl_bench.results.plots.figures import tradeoffs
-
-    points = {"A": (1e9, -40.0), "B": (2e9, -20.0)}
-    [axis] = tradeoffs({"cora": points}, "title", "client trips to the target", lower=True).axes
-    assert [each.get_offsets()[0][1] for each in axis.collections] == [40, 20] and list(axis.get_lines()[0].get_ydata()) == [40, 20]
-
-
 def test_color_and_marker_name_one_method():
     from fgl_bench.results.plots.style import COLORS, MARKS
 
     assert len({(COLORS[i % len(COLORS)], MARKS[i % len(MARKS)]) for i in range(88)}) == 88
-
-
-@pytest.mark.parametrize("width", [3.35, 7.0])
-def test_the_critical_difference_s_name_is_inside_the_figure(width):
-    from fgl_bench.results.plots.ranks import ranks_figure
-    from fgl_bench.results.statistics import average_ranks
-
-    for names in (("a", "b"), ("FedSA-GCL, LSC of FedGTA, 3 local epochs", "local", "fedavg", "fedgta")):
-        ranks = average_ranks({name: [float(i), i + 1.0, i + 2.0] for i, name in enumerate(names)})
-        figure = ranks_figure([(ranks, "title")], width)
-        renderer = figure.canvas.get_renderer()
-        for text in figure.axes[0].texts:
-            box = text.get_window_extent(renderer)
-            assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 and box.y1 <= figure.bbox.y1, text.get_text()

@@ -28,6 +28,7 @@ def text(audit) -> str:
     return audit.page(ROOT / "results/published")
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(
     "said",
     [
@@ -55,6 +56,7 @@ def test_figures_known_from_elsewhere_come_out(said: str, text: str) -> None:
     assert said in text
 
 
+@pytest.mark.audit
 def test_the_committed_page_is_what_the_script_writes(text: str) -> None:
     assert (ROOT / "docs/audit.md").read_text(encoding="utf-8") == text, "run scripts/audit_papers.py"
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from fgl_bench.errors import UserError
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.scored import scored_models
-from fgl_bench.results.shapes import curve_flaw
 from fgl_bench.results.store import Untrusted, checked
-from fgl_bench.results.thinned import MOST_POINTS, band, curve, label_counts, matrices, packed, thinned, unpacked
+from fgl_bench.results.thinned import MOST_POINTS, band, curve, label_counts, matrices, thinned, unpacked
 from tests.results.summaries import scores, summary
 
 WHAT = {"lr": 0.01}
@@ -31,10 +30,6 @@ def test_thinning_keeps_both_ends_and_few_points(points):
     kept = thinned(points)
     assert kept[0] == 0 and kept[-1] == points - 1 and len(kept) <= MOST_POINTS and (np.diff(kept) > 0).all()
     assert len(kept) == min(points, MOST_POINTS) or points > MOST_POINTS
-
-
-def test_thinning_can_be_left_out():
-    assert thinned(5000, None).tolist() == list(range(5000))
 
 
 def test_a_band_is_the_t_interval_over_seeds():
@@ -51,11 +46,6 @@ def test_a_curve_is_mean_and_half_width_over_the_seeds(tmp_path):
     found = curve(tmp_path / "history.csv")
     assert found["trips"] == [0, 20] and found["received"] == [0.6, 0.6] and found["trained_half"] == [0, 0]
     assert found["received_half"] == pytest.approx([12.7062 * 0.1] * 2, abs=1e-4)  # std 0.1 sqrt 2 over sqrt 2, one degree of freedom
-
-
-def test_a_curve_of_one_seed_has_no_band(tmp_path):
-    (tmp_path / "history.csv").write_text("seed,trip,test_received,test_trained\n0,0,0.1,0.2\n0,5,0.3,0.4\n")
-    assert curve(tmp_path / "history.csv") == {"trips": [0, 5], "received": [0.1, 0.3], "trained": [0.2, 0.4]}
 
 
 def test_a_curve_has_what_was_spent_and_no_column_with_gaps(tmp_path):
@@ -76,10 +66,6 @@ def test_matrices_come_back_to_within_half_a_step(tmp_path):
     np.testing.assert_allclose(unpacked(kept["similarity"]["40"]), rows[0], atol=0.5 / 250 + 1e-6)
     np.testing.assert_allclose(unpacked(kept["mixing"]["20"]), rows[0] / 5, atol=0.1 / 250 + 1e-6)
     json.dumps(kept)
-
-
-def test_an_empty_matrix_packs():
-    assert unpacked(packed(np.zeros((2, 2)))).tolist() == [[0, 0], [0, 0]]
 
 
 def test_labels_are_counted_by_client():
@@ -103,7 +89,6 @@ def test_pictures_that_cannot_be_read_cost_a_warning(tmp_path, capsys):
     assert "history.csv is not used" in said and "mixing.npz is not used" in said
 
 
-KEYS = st.sampled_from(["lr", "name", "note"])
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 
 
@@ -156,13 +141,6 @@ def test_scores_of_one_client_s_trained_model_are_not_taken_for_all_clients():
         checked(json.dumps(summary(config)))
     for sound in ({"split": {"test": "clients"}}, {"split": {"test": "server", "score_trained": "final"}}):
         assert checked(json.dumps(summary(sound)))
-
-
-def test_a_curve_is_of_the_models_that_were_scored_along_the_run(tmp_path):
-    head = "seed,trip,test_received,test_trained,diverged_received,diverged_trained\n"
-    (tmp_path / "history.csv").write_text(head + "0,0,0.25,,0,\n0,4,0.5,,0,\n0,8,0.75,0.5,0,0\n", encoding="utf-8")
-    assert curve(tmp_path / "history.csv") == {"trips": [0, 4, 8], "received": [0.25, 0.5, 0.75]}
-    assert curve_flaw(curve(tmp_path / "history.csv")) is None
 
 
 def test_a_table_has_no_column_for_models_that_were_never_scored():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
 from fgl_bench.results.console import amount, percent, reach, show, table
@@ -69,16 +67,6 @@ def test_the_table_names_both_models_and_says_what_was_measured():
     assert "2000 client trips" in text and "740.0 MB up" in text and "2.5 s on CPU" in text
 
 
-def test_a_table_without_targets_and_with_one_seed():
-    plain = copy.deepcopy(summary())
-    plain["client_trips"]["to_target"], plain["seeds"] = {}, [0]
-    for scores_ in plain["test"].values():
-        for stats in (scores_, scores_["last"], scores_["worst_client"]):
-            stats["ci95"] = stats["std"] = None
-    text = table(plain)
-    assert "61.00" in text and "±" not in text.splitlines()[3] and "trips to" not in text.splitlines()[1]
-
-
 def test_showing_says_whether_the_run_is_new(tmp_path, capsys):
     show(summary(), tmp_path, again=False)
     assert capsys.readouterr().out.endswith(f"written: {tmp_path}\n")
@@ -106,13 +94,3 @@ def test_another_selection_is_shown_and_said():
     assert "12.30" in text and "45.60" in text and "not recorded" not in text
     assert "at each client's best validation point, unweighted mean over clients, mean over seeds" in text
     assert "all other columns: best point of the whole federation" in text and "all other columns" not in table(made)
-
-
-def test_a_table_of_many_targets_fits_80_columns():
-    made = summary()
-    [trips] = made["client_trips"]["to_target"].values()
-    made["client_trips"]["to_target"] = {f"0.{digit}": trips for digit in range(5, 9)}
-    lines = table(made).splitlines()
-    rows = [line for line in lines if line.startswith("received model")]
-    assert len(rows) == 2 and "61.00 ± 1.20" in rows[0] and rows[1].split()[2:] == ["40", "(2/2)"] * 4
-    assert max(len(line) for line in lines[1 : lines.index(rows[1]) + 2]) <= 80

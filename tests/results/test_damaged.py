@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from fgl_bench.errors import UserError
-from fgl_bench.papers.published import WHERE, read_published
 from fgl_bench.results.cells import compact
 from fgl_bench.results.store import Untrusted, config_hash, is_complete, read_summary
 from tests.hostile.worker import answer
@@ -178,22 +176,3 @@ def test_results_of_before_lack_what_is_new_and_count(copy: Path, tmp_path: Path
     (copy / "history.csv").write_text("\n".join(kept) + "\n", encoding="utf-8")
     cell = compact(read_summary(copy), "fgl-bench", copy)
     assert "diverged" not in cell and cell["curve"]["trips"] == [0, 3, 6]
-
-
-COLUMNS = ("paper", *WHERE, "mean", "spread", "spread_kind", "note")
-ROW = dict.fromkeys(COLUMNS, "x") | {"mean": "81.5", "spread": "0.3", "note": ""}
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"mean": "abc"}, {"mean": "nan"}, {"mean": "inf"}, {"spread": "±1"}, {"note": "target_accuracy=0.5.1"}, {"method": "fine"}],
-)
-def test_a_bad_row_of_printed_numbers_is_named(changes: dict, tmp_path: Path) -> None:
-    rows = [{**ROW, "method": "fine"}, {**ROW, "method": "bad", **changes}, {**ROW, "mean": ""}]
-    path = tmp_path / "paper.csv"
-    path.write_text("\n".join([",".join(COLUMNS), *(",".join(row.values()) for row in rows)]) + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"paper\.csv, line 3: "):
-        read_published(path)
-    rows.pop(1)
-    path.write_text("\n".join([",".join(COLUMNS), *(",".join(row.values()) for row in rows)]) + "\n", encoding="utf-8")
-    assert [(cell.where["method"], cell.mean) for cell in read_published(path).cells] == [("fine", "81.5")]

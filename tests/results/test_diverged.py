@@ -11,12 +11,9 @@ import pytest
 
 from fgl_bench.papers.analysis import analyze, markdown
 from fgl_bench.papers.tables import accuracy, entry_of
-from fgl_bench.report.html import page
-from fgl_bench.report.shown import run_data, statistics_data
+from fgl_bench.report.shown import statistics_data
 from fgl_bench.results.console import show, table
 from fgl_bench.results.thinned import curve, records
-from fgl_bench.results.tracking import seed_table
-from tests.results.report_pages import data_of, source
 from tests.results.summaries import summary
 from tests.results.test_tables import ACCURACY, PAPER, PUBLISHED, TRIPS, result, stored, written
 
@@ -93,20 +90,6 @@ def test_statistics_leave_out_what_lacks_a_seed_and_name_it() -> None:
     json.dumps([statistics_data(received), statistics_data(trained)], allow_nan=False)
 
 
-def test_the_report_marks_cells_and_tells_the_rounds() -> None:
-    made = source()
-    lost = made.stored["3", "b", "cora"]
-    lost["diverged"] = BOTH
-    lost["test"]["received"] |= {"per_seed": [0.6, None], "mean": 0.6, "ci95": None}
-    data = data_of(page([made]))
-    entry = data["papers"][0]["tables"][0]["cells"]["b|cora"]
-    assert entry["received"]["text"] == "60.0 (1/2) †" and entry["received"]["rank"] is None and entry["received"]["verdict"] is None
-    assert "Method B </script> on cora (1 of 2 seeds)" in data["papers"][0]["tables"][0]["reading"]
-    facts = dict(run_data(lost)["facts"])
-    assert facts["received by seed"] == "60.0, no score"
-    assert facts["not finite"] == "diverged: 1 of 2 seeds (seed 0: 3 of 20 clients, first in round 11)"
-
-
 def test_curves_and_records_pass_over_undefined_points(tmp_path: Path) -> None:
     head = "seed,trip,round,val_received,test_received,test_trained,upload_bytes,download_bytes,embedding_upload,embedding_download"
     lines = [f"{head},communication_seconds", "0,0,0,0.5,0.4,0.4,0,0,0,0,0", "0,5,1,,,,1,1,1,1,1", "0,9,2,0.6,0.5,0.5,2,2,2,2,2"]
@@ -117,10 +100,3 @@ def test_curves_and_records_pass_over_undefined_points(tmp_path: Path) -> None:
     assert seed["val"] == [0.5, 0.6] and seed["test"] == [0.4, 0.5] and seed["round"] == [0, 2]
     path.write_text(f"{head}\n0,0,0,,,,0,0,0,0\n", encoding="utf-8")
     assert curve(path) == {}
-
-
-def test_trackers_are_told_no_score_that_there_is_not() -> None:
-    made = summary({"lr": 0.1}, [0.4, None])
-    told = [{(model, name): value for model, name, value in seed_table(made, seed)} for seed in (0, 1)]
-    assert told[0]["received", "test"] == told[0]["trained", "test"] == 0.4
-    assert all(name != "test" for _, name in told[1])

@@ -6,9 +6,8 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from fgl_bench.papers.figures.inputs import Sources, is_curve, lines
+from fgl_bench.papers.figures.inputs import Sources
 from fgl_bench.papers.plan import columns, load_paper
 from fgl_bench.results.cells import compact, write_cells
 from fgl_bench.results.thinned import packed
@@ -57,18 +56,3 @@ def test_what_the_cells_kept_is_found_and_the_run_comes_first(tmp_path: Path) ->
     sources = sources_of(2, tmp_path)
     assert sources.curves("2")[first.key] == {"trips": [0], "received": [0.5], "trained": [0.5]}
     assert sources.matrices("mixing", "2")[first.key] == {}
-
-
-def test_a_figure_that_would_lack_a_stored_method_is_left_out_and_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    places = {"A": ("1", "a", "cora"), "B": ("1", "b", "cora"), "C": ("1", "c", "cora")}
-    assert lines("figure1", places, {places["A"]: KEPT, places["B"]: KEPT}) == {"A": KEPT, "B": KEPT}, "C was not run"
-    assert not capsys.readouterr().err
-    assert lines("figure1", places, {places["A"]: KEPT, places["B"]: {}}) == {}
-    assert capsys.readouterr().err == "left out: figure1: nothing of it is stored with B; reproduce_tables.py --again repeats runs\n"
-
-
-def test_only_a_curve_is_one() -> None:
-    assert is_curve(KEPT)
-    for damaged in (None, [], {}, {**KEPT, "trips": [0]}, {**KEPT, "received": "ab"}, {**KEPT, "trained": [0.1, None]}, {"trips": [0, 1]}):
-        assert not is_curve(damaged)
-    assert not is_curve(dict.fromkeys(KEPT, []))

@@ -60,9 +60,3 @@ def test_the_runs_over_draws_are_chosen_by_dataset_and_method(monkeypatch, capsy
         script().main()
     runs = [line.rsplit(":", 1)[0].split(", ") for line in capsys.readouterr().out.splitlines()]
     assert ended.value.code == 0 and {(run[1], run[-1]) for run in runs} == {("citeseer", "local"), ("citeseer", "fedgta")}
-
-
-def test_a_method_that_is_unknown_is_one_line(monkeypatch):
-    monkeypatch.setattr(sys, "argv", "draw_masks --paper fedsa_gcl --methods fedavgg".split())
-    with pytest.raises(SystemExit, match=r"^draw_masks: METHODS=fedavgg: unknown; allowed: [^\n]*$"):
-        script().main()

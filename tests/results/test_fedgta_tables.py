@@ -10,6 +10,8 @@ from fgl_bench.config.compose import Composer
 from fgl_bench.config.groups import build
 from fgl_bench.papers.plan import load_paper, plan
 
+pytestmark = pytest.mark.audit
+
 TABLES = {table.key: table for table in load_paper("fedgta").tables}
 SOME = {
     "3": ("gcn_disjoint", "gamlp_fedgta"),

@@ -9,6 +9,8 @@ import pytest
 from fgl_bench.config.compose import Composer
 from fgl_bench.papers.plan import Key, load_paper, plan
 
+pytestmark = pytest.mark.audit
+
 PAPER = load_paper("fedssa")
 PLANNED = {cell.key: cell.overrides for cell in plan(PAPER.tables)}
 

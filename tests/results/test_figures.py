@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fgl_bench.data.graph import ClientGraph, Federation
-from fgl_bench.evaluation.summary import MODELS
+from fgl_bench.data.graph import ClientGraph
 from fgl_bench.papers.figures import pictures
 from fgl_bench.papers.figures.inputs import both, convergence, line, swept
 from fgl_bench.results.plots import figures
-from fgl_bench.results.plots.figures import Panel
-from fgl_bench.results.plots.ranks import ranks_figure
 from fgl_bench.results.plots.style import plt, save_all
-from fgl_bench.results.statistics import Ranks
 
 CURVE = {"trips": [0, 20], "received": [0.5, 0.55], "received_half": [0.1, 0.0], "trained": [0.6, 0.8]}
 SCORES = {"received": {"mean": 0.5, "ci95": 0.01}, "trained": {"mean": None, "ci95": None}}
@@ -55,32 +50,6 @@ def test_no_score_is_not_a_score_of_0() -> None:
 # ---- figures
 
 
-def test_a_panel_has_lines_and_levels_and_a_name_one_color() -> None:
-    points = np.arange(3.0), np.array([0.0, 10.0, 20.0]), np.zeros(3)
-    figure = figures.lines([Panel("", "x", "y", {"A": points, "B": points}), Panel("", "x", "y", {"B": points}, levels={"C": 30.0})], "t")
-    first, second = figure.axes
-    assert [line.get_label() for line in first.get_lines()] == ["A", "B"] and [*second.get_lines()[1].get_ydata()] == [30, 30]
-    assert first.get_lines()[1].get_color() == second.get_lines()[0].get_color() != first.get_lines()[0].get_color()
-    assert first.get_ylim()[0] > 0 and second.get_ylim()[1] > 30, "the start is left out of sight, a level is not"
-
-
-def test_a_panel_of_a_setting_names_its_values() -> None:
-    [axis] = figures.lines([Panel("", "mu", "score", {"A": swept([(0, SCORES["received"])])}, ("0.1", "1*"))], "t").axes
-    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["0.1", "1*"] and axis.get_ylim()[0] >= 0
-
-
-def test_bars_stand_below_each_other_or_one_after_the_other() -> None:
-    values = {"cora": {"A": [(1.0, 0.0), (2.0, 0.5)], "B": [(3.0, 0.0), (0.0, 0.0)]}, "absent": {}}
-    [axis] = figures.bars(values, MODELS, "score", "t").axes
-    assert [(bar.get_x(), bar.get_width()) for bar in axis.patches] == [(0, 1), (0, 3), (0, 2), (0, 0)]
-    assert len({round(bar.get_y(), 6) for bar in axis.patches}) == 4 and axis.get_xlim()[0] == 0, "a bar that is cut shows no proportion"
-    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["B", "A"]
-    [axis] = figures.bars(values, ("models", "rows"), "GB", "t", stacked=True).axes
-    assert [(bar.get_x(), bar.get_width()) for bar in axis.patches] == [(0, 1), (0, 3), (1, 2), (3, 0)]
-    first, second = figures.bars({"cora": {"a": [(1.0, 0.0)], "b": [(2.0, 0.0)]}, "pubmed": {"b": [(3.0, 0.0)]}}, [""], "s", "t").axes
-    assert [bar.get_width() for bar in first.patches] == [1, 2] and [bar.get_width() for bar in second.patches] == [3]
-
-
 def test_the_same_figure_gives_the_same_files(tmp_path: Path) -> None:
     paths = [save_all(figures.lines(convergence({"cora": {"A": CURVE}}), "t"), tmp_path / name / "curves") for name in ("a", "b")]
     assert [path.read_bytes() for path in paths[0]] == [path.read_bytes() for path in paths[1]]
@@ -88,25 +57,7 @@ def test_the_same_figure_gives_the_same_files(tmp_path: Path) -> None:
     assert heads == {".png": b"\x89PNG\r", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 
 
-@pytest.mark.parametrize("methods", [2, 9, 24, 60])
-def test_the_numbers_of_a_line_of_ranks_do_not_overlap(methods):
-    ranks = Ranks({f"Method {i}, three local epochs": float(i) for i in range(1, methods + 1)}, 2, 0.5, 3.0, ())
-    figure = ranks_figure([(ranks, "ranks")], 6.0)
-    figure.canvas.draw()
-    [axis] = figure.axes
-    numbers = sorted(text.get_window_extent().extents.tolist() for text in axis.texts if text.get_text().isdigit())
-    assert len(numbers) >= 2
-    assert all(one[2] < other[0] for one, other in pairwise(numbers))
-
-
 # ---- pictures
-
-
-def test_heatmaps_leave_gaps_grey() -> None:
-    matrix = np.array([[1.0, np.nan], [np.nan, np.nan]])
-    figure = pictures.heatmaps({"SFM": {100: matrix}}, (100, 300), "title")
-    [picture] = [image for axis in figure.axes[:2] for image in axis.get_images()]
-    assert np.ma.getmaskarray(np.ma.masked_invalid(picture.get_array())).tolist() == [[False, True], [True, True]]
 
 
 def test_points_are_the_classes_that_a_client_has() -> None:
@@ -128,23 +79,6 @@ def test_the_plane_keeps_far_groups_apart_and_is_the_same_every_time() -> None:
     assert np.array_equal(plane, pictures.planar(points))
     assert pictures.closeness(plane, np.repeat([0, 1], 12)) < 0.5
     assert np.isfinite(pictures.planar(np.ones((5, 3)))).all()
-
-
-def test_a_client_is_drawn_beside_the_target_of_its_cluster() -> None:
-    own = np.array([[[0.0, 1.0], [0.0, 3.0], [5.0, 5.0]]])
-    targets = np.array([[[0.0, 2.0], [0.0, 2.0], [5.0, 5.0]]])
-    with_, without = pictures.filters({"with": {"coefficients": own, "targets": targets}, "without": {"coefficients": own}}, "t").axes
-    assert with_.get_title().endswith(" 2.7191") and without.get_title().endswith(" 2.7191")
-    assert sorted(line.get_ydata().tolist() for line in with_.get_lines()) == [[0, 1], [0, 2], [0, 3], [5, 5], [5, 5]]
-    assert without.get_lines()[-1].get_ydata() == pytest.approx([5 / 3, 3.0])
-
-
-def test_a_final_state_is_found_under_its_old_name_too(tmp_path: Path) -> None:
-    assert pictures.read_final_state(tmp_path) == {}
-    np.savez(tmp_path / "portrait.npz", coefficients=np.zeros(2))
-    assert pictures.read_final_state(tmp_path)["coefficients"].tolist() == [0, 0]
-    np.savez(tmp_path / "final_state.npz", coefficients=np.ones(2))
-    assert pictures.read_final_state(tmp_path)["coefficients"].tolist() == [1, 1]
 
 
 # ---- federations
@@ -175,17 +109,3 @@ def test_paths_are_between_connected_nodes_and_the_largest_component_counts_node
     # 0-1, 1-2 of length 1, 0-2 of length 2, each in both directions
     assert pictures.distances(PATH) == pytest.approx((4 / 3, 3 / 4))
     assert pictures.distances(client([], [0, 1])) == pytest.approx((np.nan, 1 / 2), nan_ok=True)
-
-
-def test_an_arrow_for_everyone_that_is_heard() -> None:
-    mixing = np.array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.3, 0.5]])
-    [axis] = pictures.graphs({"round 1": mixing}, "title").axes
-    assert len(axis.patches) == 3
-    sizes = axis.collections[0].get_sizes()
-    assert sizes[2] > sizes[0] > sizes[1]
-
-
-def test_heterogeneity_shows_every_class_of_every_client() -> None:
-    federation = Federation("d", 0, 3, 1, (PATH, PATH), (PATH, PATH), np.empty((2, 0), np.int64), "")
-    figure = pictures.heterogeneity(federation, "title")
-    assert figure.axes[0].get_images()[0].get_array().tolist() == [[2, 2], [1, 1], [1, 1]]

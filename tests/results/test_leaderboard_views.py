@@ -7,15 +7,13 @@ import pytest
 from scipy import stats
 
 from fgl_bench.cli.leaderboard import show
-from fgl_bench.errors import UserError
 from fgl_bench.leaderboard import findings
-from fgl_bench.leaderboard.board import Board, read_board
+from fgl_bench.leaderboard.board import read_board
 from fgl_bench.leaderboard.properties import label_skew, of_one
 from fgl_bench.leaderboard.protocol import BoardColumn
 from fgl_bench.leaderboard.record import write_record
 from fgl_bench.leaderboard.views import VIEWS, as_csv, board_rows, markdown, text
 from fgl_bench.report.html import read_board as rows_of_page
-from fgl_bench.results.render import plain
 from tests.data.graphs import configured
 from tests.results.boards import PROTOCOL, board, cell
 
@@ -145,14 +143,6 @@ def test_marks_of_the_best_and_of_those_that_are_not_worse():
     assert "50.0\n" in said
 
 
-def test_wide_tables_go_on_below_with_the_first_column():
-    [part] = VIEWS["overview"](SOME, ("received", "trained"), None)
-    blocks = plain(part.head, part.rows, 50).split("\n\n")
-    assert len(blocks) > 1 and all(len(line) <= 50 for block in blocks for line in block.splitlines())
-    assert all([line.split()[0] for line in block.splitlines()[-len(part.rows) :]] == [row[0] for row in part.rows] for block in blocks)
-    assert len(plain(part.head, part.rows, 1000).split("\n\n")) == 1
-
-
 def test_the_command_reads_cells_and_leaves_those_of_another_protocol_out(tmp_path, capsys):
     for record in SOME.records:
         write_record(tmp_path, record)
@@ -172,53 +162,3 @@ def test_the_command_reads_cells_and_leaves_those_of_another_protocol_out(tmp_pa
     for record in SOME.records:
         write_record(tmp_path / "leaderboard", record)
     assert rows_of_page(tmp_path / "leaderboard.csv")[1][0] == "fedgta"
-
-
-def test_figures_are_drawn_where_there_are_cells_for_them(tmp_path, capsys):
-    for record in SOME.records:
-        write_record(tmp_path / "cells", record)
-    show([str(tmp_path / "cells"), f"figures={tmp_path / 'figures'}", "model_of=trained"])
-    assert {path.stem for path in (tmp_path / "figures").iterdir()} == {"ranks_trained", "bytes_trained"}
-    assert "ranks_trained.svg" in capsys.readouterr().out
-    (tmp_path / "none").mkdir()
-    with pytest.raises(UserError, match="nothing to draw yet. 0 of 506 cells"):
-        show([str(tmp_path / "none"), f"figures={tmp_path / 'more'}"])
-    assert not (tmp_path / "more").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["nowhere"], "nowhere: there is no such folder"),
-        ([".", "show=score"], "show=score: .*did you mean scores"),
-        ([".", "model_of=test"], "model_of=test: "),
-        ([".", "format=tex"], "format=tex: .*allowed: csv, md, text"),
-        ([".", "method=x"], "method=x: "),
-        ([".", "out=x.pdf"], "format=pdf: "),
-        ([".", "colour=red"], "colour=red: unknown key"),
-        ([".", ".."], "give one folder"),
-    ],
-)
-def test_wrong_arguments_are_one_line(arguments, said):
-    with pytest.raises(UserError, match=said) as caught:
-        show(arguments)
-    assert "\n" not in str(caught.value)
-
-
-def test_cells_that_were_begun_are_counted_apart():
-    begun = cell("fedavg", CORA, 0.8)
-    begun.winners.clear()
-    assert Board(PROTOCOL, [begun]).status() == "0 of 506 cells are complete, 1 begun."
-
-
-def test_one_method_and_some_datasets_are_shown(tmp_path, capsys):
-    for record in SOME.records:
-        write_record(tmp_path, record)
-    show([str(tmp_path), "show=scores", "format=csv"])
-    whole = capsys.readouterr().out.splitlines()
-    show([str(tmp_path), "show=scores", "format=csv", "method=fedgta", "datasets=cora,pubmed"])
-    some = capsys.readouterr().out.splitlines()
-    assert [line for line in some if not line.startswith("table,")] == [line for line in whole if ",fedgta," in line]
-    assert "twitch" in "".join(whole) and "twitch" not in "".join(some)
-    with pytest.raises(UserError, match="datasets=nope"):
-        show([str(tmp_path), "datasets=nope"])

@@ -11,8 +11,6 @@ import pytest
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.figures import fedaas_figures as fedaas
-from fgl_bench.papers.figures import fedssa_figures as fedssa
-from fgl_bench.papers.figures.fedaas_figures import ACCURACY, BYTES, EMBEDDINGS, LOSS, ROUND, drawn
 from fgl_bench.papers.figures.inputs import Sources, line
 from fgl_bench.papers.plan import Cell, Table, load_paper, plan
 from fgl_bench.papers.published import Printed
@@ -199,34 +197,3 @@ def test_cells_draw_the_same_where_the_runs_are_gone(tmp_path: Path) -> None:
         for before, after in zip(figure.axes, again[name].axes, strict=True):
             for first, second in zip(before.get_lines(), after.get_lines(), strict=True):
                 np.testing.assert_allclose(second.get_xydata(), first.get_xydata(), rtol=1e-4)
-
-
-def test_a_panel_that_a_line_would_be_missing_from_is_left_out() -> None:
-    full = {name: [0.0, 0.5] for name in ("trips", "round", "bytes", "received", "trained", "received_loss")}
-    before = {name: full[name] for name in ("trips", "bytes", "received", "trained")}  # of runs made before costs were kept by round
-    panels = drawn({"FedAAS": full, "FedCross": before}, [(BYTES, ACCURACY), (EMBEDDINGS, ACCURACY), (ROUND, LOSS)])
-    assert [(panel.x, list(panel.lines)) for panel in panels] == [("GB moved, models and embeddings", ["FedAAS", "FedCross"])]
-    assert drawn({}, [(BYTES, ACCURACY)]) == []
-
-
-def test_of_fedssa_what_is_there_is_drawn_and_no_more(tmp_path: Path) -> None:
-    tables = (
-        narrowed(FEDSSA, "1", ("majority", "fedavg", "fedavg_gcn", "fedssa"), ("cora, 10 clients",)),
-        narrowed(FEDSSA, "8", ("fedssa", "fedssa_without_semantic"), ("cora, 10 clients",)),
-        narrowed(FEDSSA, "figure5", ("fedssa", "fedssa_l1_0.01"), ("cora, 10 clients",)),
-        narrowed(FEDSSA, "7", ("fedavg", "fedssa"), ("tolokers, 30 clients",)),
-    )
-    paper = dataclasses.replace(FEDSSA, tables=tables)
-    sources = Sources(paper, ("cora", "tolokers"), tmp_path, None, federations_of)
-    store(tmp_path, "fedssa", [cell for cell in sources.planned if cell.row.key != "fedavg_gcn"])
-    made = dict(fedssa.draw(sources))
-    assert set(made) == {
-        "figure3_ablation_cora", "figure4_convergence_cora", "figure9_convergence_tolokers", "figure5_sensitivity_cora",
-        "figure6_classes_cora",
-    }  # fmt: skip
-    assert [line.get_label() for line in made["figure4_convergence_cora"].axes[0].get_lines()] == ["FedAvg, UniFilter", "FedSSA"]
-    assert made["figure9_convergence_tolokers"].axes[0].get_ylabel() == "test AUC in %"
-    [axis] = made["figure5_sensitivity_cora"].axes
-    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["0.001*", "0.01"]
-    without, full = made["figure6_classes_cora"].axes
-    assert sum(len(points.get_offsets()) for points in full.collections) == 12

@@ -10,12 +10,11 @@ from omegaconf import OmegaConf
 
 from fgl_bench.config.compose import Composer
 from fgl_bench.config.settings import resolve_budget
-from fgl_bench.errors import UserError
 from fgl_bench.papers.plan import Cell, Paper, Row, Table, columns, fill, in_order, load_paper, papers, plan, stale
 from fgl_bench.papers.published import read_published
 from fgl_bench.papers.work import Work, given, preset
 from fgl_bench.results.cells import read_cells
-from fgl_bench.results.estimates import Costs, Kind, duration, rates_of, read_rates, write_rates
+from fgl_bench.results.estimates import Costs, Kind, rates_of, read_rates, write_rates
 from fgl_bench.results.store import identity
 from tests.results.summaries import summary, write_run_by_hand
 
@@ -30,6 +29,7 @@ def resolved(overrides: tuple[str, ...]) -> dict[str, Any]:
     return identity(OmegaConf.to_container(cfg, resolve=True), *resolve_budget(cfg))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", papers())
 def test_stored_cells_are_what_their_places_overrides_compose_to(name: str) -> None:
     """Of every table one cell; make audit composes all of them."""
@@ -52,6 +52,7 @@ def test_a_cell_fills_the_places_of_its_overrides_only(tmp_path: Path, capsys: p
     assert "1 cells" in line and "b" in line
 
 
+@pytest.mark.audit
 def test_presets_are_the_papers_setting() -> None:
     by = {(cell.table, cell.row.key, cell.dataset): cell.overrides for cell in plan(PAPER.tables)}
     composed = Composer()
@@ -90,6 +91,7 @@ def test_every_target_that_is_printed_is_measured(table: str) -> None:
     assert set(printed.values()) <= set(Composer()([f"experiment=fedsa_gcl/table{table}"]).targets)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", papers())
 def test_every_printed_cell_has_one_place_at_most_and_the_tables_find_what_they_name(name: str) -> None:
     """A row that names a method of the csv finds it in some column, and no place is ambiguous (``find`` raises)."""
@@ -102,6 +104,7 @@ def test_every_printed_cell_has_one_place_at_most_and_the_tables_find_what_they_
             assert not found or any(found), f"{name}, table {table.key}, {row.key}: nothing printed at {table.place(row, table.columns[0])}"
 
 
+@pytest.mark.audit
 def test_every_printed_cell_of_fedsa_gcl_has_a_place() -> None:
     printed = read_published(ROOT / "results/published/fedsa_gcl.csv")
     places = [t.place(row, column) for t in PAPER.tables if t.measure != "curves" for row in t.rows for column in t.columns]
@@ -190,6 +193,7 @@ def test_rates_outlive_their_cells_and_measured_ones_come_first(tmp_path: Path, 
     assert seconds(costs, "x", "b") == pytest.approx(600)  # of what was not measured, the stored runs are all there is
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", papers())
 def test_the_work_of_a_planned_run_is_read_from_its_preset(name: str) -> None:
     tables = {table.experiment: table for table in load_paper(name).tables}.values()
@@ -199,13 +203,3 @@ def test_the_work_of_a_planned_run_is_read_from_its_preset(name: str) -> None:
         participation = setting["participation"]
         assert (list(setting["seeds"]), setting["local_epochs"]) == (whole["seeds"], whole["local_epochs"])
         assert rounds == pytest.approx(whole["trips"] / whole["num_clients"] / participation), cell.command
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(None, "cost unknown"), (0.2, "about 1 s"), (200, "about 3 min"), (9000, "about 2.5 h")])
-def test_durations_are_for_people(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_an_unknown_paper_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UserError, match="nope.*fedsa_gcl"):
-        load_paper("nope")

@@ -38,6 +38,7 @@ TEN = [("cora", "iid", "10", "received", "0.5", "70"), ("cora", "iid", "10", "tr
 TWENTY = [("cora", "Dirichlet(0.5)", "20", "received", "", ""), ("cora", "Dirichlet(0.5)", "20", "trained", "", "")]
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize(("name", "blocks"), [("reproduction.md", 6), ("benchmark.md", 1)])
 def test_the_page_is_up_to_date(script: ModuleType, name: str, blocks: int) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -54,18 +55,13 @@ def test_a_block_shows_both_models_and_the_printed_value(script: ModuleType, tmp
     assert script.page(page, folder) == page
 
 
-@pytest.mark.parametrize("asked", ["columns=cora rows=fedavg", "columns=photo rows=fedavg", "columns=cora/10 rows=moon"])
-def test_what_is_ambiguous_or_unknown_is_refused(script: ModuleType, tmp_path: Path, asked: str) -> None:
-    with pytest.raises(SystemExit, match="quote_results"):
-        script.numbers(f"paper/table1 {asked}", tables(tmp_path, TEN + TWENTY))
-
-
 def test_verdicts_of_a_papers_tables_are_added_up(script: ModuleType) -> None:
     text = "| paper | table | cells run | received | tau | trained | tau |\n|---|---|---|---|---|---|---|\n"
     text += "| A | 1 | 3 of 4 | 1 / 2 / 0 | 0.5 | 0 / 0 / 3 |  |\n| A | 2 | 1 of 9 | 1 / 0 / 0 |  | 1 / 0 / 0 |  |\n"
     assert script.agreement(text)[2:] == ["| A | 4 of 13 | 2/2/0 | 1/0/3 |"]
 
 
+@pytest.mark.audit
 def test_the_page_of_a_million_clients_has_the_numbers_of_stored_runs_and_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script, page = load("quote_scale"), tmp_path / "scale.md"
     text = (ROOT / "docs/scale.md").read_text(encoding="utf-8")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.errors import UserError
 from fgl_bench.papers.plan import load_paper, papers
 from fgl_bench.report import html, method_facts
 from fgl_bench.report.html import gather
@@ -59,15 +58,6 @@ def test_links_to_runs_are_relative_to_the_page(tmp_path, monkeypatch):
     assert str(tmp_path) not in json.dumps(runs)
 
 
-def test_a_leaderboard_that_is_none_is_refused_and_an_empty_one_is_not_shown(tmp_path):
-    board = tmp_path / "leaderboard.csv"
-    board.write_text("method,score\n", encoding="utf-8")
-    assert html.read_board(board) == [] == html.read_board(tmp_path / "nowhere.csv")
-    board.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="leaderboard.csv: cannot be read as csv"):
-        html.read_board(board)
-
-
 def test_every_method_says_what_it_is():
     for name, method in method_facts.all_methods().items():
         assert method["lead"] and method["target"].startswith("fgl_bench.algorithms."), name
@@ -102,60 +92,6 @@ def opened(request, browser, file):
     """The first table of the first paper, on both kinds of screen."""
     with tab_of(browser, file, "#p/3", request.param == "phone") as tab:
         yield tab
-
-
-def rows_of(tab) -> list[str]:
-    return tab.locator("#results tbody th").all_inner_texts()
-
-
-def test_columns_sort_and_say_so(opened):
-    opened.get_by_role("checkbox", name="Also what was not run").check()
-    assert rows_of(opened) == ["Method A", "Method B </script>", "Method C", "Method D"]
-    heading = opened.get_by_role("columnheader", name="cora received")
-    assert heading.get_attribute("aria-sort") == "none"
-    heading.get_by_role("button").click()
-    assert rows_of(opened) == ["Method A", "Method C", "Method B </script>", "Method D"]
-    assert heading.get_attribute("aria-sort") == "descending"
-    assert opened.evaluate("document.activeElement.dataset.key") == "cora\u0000ours", "the keyboard stays where it was"
-    opened.keyboard.press("Enter")
-    assert rows_of(opened) == ["Method B </script>", "Method C", "Method A", "Method D"], "what was not run stays last"
-    assert heading.get_attribute("aria-sort") == "ascending"
-    assert "ascending" in opened.locator("#status").inner_text()
-    opened.get_by_role("columnheader", name="method").get_by_role("button").click()
-    assert rows_of(opened)[0] == "Method A" and heading.get_attribute("aria-sort") == "none"
-
-
-def test_choosing_changes_the_table_and_the_address(opened):
-    cells = opened.locator("#results tbody td")
-    assert "81.0 ± 12.7" in cells.first.inner_text()
-    opened.get_by_role("radio", name="trained").check()
-    assert "71.0 ± 12.7" in cells.first.inner_text()
-    assert opened.evaluate("document.activeElement.value") == "trained"
-    opened.get_by_role("combobox", name="Dataset").select_option("pubmed")
-    assert opened.locator("#results thead th[scope=colgroup]").all_inner_texts() == ["pubmed"]
-    opened.get_by_role("combobox", name="Table").select_option("1")
-    assert opened.locator("#heading").inner_text() == "Paper one, table 7"
-    assert opened.title() == "Paper one, table 7: fgl-bench"
-    assert opened.evaluate("location.hash") == "#p/7//trained"
-    opened.reload()
-    assert opened.locator("#heading").inner_text() == "Paper one, table 7"
-    opened.get_by_role("checkbox", name="Also what was not run").check()
-    opened.get_by_role("combobox", name="Paper").select_option("1")
-    assert opened.locator("#heading").inner_text() == "Paper two, table 3"
-    assert opened.locator("#results tbody td button").first.inner_text().startswith("not run")
-
-
-def test_curves_are_drawn_with_bands_and_can_be_left_out(opened):
-    drawn = opened.locator("#curves path.curve")
-    assert drawn.count() == 2 and opened.locator("#curves path.band").count() == 2
-    # the highest point of A is its last; svg's y grows downwards
-    points = [tuple(map(float, pair)) for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", drawn.first.get_attribute("d"))]
-    assert len(points) == len(TRIPS) and points == sorted(points) and min(y for _, y in points) == points[-1][1]
-    assert "Method A ends at 80.0" in opened.locator("#curves svg[role=img]").get_attribute("aria-label")
-    opened.get_by_role("checkbox", name="Method A").uncheck()
-    assert drawn.count() == 1
-    opened.get_by_role("combobox", name="Table").select_option("2")
-    assert opened.locator("#curves path.curve").count() >= 1
 
 
 def test_a_number_opens_its_run_and_the_keyboard_closes_it(opened):

@@ -9,9 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fgl_bench.report.html import page, sources
-from tests.results.report_pages import tab_of, two_papers
-from tests.results.stored_runs import store
+from tests.results.report_pages import tab_of
 
 
 @pytest.fixture(params=["wide", "phone"])
@@ -67,24 +65,6 @@ def test_the_overview_says_what_was_run_and_has_no_empty_panel(overview):
     follow(overview, overview.get_by_role("button", name="Show their printed numbers").click)
     assert overview.locator("#heading").inner_text() == "Paper two, table 3"
     assert overview.evaluate("document.activeElement.id") == "heading"
-
-
-def test_settlements_are_counted_and_shown_one_by_one(tab):
-    [head, line] = lines(tab, "Printed cells by finding")
-    found = dict(zip(head, line, strict=True))
-    assert found["paper"] == "Paper one" and found["agrees"] == "3", "A in both tables, and C, whose interval is wide"
-    assert found["contradiction"] == "2", "B on pubmed, and its trips"
-    assert "another setting" not in head, "findings that nobody made are no columns"
-    follow(tab, tab.locator("#other").get_by_role("link", name="Paper one", exact=True).click)
-    cells = [line for line in lines(tab, "Printed cells of which") if line[0] == "Method B </script>"]
-    assert ["contradiction", "it prints two numbers"] in [[line[5], line[-1]] for line in cells]
-
-
-def test_a_leaderboard_is_shown_where_there_is_one(browser, file):
-    (file.parent / "leaderboard.csv").write_text("method,score\nA <b>,1.5\n", encoding="utf-8")
-    file.write_text(two_papers(leaderboard=file.parent / "leaderboard.csv"), encoding="utf-8")
-    with tab_of(browser, file) as tab:
-        assert lines(tab, "Leaderboard") == [["method", "score"], ["A <b>", "1.5"]]
 
 
 def test_rows_and_columns_without_a_run_are_left_out_until_they_are_asked_for(tab):
@@ -144,18 +124,6 @@ def test_an_axis_has_round_numbers_and_a_true_zero(tab, low, high, count, found)
     assert tab.evaluate(f"ticks({low}, {high}, {count})") == found
 
 
-def test_a_search_finds_methods_tables_and_runs(tab):
-    tab.get_by_role("searchbox", name="Search").fill("pubmed </script")
-    found = tab.locator("#other").inner_text()
-    assert "Runs (1)" in found and "Tables (1)" in found and "Tables that were not run (1)" in found
-    assert tab.evaluate("document.activeElement.id") == "query", "typing goes on"
-    follow(tab, tab.locator("#other").get_by_role("link", name="Method B </script>, pubmed").click)
-    assert tab.get_by_role("dialog").get_by_role("heading", name="Method B </script>, pubmed").is_visible()
-    tab.keyboard.press("Escape")
-    go(tab, "#search/nothing%20like%20it")
-    assert "Nothing found." in tab.locator("#other").inner_text() and tab.get_by_role("searchbox").input_value() == "nothing like it"
-
-
 def test_a_run_has_an_address_and_leads_to_its_files(tab):
     go(tab, "#run/b-cora")
     dialog = tab.get_by_role("dialog")
@@ -195,55 +163,10 @@ def test_tables_and_figures_are_downloaded(tab):
     assert caught.value.path().read_bytes().startswith(b"\x89PNG")
 
 
-def test_paper_is_white_and_has_no_controls(browser, file):
-    with tab_of(browser, file, "#p/3", phone=True) as tab:  # dark
-        tab.emulate_media(media="print")
-        assert tab.locator("nav").is_hidden() and tab.locator("#choice").is_hidden() and tab.locator(".downloads").first.is_hidden()
-        assert tab.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
-        assert tab.locator("#heading").is_visible() and tab.evaluate("getComputedStyle(at('results')).overflowX") == "visible"
-
-
-def test_back_and_forth_and_the_skip_link(tab):
-    follow(tab, tab.get_by_role("link", name="Tables", exact=True).click)
-    assert tab.locator("#heading").inner_text() == "Paper one, table 3"
-    follow(tab, tab.get_by_role("link", name="Methods", exact=True).click)
-    follow(tab, tab.go_back)
-    assert tab.locator("#heading").is_visible()
-    address = tab.evaluate("location.hash")
-    tab.locator(".skip").focus()
-    tab.keyboard.press("Enter")
-    assert tab.evaluate("document.activeElement.id") == "main" and tab.evaluate("location.hash") == address
-
-
-def test_own_runs_are_shown_without_a_paper_s_columns(browser, tmp_path):
-    for method, score in (("fedavg", 0.6), ("fedprox", 0.5)):
-        for clients in (2, 4):
-            store(tmp_path / "runs", method, per_seed=(score, score + 0.02), clients=clients)
-    where = tmp_path / "report.html"
-    where.write_text(page(sources(tmp_path / "runs"), where), encoding="utf-8")
-    with tab_of(browser, where) as tab:
-        assert (
-            "4 runs of 2 methods on 1 data set." in tab.locator("#main").inner_text() and "papers" not in tab.locator("#main").inner_text()
-        )
-        assert lines(tab, "Tables of your runs")[1][1:] == ["4", "2", "2"]
-        follow(tab, tab.get_by_role("link", name="fedavg, fedprox on cora, by num_clients").click)
-        assert tab.locator("#results thead th[scope=colgroup]").all_inner_texts() == ["cora, metis, 2 clients", "cora, metis, 4 clients"]
-        shown = tab.locator("#tables").inner_text()
-        assert "All 4 cells were run." in shown and "published" not in shown and "Paper" in shown
-        assert tab.locator("#legend").is_hidden() and tab.locator("#all-label").is_hidden()
-        assert tab.locator("#results tbody tr").first.locator("td.best").count() == 2 and tab.locator("#results td.best").count() == 2
-        tab.locator("#results td button").first.click()
-        folder = tab.get_by_role("dialog").locator("a.file").get_attribute("href")
-        assert (tmp_path / folder / "summary.json").is_file()
-        tab.keyboard.press("Escape")
-        go(tab, "#compare")
-        assert [line[3] for line in lines(tab, "Test scores in %")[1:3]] == ["+10.0 \u00b1 0.0 *"] * 2
-
-
 VIEWS = ["#methods", "#method/a", "#compare/Method A/Method B </script>", "#settled/p", "#search/method", "#run/a-cora"]
 
 
-@pytest.mark.parametrize("where", VIEWS)
+@pytest.mark.parametrize("where", [VIEWS[0], *(pytest.param(where, marks=pytest.mark.nightly) for where in VIEWS[1:])])
 def test_every_view_fits_a_phone_and_names_its_controls(browser, file, where):
     with tab_of(browser, file, phone=True) as tab:
         go(tab, where)

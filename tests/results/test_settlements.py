@@ -164,6 +164,7 @@ def test_what_was_run_is_counted_against_the_printed_cells_whose_data_set_is_her
     assert (one, none, both) == ("| Paper | 4 | 3 | 2 | 67 |", "| Other | 0 | 0 | 0 |  |", "| all | 4 | 3 | 2 | 67 |")
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", papers())
 def test_every_printed_row_of_ours_is_settled(name: str):
     root = Path(__file__).parents[2] / "results"
@@ -175,6 +176,7 @@ def test_every_printed_row_of_ours_is_settled(name: str):
             assert any(each.printed == method and (not each.tables or table.key in each.tables) for each in found), (table.key, method)
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", papers())
 def test_settlements_name_what_there_is_and_no_row_twice(name: str):
     tables = {table.key: table for table in load_paper(name).tables if scorer(table.measure)}
@@ -190,6 +192,7 @@ def test_settlements_name_what_there_is_and_no_row_twice(name: str):
                 seen.add((key, each.printed, where))
 
 
+@pytest.mark.audit
 @pytest.mark.parametrize("name", papers())
 def test_what_is_named_is_what_the_rule_chose_or_says_what_else_decides(name: str):
     folder = Path(__file__).parents[2] / "results" / "settlements"

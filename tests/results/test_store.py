@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import history_rows
 from fgl_bench.results.provenance import versions
 from fgl_bench.results.store import (
@@ -155,20 +153,6 @@ def test_a_file_in_the_place_of_a_run_is_kept(tmp_path):
     assert kept.read_text(encoding="utf-8") == "mine"
 
 
-def test_several_writers_of_the_same_run_leave_one_whole_run(tmp_path):
-    """As many workers of a sweep may do; every rename either wins or replaces a complete run."""
-    with ThreadPoolExecutor(4) as pool:
-        done = [pool.submit(write, tmp_path / HASH) for _ in range(24)]
-    assert [job.exception() for job in done] == [None] * 24
-    assert read_summary(tmp_path / HASH) == SUMMARY and [path.name for path in tmp_path.iterdir()] == [HASH]
-
-
-def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"^results_dir: cannot write .*file"):
-        write(tmp_path / "file" / HASH)
-
-
 def test_the_hash_ignores_where_and_how():
     for key, value in {
         "device": "cuda", "threads": 4, "memory_budget_gb": 1.5, "seeds_per_chunk": 2, "data_dir": "z", "results_dir": "z",
@@ -191,22 +175,6 @@ def test_the_hash_does_not_depend_on_the_order_of_keys_nor_on_how_the_budget_was
     assert config_hash(identity(resolved(turned), 5, 100)) == digest()
     assert config_hash(identity(resolved(OmegaConf.merge(turned, {"rounds": 5})), 5, 100)) == digest()
     assert len(digest()) == 12 and int(digest(), 16) >= 0
-
-
-@pytest.mark.parametrize(
-    ("module", "known_as"),
-    [
-        ("fgl_bench.algorithms.cross_client.fedaas", "fgl_bench.algorithms.fedaas"),
-        ("fgl_bench.algorithms.gcfl.gcfl_plus", "fgl_bench.algorithms.gcfl_plus"),
-        ("fgl_bench.models.unifilter.unifilter", "fgl_bench.models.unifilter"),
-        ("fgl_bench.data.datasets.planetoid", "fgl_bench.data.datasets.planetoid"),
-        ("my_package.algorithms.folder.mine", "my_package.algorithms.folder.mine"),
-    ],
-)
-def test_a_class_of_the_package_is_known_by_a_name_without_the_folder_of_its_family(module, known_as):
-    """Otherwise stored results would be lost when a file moves into a folder."""
-    cfg = OmegaConf.create({**CONFIG, "algorithm": {"_target_": f"{module}.Cls", "strategy": {"_target_": f"{module}.Inner"}}})
-    assert identity(resolved(cfg), 5, 100)["algorithm"] == {"_target_": f"{known_as}.Cls", "strategy": {"_target_": f"{known_as}.Inner"}}
 
 
 def test_folders_are_named_by_what_was_run(tmp_path):

@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("algorithm", ["fedgta", "fedsa_gcl", "fedaas"])
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.nightly), 5])
 def test_scores_do_not_depend_on_the_number_of_devices(algorithm, count, tmp_path):
     changes = {"fedgta": {"mixing_at": [12]}, "fedaas": {"split": "iid_server", "model": "gat"}}.get(algorithm, {})
     spec, federations = prepared(algorithm, tmp_path, changes, seeds=[3, 1, 4], rounds=4)

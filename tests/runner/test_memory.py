@@ -19,7 +19,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 LAYOUT = ParameterLayout({"w": (5, 4), "v": (4, 3)}, inputs=("w",))
 CLIENTS, WIDEST = 3, 6
 FEDERATIONS = [federation([make_client(4), make_client(9), make_client(2)], seed=s) for s in range(5)]
-NEED = Need(CLIENTS, whole=330, single=140, step=100, row=7)
+NEED = Need(CLIENTS, held=30, step=100)
 SEED = NEED.program(1)
 
 
@@ -33,9 +33,9 @@ def together(chunking):
 
 
 def test_sizes_worked_out_by_hand():
-    assert NEED.program(1) == 330 and NEED.program(2) == 2 * 337, "of several seeds an average is no view"
-    assert [NEED.program(1, k) for k in (1, 2)] == [140, 240]
-    assert NEED.program(2, 3) == 2 * (40 + 7) + 3 * 100
+    assert (NEED.program(1), NEED.program(2)) == (330, 660)
+    assert [NEED.program(1, k) for k in (1, 2)] == [130, 230]
+    assert NEED.program(2, 3) == 2 * 30 + 3 * 100
 
 
 def test_everything_at_once_where_it_fits():
@@ -45,7 +45,7 @@ def test_everything_at_once_where_it_fits():
 
 def test_seeds_are_parted_first_then_clients():
     assert (planned(NEED.program(5) - 1).seeds, planned(NEED.program(5) - 1).replicas) == (4, None)
-    chunks = [(planned(b).seeds, planned(b).replicas) for b in (330, 329, 240, 239, 140)]
+    chunks = [(planned(b).seeds, planned(b).replicas) for b in (330, 329, 230, 229, 130)]
     assert chunks == [(1, None), (1, 2), (1, 2), (1, 1), (1, 1)]
     assert (planned(1).seeds, planned(1).replicas) == (1, 1), "a single client is the smallest program there is"
 

@@ -172,15 +172,6 @@ def test_a_failing_process_ends_the_others_and_its_error_says_where_it_came_from
         (tmp_path / "pid").unlink()
 
 
-def test_a_mistake_of_the_user_arrives_as_it_is(processes):
-    def fails(report):
-        raise UserError("lr=-1: must be above 0")
-
-    with pytest.raises(UserError) as caught:
-        side_by_side([fails, fails], 2, 1, Heard())
-    assert str(caught.value) == "lr=-1: must be above 0" and not hasattr(caught.value, "__notes__")
-
-
 @pytest.mark.parametrize(("number", "said"), [(signal.SIGKILL, "signal 9; if memory ran out"), (signal.SIGTERM, "signal 15$")])
 def test_a_process_that_dies_is_said_in_one_line(processes, number, said):
     with pytest.raises(UserError, match=said):

@@ -9,8 +9,7 @@ import torch
 from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.local import Local
 from fgl_bench.algorithms.majority import Majority
-from fgl_bench.engine.topologies import TOPOLOGIES, WITH_DEGREE
-from fgl_bench.errors import UserError
+from fgl_bench.engine.topologies import TOPOLOGIES
 from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.algorithms.peers import decentralized, run, watch_exchanges
 from tests.small_runs import synchronous
@@ -82,32 +81,3 @@ def test_a_round_lasts_as_long_as_its_slowest_trip():
     quick, slow = run(method()), run(method(), scenario=decentralized(slow_fraction=0.5, lag=[3, 3]))
     assert quick.histories[0].time.tolist() == [0, 1, 2, 3, 4, 5] and slow.histories[0].time.tolist() == [0, 3, 6, 9, 12, 15]
     assert_same_trips(quick, slow, exact=True, fewest=60)
-
-
-@pytest.mark.parametrize(("key", "value"), [("link_failure", 1.5), ("edge_chance", -0.1), ("degree", 0)])
-def test_keys_out_of_range_are_refused(key, value):
-    with pytest.raises(UserError, match=f"scenario.{key}"):
-        run(method(), scenario=decentralized(**{key: value}))
-
-
-def test_partial_participation_is_refused():
-    with pytest.raises(UserError, match="participation"):
-        run(method(), participation=0.5)
-
-
-def test_a_regular_graph_that_there_is_not_is_refused_by_its_key():
-    scenario = decentralized(topology="random_regular", degree=3)
-    with pytest.raises(UserError, match="scenario.degree=3: no regular graph of 7 clients; allowed: below num_clients, and even"):
-        run(method(), scenario=scenario, clients=7)
-
-
-@pytest.mark.parametrize("topology", WITH_DEGREE)
-def test_a_degree_above_the_number_of_other_clients_is_refused(topology):
-    with pytest.raises(UserError, match="scenario.degree=40: must be an integer from 1 to 5"):
-        run(method(), scenario=decentralized(topology=topology, degree=40))
-
-
-@pytest.mark.parametrize("topology", ["auto", *sorted(set(TOPOLOGIES) - set(WITH_DEGREE))])
-def test_a_degree_that_the_topology_does_not_have_is_refused(topology):
-    with pytest.raises(UserError, match="scenario.degree=2: topology .* has no degree; allowed: null, or one of random_k_in"):
-        run(method(), scenario=decentralized(topology=topology, degree=2))

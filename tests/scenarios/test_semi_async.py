@@ -12,7 +12,6 @@ from fgl_bench.algorithms.fedbuff import FedBuff
 from fgl_bench.algorithms.fedsa_gcl import FedSAGCL
 from fgl_bench.errors import UserError
 from fgl_bench.scenarios.semi_async import _Loop
-from tests.algorithms.test_twafl import method as twafl
 from tests.reference.small import small_federation
 from tests.scenarios.loops import counted_batches, fixed, tiny, watched_loops
 from tests.small_runs import semi_async, simulate
@@ -149,17 +148,6 @@ def test_staleness_from_the_last_upload_changes_weights_only():
     assert torch.equal(ageless, plain) and not torch.allclose(base, upload)
 
 
-def test_staleness_from_the_last_upload_is_for_methods_that_mix_old_uploads():
-    for method in (buff(), twafl()):
-        with pytest.raises(UserError, match=r"^scenario\.staleness_from=upload: this method mixes new uploads only, or dates old ones"):
-            run(method, semi_async(staleness_from="upload"))
-
-
-def test_partial_participation_is_refused():
-    with pytest.raises(UserError, match=r"^participation=0\.5 needs rounds"):
-        run(buff(), semi_async(), participation=0.5)
-
-
 def test_a_timetable_by_trips():
     """Client 0 lags two cycles of four trips, so its first upload is released once eight trips are counted, wherever the clock
     then stands, and the second at 10 + 8 trips. By hand:
@@ -249,13 +237,6 @@ def test_a_slow_client_keeps_its_distance(lag):
     _, (count,) = run(buff(buffer=2), fixed(lags, lag_unit="trips"), 5, trips)
     places = [n for n, (_, client) in enumerate(count.trace, 1) if client == 4]
     assert count.forced == 0 and places[0] > lag * 5 and np.diff(places).min() >= lag * 5
-
-
-@pytest.mark.parametrize("lag_unit", ["trips", "time"])
-def test_two_methods_with_the_same_buffer_and_policy_meet_the_same_events(lag_unit):
-    scenario = semi_async(lag_unit=lag_unit)
-    traces = [run(method, scenario, 10, 100)[1][0].trace for method in (buff(buffer=3), gcl(buffer=3, clustercast=False))]
-    assert traces[0] == traces[1]
 
 
 def test_seeds_meet_their_own_stragglers_and_do_not_disturb_each_other():

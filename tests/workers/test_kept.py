@@ -30,7 +30,7 @@ from fgl_bench.utils.group import GONE
 from fgl_bench.utils.world import World
 from tests.engine.worlds import together
 from tests.quick import prepared
-from tests.runner.test_checkpoints import Counting, absent, cut, equal, flipped, other_code, rewritten, torn
+from tests.runner.test_checkpoints import Counting, absent, cut, equal, flipped, torn
 from tests.test_resume import RESUMING, TINY, checkpoints, stored, until
 from tests.warm import begun
 
@@ -122,16 +122,6 @@ def gone(path: Path) -> None:
     path.rmdir()
 
 
-@pytest.mark.parametrize("rank", (0, 1))
-def test_a_checkpoint_that_lacks_a_part_is_not_used(run: Shared, rank: int) -> None:
-    """Workers that were killed while one had written its part, and another one had not."""
-    whole, rounds = run(keeps=False)
-    run.interrupted(6)
-    gone(run.files(rank)[-1])
-    again, rest = run()
-    assert equal(again, whole) and rest == rounds - 4
-
-
 def test_where_no_checkpoint_has_all_its_parts_the_run_begins_anew(run: Shared, capsys: pytest.CaptureFixture) -> None:
     run.interrupted(6)
     for path in run.files(1):
@@ -155,41 +145,6 @@ def test_the_older_checkpoint_stays_until_every_worker_has_written_the_newer(run
         run()
     names = [{path.name[-1] for path in run.files(rank)} for rank in (0, 1)]
     assert names[0] - {"6"} == names[1] == {"4", "5"}
-
-
-def test_other_code_on_one_worker_is_not_used(run: Shared, capsys: pytest.CaptureFixture) -> None:
-    run.interrupted(6)
-    for path in run.files(1):
-        rewritten(path / store.ABOUT, other_code)
-    assert run()[1] == ROUNDS + 1
-    assert capsys.readouterr().err.count("is not used: it was made by another version of the code") == 2
-
-
-def test_a_state_that_does_not_fit_one_worker_is_used_by_none(run: Shared, capsys: pytest.CaptureFixture) -> None:
-    whole, _ = run(keeps=False)
-    run.interrupted(6)
-    path = run.files(1)[-1]
-    torch.save({"method": {}}, path / store.STATE)
-    again, rest = run()
-    assert equal(again, whole) and rest == ROUNDS + 1 - 4
-    assert f"the checkpoint {path} is not used: it does not fit (KeyError" in capsys.readouterr().err
-
-
-def test_a_full_disk_of_one_worker_costs_the_checkpoint_of_all(run: Shared, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, rounds = run(keeps=False)
-    write = store.write
-
-    def full(folder: Path, about: Any, *parts: Any) -> int:
-        if about["done"] > 3 and folder.name.startswith("worker-1"):
-            raise OSError(28, "No space left on device")
-        return write(folder, about, *parts)
-
-    monkeypatch.setattr(store, "write", full)
-    run.interrupted(6)
-    where = store.of_worker(store.program(run.folder, SEEDS), 1, 2)
-    assert capsys.readouterr().err == f"fgl-bench: no checkpoint in {where} (No space left on device); the run goes on\n"
-    assert [[path.name[-1] for path in run.files(rank)] for rank in (0, 1)] == [["2", "3"]] * 2
-    assert run()[1] == rounds - 3
 
 
 @pytest.mark.parametrize("keep", ("final", "best"))
@@ -273,6 +228,7 @@ def told(folder: Path, rank: int) -> str:
     return (folder / f"rank{rank}" / "stderr").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_workers_that_are_killed_or_told_to_end_go_on_with_the_same_numbers(tmp_path: Path) -> None:
     """In turn: one is killed, all are, one is told to end; what is stored at last is what two undisturbed workers store."""
@@ -319,6 +275,7 @@ def models(folder: Path) -> dict[str, np.ndarray]:
     return load_file(path)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_seeds_go_on_whatever_the_number_of_workers_that_share_them(tmp_path: Path) -> None:
     seeds = (*TINY, "checkpoint_minutes=0.0003", "algorithm=scaffold", "rounds=150", "dtype=float64")

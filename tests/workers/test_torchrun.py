@@ -22,7 +22,7 @@ import fgl_bench
 from fgl_bench.errors import UserError
 from fgl_bench.utils.launch import launched
 from tests.quick import SMALL
-from tests.warm import ROOT, command, environment
+from tests.warm import ROOT, environment
 
 TINY = {key.replace(".", "__"): value for key, value in SMALL.items()} | {
     "dataset": "csbm_cora", "num_clients": 5, "seeds": [0, 1], "rounds": 3, "local_epochs": 2, "dtype": "float64",
@@ -63,7 +63,7 @@ def made(jobs: Sequence[dict[str, Any]], size: int, folder: Path) -> list[tuple[
     return [(each, folder / "many" / each.relative_to(folder / "one")) for each in folders]
 
 
-@pytest.mark.parametrize("size", (2, 4))
+@pytest.mark.parametrize("size", (2, pytest.param(4, marks=pytest.mark.nightly)))
 def test_processes_give_the_scores_of_one(size: int, tmp_path: Path) -> None:
     jobs = [{**TINY, "algorithm": name, "shard": "clients"} for name in (BY_CLIENTS if size == 2 else BY_CLIENTS[2:])]
     by_seeds = [{**TINY, "algorithm": "fedsa_gcl", "shard": "seeds"}] if size == 2 else [{**TINY, "algorithm": "fedavg", "shard": "auto"}]
@@ -87,6 +87,7 @@ def test_processes_give_the_scores_of_one(size: int, tmp_path: Path) -> None:
 ARGUMENTS = [f"{key.replace('__', '.')}={json.dumps(value) if key == 'seeds' else value}" for key, value in TINY.items()]
 
 
+@pytest.mark.nightly
 def test_one_worker_speaks_for_all(tmp_path: Path) -> None:
     with torchrun(2, tmp_path, "-m", "fgl_bench", "algorithm=fedavg", *ARGUMENTS) as process:
         stdout, stderr = process.communicate(timeout=200)
@@ -108,6 +109,7 @@ def workers(folder: Path, rank: int) -> list[int]:
     return sorted(parents, key=lambda pid: parents[pid] in parents)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_worker_that_dies_ends_the_run_with_one_line(tmp_path: Path) -> None:
     long = [text for text in ARGUMENTS if not text.startswith("rounds=")] + ["rounds=1000000", "shard=clients", "progress=false"]
@@ -126,24 +128,6 @@ def test_a_worker_that_dies_ends_the_run_with_one_line(tmp_path: Path) -> None:
     ours = [line for line in stderr.splitlines() if line.startswith("fgl-bench:")]
     assert ours == ["fgl-bench: error: worker 1 of 2 was killed by signal 9 (SIGKILL)"]
     assert process.returncode != 0 and not list(tmp_path.rglob("summary.json"))
-
-
-@pytest.mark.parametrize(
-    ("rank", "arguments", "says"),
-    [
-        ("0", ("lr=-1",), "fgl-bench: error: lr=-1.0 is out of range; allowed: above 0\n"),
-        ("1", ("lr=-1",), ""),
-        ("0", ("-m", "algorithm=fedavg,local"), "WORLD_SIZE=2: several workers make one run together"),
-        ("0", ("ls",), "WORLD_SIZE=2: several workers make one run together"),
-        ("0", ("algorithm=fedavg",), "WORLD_SIZE=2 in the environment, but no MASTER_ADDR"),
-        ("2", ("algorithm=fedavg",), "RANK=2 in the environment does not fit WORLD_SIZE=2"),
-        ("a", ("algorithm=fedavg",), "RANK=a in the environment is no number"),
-    ],
-)
-def test_mistakes_are_told_by_worker_0(rank: str, arguments: Sequence[str], says: str, tmp_path: Path) -> None:
-    done = command(tmp_path, *arguments, RANK=rank, WORLD_SIZE="2")
-    assert done.returncode in (1, 2) and not done.stdout
-    assert (says in done.stderr and done.stderr.count("\n") == 1) if says else not done.stderr
 
 
 WATCHED = """

@@ -256,7 +256,7 @@ def complaint(error: BaseException, about: str = "", plainly: bool = False) -> s
 
     Args:
         about: the overrides of a job.
-        plainly: the message alone, whatever the error's type.
+        plainly: the message alone, for any type of error.
     """
     text = explain(error) or (plain(error) or type(error).__name__ if plainly else None)
     trace = "".join(traceback.format_exception(error)) if text is None or os.environ.get("FGL_BENCH_DEBUG") == "1" else ""

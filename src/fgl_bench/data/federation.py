@@ -104,12 +104,12 @@ def check_stored(cache_dir: object, sparsity: Sparsity, inductive: bool = False,
     if cache_dir is None:
         raise UserError("out_of_core=true: cache_dir must name the folder where the graph is kept")
     if inductive:
-        raise UserError("out_of_core=true: split.inductive=true makes graphs anew, in memory; set out_of_core=false")
+        raise UserError("out_of_core=true: split.inductive=true makes new graphs, in memory; set out_of_core=false")
     if test == "server":
         raise UserError("out_of_core=true: split.test=server holds the whole graph in memory; set out_of_core=false")
     if sparsity.alters_graph:
         kind = type(sparsity).__name__.removesuffix("Sparsity").lower()
-        raise UserError(f"out_of_core=true: scenario/sparsity={kind} makes graphs anew, in memory; set out_of_core=false")
+        raise UserError(f"out_of_core=true: scenario/sparsity={kind} makes new graphs, in memory; set out_of_core=false")
 
 
 def build_served(

@@ -159,4 +159,4 @@ def _write(path: Path, nodes: Sequence[np.ndarray], versions: dict[str, str]) ->
     try:
         write_bytes(path, archive.getvalue())
     except OSError as error:  # which costs time, not correctness
-        say_once(f"note: cache_dir: {path.parent} cannot be written ({error.strerror or error}); partitions are drawn anew every time")
+        say_once(f"note: cache_dir: {path.parent} cannot be written ({error.strerror or error}); partitions are drawn again every time")

@@ -38,7 +38,7 @@ MOST_BYTES = 5_500_000  # of data; the page itself is small
 
 def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] = (), keys: set[str] | None = None) -> Source:
     """Collect the plan of a paper's tables, the cells in ``results/cells/<paper>`` or ``runs``, and the published scores."""
-    folder, beside = results / "cells" / paper.name, published.parent
+    folder, root = results / "cells" / paper.name, published.parent
     tables = tuple(table for table in paper.tables if keys is None or table.key in keys)
     cells, known = plan(tables), read_cells(folder)
     stored, files = fill(cells, known), {cell["config_hash"]: folder / NAME for cell in known}
@@ -46,8 +46,8 @@ def gather(paper: Paper, results: Path, published: Path, runs: Sequence[Result] 
     for cell in cells:
         if cell.key not in stored and (run := by_overrides.get(cell.overrides)) is not None:
             stored[cell.key] = compact(run.summary, cell.command, run.folder)
-    settled = read_settlements(beside / "settlements" / f"{paper.name}.yaml")
-    draws = fill(cells, read_cells(beside / "draws" / paper.name))
+    settled = read_settlements(root / "settlements" / f"{paper.name}.yaml")
+    draws = fill(cells, read_cells(root / "draws" / paper.name))
     return Source(
         replace(paper, tables=tables), cells, stored, read_published(published / f"{paper.name}.csv"), settled, files, draws=draws
     )

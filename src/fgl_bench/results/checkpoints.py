@@ -1,4 +1,4 @@
-"""The checkpoints of unfinished runs, in a hidden folder beside the run's own: ``.<hash>.checkpoint/seeds-0-1/<rounds or trips done>/``.
+"""The checkpoints of unfinished runs, in a hidden folder next to the run's own: ``.<hash>.checkpoint/seeds-0-1/<rounds or trips done>/``.
 
 Workers that share the clients of a seed have a folder each between the last two, ``worker-0-of-2/``. Each checkpoint holds
 ``checkpoint.json`` (its run, code and progress) and ``state.pt``, which ``torch.load`` reads with an allow-list of classes.
@@ -89,7 +89,7 @@ def write(folder: Path, about: Mapping[str, Any], save: Callable[[Path], None]) 
 
 
 def remove(folder: Path, done: int) -> None:
-    """Remove the checkpoint of a program after so many rounds or trips."""
+    """Remove the checkpoint of a program after ``done`` rounds or trips."""
     shutil.rmtree(folder / f"{done:012d}", ignore_errors=True)
 
 

@@ -1,6 +1,6 @@
 """Logs a run to a tracker: every evaluation point while it trains, and its scores when it is complete.
 
-A tracker gets what ``history.csv`` and ``summary.json`` have. If it fails, the run goes on, with a warning, and the same command
+A tracker gets what ``history.csv`` and ``summary.json`` have. If it fails, the run continues, with a warning, and the same command
 logs later from the run directory what is missing.
 """
 
@@ -53,7 +53,7 @@ class TrackerCallback(Callback):
         names: Mapping[str, str],
         config: Mapping[str, Any],
         seeds: Sequence[int],
-        later: str = "the run goes on, and the same command tells it later",
+        later: str = "the run continues, and the same command logs it later",
     ):
         self.tracker, self.live, self.later = tracker, True, later
         title = f"{names['algorithm']}-{names['dataset']}"

@@ -170,7 +170,7 @@ class CheckpointCallback(StepCallback):
             if self.held:
                 store.clear(self.part)
             else:
-                self.run.say(f"another process keeps this run in {self.folder}; this one goes on without checkpoints")
+                self.run.say(f"another process keeps this run in {self.folder}; this one continues without checkpoints")
         return self.held
 
     def _lock(self) -> bool | OSError:
@@ -221,7 +221,7 @@ class CheckpointCallback(StepCallback):
                 raise
             fault = f"algorithm={self.run.method}: {reason} cannot be stored in a checkpoint"
         except OSError as error:
-            full = f"no checkpoint in {self.part} ({error.strerror or error}); the run goes on"
+            full = f"no checkpoint in {self.part} ({error.strerror or error}); the run continues"
         finally:
             self.last = time.monotonic()
             self.due = self.last + self.run.interval
@@ -229,7 +229,7 @@ class CheckpointCallback(StepCallback):
         if faults and not self.sim_state.own:
             raise UserError(f"{faults[0]}; use checkpoint_minutes=null")
         if faults:
-            self.run.say(f"{faults[0]}; the run goes on without checkpoints")
+            self.run.say(f"{faults[0]}; the run continues without checkpoints")
             self.off = True
         if fulls and not self.failed:
             self.run.say(fulls[0])

@@ -21,8 +21,7 @@ from fgl_bench.runner.build import simulation
 from fgl_bench.runner.checkpoints import CheckpointCallback, Checkpoints
 from fgl_bench.runner.devices import joined
 from fgl_bench.runner.kept_models import KeptModels
-from fgl_bench.runner.memory import Plan, halving, once
-from fgl_bench.runner.planning import chunks, network
+from fgl_bench.runner.memory import Plan, chunks, halving, network, once
 from fgl_bench.runner.reporter import Counts, Reporter, history, node_counts
 from fgl_bench.runner.share import own_part
 from fgl_bench.runner.spec import RunSpec

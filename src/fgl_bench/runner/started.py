@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from fgl_bench.results.estimates import duration
 from fgl_bench.results.progress import Display
-from fgl_bench.utils.allocator import environment
 from fgl_bench.utils.processes import end_with
 
 
@@ -27,7 +26,7 @@ class Started(subprocess.Popen):
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8")
         self.begin = time.monotonic()
         dying = end_with(os.getpid()) if sys.platform == "linux" else None
-        super().__init__(line, stdout=self.log, stderr=subprocess.STDOUT, env=environment(), preexec_fn=dying, start_new_session=True)
+        super().__init__(line, stdout=self.log, stderr=subprocess.STDOUT, preexec_fn=dying, start_new_session=True)
 
     def last_lines(self) -> list[str]:
         """The last six lines that it printed; closes the file."""
@@ -102,7 +101,7 @@ class InTurn(ABC):
     def status(self) -> int:
         """Exit status once everything is reported: 130 after a signal, which is printed, 1 if something failed, else 0."""
         if self.stopping:
-            print("interrupted; finished runs are kept, the same command goes on", file=sys.stderr)
+            print("interrupted; finished runs are kept, the same command continues", file=sys.stderr)
             return 130
         return int(bool(self.failures))
 

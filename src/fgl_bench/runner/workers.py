@@ -77,19 +77,6 @@ def side_by_side(jobs: Sequence[Job[T]], at_once: int, inner: int, callbacks: Ca
     return results
 
 
-class Died(UserError):
-    """A process ended before its job did."""
-
-
-def apart(job: Callable[[], T]) -> T:
-    """The result of ``job``, called in a forked process if forks are allowed: its effects on memory end with the process.
-
-    Raises:
-        Exception: that of the job; Died where its process was killed.
-    """
-    return _forked([lambda report: job()], lambda report: None)[0] if forks() else job()
-
-
 def forks() -> bool:
     """Return True if jobs may be forked processes; children of a pool's process may not fork."""
     alone = threading.current_thread() is threading.main_thread() and len(_running) < 2  # a fork lacks the threads that hold locks
@@ -178,7 +165,7 @@ def _forked(jobs: Sequence[Job[T]], send: Send) -> list[T]:
                     message = pipe.recv()
                 except EOFError:
                     workers[number].join()
-                    raise Died(_death(workers[number].exitcode)) from None
+                    raise UserError(_death(workers[number].exitcode)) from None
                 if isinstance(message, _Done):
                     results[number] = message.result
                     del waiting[pipe]

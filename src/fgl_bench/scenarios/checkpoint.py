@@ -63,8 +63,8 @@ class SimulationState:
             held |= {f"{path}.{name}": value for name, value in own if name in method.rebuilt or isinstance(value, CONSTANT)}
         self.held, self.names = held, {id(value): name for name, value in held.items()}
         modules = {kind.__module__ for method in self.methods.values() for kind in type(method).__mro__}
-        beside = {path.stem for module in modules if outside(module) for path in files_of(module)}  # modules in the same folder
-        self.packages = (*PACKAGES, *{module.partition(".")[0] for module in modules if outside(module)}, *beside)
+        siblings = {path.stem for module in modules if outside(module) for path in files_of(module)}  # modules in the same folder
+        self.packages = (*PACKAGES, *{module.partition(".")[0] for module in modules if outside(module)}, *siblings)
 
     @property
     def own(self) -> bool:

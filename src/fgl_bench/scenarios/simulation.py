@@ -60,7 +60,7 @@ class Simulation:
     Attributes:
         initial: ``[B, P]``, the common initial model of every replica of a seed.
         rounds, trips: the budget of every seed.
-        numbers: the rounds that are run; a rehearsal leaves out those in the middle.
+        numbers: the rounds that are run; where memory is measured, those in the middle are left out.
         eval_every: trips between evaluation points.
         callbacks: what watches the simulation.
         log, points: filled by the scenario; ``points[s]`` are the evaluation points of seed number s.

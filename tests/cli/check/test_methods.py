@@ -176,10 +176,10 @@ CHEAP = {
 
 
 # One of every kind; the others are slow.
-KINDS = ("fedavg", "fedprox", "fedsa_gcl", "dfed_sst", "fedaas", "fed_pub", "local", "majority")
+KINDS = ("fedavg", "fedsa_gcl", "dfed_sst", "fedaas", "fed_pub")
 
 
-@pytest.mark.parametrize("name", [name if name in KINDS else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS])
+@pytest.mark.parametrize("name", [name if name in KINDS else pytest.param(name, marks=pytest.mark.nightly) for name in ALGORITHMS])
 def test_the_package_s_methods_keep_all_promises(name, capsys):
     status = examine(name, ["rounds=3", *CHEAP.get(name, [])])
     assert status == 0, capsys.readouterr().out

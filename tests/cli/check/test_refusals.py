@@ -18,7 +18,7 @@ from fgl_bench.scenarios.decentralized import Decentralized
 from fgl_bench.scenarios.hooks import OWNERS, SCENARIOS, check_hooks, hooks, supported
 from fgl_bench.scenarios.semi_async import SemiAsync
 from fgl_bench.scenarios.sync import Sync
-from tests.test_commands import GOOD, METHOD, METHODS, MIX, bases, written
+from tests.test_commands import GOOD, METHOD, MIX, bases, written
 
 CONF = config_folder()
 ALGORITHMS = sorted(path.stem for path in (CONF / "algorithm").glob("[!_]*.yaml"))
@@ -125,7 +125,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("way", ["check", "run"])
+@pytest.mark.parametrize("way", ["run", pytest.param("check", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_run_is_one_line(name, way, tmp_path, spoken):
     body, words = REFUSED[name]
@@ -157,13 +157,6 @@ def test_a_process_that_trains_some_seeds_tells_the_users_line_too(tmp_path, spo
     assert status == 1 and said.splitlines()[-1].endswith("own_raises_apart.py:18 in mix: ValueError: apart") and "Traceback" not in said
 
 
-def test_the_whole_traceback_is_a_variable_away(tmp_path, spoken, monkeypatch):
-    written(tmp_path, "raises_aloud", "\n    def mix(self, reports, arrived):\n        raise ValueError('aloud')")
-    monkeypatch.setenv("FGL_BENCH_DEBUG", "1")
-    status, _, said = spoken(*["check", "own_raises_aloud.py"])
-    assert status == 1 and "Traceback" in said and "scenarios/sync.py" in said
-
-
 def test_an_error_of_the_package_itself_is_not_put_on_the_user():
     with pytest.raises(AttributeError) as caught:
         validate(None)
@@ -189,33 +182,3 @@ def test_scenarios_call_the_hooks_of_their_contract_and_no_others():
         own = hooks(scenario.contract)
         others = {hook for base in SCENARIOS for hook in hooks(base)} - set(own) - {"warmup_rounds"}
         assert set(own) <= called and not called & others, scenario
-
-
-def test_commands_know_the_folders_of_config_dir(tmp_path, spoken):
-    folder = tmp_path / "mine dir"
-    spoken(*["cp", "fedprox", str(folder)])
-    for options in (["--config-dir", str(folder)], [f"--config-dir={folder}"]):
-        status, said, _ = spoken(*[*options, "check", "my_fedprox", "algorithm.mu=0.5"])
-        assert status == 0 and said.endswith("my_fedprox: keeps all promises\n")
-        assert "my_fedprox " in spoken(*[*options, "ls", "algorithm"])[1]
-        assert "mu: 0.01" in spoken(*[*options, "show", "my_fedprox"])[1]
-    status, said, _ = spoken(*[*options, "cp", "my_fedprox", "again"])
-    assert status == 0 and "again/algorithm/my_my_fedprox.yaml" in said
-    status, _, said = spoken(*["--config-dir", "nowhere", "ls"])
-    assert status == 1 and said == "fgl-bench: error: --config-dir nowhere: there is no such folder\n"
-
-
-def test_a_method_of_one_s_own_is_tuned(tmp_path, spoken):
-    pytest.importorskip("optuna", reason="needs the tune extra")
-    body = METHODS["with_a_key"][0]
-    written(tmp_path, "tuned", body)
-    (tmp_path / "mine/algorithm").mkdir(parents=True)
-    (tmp_path / "mine/algorithm/own.yaml").write_text("_target_: own_tuned.Tuned\npower: 1.0\n", encoding="utf-8")
-    small = [*TINY, f"results_dir={tmp_path / 'runs'}", "trials=2"]
-    (tmp_path / "space.yaml").write_text('"+algorithm.power": {choices: [0.5, 2.0]}\n', encoding="utf-8")
-    target = ["algorithm=fedavg", "algorithm._target_=own_tuned.Tuned"]
-    status, said, _ = spoken(*["tune", "space.yaml", *target, *small])
-    assert status == 0 and "best of 2" in said
-    (tmp_path / "space.yaml").write_text("algorithm.power: {choices: [0.5, 2.0]}\n", encoding="utf-8")
-    status, said, _ = spoken(*["--config-dir", "mine", "tune", "space.yaml", "algorithm=own", *small])
-    assert status == 0 and "fgl-bench --config-dir mine algorithm=own" in said
