@@ -21,9 +21,8 @@ from pathlib import Path
 import reproduce_tables
 
 from fgl_bench.errors import UserError
-from fgl_bench.papers.draws import PER_SEED
 from fgl_bench.papers.plan import Cell
-from fgl_bench.papers.settlements import OPEN, TYPED
+from fgl_bench.papers.settlements import OPEN, PER_SEED, TYPED
 from fgl_bench.papers.work import Work
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import duration

@@ -24,7 +24,7 @@ from fgl_bench.leaderboard.submission import whole_board
 from fgl_bench.leaderboard.views import MODELS, VIEWS, text
 from fgl_bench.results.console import line_width
 from fgl_bench.results.estimates import duration, read_rates
-from fgl_bench.utils.scratch import remove_leftovers
+from fgl_bench.utils.files import remove_leftovers
 
 ROOT = Path(__file__).resolve().parents[1]
 

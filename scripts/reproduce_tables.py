@@ -29,18 +29,16 @@ from fgl_bench.config.groups import build
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.data.raw import data_root
 from fgl_bench.errors import UserError
-from fgl_bench.papers import scorings
 from fgl_bench.papers.agreement import OVERVIEW as FINDINGS
 from fgl_bench.papers.agreement import agreeing, coverage, section_of_chosen
 from fgl_bench.papers.agreement import overview_line as findings_line
 from fgl_bench.papers.analysis import OVERVIEW
 from fgl_bench.papers.matched_rows import FILE, read_choices
-from fgl_bench.papers.outlook import outlook
 from fgl_bench.papers.plan import Cell, Paper, Table, fill, in_order, load_paper, papers, plan
 from fgl_bench.papers.published import read_published
 from fgl_bench.papers.queue import Runs
 from fgl_bench.papers.settlements import read_settlements
-from fgl_bench.papers.work import Work, preset
+from fgl_bench.papers.work import Work, compared, outlook, preset
 from fgl_bench.results.cells import read_cells
 from fgl_bench.results.estimates import MEASURED, Costs, duration, rates_of, read_rates, write_rates
 from fgl_bench.results.store import identity
@@ -192,7 +190,7 @@ class Reproduction:
             lines += [*FINDINGS, *(findings_line(work.paper.title, cells) for work, cells in found)]
             lines += coverage({work.paper.title: cells for work, cells in found}, self.absent)
             lines += section_of_chosen({work.paper.title: agreeing(work.paper.name, cells, work.choices) for work, cells in found})
-            lines += scorings.compared(self.works)
+            lines += compared(self.works)
             write_whole(path, "\n".join(lines) + "\n")
             print(f"written: {path.relative_to(self.results)}")
             write_whole(path.with_name("outlook.md"), "\n".join(["# What is left", "", *outlook(self.works, self.absent)]) + "\n")

@@ -68,11 +68,11 @@ from dataclasses import dataclass
 import torch
 
 from fgl_bench.algorithms.base import Algorithm, Traffic
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers
 from fgl_bench.algorithms.powers import ServerNodes, TrainedScore
 from fgl_bench.algorithms.records import Message
-from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import SemiAsyncServer
+from fgl_bench.algorithms.base import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalize
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 
 from fgl_bench.algorithms.base import Traffic
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalize
 
 

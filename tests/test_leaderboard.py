@@ -23,10 +23,9 @@ from fgl_bench.config.groups import label
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import BoardCell, validation_scores
-from fgl_bench.leaderboard.protocol import BoardColumn, read_protocol
+from fgl_bench.leaderboard.protocol import BoardColumn, configuration, drawn, read_protocol, size, space_of
 from fgl_bench.leaderboard.record import Record, Trial, current, path_of, read_record, read_records, write_record
 from fgl_bench.leaderboard.remaining import plan
-from fgl_bench.leaderboard.search_space import configuration, drawn, size, space_of
 from fgl_bench.results.estimates import Kind
 from fgl_bench.results.frame import value_of
 from fgl_bench.runner.one import run_one

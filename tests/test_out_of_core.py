@@ -10,10 +10,8 @@ import torch
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
+from fgl_bench.algorithms.base import Peers, SemiAsyncServer, ServerRounds
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.algorithms.peers import Peers
-from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.data.federation import build_federations
 from fgl_bench.engine.batch import Batch, gcn_operator, mean_operator
 from fgl_bench.engine.derived import Derived

@@ -14,10 +14,10 @@ from fgl_bench.errors import UserError
 from fgl_bench.papers.placement import FILE, read_rows
 from fgl_bench.papers.plan import load_paper
 from fgl_bench.report.html import sources, with_rows
+from fgl_bench.report.own_runs import sections
 from fgl_bench.report.shown import paper_data
 from fgl_bench.results.cells import compact, write_cells
 from fgl_bench.results.frame import complete_runs
-from fgl_bench.results.sections import sections
 from fgl_bench.results.store import read_summary
 from fgl_bench.results.sweeps import question_of, record
 from tests.results.report_pages import data_of, source

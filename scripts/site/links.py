@@ -11,7 +11,7 @@ from typing import Any
 
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>\.\./[^)#]*)(?P<anchor>#[^)]*)?\)")
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "README.md": "index.md"}
-BASES = re.compile(r"src/fgl_bench/(algorithms/(base|server_rounds|semi_async_server|peers|powers|records|topology)|.*/base)\.py")
+BASES = re.compile(r"src/fgl_bench/(algorithms/(base|powers|records|topology)|.*/base)\.py")
 GROUP = re.compile(r"conf(/(?P<name>\w+))?")
 CHOICES = re.compile(r"src/fgl_bench/(?P<room>algorithms|models)/(?:.*/)?(?P<name>\w+?)_?\.py")
 

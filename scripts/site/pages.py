@@ -33,7 +33,7 @@ RESULTS = ROOT / "results"
 PYTHON = ("run", "Result", "load_results", "table", "ResultTable", "plot", "UserError")
 BASES = {  # what a class of a reader's own derives from, and what its hooks are given
     "Methods": (
-        "algorithms.base", "algorithms.server_rounds", "algorithms.semi_async_server", "algorithms.peers", "algorithms.powers",
+        "algorithms.base", "algorithms.powers",
         "algorithms.records", "algorithms.topology",
     ),
     "Backbones, datasets, splits, optimizers, scenarios": (

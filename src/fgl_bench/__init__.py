@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fgl_bench.algorithms.base import Algorithm as Algorithm
-    from fgl_bench.algorithms.peers import Peers as Peers
-    from fgl_bench.algorithms.semi_async_server import SemiAsyncServer as SemiAsyncServer
-    from fgl_bench.algorithms.server_rounds import ServerRounds as ServerRounds
+    from fgl_bench.algorithms.base import Peers as Peers
+    from fgl_bench.algorithms.base import SemiAsyncServer as SemiAsyncServer
+    from fgl_bench.algorithms.base import ServerRounds as ServerRounds
     from fgl_bench.data.datasets.base import Dataset as Dataset
     from fgl_bench.data.splits.base import Split as Split
     from fgl_bench.errors import UserError as UserError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 PUBLIC = {
     "Algorithm": "algorithms.base", "Backbone": "models.base", "Dataset": "data.datasets.base", "Split": "data.splits.base",
-    "Peers": "algorithms.peers", "SemiAsyncServer": "algorithms.semi_async_server", "ServerRounds": "algorithms.server_rounds",
+    "Peers": "algorithms.base", "SemiAsyncServer": "algorithms.base", "ServerRounds": "algorithms.base",
     "Result": "results.frame", "UserError": "errors", "load_models": "results.saved_models", "load_results": "results.frame",
     "run": "runner.api",
     "ResultTable": "results.result_table", "table": "results.result_table", "plot": "results.plots.draw",

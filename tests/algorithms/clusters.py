@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fgl_bench.algorithms.gcfl.gcfl import GCFL
-from fgl_bench.algorithms.gcfl.gcfl_plus import GCFLPlus
+from fgl_bench.algorithms.gcfl import GCFL
+from fgl_bench.algorithms.gcfl_plus import GCFLPlus
 from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fgl_bench.algorithms.adafgl._propagation_heads import HEADS, Heads, Knowledge, Options, head_layout, similar_pairs
-from fgl_bench.algorithms.adafgl.adafgl import AdaFGL, propagated_accuracy
+from fgl_bench.algorithms.adafgl import HEADS, AdaFGL, Heads, Knowledge, Options, head_layout, propagated_accuracy, similar_pairs
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.engine.batch import Batch, adjacency, gcn_operator
 from fgl_bench.engine.dropout import no_dropout
@@ -286,7 +285,7 @@ def test_the_smoothed_features_are_made_where_nodes_outnumber_them(hops, monkeyp
         heads, batch = result.sim.trainer.model, result.sim.trainer.batch
         heads._known.clear()
         with monkeypatch.context() as patch:
-            patch.setattr("fgl_bench.algorithms.adafgl._propagation_heads.SMOOTHED_BELOW", 1000.0 if few else 0.0)
+            patch.setattr("fgl_bench.algorithms.adafgl.SMOOTHED_BELOW", 1000.0 if few else 0.0)
             known = heads.knowledge(batch)
         assert (known.smoothed is None) == (known.operator is not None) == (not few or hops == 0)
         theta = theta.requires_grad_()

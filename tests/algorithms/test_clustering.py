@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from fgl_bench.algorithms.fedssa._clustering import kmeans, same_cluster
+from fgl_bench.algorithms.fedssa import kmeans, same_cluster
 from fgl_bench.engine.random_numbers import uniform
 
 

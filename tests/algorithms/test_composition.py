@@ -13,14 +13,13 @@ from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 
 from fgl_bench.algorithms._composition import EXCLUSIVE, Composed
-from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.base import Algorithm, ServerRounds
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgl import FedGL
 from fgl_bench.algorithms.fedgta import FedGTA
 from fgl_bench.algorithms.fedprox import FedProx
-from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
+from fgl_bench.algorithms.fedsage_plus import FedSagePlus
 from fgl_bench.algorithms.powers import POWERS
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.config.choices import config_folder
 from fgl_bench.config.groups import build, label
 from fgl_bench.config.schema import register_all

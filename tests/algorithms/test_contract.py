@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from fgl_bench.algorithms.peers import Peers
-from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
+from fgl_bench.algorithms.base import Peers, SemiAsyncServer
 from fgl_bench.models.chebnet import ChebNet
 from fgl_bench.models.disengcn import DisenGCN
 from fgl_bench.models.gcn import GCN

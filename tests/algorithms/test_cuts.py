@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.gcfl._cuts import minimum_cut, warping_distances
+from fgl_bench.algorithms.gcfl import minimum_cut
+from fgl_bench.algorithms.gcfl_plus import warping_distances
 
 
 def value(weights, side):

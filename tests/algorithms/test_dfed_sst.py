@@ -12,8 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.dfed_sst._hops import hops, stack
-from fgl_bench.algorithms.dfed_sst.dfed_sst import DFedSST
+from fgl_bench.algorithms.dfed_sst import DFedSST, hops, stack
 from fgl_bench.algorithms.records import Setting
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import cosine

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.cross_client import _scores
+from fgl_bench.algorithms.cross_client import _bipartite
 from fgl_bench.algorithms.cross_client._features import distinct
 from tests.algorithms.crossing import fedaas, gat, run
 from tests.reference.cross_client import small_served
@@ -29,7 +29,7 @@ def scores_both_ways(method, **changes):
 
 def test_equal_those_of_the_whole_convolution(monkeypatch):
     for width in (1 << 18, 8):  # one piece, and many
-        monkeypatch.setitem(_scores.BLOCK, "cpu", width)
+        monkeypatch.setitem(_bipartite.BLOCK, "cpu", width)
         for changes in ({}, {"hidden": [4, 6], "heads": 2}, {"version": "v1"}, {"layers": 3, "hidden": [5, 4, 3]}):
             found, expected = scores_both_ways(fedaas(), **changes)
             assert found.shape == expected.shape and found.shape[1]

@@ -13,7 +13,7 @@ from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedgl import Extended, FedGL, PseudoEdges, Union, nearest
 from fgl_bench.engine.batch import Batch, gcn_operator
 from fgl_bench.errors import UserError
-from fgl_bench.models.unifilter.unifilter import UniFilter
+from fgl_bench.models.unifilter import UniFilter
 from tests.algorithms.comparing import MODEL_SCALARS, TIGHT, assert_same_trips, watch
 from tests.algorithms.stateful import assert_follows
 from tests.reference.small import small_federation

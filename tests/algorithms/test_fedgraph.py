@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from sklearn.decomposition import PCA
 
-from fgl_bench.algorithms.cross_client._ddpg import BATCH, Agents
-from fgl_bench.algorithms.cross_client.fedgraph import FedGraph, principal
+from fgl_bench.algorithms.cross_client.fedgraph import BATCH, Agents, FedGraph, principal
 from tests.algorithms.comparing import TIGHT
 from tests.algorithms.crossing import everything, fedaas, run
 from tests.algorithms.test_fedcross import SHARED

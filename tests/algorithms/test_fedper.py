@@ -15,7 +15,7 @@ from fgl_bench.models.gcn import GCN
 from fgl_bench.models.graphsage import GraphSAGE
 from fgl_bench.models.mlp import MLP
 from fgl_bench.models.sign import SIGN
-from fgl_bench.models.unifilter.unifilter import UniFilter
+from fgl_bench.models.unifilter import UniFilter
 from tests.algorithms.comparing import TIGHT, assert_same_trips
 from tests.reference.small import small_federation
 from tests.small_runs import simulate, synchronous

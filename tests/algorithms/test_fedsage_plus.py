@@ -10,12 +10,9 @@ import torch
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
+from fgl_bench.algorithms._mending import AugmentedGraph, Generated, Neighborhoods, augmented, described, features_of
 from fgl_bench.algorithms.fedadam import FedAdam
-from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair
-from fgl_bench.algorithms.fedsage_plus._mended import augmented
-from fgl_bench.algorithms.fedsage_plus._mending import AugmentedGraph, Generated
-from fgl_bench.algorithms.fedsage_plus._neighgen import Neighborhoods, described, features_of
-from fgl_bench.algorithms.fedsage_plus.fedsage_plus import FedSagePlus
+from fgl_bench.algorithms.fedsage_plus import FedSagePlus, hidden_nodes, impair
 from fgl_bench.data.graph import training_view
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout

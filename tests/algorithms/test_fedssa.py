@@ -11,17 +11,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fgl_bench.algorithms.fedssa._gaussians import Gaussian
-from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, drawn_pairs
-from fgl_bench.algorithms.fedssa._vgae import training_labels
-from fgl_bench.algorithms.fedssa.fedssa import FedSSA
+from fgl_bench.algorithms._vgae import UndirectedEdges, drawn_pairs, training_labels
+from fgl_bench.algorithms.fedssa import FedSSA, Gaussian
 from fgl_bench.algorithms.local import Local
 from fgl_bench.engine.random_numbers import mix, normal, step_key
 from fgl_bench.errors import UserError
 from fgl_bench.models.bernnet import BernNet
 from fgl_bench.models.chebnet import ChebNet
 from fgl_bench.models.gcn import GCN
-from fgl_bench.models.unifilter.unifilter import UniFilter
+from fgl_bench.models.unifilter import UniFilter
 from fgl_bench.utils.seeding import derive_seed
 from tests.algorithms.comparing import assert_same_trips
 from tests.engine.graphs import federation, make_client

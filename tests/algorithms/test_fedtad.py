@@ -11,8 +11,7 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv
 
 from fgl_bench.algorithms.fedavg import FedAvg
-from fgl_bench.algorithms.fedtad._pseudo_graph import _Shared
-from fgl_bench.algorithms.fedtad.fedtad import FedTAD, PseudoGraph, generate, reliability, return_probabilities, spread
+from fgl_bench.algorithms.fedtad import FedTAD, PseudoGraph, _Shared, generate, reliability, return_probabilities, spread
 from fgl_bench.engine.batch import adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.engine.random_numbers import normal, step_key
 from fgl_bench.errors import UserError

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import Independent, Normal, kl_divergence
 
-from fgl_bench.algorithms.fedssa._gaussians import Gaussian, class_gaussians, divergence, divergence_from_standard, matched
+from fgl_bench.algorithms.fedssa import Gaussian, class_gaussians, divergence, divergence_from_standard, matched
 
 
 def draw(*shape, seed=0):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy.linalg import subspace_angles
 
-from fgl_bench.algorithms.fedssa._grassmann import chordal_distances, orthonormal, overlaps
+from fgl_bench.algorithms.fedssa import chordal_distances, orthonormal, overlaps
 
 
 def spaces(count=4, rows=30, columns=5, seed=0):

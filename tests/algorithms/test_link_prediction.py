@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, drawn_pairs, reconstruction
+from fgl_bench.algorithms._vgae import UndirectedEdges, drawn_pairs, reconstruction
 from fgl_bench.data.graph import training_view
 from fgl_bench.engine.batch import Batch
 from tests.engine.graphs import from_edges, make_client

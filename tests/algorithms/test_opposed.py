@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fgl_bench.algorithms.adafgl import _opposed as opposed
-from fgl_bench.algorithms.adafgl._opposed import attend, tiles
+from fgl_bench.algorithms import adafgl as opposed
+from fgl_bench.algorithms.adafgl import attend, tiles
 
 SIZES = (9, 6, 1, 0)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fgl_bench.algorithms.cross_client import _touched
 from fgl_bench.algorithms.cross_client._touched import NEVER, TouchedAdam, TouchedFeatures
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.sparse_rows import SparseRows
+from fgl_bench.engine.sparse import SparseRows
 
 SHAPES = {"bias": (3,), "wide.weight": (9, 4), "out.weight": (4, 3)}
 

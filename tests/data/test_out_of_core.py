@@ -19,7 +19,7 @@ from fgl_bench.data.datasets.base import stored
 from fgl_bench.data.federation import build_federations
 from fgl_bench.data.out_of_core import canonical_edges_on_disk
 from fgl_bench.data.storage import Disk, Memory
-from fgl_bench.utils.scratch import lock
+from fgl_bench.utils.files import lock
 from tests.data.graphs import configured, make_graph
 
 SMALL = {"num_nodes": 400, "num_edges": 1200, "num_features": 9, "words_per_node": None}

@@ -11,14 +11,13 @@ import torch
 import fgl_bench.runner.memory
 import fgl_bench.runner.program
 from fgl_bench.engine.batch import Batch
-from fgl_bench.engine.propagation import Hops, identity
-from fgl_bench.engine.spectral import mean_terms
+from fgl_bench.engine.propagation import Hops, identity, mean_terms
 from fgl_bench.errors import UserError
 from fgl_bench.models.gamlp import GAMLP
 from fgl_bench.models.gcn import GCN
 from fgl_bench.models.sgc import SGC
 from fgl_bench.models.sign import SIGN
-from fgl_bench.models.unifilter.unifilter import UniFilter
+from fgl_bench.models.unifilter import UniFilter
 from tests.engine.graphs import make_client
 from tests.models.checking import logits_and_gradients, random_models
 from tests.quick import prepared

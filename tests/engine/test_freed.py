@@ -7,7 +7,7 @@ import gc
 import pytest
 import torch
 
-from fgl_bench.algorithms.adafgl._opposed import attend as attend_opposed
+from fgl_bench.algorithms.adafgl import attend as attend_opposed
 from fgl_bench.engine.attention import additive_scores, attend
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.kernels.dynamic_scores import dynamic_scores

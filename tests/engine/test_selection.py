@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.engine.selection import drop_, grow_, largest
+from fgl_bench.algorithms.dis_pfl import drop_, grow_, largest
 from tests.pretend_cuda import CUDA, Ledger, pretended
 
 NUMBERS = st.sampled_from([-1.0, -0.0, 0.0, 0.5, 2.0, 1e30])

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from fgl_bench.engine import shard as shards
-from fgl_bench.engine.gossip import product
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.mixing import Blockwise, Mixing, alone, normalize
+from fgl_bench.engine.mixing import Blockwise, Mixing, alone, normalize, product
 from fgl_bench.engine.shard import Shard
 from tests.engine.worlds import together
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_bench.engine.gossip import COLUMNS, metropolis, product, pushed, sized, uniform
+from fgl_bench.engine.mixing import COLUMNS, metropolis, product, pushed, sized, uniform
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, Links
 
 UNDIRECTED = ("isolated", "ring", "complete", "random_matching", "hypercube", "random_regular", "erdos_renyi")

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.algorithms.fedssa._vgae import training_labels
+from fgl_bench.algorithms._vgae import training_labels
 from fgl_bench.engine.batch import Batch, plain_operator
-from fgl_bench.engine.spectral import chebyshev_filter, chebyshev_terms, mean_terms
+from fgl_bench.engine.propagation import chebyshev_filter, chebyshev_terms, mean_terms
 from fgl_bench.models.bernnet import bernstein_in_chebyshev
-from fgl_bench.models.unifilter._basis import UniBasis, agreeing_edges, krylov, unibasis
+from fgl_bench.models.unifilter import UniBasis, agreeing_edges, krylov, unibasis
 from tests.engine.graphs import from_edges, make_client
 
 

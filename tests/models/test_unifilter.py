@@ -14,8 +14,7 @@ from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.engine.kernels import column_sum
 from fgl_bench.errors import UserError
-from fgl_bench.models.unifilter._basis import agreeing_edges
-from fgl_bench.models.unifilter.unifilter import UniFilter
+from fgl_bench.models.unifilter import UniFilter, agreeing_edges
 from tests.algorithms.comparing import assert_same_trips
 from tests.engine.graphs import from_edges, make_client
 from tests.models.checking import (

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fgl_bench.papers.draws import single_draw
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.settlements import settle
+from fgl_bench.papers.settlements import settle, single_draw
 from tests.results.test_analysis import cell, printed
 from tests.results.test_settlements import NAMED, PAPER, TABLE
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from fgl_bench.papers.outlook import outlook
 from fgl_bench.papers.plan import Paper, Row, Table, columns
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.work import Work
+from fgl_bench.papers.work import Work, outlook
 
 ROWS = (Row("fedavg", "FedAvg", "fedavg"), Row("fediih", "FedIIH", "fediih"))
 

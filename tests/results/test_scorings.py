@@ -8,8 +8,7 @@ import pytest
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.scorings import SCORINGS, compared, rescored
-from fgl_bench.papers.work import Work
+from fgl_bench.papers.work import SCORINGS, Work, compared, rescored
 from tests.results.test_analysis import cell, printed
 from tests.results.test_settlements import NAMED, PAPER, TABLE
 

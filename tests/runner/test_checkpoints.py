@@ -22,7 +22,7 @@ from fgl_bench.results.callbacks import Callback, Callbacks, Report
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.memory import Plan
 from fgl_bench.runner.program import simulate
-from fgl_bench.utils import scratch
+from fgl_bench.utils.files import lock
 from tests.quick import prepared
 
 CPU = torch.device("cpu")
@@ -222,7 +222,7 @@ def test_two_processes_that_make_one_run_do_not_share_checkpoints(run: Run, caps
     monkeypatch.setattr("fgl_bench.runner.checkpoints.PATIENCE", 0.0)
     where = store.program(run.folder, SEEDS)
     where.mkdir(parents=True)
-    held = scratch.lock(where)
+    held = lock(where)
     assert held is not None
     run()
     assert not list(where.iterdir())

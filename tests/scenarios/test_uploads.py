@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from fgl_bench.algorithms.base import MixingPeers
 from fgl_bench.algorithms.d_psgd import DPSGD
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.fedper import FedPer
 from fgl_bench.algorithms.local import Local
-from fgl_bench.algorithms.peers import MixingPeers
 from fgl_bench.engine.mixing import Mixing, alone, normalize
 from fgl_bench.scenarios.sync import Sync
 from tests.algorithms.comparing import TIGHT, assert_same_trips

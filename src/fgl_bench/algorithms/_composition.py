@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.base import Algorithm, ServerRounds, Setting
 from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.powers import Comparing, Federating, FinalState, Regraphing, Spending, Staging
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.hooks import JointTraining, ServerAnswers, ServerNodes, TrainedScore
 from fgl_bench.engine.trips import Score, Trips
 from fgl_bench.errors import UserError

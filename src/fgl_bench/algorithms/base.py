@@ -1,8 +1,8 @@
-"""Base of all federated methods: local objective, reports and uploads."""
+"""Base of all federated methods (local objective, reports and uploads), and the bases of the scenarios' methods."""
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.records import Setting, Traffic
+from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Setting, Traffic, Upload
 from fgl_bench.data.splits.base import Split
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import no_dropout
 from fgl_bench.engine.hooks import JointTraining, TrainedScore, check_shape
+from fgl_bench.engine.mixing import Mixing, checked, itself, messages
 from fgl_bench.engine.network import Parameters, node_losses
 from fgl_bench.engine.trips import LocalStep, Trips
-from fgl_bench.errors import Range, check_ranges
+from fgl_bench.errors import Range, UserError, check_ranges
 from fgl_bench.models.base import Backbone
 
 
@@ -25,9 +26,8 @@ from fgl_bench.models.base import Backbone
 class Algorithm(ABC):  # noqa: B024 (abstract methods are in the bases of scenarios)
     """Base of all methods; the fields of a subclass are its hyperparameters.
 
-    A method derives from the base of every scenario that supports it, which adds the scenario's hooks:
-    :class:`~fgl_bench.algorithms.server_rounds.ServerRounds`, :class:`~fgl_bench.algorithms.semi_async_server.SemiAsyncServer`,
-    :class:`~fgl_bench.algorithms.peers.Peers`. Hooks that only a few methods need are in :mod:`fgl_bench.algorithms.powers`.
+    A method derives from the base of every scenario that supports it, which adds the scenario's hooks: :class:`ServerRounds`,
+    :class:`SemiAsyncServer`, :class:`Peers`. Hooks that only a few methods need are in :mod:`fgl_bench.algorithms.powers`.
 
     One instance serves all S seeds and C clients of a run at once; replica ``s * C + c`` is client c of seed s.
 
@@ -166,3 +166,133 @@ def replays_reports(method: Algorithm) -> bool:
 
 def _replayable(method: Algorithm) -> bool:
     return vars(type(method)).get("replayable", False)
+
+
+class ServerRounds(Algorithm):
+    """A method under ``scenario=sync``: every round the participants train and upload, and the server aggregates."""
+
+    @abstractmethod
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        """Return the mixing of the round's uploads into the next received models.
+
+        Args:
+            reports: ``[S, C, ...]`` by name, the last report of every client.
+            arrived: ``[S, C]`` bool, the participants of this round.
+        """
+
+    def refine(self, previous: Tensor, received: Tensor, uploaded: Tensor, arrived: Tensor) -> Tensor:
+        """Return the models that clients receive, ``[S, C, P]``: a server step after aggregation, by default none.
+
+        Args:
+            previous: ``[S, C, P]``, the models received before this round.
+            received: ``[S, C, P]``, the aggregated models.
+            uploaded: ``[S, C, P]``, each client's last upload: the trained models, unless :meth:`upload` is overridden.
+            arrived: ``[S, C]`` bool, the participants of this round. Clients of a seed without participants keep ``previous``.
+        """
+        return received
+
+    @property
+    def refines(self) -> bool:
+        """Return True if :meth:`refine` is overridden, so that ``previous`` must be stored."""
+        return type(self).refine is not ServerRounds.refine
+
+    def warmup_rounds(self) -> int:
+        """Return the number of initial rounds without aggregation; best-validation selection ignores their points."""
+        return 0
+
+    def bytes_after(self, rounds: int, trips: int) -> list[tuple[int, int]]:
+        """Return bytes uploaded and downloaded per seed after ``rounds`` rounds; the base counts :meth:`traffic` once per trip."""
+        up, down, _ = self.traffic().bytes
+        return [(trips * up, trips * down)] * len(self.setting.seeds)
+
+
+class SemiAsyncServer(Algorithm):
+    """A method under ``scenario=semi_async``: clients train at their own pace, and the server steps once enough uploads have arrived.
+
+    Class attributes:
+        keeps_uploads: True if the server stores every client's last upload, in ``server.uploads``.
+        reads_staleness: True if the method reads the staleness of uploads from the scenario instead of tracking it.
+    """
+
+    keeps_uploads: ClassVar[bool] = False
+    reads_staleness: ClassVar[bool] = True
+
+    @abstractmethod
+    def serve(self, server: Server, arrivals: Sequence[Upload]) -> list[Message]:
+        """Take one server step: process the buffered arrivals (already in ``server.uploads`` and ``server.reports``), return messages."""
+
+    def begin(self, message: Message, trained: Tensor, reports: dict[str, float]) -> Tensor:
+        """Return the model ``[P]`` that the next trip starts from; the base overwrites the received parameters.
+
+        A message with all parameters is mixed with the client's own model, see :meth:`message_share`. A method that only chooses the
+        weight overrides :meth:`message_share`, and the models of all trips are then mixed at once.
+
+        Args:
+            trained: ``[P]``, the client's last trained model.
+            reports: the client's last scalar reports, by name.
+        """
+        if message.blocks is None:
+            share = self.message_share(message, reports)
+            return message.model if share == 1 else share * message.model + (1 - share) * trained
+        return self.setting.layout.overwrite(trained.clone(), message.model, message.blocks)
+
+    def message_share(self, message: Message, reports: dict[str, float]) -> float:
+        """Return the weight of a message's model in the next trip's initial model, 1 by default; the rest is the last trained model.
+
+        Args:
+            reports: the client's last scalar reports, by name.
+        """
+        return 1.0
+
+    def buffer_size(self) -> int:
+        """Return the arrivals per server step: the ``buffer`` key, or a quarter of the clients (5 of 20) if it is null.
+
+        Raises:
+            UserError: fewer than one, or more than the number of clients (the server would never step).
+        """
+        clients, size = self.setting.num_clients, getattr(self, "buffer", None)
+        size = max(1, round(clients / 4)) if size is None else size
+        if not 1 <= size <= clients:
+            raise UserError(f"algorithm.buffer={size} does not fit num_clients={clients}; allowed: 1 to {clients}")
+        return size
+
+    @property
+    def waits(self) -> bool:
+        """Return True if an uploader with an empty inbox waits for the next server step, instead of downloading the model at once."""
+        return True
+
+    @property
+    def merges_before_upload(self) -> bool:
+        """Return True if a pending push is merged into the trained model before upload, not at the start of the next trip."""
+        return False
+
+    def upload_blocks(self, server: Server) -> tuple[str, ...] | None:
+        """Return the names of the parameters in the current upload; None means all."""
+        return None
+
+
+class Peers(Algorithm):
+    """A method under ``scenario=decentralized``: every round all clients train, then exchange along a directed graph."""
+
+    def topology(self) -> tuple[str, int | None]:
+        """Return the default communication graph (a name in ``engine.topologies``) and its degree."""
+        return "complete", None
+
+    @abstractmethod
+    def exchange(self, meeting: Meeting) -> Exchange:
+        """Exchange messages after a round's training, and return the next models."""
+
+
+class MixingPeers(Peers):
+    """Peers that average whole models by one matrix, regardless of the communication graph."""
+
+    @abstractmethod
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        """Return the mixing of uploads into the next models; arguments as for :meth:`ServerRounds.mix`, with uploads of all clients."""
+
+    def exchange(self, meeting: Meeting) -> Exchange:
+        everybody = torch.ones_like(self.setting.weights, dtype=torch.bool)
+        mixing = checked(self.mix(meeting.reports, everybody), everybody).without(self.frozen, self.setting.layout)
+        matrix = mixing.matrix()
+        models = mixing.apply(meeting.uploaded, meeting.received, self.setting.layout, meeting.trained, self.setting.shard)
+        return Exchange(models, matrix, messages((matrix > 0) & ~itself(matrix), self.traffic().bytes[0]))

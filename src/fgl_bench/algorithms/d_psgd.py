@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.gossip import messages, metropolis, product, uniform
+from fgl_bench.engine.mixing import messages, metropolis, product, uniform
 
 
 @dataclass

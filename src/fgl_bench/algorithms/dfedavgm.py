@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers, Setting
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.gossip import messages, metropolis, product
+from fgl_bench.engine.mixing import messages, metropolis, product
 from fgl_bench.engine.random_numbers import mix, uniform
 from fgl_bench.engine.stacked_optimizers import StackedSGD
 from fgl_bench.errors import Range, above, between

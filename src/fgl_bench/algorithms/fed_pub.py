@@ -12,9 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.base import ServerRounds, Setting, Traffic
 from fgl_bench.algorithms.powers import Comparing, TrainedScore
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import DropoutFunction, no_dropout

@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.base import SemiAsyncServer, Traffic
 from fgl_bench.algorithms.records import Message, Server, Upload
-from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.trips import LocalStep
 from fgl_bench.errors import SHARE, Range, at_least
 

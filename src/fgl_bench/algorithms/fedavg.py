@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalize
 
 

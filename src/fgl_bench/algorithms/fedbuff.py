@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.base import SemiAsyncServer, Traffic
 from fgl_bench.algorithms.records import Message, Server, Upload
-from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.transfer import put
 from fgl_bench.errors import Range, at_least
 

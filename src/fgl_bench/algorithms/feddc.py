@@ -8,9 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.base import ServerRounds, Setting, Traffic
 from fgl_bench.algorithms.scaffold import WEIGHTINGS, displacement, keep_unable, of_replicas
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, above, at_least

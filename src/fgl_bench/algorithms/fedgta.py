@@ -8,9 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Traffic
+from fgl_bench.algorithms.base import ServerRounds, Traffic
 from fgl_bench.algorithms.powers import Comparing
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.algorithms.topology import hybrid_moments, labels_propagated, propagate, smoothing_confidence, with_truth
 from fgl_bench.engine.batch import Batch, gcn_operator, plain_operator
 from fgl_bench.engine.mixing import Mixing, cosine, normalize

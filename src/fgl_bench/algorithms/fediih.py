@@ -12,10 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting, Traffic
+from fgl_bench.algorithms.base import ServerRounds, Setting, Traffic
 from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.scaffold import of_replicas
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.layout import ParameterLayout, uniform
 from fgl_bench.engine.mixing import Blockwise, normalize

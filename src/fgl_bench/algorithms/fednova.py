@@ -8,8 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Traffic
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import ServerRounds, Traffic
 from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import Trips
 

@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from fgl_bench.algorithms.base import Setting
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers, Setting
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.gossip import messages, product, sized, uniform
+from fgl_bench.engine.mixing import messages, product, sized, uniform
 from fgl_bench.errors import Range, UserError, at_least, require
 
 

@@ -7,9 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Traffic
-from fgl_bench.algorithms.peers import MixingPeers
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import MixingPeers, ServerRounds, Traffic
 from fgl_bench.engine.mixing import Mixing, alone
 
 

@@ -8,10 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers, Setting
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.gossip import messages, product, pushed
+from fgl_bench.engine.mixing import messages, product, pushed
 
 
 @dataclass

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers, Setting
 from fgl_bench.algorithms.records import Exchange, Meeting
-from fgl_bench.engine.gossip import itself, messages, product, sized, uniform
+from fgl_bench.engine.mixing import itself, messages, product, sized, uniform
 from fgl_bench.engine.transfer import put
 from fgl_bench.errors import SHARE, Range, UserError, at_least
 from fgl_bench.utils.seeding import generator

@@ -8,8 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting, Traffic
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import Algorithm, ServerRounds, Setting, Traffic
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import LocalStep, Trips

@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fgl_bench.algorithms.base import Setting
+from fgl_bench.algorithms.base import SemiAsyncServer, Setting
 from fgl_bench.algorithms.records import Message, Server, Upload
-from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.transfer import put
 from fgl_bench.errors import Range, Unsuited, UserError, at_least
 

@@ -14,7 +14,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.board import Board
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.submission import whole_board
-from fgl_bench.leaderboard.views import MODELS, VIEWS, as_csv, markdown, text
+from fgl_bench.leaderboard.views import MODELS, VIEWS, as_csv, draw, markdown, text
 from fgl_bench.results.console import line_width
 from fgl_bench.results.question import parts, read_words, short
 from fgl_bench.utils.files import home
@@ -81,7 +81,6 @@ def of_datasets(board: Board, text: str) -> Board:
 
 def save(board: Board, models: Sequence[str], folder: Path) -> None:
     """Write all figures with enough cells."""
-    from fgl_bench.leaderboard.drawings import draw
     from fgl_bench.results.plots.style import save_all
 
     try:

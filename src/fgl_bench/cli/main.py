@@ -45,9 +45,9 @@ from fgl_bench.errors import PACKAGE, UserError, raised_by_user
 from fgl_bench.results.console import show
 from fgl_bench.results.sweep_notes import FOLDER, Note, current_sweep, leave, note_of, reported_failures
 from fgl_bench.runner.one import run_one
+from fgl_bench.utils.files import remove_leftovers, scratch
 from fgl_bench.utils.masking import masked, masking_hydra
 from fgl_bench.utils.processes import JOB, raise_again, stoppable
-from fgl_bench.utils.scratch import remove_leftovers, scratch
 
 INTERRUPTED = 130
 USAGE_ERROR = 2

@@ -15,10 +15,9 @@ from fgl_bench.cli.check.subject import load_method
 from fgl_bench.cli.leaderboard import stored
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.cell import BoardCell
-from fgl_bench.leaderboard.placed_method import placement_views
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.submission import Submission, whole_board, with_guests
-from fgl_bench.leaderboard.views import MODELS, text
+from fgl_bench.leaderboard.views import MODELS, placement_views, text
 from fgl_bench.results.console import line_width
 from fgl_bench.results.question import parts, short
 from fgl_bench.results.store import PRESENTATION

@@ -22,8 +22,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from fgl_bench.errors import UserError
+from fgl_bench.utils.files import leftovers, scratch
 from fgl_bench.utils.patience import said_when_long
-from fgl_bench.utils.scratch import leftovers, scratch
 
 FORMAT = 1
 """Part of every folder's name; raised when what the files hold changes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,7 @@ from fgl_bench.engine.derived import Derived, DerivedBlocks
 from fgl_bench.engine.linear import product
 from fgl_bench.engine.sparse import BlockSparse
 from fgl_bench.engine.transfer import put
+from fgl_bench.errors import Unsuited
 
 # Above this share of non-zero entries a dense product is faster. On a CPU measured with Photo and Computers (35 % filled: the
 # sparse product takes two thirds of the time); on a GPU a guess, its matrix units are that much faster than its gathers.
@@ -295,3 +296,18 @@ class Batch:
         part.num_nodes, part.num_train = self.num_nodes[list(rows)], self.num_train[list(rows)]
         part._operators, part._derived, part._parent = {}, {}, None if part.on_disk else (self, rows)
         return part
+
+
+class Limited:
+    """Base of stand-ins for a batch or an operator that support only some attributes; raises Unsuited for the others.
+
+    Class attributes:
+        refusal: the message, with ``{name}`` for the name of the attribute.
+    """
+
+    refusal: ClassVar[str]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Unsuited(self.refusal.format(name=name))

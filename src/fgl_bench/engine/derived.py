@@ -91,7 +91,7 @@ class DerivedBlocks:
         values: ``[U, L, n, F]``, zero in padding.
         owner: host ``[k]``, which of the U clients each replica is.
         shape: (k, L, n, F).
-        training_rows: kept here by ``models.unifilter._filtering``.
+        training_rows: kept here by ``models.unifilter``.
     """
 
     training_rows: tuple[Tensor, Tensor, Tensor] | None = None

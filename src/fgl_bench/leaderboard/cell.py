@@ -1,8 +1,12 @@
-"""Computes one cell of the leaderboard: trials scored on validation, then each winner once on test."""
+"""Computes one cell of the leaderboard: trials scored on validation, then each winner once on test.
+
+``python -m fgl_bench.leaderboard.cell PROTOCOL ENTRY DATASET SPLIT FOLDER UNTIL [KEY=VALUE...]`` computes one in a separate process.
+"""
 
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,12 +23,13 @@ from fgl_bench.config.values import shown
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.leaderboard.properties import properties
-from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol
+from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol, read_protocol
 from fgl_bench.leaderboard.record import Record, Trial, Winner, path_of, read_record, write_record
 from fgl_bench.results.render import percent
 from fgl_bench.results.statistics import fairness
 from fgl_bench.runner.one import run_one, take_owners
-from fgl_bench.utils.scratch import scratch
+from fgl_bench.utils.files import scratch
+from fgl_bench.utils.processes import Stopped, stoppable
 
 RUNS = ".runs-"  # prefix of the temporary folder of a run
 
@@ -167,3 +172,16 @@ def winner(trial: int, summary: Mapping[str, Any], model: str, command: str) -> 
 def facts(summary: Mapping[str, Any]) -> dict[str, Any]:
     facts = {name: summary[name] for name in ("metric", "scenario", "num_clients", "versions", "device")}
     return facts | ({"commit": summary["code"]["commit"]} if summary.get("code") else {})
+
+
+if __name__ == "__main__":
+    path, name, dataset, split, folder, until, *where = sys.argv[1:]
+    try:
+        protocol = read_protocol(Path(path))
+        entry = next(entry for entry in protocol.entries if entry.name == name)
+        with stoppable():
+            BoardCell(protocol, entry, BoardColumn(dataset, split), Path(folder), where, float(until)).make()
+    except Stopped as stopped:
+        sys.exit(stopped.status)
+    except UserError as error:
+        sys.exit(f"{name} in {dataset}-{split}: {error}")

@@ -77,7 +77,7 @@ class Cells(InTurn):
     def line(self, work: Work) -> list[str]:
         cell, _ = work
         where = [cell.entry.name, cell.column.dataset, cell.column.split, str(self.folder), str(self.until), *self.where]
-        return [sys.executable, "-m", "fgl_bench.leaderboard", str(self.protocol), *where]
+        return [sys.executable, "-m", "fgl_bench.leaderboard.cell", str(self.protocol), *where]
 
     def ended(self, work: Work, status: int, lines: list[str], display: Display) -> str | None:
         return None if status else "".join(f"\n    {line}" for line in lines if "recomputed" in line)

@@ -14,9 +14,8 @@ import yaml
 from fgl_bench.config.values import NAME, plain
 from fgl_bench.errors import UserError
 from fgl_bench.leaderboard.board import Board, read_board
-from fgl_bench.leaderboard.protocol import Entry, Protocol
+from fgl_bench.leaderboard.protocol import Entry, Protocol, names, space_of
 from fgl_bench.leaderboard.record import current, read_records
-from fgl_bench.leaderboard.search_space import names, space_of
 from fgl_bench.results.cells import warn
 from fgl_bench.utils.files import write_whole
 

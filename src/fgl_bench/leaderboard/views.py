@@ -1,17 +1,23 @@
-"""The findings as tables, for a terminal, a page or a csv."""
+"""The findings as tables, for a terminal, a page or a csv, and as figures."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import mean
+from typing import TYPE_CHECKING
 
 from fgl_bench.leaderboard import findings
 from fgl_bench.leaderboard.board import LOCAL, Board
 from fgl_bench.leaderboard.findings import Fit, titles
 from fgl_bench.leaderboard.protocol import BoardColumn
 from fgl_bench.results import render
+from fgl_bench.results.statistics import against
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MODELS = ("received", "trained")
 NONE = "nothing to show yet"
@@ -237,3 +243,55 @@ def board_rows(board: Board) -> list[list[str]]:
     """Return the overview, headings first, for the report page; empty without cells."""
     [part] = overview(board, MODELS, None)
     return [list(part.head), *(list(row) for row in part.rows)] if part.rows else []
+
+
+HEAD = ["", "entry", "score", "diff.", "p"]
+
+
+def placement_views(board: Board, guest: str, models: tuple[str, ...]) -> list[View]:
+    """Return a table per column of the guest and kind of model, best entry first, and the average ranks."""
+    columns = [column for column in board.columns if (guest, column.key) in board.cells]
+    parts = [of_column(board, guest, column, model) for column in columns for model in models]
+    return [*parts, *(of_ranks(board, guest, model) for model in models)]
+
+
+def of_column(board: Board, guest: str, column: BoardColumn, model: str) -> View:
+    scores = board.scores(column, model)
+    tests = {each.name: each for each in against(guest, scores)} if guest in scores else {}
+    rows = []
+    for name in sorted(scores, key=lambda name: -mean(scores[name])):
+        rank = 1 + sum(mean(other) > mean(scores[name]) for other in scores.values())
+        test = tests.get(name)
+        compared = [f"{100 * test.difference:+.1f}", f"{test.adjusted:.3f}{'*' * test.worse}"] if test else ["", ""]
+        rows.append([str(rank), f"> {name}" if name == guest else name, f"{100 * mean(scores[name]):.1f}", *compared])
+    notes = [] if guest in scores else [f"{guest} has no score: a seed has diverged, or the cell is not complete."]
+    return View(f"{column.key}, {model} model", HEAD, rows, notes)
+
+
+def of_ranks(board: Board, guest: str, model: str) -> View:
+    found, columns = findings.ranks(board, model)
+    title = f"average rank, {model} model"
+    if found is None or guest not in found.ranks:
+        return View(title, ["entry", "rank"], [], ["Ranks need two entries with scores in the same two columns."])
+    own = found.ranks[guest]
+    near = [name for name, rank in found.ranks.items() if name != guest and abs(rank - own) <= found.difference]
+    rows = [[f"> {name}" if name == guest else name, f"{rank:.2f}"] for name, rank in found.ranks.items()]
+    text = f"Over {columns_text(columns)}, critical difference {found.difference:.2f}; not significantly different from {guest}:"
+    return View(title, ["entry", "rank"], rows, [text, ", ".join(near) or "nobody"])
+
+
+def draw(board: Board, models: Sequence[str]) -> Iterator[tuple[str, Figure]]:
+    """Yield names and figures for which there are enough cells."""
+    from fgl_bench.results.plots.figures import critical_difference, tradeoffs  # imports matplotlib
+
+    for model in models:
+        ranks, _ = findings.ranks(board, model)
+        if ranks is not None:
+            yield f"ranks_{model}", critical_difference(ranks, f"Leaderboard, {model} models")
+        rows, columns = board.whole(model)
+        if len(rows) > 1:
+            panels = {}
+            for split, those in by_split(columns).items():
+                costs = findings.costs_in(board, model, rows, those)
+                panels[f"{split}, {columns_text(those)}"] = {name: (1e6 * cost.megabytes, cost.score) for name, cost in costs.items()}
+            yield f"bytes_{model}", tradeoffs(panels, f"Leaderboard, {model} models: means by split", "score in %")

@@ -1,22 +1,22 @@
-"""Base of backbones with parameter-free propagation, and the perceptron that follows it."""
+"""Bases of backbones whose first layer is linear in propagated features, and the perceptron that follows it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.batch import DENSE_ABOVE, Batch, is_dense, nonzeros
+from fgl_bench.engine.batch import DENSE_ABOVE, Batch, Operator, is_dense, nonzeros
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.linear import affine, prelu
 from fgl_bench.engine.minibatch import Part
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.propagation import Hops
+from fgl_bench.engine.propagation import Hops, OneHop
 from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 
@@ -177,3 +177,37 @@ def xavier(layout: ParameterLayout, generator: torch.Generator, fans: Mapping[st
         elif name == "slope":
             initial[name].fill_(0.25)
     return initial
+
+
+@dataclass
+class FirstHop(Decoupled):
+    """``A (X W) = (A X) W``: the first and widest propagation can be precomputed, since no dropout precedes it.
+
+    For dense features this saves one product of the first layer. Sparse features would become dense, so ``auto`` precomputes
+    them only if that takes fewer multiplications.
+
+    Class attributes:
+        hop: A.
+    """
+
+    needs_neighbors: ClassVar[bool] = True
+    hop: ClassVar[Operator]
+
+    propagation: Literal["auto", "precomputed", "lazy"] = field(default="auto", kw_only=True)
+
+    def hop_matrices(self) -> Hops:
+        return OneHop(by=type(self).hop)
+
+
+def stacked(widths: Sequence[int], layers: int, sides: int = 1) -> ParameterLayout:
+    """Return the layout of convolutions ``conv0``, ..., of ``sides`` matrices ``[in, sides * out]`` and a bias, then a linear ``head``.
+
+    Args:
+        widths: of the features, the hidden representations and the logits; two more than ``layers`` with a head.
+        layers: number of convolutions.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for i, (wide, narrow) in enumerate(zip(widths, widths[1:], strict=False)):
+        name, count = (f"conv{i}", sides) if i < layers else ("head", 1)
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (wide, count * narrow), (narrow,)
+    return ParameterLayout(shapes, inputs=("conv0.weight",))

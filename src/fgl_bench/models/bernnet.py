@@ -15,7 +15,7 @@ from fgl_bench.engine.dropout import DropoutFunction
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.engine.spectral import chebyshev_filter, chebyshev_terms, mean_terms
+from fgl_bench.engine.propagation import chebyshev_filter, chebyshev_terms, mean_terms
 from fgl_bench.models.base import Spectral
 
 

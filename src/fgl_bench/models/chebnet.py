@@ -13,8 +13,8 @@ from fgl_bench.engine.batch import Batch, plain_operator
 from fgl_bench.engine.layout import ParameterLayout, glorot
 from fgl_bench.engine.linear import linear
 from fgl_bench.engine.network import Output, Parameters
+from fgl_bench.engine.propagation import chebyshev_filter, chebyshev_terms, mean_terms
 from fgl_bench.engine.sparse import BlockSparse
-from fgl_bench.engine.spectral import chebyshev_filter, chebyshev_terms, mean_terms
 from fgl_bench.models.base import Spectral
 
 

@@ -13,8 +13,7 @@ from fgl_bench.engine.batch import Batch, adjacency
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine, linear, without_gradient
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.models._decoupled import Columns
-from fgl_bench.models._first_hop import FirstHop
+from fgl_bench.models._decoupled import Columns, FirstHop
 from fgl_bench.models.base import hidden_widths
 
 EPSILON = 1e-5  # added to variances, as PyTorch's BatchNorm1d

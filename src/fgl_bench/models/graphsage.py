@@ -14,8 +14,7 @@ from fgl_bench.engine.batch import Batch, mean_operator
 from fgl_bench.engine.layout import ParameterLayout, like_linear
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Output, Parameters
-from fgl_bench.models._decoupled import Columns
-from fgl_bench.models._first_hop import FirstHop, stacked
+from fgl_bench.models._decoupled import Columns, FirstHop, stacked
 from fgl_bench.models.base import hidden_widths
 
 

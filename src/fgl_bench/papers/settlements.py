@@ -7,18 +7,20 @@ hand only if no run of ours is near the published number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
+from scipy.special import stdtrit  # Student's quantile; scipy.stats takes half a second to import
 
 from fgl_bench.evaluation.summary import MODELS
 from fgl_bench.papers.analysis import CellScore, judged, of_accuracy, scorer
-from fgl_bench.papers.draws import Interval, single_draw
 from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, look_up
 from fgl_bench.papers.published import Printed, Published
 
@@ -239,3 +241,23 @@ def _settled(
         if applies and (not each.columns or {column.dataset, column.key} & set(each.columns)):
             return settled(each.finding, tried, reason=each.reason)
     return settled(OPEN, tried)
+
+
+PER_SEED = "split.per_seed=[masks]"
+
+
+class Interval(NamedTuple):
+    """95 % prediction interval of a single draw from ``draws`` normal ones: mean +- t s sqrt(1 + 1/draws)."""
+
+    mean: float
+    low: float
+    high: float
+    draws: int
+
+
+def single_draw(scores: Sequence[float]) -> Interval | None:
+    """Compute the interval from one score per draw; None for fewer than three."""
+    if len(scores) < 3:
+        return None
+    mean, away = fmean(scores), float(stdtrit(len(scores) - 1, 0.975)) * stdev(scores) * math.sqrt(1 + 1 / len(scores))
+    return Interval(mean, mean - away, mean + away, len(scores))

@@ -12,10 +12,9 @@ from fgl_bench.evaluation.summary import MODELS, spread
 from fgl_bench.papers.plan import Column, Paper, Row, Stored, Table, in_table, look_up
 from fgl_bench.papers.published import Printed, Published
 from fgl_bench.results import render
-from fgl_bench.results.divergence import MARK, diverged_seeds, footnote, scored_seeds
 from fgl_bench.results.provenance import marked, on_cpu
 from fgl_bench.results.render import number
-from fgl_bench.results.scored import score_trained, scored_models
+from fgl_bench.results.scored import MARK, diverged_seeds, footnote, score_trained, scored_models, scored_seeds
 from fgl_bench.utils.files import write_whole
 
 MEAN, PUBLISHED, SENT = "mean", "published", "MB"
@@ -239,7 +238,7 @@ READING = {
         "Ours: test accuracy at the evaluation point with the best validation accuracy of the whole federation (earliest of equals), "
         "clients weighted by test nodes, mean over seeds ± half-width of the 95 % t-interval. "
         f"{WHICH} Best of ours in bold, for received and trained models apart. *mean* is the unweighted mean of a row's cells, "
-        "worked out anew for the published ones; the paper's Overall is not the mean of its cells everywhere and is not used."
+        "recomputed for the published ones; the paper's Overall is not the mean of its cells everywhere and is not used."
     ),
     "costs": (
         "What had been spent when the validation accuracy of the server's (*received*) model first reached the level named below: in every "

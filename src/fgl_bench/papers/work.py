@@ -1,10 +1,12 @@
-"""The work for one paper: its selected tables, their runs, and stored results."""
+"""The work for one paper: its selected tables, their runs, stored results, and the computing time of missing ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,16 @@ import yaml
 
 from fgl_bench.config.choices import config_folder, content
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.papers.agreement import markdown, settle_all
+from fgl_bench.papers.agreement import markdown, percent, settle_all
 from fgl_bench.papers.analysis import analyze, overview_line, write_statistics
-from fgl_bench.papers.plan import Cell, Key, Paper, Table, fill, in_table, look_up, plan, stale
+from fgl_bench.papers.plan import Cell, Key, Paper, Table, fill, in_order, in_table, look_up, plan, stale
 from fgl_bench.papers.published import Printed
-from fgl_bench.papers.settlements import Settled, Settlement, alternatives
+from fgl_bench.papers.settlements import AGREES, NOT_RUN, Settled, Settlement, alternatives
 from fgl_bench.papers.tables import texts, write_texts
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import Costs, Kind, round_cost
 from fgl_bench.results.frame import complete_runs
-from fgl_bench.results.scored import scored_models
+from fgl_bench.results.scored import scored_models, selected
 from fgl_bench.results.store import read_summary
 from fgl_bench.utils.files import write_whole
 
@@ -179,3 +181,90 @@ def given(cell: Cell) -> dict[str, Any]:
     """Return the overrides of a cell by key, with the one of rounds and trips that is set."""
     overrides = {key: yaml.safe_load(value) for key, _, value in (text.partition("=") for text in cell.overrides)}
     return ({"rounds": None, "trips": None} if {"rounds", "trips"} & overrides.keys() else {}) | overrides
+
+
+DEAREST = 10
+
+
+def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
+    """Return Markdown with finished and missing runs and core hours per paper, then the most expensive missing rows.
+
+    A run shown in several tables of a paper counts once, in the first. Alternative rows belong to a published row that is compared with
+    another row.
+
+    Args:
+        absent: unavailable datasets, whose runs are left out.
+    """
+    cells = [
+        (work, cell, work.cost(cell) or 0.0)
+        for work in works
+        for cell in in_order(work.paper, work.missing())
+        if cell.dataset not in absent
+    ]
+    lines = ["| paper | runs made | hours | to make | about, hours | of them alternative rows |", "|---|--:|--:|--:|--:|--:|"]
+    totals = [0.0] * 5
+    for work in works:
+        seconds = [cell["seconds"]["total"] for cell in {cell["config_hash"]: cell for cell in work.stored.values()}.values()]
+        mine, later = [(cell, cost) for other, cell, cost in cells if other is work], work.alternatives()
+        estimated, alternative = sum(cost for _, cost in mine), sum(cost for cell, cost in mine if cell.overrides in later)
+        numbers = (len(seconds), sum(seconds) / 3600, len(mine), estimated / 3600, alternative / 3600)
+        totals = [total + value for total, value in zip(totals, numbers, strict=True)]
+        lines.append(_line(work.paper.title, numbers))
+    lines += [_line("all", totals), "", "| paper | row | runs to make | about, hours |", "|---|---|--:|--:|"]
+    rows: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for work, cell, cost in cells:
+        rows[work.paper.title, cell.row.title].append(cost)
+    for (paper, row), costs in sorted(rows.items(), key=lambda each: -sum(each[1]))[:DEAREST]:
+        lines.append(f"| {paper} | {row} | {len(costs)} | {sum(costs) / 3600:.1f} |")
+    return lines
+
+
+def _line(name: str, row: Sequence[float]) -> str:
+    finished, spent, missing, estimated, alternative = row
+    return f"| {name} | {finished:.0f} | {spent:.1f} | {missing:.0f} | {estimated:.1f} | {alternative:.1f} |"
+
+
+SCORINGS: dict[str, Callable[[Any], Any]] = {
+    "best round": partial(selected, selection="federation", average="weighted"),
+    "best round, clients alike": partial(selected, selection="federation", average="macro"),
+    "each client's best round": partial(selected, selection="client", average="weighted"),
+    "each client's best round, clients alike": partial(selected, selection="client", average="macro"),
+    "last round": methodcaller("get", "last"),
+}
+HEAD = (
+    "",
+    "## Scored in other ways",
+    "",
+    "How many cells agree where the same rows and models are scored in the round that is best on the validation nodes of all clients, as "
+    "everywhere else on this page; in the round that is best on each client's own; or in the last one. Means over clients weight them by "
+    "their test nodes, or count them *alike*. Cells whose runs are older than a score are left out.",
+    "",
+    f"| paper | {' | '.join(SCORINGS)} |",
+    f"|---{'|---' * len(SCORINGS)}|",
+)
+
+
+def rescored(result: Mapping[str, Any], scoring: Callable[[Any], Any]) -> dict[str, Any] | None:
+    """Return a stored result with its test scores under another scoring; None if they are not stored."""
+    test = _by_model(result["test"], scoring)
+    metrics = {name: found for name, scores in result.get("metrics", {}).items() if (found := _by_model(scores, scoring)) is not None}
+    return None if test is None else {**result, "test": test, "metrics": metrics}
+
+
+def _by_model(scores: Mapping[str, Any], scoring: Callable[[Any], Any]) -> dict[str, Any] | None:
+    result = {model: scoring(each) for model, each in scores.items()}
+    return result if all(each and "per_seed" in each for each in result.values()) else None
+
+
+def compared(works: Sequence[Work]) -> list[str]:
+    """Return a section with the papers' agreement under each of :data:`SCORINGS`."""
+    return [*HEAD, *(f"| {work.paper.title} | {' | '.join(_agreeing(work, scoring) for scoring in SCORINGS.values())} |" for work in works)]
+
+
+def _agreeing(work: Work, scoring: Callable[[Any], Any]) -> str:
+    stored = {key: found for key, result in work.stored.items() if (found := rescored(result, scoring)) is not None}
+    tables = [table for table in work.tables if table.measure != "trips"]
+    found = settle_all(work.paper, tables, stored, work.published, work.settlements)
+    cells = [each for of_table in found.values() for each in of_table if each.finding != NOT_RUN]
+    near = sum(each.finding == AGREES for each in cells)
+    return f"{near} of {len(cells)} ({percent(near, len(cells))} %)" if cells else ""

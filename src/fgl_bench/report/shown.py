@@ -18,10 +18,9 @@ from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import NOT_RUN, Settlement
 from fgl_bench.papers.tables import entry_of, kinds_of, levels, printed, reading, texts
 from fgl_bench.results.console import amount
-from fgl_bench.results.divergence import footnote, shares
 from fgl_bench.results.frame import value_of
 from fgl_bench.results.render import percent
-from fgl_bench.results.scored import scored_models
+from fgl_bench.results.scored import footnote, scored_models, shares
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,8 @@ def write_cells(folder: Path, cells: Iterable[Mapping[str, Any]]) -> None:
 def written(column: Sequence[Any]) -> Iterator[str]:
     """Yield a column as text. Strings are written unquoted if they cannot be mistaken for JSON."""
     given = [value for value in column if value is not ABSENT]
-    plain = all(isinstance(value, str) and value for value in given) and read(given) == given
+    # The csv module writes a carriage return unquoted, and does not read it so.
+    plain = all(isinstance(value, str) and value and "\r" not in value for value in given) and read(given) == given
     yield from ("" if value is ABSENT else value if plain else dumped(value) for value in column)
 
 

@@ -14,10 +14,10 @@ from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import spread
 from fgl_bench.results import statistics
 from fgl_bench.results.choose import Chosen, Values
-from fgl_bench.results.divergence import MARK, diverged_seeds
 from fgl_bench.results.frame import Result, trips_to
 from fgl_bench.results.question import Question, short
 from fgl_bench.results.render import number
+from fgl_bench.results.scored import MARK, diverged_seeds
 from fgl_bench.results.statistics import Ranks
 
 TRIPS = "trips_to_"

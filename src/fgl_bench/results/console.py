@@ -10,8 +10,7 @@ from tabulate import tabulate
 
 from fgl_bench.errors import printable
 from fgl_bench.results import render
-from fgl_bench.results.divergence import shares, warning
-from fgl_bench.results.scored import COMMON, score_trained, selected
+from fgl_bench.results.scored import COMMON, score_trained, selected, shares, warning
 
 NARROW = 80
 

@@ -17,8 +17,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.frame import complete_runs, folder_of
 from fgl_bench.results.store import SCHEMA_VERSION, config_hash, identity
 from fgl_bench.results.sweeps import NAME
-from fgl_bench.utils.files import write_whole
-from fgl_bench.utils.scratch import scratch
+from fgl_bench.utils.files import scratch, write_whole
 
 
 def migrate(folder: str | Path) -> dict[str, str]:

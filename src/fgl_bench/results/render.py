@@ -7,7 +7,7 @@ from itertools import groupby
 
 from tabulate import tabulate
 
-from fgl_bench.results.divergence import MARK
+from fgl_bench.results.scored import MARK
 
 ESCAPES = {"\\": r"\textbackslash{}", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "±": r"$\pm$", "$": r"\$", "{": r"\{", "}": r"\}"}
 ESCAPES |= {"^": r"\^{}", "~": r"\~{}", MARK: r"$\dagger$"}

@@ -11,9 +11,9 @@ from fgl_bench.errors import UserError, printable
 from fgl_bench.results import render
 from fgl_bench.results.choose import BUDGET, GROUPS, Chosen, Values, choose
 from fgl_bench.results.compare import Block, Compared, column_label, label
-from fgl_bench.results.divergence import MARK
 from fgl_bench.results.frame import Result, folder_of, read_runs
 from fgl_bench.results.question import BOTH, Question, Words, is_number, question
+from fgl_bench.results.scored import MARK
 from fgl_bench.results.statistics import FEW, LEVEL, wide
 from fgl_bench.results.sweeps import choose_in
 

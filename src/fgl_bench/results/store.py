@@ -22,9 +22,8 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.saved_models import write_models
 from fgl_bench.results.scored import score_trained
 from fgl_bench.results.shapes import flaw, history_flaw, refused, summary_flaw
-from fgl_bench.utils.files import umask
+from fgl_bench.utils.files import leftovers, scratch, umask
 from fgl_bench.utils.masking import masked_config
-from fgl_bench.utils.scratch import leftovers, scratch
 from fgl_bench.utils.sources import code_sums, files_of
 
 SCHEMA_VERSION = 2

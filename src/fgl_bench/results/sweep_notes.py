@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.results.console import percent
-from fgl_bench.results.divergence import warning
 from fgl_bench.results.estimates import duration
 from fgl_bench.results.progress import Display
-from fgl_bench.results.scored import selected
+from fgl_bench.results.scored import selected, warning
 from fgl_bench.utils.masking import masked
 
 FOLDER = "FGL_BENCH_SWEEP_DIR"  # the variable that names the folder, in workers too

@@ -20,8 +20,7 @@ from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.engine.shard import ALONE, Shard
 from fgl_bench.engine.training import Trainer
 from fgl_bench.errors import UserError
-from fgl_bench.evaluation.members import scoring
-from fgl_bench.evaluation.metrics import scores
+from fgl_bench.evaluation.metrics import scores, scoring
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer

@@ -18,8 +18,8 @@ from fgl_bench.results.checkpoints import Unusable
 from fgl_bench.scenarios.base import Rounds
 from fgl_bench.scenarios.checkpoint import SimulationState, Unstorable
 from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
+from fgl_bench.utils.files import lock
 from fgl_bench.utils.processes import Stopped
-from fgl_bench.utils.scratch import lock
 from fgl_bench.utils.stopping import STOP
 from fgl_bench.utils.world import World
 

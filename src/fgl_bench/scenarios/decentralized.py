@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.peers import Peers
+from fgl_bench.algorithms.base import Peers
 from fgl_bench.algorithms.records import Exchange, Meeting
 from fgl_bench.engine.hooks import check_kind, check_shape
 from fgl_bench.engine.topologies import RANDOM, TOPOLOGIES, WITH_DEGREE, Links

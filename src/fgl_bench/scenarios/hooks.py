@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Sequence
 from functools import cache
 
-from fgl_bench.algorithms.base import Algorithm
-from fgl_bench.algorithms.peers import MixingPeers
+from fgl_bench.algorithms.base import Algorithm, MixingPeers
 from fgl_bench.algorithms.powers import POWERS
 from fgl_bench.errors import UserError
 from fgl_bench.scenarios.decentralized import Decentralized

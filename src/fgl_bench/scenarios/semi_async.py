@@ -10,10 +10,9 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 import torch
 
-from fgl_bench.algorithms.base import Algorithm
+from fgl_bench.algorithms.base import Algorithm, SemiAsyncServer
 from fgl_bench.algorithms.powers import Comparing
 from fgl_bench.algorithms.records import Message, Server, Upload
-from fgl_bench.algorithms.semi_async_server import SemiAsyncServer
 from fgl_bench.engine.hooks import check_kind, check_shape
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Point

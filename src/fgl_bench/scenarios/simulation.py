@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting
+from fgl_bench.algorithms.base import Algorithm, ServerRounds, Setting
 from fgl_bench.algorithms.powers import Spending
-from fgl_bench.algorithms.server_rounds import ServerRounds
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.engine.training import Trainer

@@ -9,7 +9,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import ServerRounds
 from fgl_bench.engine.hooks import check_like, check_shape
 from fgl_bench.engine.mixing import checked
 from fgl_bench.errors import Range, above

@@ -8,18 +8,19 @@ backbone; the supported ones are in ``CONVOLUTIONS``. An edge from a target to i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from fgl_bench.algorithms.cross_client._plan import First, Level, Plan
-from fgl_bench.algorithms.cross_client._scores import drawn_scores
-from fgl_bench.algorithms.cross_client._sides import sides
+from fgl_bench.algorithms.cross_client._halo import First, Level, Plan
 from fgl_bench.engine.attention import additive_scores, attend
-from fgl_bench.engine.kernels.dynamic_scores import dynamic_scores
+from fgl_bench.engine.kernels.dynamic_scores import BLOCK, dynamic_scores
 from fgl_bench.engine.linear import affine, linear
 from fgl_bench.engine.network import Parameters
+from fgl_bench.engine.sparse import Edges
 from fgl_bench.errors import Unsuited
 from fgl_bench.models.base import Backbone
 from fgl_bench.models.gat import ACTS, GAT, SLOPE
@@ -263,3 +264,141 @@ def convolutions(model: Backbone) -> Convolutions:
     if not isinstance(model, GAT | GraphSAGE) or type(model) not in CONVOLUTIONS:
         raise Unsuited("needs a backbone whose convolutions exchange embeddings (model=gat, model=graphsage)")
     return CONVOLUTIONS[type(model)](model)
+
+
+def sides(
+    hidden: Tensor, store: Tensor | None, weight: Tensor, shift: Tensor | None, level: Level, parts: int
+) -> tuple[Tensor, Tensor | None]:
+    """Return products of the sources and, with two ``parts``, of the targets: rows times a part of the weight, plus its shift.
+
+    Args:
+        hidden: ``[k, own, a]``, the replicas' own sources.
+        store: ``[R, a]``, remote rows without gradient; None if the level uses none.
+        weight: ``[k, a, parts * b]``.
+        shift: ``[k, parts * b]``, or None.
+
+    Returns:
+        ``[k, c, b]`` and ``[k, r, b]``; zeros in padding.
+    """
+    return _Sides.apply(hidden, weight, shift, store, level, parts)
+
+
+def _sources(hidden: Tensor, store: Tensor | None, level: Level, i: int) -> Tensor:
+    """Return the source rows of replica i: its own, then remote rows."""
+    first, last = int(level.bounds[i]), int(level.bounds[i + 1])
+    if store is None or first == last:
+        return hidden[i]
+    rows = hidden.new_empty(level.own + last - first, hidden.shape[2])
+    rows[: level.own] = hidden[i]
+    torch.index_select(store, 0, level.asked[first:last], out=rows[level.own :])
+    return rows
+
+
+def _times(rows: Tensor, weight: Tensor, shift: Tensor | None, out: Tensor) -> None:
+    if shift is None:
+        torch.mm(rows, weight, out=out)
+    else:
+        torch.addmm(shift, rows, weight, out=out)
+
+
+class _Sides(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, shift: Tensor | None, store: Tensor | None, level: Level, parts: int
+    ) -> tuple[Tensor, Tensor | None]:
+        (k, r, c), width = level.shape, weight.shape[2] // parts
+        near = hidden.new_zeros(k, c, width)
+        mine = hidden.new_zeros(k, r, width) if parts > 1 else None
+        saved = []
+        for i in range(k):
+            rows = _sources(hidden, store, level, i)
+            bias = None if shift is None else shift[i]
+            _times(rows, weight[i, :, :width], None if bias is None else bias[:width], near[i, : len(rows)])
+            if mine is not None:
+                _times(hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], None if bias is None else bias[width:], mine[i])
+            if ctx.needs_input_grad[1]:
+                saved.append(rows)
+        ctx.level, ctx.width, ctx.shifted, ctx.rows = level, width, shift is not None, saved
+        ctx.save_for_backward(hidden, weight)
+        return near, mine
+
+    @staticmethod
+    def backward(ctx: Any, near: Tensor, mine: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+        (hidden, weight), level, width = ctx.saved_tensors, ctx.level, ctx.width
+        to_hidden, to_weight = torch.empty_like(hidden), torch.empty_like(weight)
+        for i, rows in enumerate(ctx.rows):
+            sent = near[i, : len(rows)]
+            torch.mm(rows.mT, sent, out=to_weight[i, :, :width])
+            torch.mm(sent[: level.own], weight[i, :, :width].mT, out=to_hidden[i])
+            if mine is not None:
+                torch.mm(hidden[i].index_select(0, level.targets[i]).mT, mine[i], out=to_weight[i, :, width:])
+                to_hidden[i].index_add_(0, level.targets[i], mine[i] @ weight[i, :, width:].mT)
+        to_shift = None
+        if ctx.shifted:
+            to_shift = torch.cat([side.sum(1) for side in (near, mine) if side is not None], 1)
+        return to_hidden, to_weight, to_shift, None, None, None
+
+
+def drawn_scores(
+    hidden: Tensor, store: Tensor, known: np.ndarray, weight: Tensor, shift: Tensor, vectors: Tensor, level: Level, slope: float
+) -> Tensor:
+    """Return :func:`~fgl_bench.engine.kernels.dynamic_scores.dynamic_scores` ``[H, E]`` of a convolution's edges, without autograd.
+
+    Args:
+        hidden: ``[k, own, a]``, the replicas' own sources.
+        store: ``[R, a]``, remote rows.
+        known: host bool, True for entries of ``level.held`` that have been fetched.
+        weight, shift: ``[k, a, 2 * b]`` and ``[k, 2 * b]``, the sources' part first.
+        vectors: ``[k, H, d]``, with ``H * d = b``.
+    """
+    (k, r, _), own, bounds, width = level.shape, level.own, level.bounds, weight.shape[2] // 2
+    counts = np.concatenate([[0], np.cumsum(known)])[bounds]
+    near = own + np.diff(counts) + 1  # rows of every replica: its own, known remote rows, one row of zeros
+    places = _places(level, known, counts, near)
+    asked = level.asked[torch.from_numpy(known)]
+    rows = hidden.new_empty(int(near.max()), hidden.shape[2])
+    ends = hidden.new_empty(int(near.max()) + r, width)
+    scores = hidden.new_empty(len(places), vectors.shape[1])
+    for i in range(k):
+        first, last, size = int(level.edges.bounds[i]), int(level.edges.bounds[i + 1]), int(near[i])
+        if first == last:
+            continue
+        rows[:own] = hidden[i]
+        torch.index_select(store, 0, asked[counts[i] : counts[i + 1]], out=rows[own : size - 1])
+        rows[size - 1].zero_()
+        torch.addmm(shift[i, :width], rows[:size], weight[i, :, :width], out=ends[:size])
+        torch.addmm(shift[i, width:], hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], out=ends[size : size + r])
+        _set(ends[: size + r], vectors[i], slope, places, level.edges, slice(i * r, i * r + r), scores)
+    return scores.mT.contiguous()
+
+
+def _set(ends: Tensor, vectors: Tensor, slope: float, places: np.ndarray, edges: Edges, targets: slice, scores: Tensor) -> None:
+    """Set the scores ``scores[e]`` of the edges into one replica's targets.
+
+    Args:
+        ends: ``[n + r, b]``, the replica's n sources followed by its r targets.
+        vectors: ``[H, d]``.
+        places: ``[E]``, see :func:`_places`.
+        targets: the replica's slice of the ``[k * r]`` targets.
+        scores: ``[E, H]``, output.
+    """
+    first, last = (int(edges.into[v]) for v in (targets.start, targets.stop))
+    most, size = max(1, BLOCK["cpu"] // ends.shape[1]), len(ends) - (targets.stop - targets.start)
+    pairs = torch.stack([torch.from_numpy(places[first:last]), edges.target[first:last].int() + (size - targets.start)], dim=1)
+    starts = torch.arange(0, 2 * most + 1, 2, dtype=torch.int32)
+    for start in range(0, last - first, most):
+        part = pairs[start : start + most]
+        sums = torch.embedding_bag(ends, part.flatten(), starts[: len(part) + 1], False, 0, False, None, True)[0]
+        sums = F.leaky_relu_(sums, slope).mul_(vectors.flatten())
+        scores[first + start : first + start + len(part)] = sums.unflatten(1, vectors.shape).sum(-1)
+
+
+def _places(level: Level, known: np.ndarray, counts: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """Return the position of every edge's source among the rows of its replica, ``[E]`` int32."""
+    (k, _, c), own = level.shape, level.own
+    holder = np.repeat(np.arange(k), np.diff(level.bounds))
+    place = np.where(known, own + np.cumsum(known) - 1 - counts[holder], near[holder] - 1)
+    table = np.zeros((k, c), dtype=np.int32)
+    table[:, :own] = np.arange(own)
+    table[holder, own + np.arange(holder.size) - level.bounds[holder]] = place
+    return table.ravel()[level.edges.source.numpy()]

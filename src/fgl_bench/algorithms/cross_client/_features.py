@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import is_dense
-from fgl_bench.engine.sparse_rows import SparseRows
+from fgl_bench.engine.sparse import SparseRows
 from fgl_bench.engine.transfer import put
 
 

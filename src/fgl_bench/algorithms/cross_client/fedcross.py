@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fgl_bench.algorithms.cross_client._plan import Level
+from fgl_bench.algorithms.cross_client._halo import Level
 from fgl_bench.algorithms.cross_client._sampling import largest
 from fgl_bench.algorithms.cross_client.base import CrossClient
 from fgl_bench.errors import Range, at_least

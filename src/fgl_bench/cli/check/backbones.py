@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.cli.check.cases import Broken, Cases, tried
-from fgl_bench.cli.check.subject import CLIENTS, Subject, composed
+from fgl_bench.cli.check.subject import CLIENTS, Broken, Cases, Subject, composed, tried
 from fgl_bench.config.groups import build
 from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch

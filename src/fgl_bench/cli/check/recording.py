@@ -13,8 +13,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Algorithm, Setting
-from fgl_bench.algorithms.peers import MixingPeers
+from fgl_bench.algorithms.base import Algorithm, MixingPeers, Setting
 from fgl_bench.algorithms.records import Exchange, Meeting, Message, Server, Upload
 from fgl_bench.config.groups import check_node
 from fgl_bench.data.graph import Federation

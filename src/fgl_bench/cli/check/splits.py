@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fgl_bench.cli.check.cases import Broken, Cases, tried
-from fgl_bench.cli.check.subject import Subject, composed
+from fgl_bench.cli.check.subject import Broken, Cases, Subject, composed, tried
 from fgl_bench.config.groups import build
 from fgl_bench.data.graph import Graph
 from fgl_bench.data.splits.base import Split

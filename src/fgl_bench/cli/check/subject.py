@@ -1,4 +1,7 @@
-"""The subject of a check (a class in a user's file, or a choice of a group) and its small configuration."""
+"""The subject of a check (a class in a user's file, or a choice of a group), its small configuration, and the trial of its promises.
+
+A case is a promise in words, and a function that checks it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,3 +151,40 @@ def own_node(cls: type, overrides: Sequence[str], group: str) -> dict[str, Any]:
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     given = {str(one.key_or_group).removeprefix(f"{group}."): one.value() for one in parsed}
     return {"_target_": f"{cls.__module__}.{cls.__name__}", **{key: USUAL[key] for key in bare if key in USUAL}, **given}
+
+
+Cases = Mapping[str, Callable[[Any], str | None]]
+
+
+class Broken(AssertionError):
+    """Raised for a broken promise, with details as message; ``last`` stops further checks."""
+
+    def __init__(self, message: str, last: bool = False):
+        super().__init__(message)
+        self.last = last
+
+
+class Untried(Exception):
+    """Raised if a promise does not apply; the message is the reason."""
+
+
+def tried(name: str, cases: Cases, subject: object) -> int:
+    """Check every case on ``subject`` and print a line for each; the function may return a note.
+
+    Returns:
+        0, or 1 if a promise is broken.
+    """
+    broken = 0
+    for words, check in cases.items():
+        try:
+            note = check(subject)
+            print(f"  kept    {words}{f' ({note})' if note else ''}")
+        except Untried as reason:
+            print(f"  untried {words}: {reason}")
+        except Broken as reason:
+            broken += 1
+            print(f"  BROKEN  {words}: {reason}")
+            if reason.last:
+                break
+    print(f"{name}: {'keeps all promises' if not broken else f'{broken} promise(s) broken'}")
+    return int(bool(broken))

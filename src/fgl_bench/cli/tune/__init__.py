@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fgl_bench.cli.tune.options import Options, read_options
-from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
+from fgl_bench.cli.tune.space import FOLDER, Options, read_options, read_space, spaces
 from fgl_bench.config.values import plain
 
 
@@ -31,8 +30,7 @@ def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
     own = [text for text in arguments[1:] if text.partition("=")[0] in vars(Options())]
     space, overrides = read_space(arguments[0]), [text for text in arguments[1:] if text not in own]
     options = read_options(own)
-    from fgl_bench.cli.tune.outcome import print_outcome
-    from fgl_bench.cli.tune.study import Search
+    from fgl_bench.cli.tune.study import Search, print_outcome
 
     current = Search(space, overrides, options, folders)
     try:

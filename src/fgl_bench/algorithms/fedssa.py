@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from fgl_bench.algorithms._vgae import LabelAware, UndirectedEdges, posterior_of, reconstruction, scalar
 from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.fedssa._clustering import kmeans, same_cluster
-from fgl_bench.algorithms.fedssa._gaussians import Gaussian, class_gaussians, divergence, divergence_from_standard, matched
-from fgl_bench.algorithms.fedssa._grassmann import chordal_distances, orthonormal, overlaps
-from fgl_bench.algorithms.fedssa._link_prediction import UndirectedEdges, reconstruction
-from fgl_bench.algorithms.fedssa._vgae import LabelAware, posterior_of, scalar
 from fgl_bench.algorithms.local import Alone
 from fgl_bench.algorithms.powers import Comparing, FinalState
 from fgl_bench.engine.mixing import Mixing, normalize
@@ -301,3 +297,157 @@ class FedSSA(Alone, Comparing, FinalState):
         none, one = self.message(0).bytes, self.message(1).bytes
         sent = sum(self._sent[:rounds], torch.zeros(len(self.setting.seeds), 2, dtype=torch.int64, device=self._server.device)).tolist()
         return [tuple(clients * none[i] + classes * (one[i] - none[i]) for i in (0, 1)) for clients, classes in sent]
+
+
+class Gaussian(NamedTuple):
+    """Attributes: mean, variance ``[..., d]``."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+def divergence(one: Gaussian, other: Gaussian) -> Tensor:
+    """Return ``KL(one || other)``, summed over the d dimensions."""
+    ratio = one.variance / other.variance
+    return 0.5 * (ratio - 1 - torch.log(ratio) + (other.mean - one.mean) ** 2 / other.variance).sum(-1)
+
+
+def divergence_from_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Return ``KL(N(mean, variance) || N(0, I))``, summed over the d dimensions."""
+    return 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance).sum(-1)
+
+
+def class_gaussians(mean: Tensor, log_variance: Tensor, shares: Tensor) -> Gaussian:
+    """Return one Gaussian per class from its posteriors: the mean of means, and the mean variance plus the variance of means.
+
+    Args:
+        mean, log_variance: ``[k, n, d]``, posteriors of all nodes.
+        shares: ``[k, Y, n]``, weights of the nodes per class, with sum one (zero for an absent class).
+
+    Returns:
+        ``[k, Y, d]``; zero for an absent class.
+    """
+    center = shares @ mean
+    centered = mean - (shares > 0).to(mean.dtype).mT @ center
+    return Gaussian(center, shares @ (log_variance.exp() + centered**2))
+
+
+def matched(weights: Tensor, each: Gaussian) -> Gaussian:
+    """Return the Gaussians with the first two moments of mixtures (diagonal of the covariance).
+
+    Args:
+        weights: ``[..., m, C]``, the weights of m mixtures of C components; rows sum to one, or to zero.
+        each: the components, ``[..., C, d]``.
+
+    Returns:
+        ``[..., m, d]``.
+    """
+    mean = weights @ each.mean
+    squares = (each.mean[..., None, :, :] - mean[..., None, :]) ** 2
+    return Gaussian(mean, weights @ each.variance + (weights[..., None] * squares).sum(-2))
+
+
+def kmeans(gram: Tensor, there: Tensor, draws: Tensor, iterations: int) -> Tensor:
+    """Return the best of R k-means clusterings of every set of C points.
+
+    Centers are initialized by k-means++ (Arthur & Vassilvitskii, SODA 2007). Only inner products are used, so points may be in any
+    inner product space, e.g. projectors on the Grassmann manifold. There are fewer than K clusters if there are fewer distinct
+    points; a cluster that loses its last point stays empty. The result is a pure function of the arguments.
+
+    Args:
+        gram: ``[..., C, C]`` inner products.
+        there: ``[..., C]`` bool, the points to cluster.
+        draws: ``[..., R, K]`` from [0, 1), for the initial centers of R attempts at K clusters; infinite for fewer clusters.
+        iterations: assignments after the first.
+
+    Returns:
+        ``[..., C, K]`` bool, the cluster of every point; no cluster for points outside ``there``.
+    """
+    gram = gram[..., None, :, :]
+    there = there[..., None, :]
+    square = gram.diagonal(dim1=-2, dim2=-1)
+    distances = (square[..., None] + square[..., None, :] - 2 * gram).clamp(min=0)
+    numbers = torch.where(there[..., None], torch.arange(draws.shape[-1], device=draws.device), -1)
+    start = _plus_plus(distances, square.abs().amax(-1, keepdim=True), there, draws)
+    member = _nearest(start, numbers)
+    gram = gram.expand(*start.shape[:-1], -1).contiguous()  # otherwise every product would copy it
+    for _ in range(iterations):
+        size = member.sum(-2, dtype=gram.dtype)
+        mean = member / size[..., None, :].clamp(min=1)
+        cross = gram @ mean
+        within = (mean * cross).sum(-2).masked_fill_(size == 0, torch.inf)
+        distance = torch.sub(square[..., None], cross, alpha=2).add_(within[..., None, :])
+        member = _nearest(distance, numbers)
+    size = member.sum(-2, dtype=gram.dtype)
+    mean = member / size[..., None, :].clamp(min=1)
+    inertia = (square * there).sum(-1) - (member * (gram @ mean)).sum((-2, -1))
+    best = inertia.argmin(-1)[..., None, None, None].expand(*inertia.shape[:-1], 1, *member.shape[-2:])
+    return member.gather(-3, best).squeeze(-3)
+
+
+def _plus_plus(distances: Tensor, scale: Tensor, there: Tensor, draws: Tensor) -> Tensor:
+    """Return squared distances ``[..., R, C, K]`` to the initial centers; infinite if no distinct point is left."""
+    chance = there.expand(*draws.shape[:-1], there.shape[-1]).to(distances.dtype)
+    nearest, chosen, least = torch.full_like(chance, torch.inf), [], 1e-12 * scale
+    for draw in draws.unbind(-1):
+        total = chance.cumsum(-1)
+        further = total > draw[..., None] * total[..., -1:]
+        pick = further.to(torch.uint8).argmax(-1)
+        index = pick[..., None, None].expand(*pick.shape, distances.shape[-1], 1)
+        distance = distances.expand(*pick.shape, *distances.shape[-2:]).gather(-1, index)[..., 0]
+        distance = torch.where(further[..., -1:], distance, torch.inf)
+        chosen.append(distance)
+        nearest = torch.minimum(nearest, distance)
+        # A point equal to a center up to rounding cannot be another center.
+        chance = torch.where(there & (nearest > least) & (nearest < torch.inf), nearest, 0.0)
+    return torch.stack(chosen, -1)
+
+
+def _nearest(distance: Tensor, numbers: Tensor) -> Tensor:
+    """Return every point's nearest center, the first of equals, ``[..., C, K]`` bool.
+
+    Args:
+        numbers: ``[..., C, K]``, numbers of the centers, 0 to K - 1; all -1 for points outside ``there``.
+    """
+    return distance.argmin(-1, keepdim=True) == numbers
+
+
+def same_cluster(member: Tensor) -> Tensor:
+    """Return True for pairs of points in the same cluster, ``[..., C, K]`` to ``[..., C, C]`` bool."""
+    member = member.double()
+    return (member @ member.mT) > 0
+
+
+def orthonormal(matrix: Tensor, tolerance: float = 1e-5) -> Tensor:
+    """Return an orthonormal basis of every matrix's column space, ``[..., F, J]`` to the same shape, with zero columns beyond the rank.
+
+    Gram-Schmidt with column pivoting and reorthogonalization, which reveals the rank: remaining columns shorter than ``tolerance``
+    times the longest column are treated as rounding errors.
+    """
+    rest = matrix.clone()
+    least = tolerance * rest.norm(dim=-2).amax(-1, keepdim=True)
+    basis = torch.zeros_like(matrix)
+    for j in range(min(matrix.shape[-2:])):
+        size, pick = rest.norm(dim=-2).max(-1, keepdim=True)
+        column = rest.gather(-1, pick[..., None, :].expand(*rest.shape[:-1], 1))[..., 0]
+        column = column - (basis @ (basis.mT @ column[..., None]))[..., 0]
+        column = torch.where(size > least, column / column.norm(dim=-1, keepdim=True).clamp(min=1e-300), 0.0)
+        basis[..., j] = column
+        rest = rest - column[..., None] * (column[..., None, :] @ rest)
+    return basis
+
+
+def overlaps(bases: Tensor) -> Tensor:
+    """Return ``|Q_i^T Q_j|_F^2`` of all pairs, ``[..., C, F, J]`` to ``[..., C, C]``: the inner products of the projectors Q Q^T."""
+    *lead, count, _, width = bases.shape
+    rows = bases.mT.flatten(-3, -2)
+    return (rows @ rows.mT).square().view(*lead, count, width, count, width).sum((-3, -1))
+
+
+def chordal_distances(inner: Tensor) -> Tensor:
+    """Return chordal distances ``[..., C, C]`` from :func:`overlaps`: the root of the sum of squared sines of principal angles.
+
+    For spaces of different dimensions, the smaller one determines the number of angles.
+    """
+    rank = inner.diagonal(dim1=-2, dim2=-1)
+    return (torch.minimum(rank[..., None], rank[..., None, :]) - inner).clamp(min=0).sqrt()

@@ -12,17 +12,27 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms._composition import Composed
+from fgl_bench.algorithms._mending import (
+    AugmentedGraph,
+    Generated,
+    Neighborhoods,
+    augmented,
+    described,
+    generator_layout,
+    in_order,
+    initial,
+    needed,
+    seen,
+    used_slots,
+)
 from fgl_bench.algorithms.base import Setting
-from fgl_bench.algorithms.fedsage_plus._hidden import hidden_nodes, impair, padded
-from fgl_bench.algorithms.fedsage_plus._mended import augmented, seen
-from fgl_bench.algorithms.fedsage_plus._mending import AugmentedGraph, Generated
-from fgl_bench.algorithms.fedsage_plus._neighgen import Neighborhoods, described, generator_layout, in_order, initial, needed, used_slots
-from fgl_bench.algorithms.fedsage_plus._weighted import Weighted
+from fgl_bench.algorithms.fedavg import FedAvg
 from fgl_bench.algorithms.powers import Regraphing
+from fgl_bench.data.graph import ClientGraph
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.dropout import Dropout, no_dropout
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.mixing import Mixing, alone
+from fgl_bench.engine.mixing import Mixing, alone, normalize
 from fgl_bench.engine.random_numbers import mix, step_key, uniform
 from fgl_bench.engine.stacked_optimizers import StackedAdam
 from fgl_bench.engine.transfer import put
@@ -288,7 +298,7 @@ class FedSagePlus(Composed, Regraphing):
     def augment(self, batch: Batch, owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
         """Return the graphs of ``batch`` with generated neighbors of visible nodes, without masks and labels, after the real nodes.
 
-        ``owners`` as in :func:`~fgl_bench.algorithms.fedsage_plus._mended.augmented`.
+        ``owners`` as in :func:`~fgl_bench.algorithms._mending.augmented`.
         """
         features, slots = [], []
         for start in range(0, batch.size, size := max(1, GROUP // (batch.nodes * batch.features.shape[2]))):
@@ -300,3 +310,47 @@ class FedSagePlus(Composed, Regraphing):
             features.extend(in_order(views, hidden, used))
             slots.append(used.sum(-1).cpu().numpy())
         return augmented(batch, np.concatenate(slots), features, owners)
+
+
+def hidden_nodes(client: ClientGraph, share: float, draw: np.random.Generator, mask: str = "val") -> np.ndarray:
+    """Draw ``round(share |val|)`` of the validation nodes (or nodes of another mask), ``[n]`` bool."""
+    hidden, nodes = np.zeros(client.num_nodes, dtype=bool), np.flatnonzero(getattr(client, mask))
+    hidden[draw.permutation(nodes)[: round(share * nodes.size)]] = True
+    return hidden
+
+
+def impair(client: ClientGraph, hidden: np.ndarray, most: int) -> tuple[ClientGraph, np.ndarray, np.ndarray]:
+    """Return the client without the edges of ``hidden`` nodes, the number of hidden neighbors ``[n]``, and the first ``[n, most]`` of them.
+
+    Hidden nodes stay in the graph, isolated and without a loss, so that ids do not change.
+    """
+    row, column = client.edges
+    stays, lost = ~hidden[row] & ~hidden[column], ~hidden[row] & hidden[column]
+    order = np.lexsort((column[lost], row[lost]))
+    source, target = row[lost][order], column[lost][order]
+    count = np.bincount(source, minlength=client.num_nodes)
+    rank = np.arange(source.size) - (np.cumsum(count) - count)[source]
+    first = np.zeros((client.num_nodes, most), dtype=np.int64)
+    first[source[rank < most], rank[rank < most]] = target[rank < most]
+    return replace(client, edges=np.ascontiguousarray(client.edges[:, stays]), train=client.train & ~hidden), count, first
+
+
+def padded(rows: Sequence[np.ndarray], nodes: int, fill: int) -> Tensor:
+    """Pad rows of different lengths to one host tensor ``[k, nodes, ...]``."""
+    out = np.full((len(rows), nodes, *rows[0].shape[1:]), fill, dtype=rows[0].dtype)
+    for row, values in zip(out, rows, strict=True):
+        row[: len(values)] = values
+    return torch.from_numpy(out)
+
+
+@dataclass
+class Weighted(FedAvg):
+    """Average of the participants, uniform (``uniform``) or by size (``samples``)."""
+
+    weighting: Literal["uniform", "samples"]
+
+    def mix(self, reports: dict[str, Tensor], arrived: Tensor) -> Mixing:
+        return Mixing(normalize(WEIGHTINGS[self.weighting](self, arrived), arrived)[:, None])
+
+
+WEIGHTINGS = {"uniform": lambda method, arrived: arrived.double(), "samples": lambda method, arrived: method.setting.weights}

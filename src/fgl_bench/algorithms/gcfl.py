@@ -1,4 +1,4 @@
-"""Base of GCFL and GCFL+: averaging inside clusters that are repeatedly bisected."""
+"""GCFL: averaging inside clusters that are repeatedly bisected."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.gcfl._cuts import minimum_cut
-from fgl_bench.algorithms.server_rounds import ServerRounds
+from fgl_bench.algorithms.base import ServerRounds, Setting, Traffic
 from fgl_bench.engine.mixing import Mixing, normalize
 from fgl_bench.engine.trips import Trips
 from fgl_bench.errors import Range, UserError, at_least
@@ -144,3 +142,46 @@ class ClusteredAveraging(ServerRounds):
 
 
 SHARED = {"all": lambda names: None, "conv": lambda names: tuple(name for name in names if name.startswith("conv"))}
+
+
+@dataclass
+class GCFL(ClusteredAveraging):
+    """Clustered averaging with cuts along update directions: ``w_ij = 1 + cos(Delta_i, Delta_j)`` (Xie et al., NeurIPS 2021)."""
+
+    by_clients: ClassVar[bool] = True
+
+    def likeness(self, members: np.ndarray, evidence: Evidence) -> np.ndarray:
+        product = evidence["product"][np.ix_(members, members)]
+        norm = np.sqrt(product.diagonal().clip(min=0))
+        return 1 + np.clip(product / np.maximum(np.outer(norm, norm), 1e-12), -1, 1)
+
+
+def minimum_cut(weights: np.ndarray) -> np.ndarray:
+    """Return one side ``[n]`` (bool, without node 0) of a minimum cut of a complete weighted graph (Stoer & Wagner, JACM 1997).
+
+    Args:
+        weights: ``[n, n]`` symmetric, non-negative, n at least 2; the diagonal is ignored. The first of equal cuts is returned.
+    """
+    graph = np.array(weights, dtype=np.float64)
+    np.fill_diagonal(graph, 0.0)
+    n = len(graph)
+    merged = np.eye(n, dtype=bool)  # row v: the nodes merged into v
+    left = np.arange(n)
+    best, side = np.inf, merged[-1]
+    while left.size > 1:
+        inside, last = [left[0]], left[0]
+        tied = graph[left[0]].copy()  # weight between each node and the nodes inside
+        for _ in range(left.size - 1):
+            outside = left[~np.isin(left, inside)]
+            before, last = last, outside[np.argmax(tied[outside])]
+            inside.append(last)
+            tied = tied + graph[last]
+        cut = graph[last, left].sum()
+        if cut < best:
+            best, side = cut, merged[last].copy()
+        graph[before] += graph[last]
+        graph[:, before] += graph[:, last]
+        graph[before, before] = 0.0
+        merged[before] |= merged[last]
+        left = left[left != last]
+    return ~side if side[0] else side

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from fgl_bench.algorithms.base import Setting, Traffic
-from fgl_bench.algorithms.gcfl._clustering import ClusteredAveraging, Evidence
-from fgl_bench.algorithms.gcfl._cuts import warping_distances
+from fgl_bench.algorithms.gcfl import ClusteredAveraging, Evidence
 from fgl_bench.engine.mixing import Mixing
 from fgl_bench.engine.trips import LocalStep, Trips
 from fgl_bench.errors import Range, at_least
@@ -80,3 +79,15 @@ class GCFLPlus(ClusteredAveraging):
     def traffic(self) -> Traffic:
         upload, download, _ = super().traffic()
         return Traffic({**upload, "norm": 1}, download)
+
+
+def warping_distances(series: np.ndarray) -> np.ndarray:
+    """Return dynamic-time-warping distances ``[n, n]`` of ``series [n, d]``: the root of the least sum of squares on a monotone path."""
+    n, length = series.shape
+    cost = (series[:, None, :, None] - series[None, :, None, :]) ** 2
+    total = np.full((length + 1, length + 1, n, n), np.inf)
+    total[0, 0] = 0.0
+    for a in range(length):
+        for b in range(length):
+            total[a + 1, b + 1] = cost[:, :, a, b] + np.minimum(np.minimum(total[a, b], total[a, b + 1]), total[a + 1, b])
+    return np.sqrt(total[length, length])

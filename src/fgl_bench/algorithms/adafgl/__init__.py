@@ -1,1 +1,0 @@
-from fgl_bench.algorithms.adafgl.adafgl import AdaFGL as AdaFGL

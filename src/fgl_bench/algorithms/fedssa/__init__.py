@@ -1,1 +1,0 @@
-from fgl_bench.algorithms.fedssa.fedssa import FedSSA as FedSSA

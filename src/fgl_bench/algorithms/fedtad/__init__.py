@@ -1,1 +1,0 @@
-from fgl_bench.algorithms.fedtad.fedtad import FedTAD as FedTAD

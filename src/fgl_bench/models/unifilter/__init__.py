@@ -1,1 +1,0 @@
-from fgl_bench.models.unifilter.unifilter import UniFilter as UniFilter
