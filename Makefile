@@ -56,9 +56,11 @@ test-processors: $(DEV) ## run the tests as processors without AVX2 and without 
 golden: $(DEV) ## compare histories, printed pages, tables and reports with the frozen ones of tests/golden (ARGS=--cells runs 60 cells too)
 	$(PY) scripts/golden.py $(ARGS)
 
-lint: $(DEV) ## check style and types
+ARCHAIC := anew|so many|but for|go on|goes on|whoever|whatever|mended
+lint: $(DEV) ## check style, types and words
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	! grep -rnwE "$(ARCHAIC)" src docs README.md CONTRIBUTING.md --include=*.py --include=*.md
 
 bench: $(DEV) ## time the engine against the plain per-client loop
 	$(PY) scripts/bench_speed.py $(ARGS)

@@ -1,4 +1,4 @@
-"""FedSage+'s generators of neighbors, and clients' graphs mended with what they generate."""
+"""FedSage+'s generators of neighbors, and clients' graphs with the generated neighbors."""
 
 from __future__ import annotations
 
