@@ -105,8 +105,8 @@ class FedSagePlus(Composed, Regraphing):
     class_weight: float
     weighting: Literal["uniform", "samples"]
 
-    def own(self) -> Weighted:
-        return Weighted(self.weighting)
+    def own(self) -> _Weighted:
+        return _Weighted(self.weighting)
 
     def generator(self, num_features: int) -> ParameterLayout:
         """Return the layout of a client's generator."""
@@ -344,7 +344,7 @@ def padded(rows: Sequence[np.ndarray], nodes: int, fill: int) -> Tensor:
 
 
 @dataclass
-class Weighted(FedAvg):
+class _Weighted(FedAvg):
     """Average of the participants, uniform (``uniform``) or by size (``samples``)."""
 
     weighting: Literal["uniform", "samples"]
