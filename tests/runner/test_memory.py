@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,11 @@ from hypothesis import strategies as st
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.propagation import Hops, identity
-from fgl_bench.runner.memory import WIDE, Need, available_bytes, halving, out_of_memory, plan
+from fgl_bench.engine.shard import ALONE
+from fgl_bench.errors import UserError
+from fgl_bench.results.callbacks import Callbacks
+from fgl_bench.runner.memory import WIDE, Need, available_bytes, out_of_memory, plan
+from fgl_bench.runner.program import Program
 from tests.engine.graphs import federation, make_client
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -100,16 +105,23 @@ def test_seeds_with_one_partition_share_what_is_made_beforehand():
 # ---- a chunk that was too large
 
 
-def failing(above, error):
-    tried = []
+class Failing(Program):
+    """A program of 20 clients whose training fails with more than ``above`` at once."""
 
-    def train(chunk):
-        tried.append(chunk)
-        if (chunk or 20) > above:
-            raise error
-        return chunk
+    def __init__(self, above, error, replicas=None, shard=ALONE):
+        spec = SimpleNamespace(algorithm=None)
+        super().__init__(spec, [SimpleNamespace(num_clients=20)], None, None, CPU, replicas, Callbacks(), shard)
+        self.above, self.error, self.tried = above, error, []
 
-    return tried, train
+    def train(self, send, replicas):
+        self.tried.append(replicas)
+        if (replicas or 20) > self.above:
+            raise self.error
+        return replicas
+
+
+def send(report):
+    pass
 
 
 HOST = RuntimeError("[enforce fail at alloc_cpu.cpp:1] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
@@ -117,18 +129,25 @@ HOST = RuntimeError("[enforce fail at alloc_cpu.cpp:1] . DefaultCPUAllocator: ca
 
 @pytest.mark.parametrize("error", [MemoryError(), torch.cuda.OutOfMemoryError("CUDA out of memory"), HOST])
 def test_a_chunk_that_was_too_large_is_halved_until_it_fits(error, capsys):
-    tried, train = failing(3, error)
-    assert halving(train, None, 20) == 2 and tried == [None, 10, 5, 2]
+    program = Failing(3, error)
+    assert program(send) == 2 and program.tried == [None, 10, 5, 2]
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 3 and told[-1] == "warning: memory ran out; beginning again with 2 clients at once"
 
 
 def test_one_client_that_does_not_fit_and_other_failures_are_raised(capsys):
-    tried, train = failing(0, MemoryError())
+    program = Failing(0, MemoryError(), 2)
     with pytest.raises(MemoryError):
-        halving(train, 2, 20)
-    assert tried == [2, 1]
-    tried, train = failing(3, RuntimeError("shapes do not match"))
+        program(send)
+    assert program.tried == [2, 1]
+    program = Failing(3, RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes"):
-        halving(train, None, 20)
-    assert tried == [None] and not out_of_memory(ValueError("can't allocate memory"))
+        program(send)
+    assert program.tried == [None] and not out_of_memory(ValueError("can't allocate memory"))
+
+
+def test_workers_that_share_clients_do_not_begin_again():
+    program = Failing(3, MemoryError(), shard=SimpleNamespace(alone=False))
+    with pytest.raises(UserError, match="memory_budget_gb"):
+        program(send)
+    assert program.tried == [None]

@@ -7,11 +7,10 @@ import os
 import resource
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -29,7 +28,6 @@ from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallba
 from fgl_bench.utils.allocator import keep_freed_memory, return_freed_memory
 from fgl_bench.utils.participation import participants
 
-T = TypeVar("T")
 # Elements of a program's largest tensor above which an operation gains from several CPU threads (measured: Cora's size does not,
 # CS's and Physics' do).
 WIDE = 4_000_000
@@ -287,33 +285,3 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in ("can't allocate memory", "bad_alloc"))
-
-
-def halving(train: Callable[[int | None], T], chunk: int | None, replicas: int) -> T:
-    """``train(chunk)``; where memory runs out, again from the start with half as many of the ``replicas`` at once, one at least.
-
-    Args:
-        chunk: replicas to train at once; None means all.
-    """
-    while True:
-        try:
-            return train(chunk)
-        except (MemoryError, RuntimeError) as error:
-            chunk = chunk or replicas
-            if not out_of_memory(error) or chunk == 1:
-                raise
-        chunk //= 2  # outside of the except clause, which keeps the tensors of the failed attempt alive
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        print(f"warning: memory ran out; beginning again with {chunk} clients at once", file=sys.stderr)
-
-
-def once(train: Callable[[int | None], T], chunk: int | None, replicas: int) -> T:
-    """``train(chunk)``, arguments as :func:`halving`; raises UserError where memory runs out."""
-    try:
-        return train(chunk)
-    except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
-            raise
-        way = "use a smaller memory_budget_gb, or more workers on other machines"
-        raise UserError(f"memory ran out with {chunk or replicas} clients at once; {way}") from error

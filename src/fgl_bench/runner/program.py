@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from fgl_bench.algorithms.powers import federated
 from fgl_bench.data.federation import Federation
 from fgl_bench.engine.hooks import JointTraining
 from fgl_bench.engine.shard import ALONE, Shard
+from fgl_bench.errors import UserError
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.models.base import Backbone
 from fgl_bench.results.callbacks import Callbacks, Send
@@ -21,7 +23,7 @@ from fgl_bench.runner.build import simulation
 from fgl_bench.runner.checkpoints import CheckpointCallback, Checkpoints
 from fgl_bench.runner.devices import joined
 from fgl_bench.runner.kept_models import KeptModels
-from fgl_bench.runner.memory import Plan, chunks, halving, network, once
+from fgl_bench.runner.memory import Plan, chunks, network, out_of_memory
 from fgl_bench.runner.reporter import Counts, Reporter, history, node_counts
 from fgl_bench.runner.share import own_part
 from fgl_bench.runner.spec import RunSpec
@@ -93,9 +95,23 @@ class Program:
             send: receives the reports.
         """
         joint = isinstance(self.spec.algorithm, JointTraining)
-        most = 1 if joint else sum(federation.num_clients for federation in self.federations)
-        attempt = halving if self.shard.alone else once  # a restarted worker would be out of step
-        return attempt(partial(self.train, send), self.replicas, most)
+        most, replicas = 1 if joint else sum(federation.num_clients for federation in self.federations), self.replicas
+        while True:
+            try:
+                return self.train(send, replicas)
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                replicas = replicas or most
+                if not self.shard.alone:  # a restarted worker would be out of step
+                    way = "use a smaller memory_budget_gb, or more workers on other machines"
+                    raise UserError(f"memory ran out with {replicas} clients at once; {way}") from error
+                if replicas == 1:
+                    raise
+            replicas //= 2  # outside of the except clause, which keeps the tensors of the failed attempt alive
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            print(f"warning: memory ran out; beginning again with {replicas} clients at once", file=sys.stderr)
 
     def train(self, send: Send, replicas: int | None) -> Outcome:
         """Train with this number of ``replicas`` at once."""

@@ -185,13 +185,13 @@ def reduced(value: Any, packages: tuple[str, ...]) -> Any:
 
 
 def from_name(name: str) -> Any:
-    """Stands in a checkpoint for an object that the simulation holds; :meth:`SimulationState.load` looks it up."""
-    raise NotImplementedError
+    """Stands in a checkpoint for an object that the simulation holds; :meth:`SimulationState.load` looks it up instead of calling this."""
+    raise pickle.UnpicklingError(f"{name} is an object of a simulation; SimulationState.load reads it")
 
 
 def from_module(module: str, name: str) -> Any:
-    """Stands in a checkpoint for a function."""
-    raise NotImplementedError
+    """Stands in a checkpoint for a function; :meth:`SimulationState.load` looks it up instead of calling this."""
+    raise pickle.UnpicklingError(f"{module}.{name} is a function; SimulationState.load reads it")
 
 
 def function(module: str, name: str, packages: tuple[str, ...]) -> Any:
