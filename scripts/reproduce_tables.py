@@ -36,9 +36,8 @@ from fgl_bench.papers.analysis import OVERVIEW
 from fgl_bench.papers.matched_rows import FILE, read_choices
 from fgl_bench.papers.plan import Cell, Paper, Table, fill, in_order, load_paper, papers, plan
 from fgl_bench.papers.published import read_published
-from fgl_bench.papers.queue import Runs
 from fgl_bench.papers.settlements import read_settlements
-from fgl_bench.papers.work import Work, compared, outlook, preset
+from fgl_bench.papers.work import Runs, Work, compared, outlook, preset
 from fgl_bench.results.cells import read_cells
 from fgl_bench.results.estimates import MEASURED, Costs, duration, rates_of, read_rates, write_rates
 from fgl_bench.results.store import identity

@@ -14,7 +14,7 @@ from safetensors import safe_open
 import fgl_bench
 from fgl_bench.algorithms.powers import federated
 from fgl_bench.data.splits.base import SCORE_TRAINED
-from fgl_bench.engine.served import ServedTrainer
+from fgl_bench.engine.training import ServedTrainer
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation import summary as summaries
 from fgl_bench.evaluation.history import Outcome, history_rows

@@ -12,8 +12,7 @@ import pytest
 from fgl_bench.cli.leaderboard import show as show_board
 from fgl_bench.cli.place import show as place
 from fgl_bench.cli.submit import run as submit
-from fgl_bench.leaderboard.cell import BoardCell
-from fgl_bench.leaderboard.check import chosen
+from fgl_bench.leaderboard.cell import BoardCell, chosen
 from fgl_bench.leaderboard.protocol import read_protocol
 from fgl_bench.leaderboard.record import read_records
 from fgl_bench.leaderboard.submission import read_submission, whole_board

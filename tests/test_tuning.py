@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from hydra.core.hydra_config import HydraConfig
 
-from fgl_bench.cli.tune import search
-from fgl_bench.cli.tune.space import FOLDER, read_space, spaces
+from fgl_bench.cli.tune import FOLDER, read_space, search, spaces
 from fgl_bench.config.compose import composed
 from fgl_bench.config.values import plain
 from fgl_bench.errors import UserError

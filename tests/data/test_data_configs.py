@@ -61,10 +61,10 @@ def test_every_class_has_a_yaml():
     assert named == classes(fgl_bench.data.datasets, Dataset) | classes(fgl_bench.data.splits, Split) | (kinds - {sparsity.Sparsity})
 
 
-def test_stored_runs_know_every_dataset_by_the_module_that_it_once_had():
+def test_stored_runs_know_every_dataset_and_split_by_the_module_that_it_once_had():
     assert canonical("fgl_bench.data.datasets.npz.Amazon") == "fgl_bench.data.datasets.amazon.Amazon"
     assert canonical("fgl_bench.data.datasets.csbm.CSBM") == "fgl_bench.data.datasets.csbm.CSBM"
-    targets = {OmegaConf.load(path)._target_ for path in (CONF / "dataset").glob("*.yaml")}
-    assert {f"fgl_bench.data.datasets.{name}" for name in RENAMED} <= targets
+    targets = {OmegaConf.load(path)._target_ for group in ("dataset", "split") for path in (CONF / group).glob("*.yaml")}
+    assert RENAMED.keys() <= {".".join(target.split(".")[-2:]) for target in targets}
     known_as = {canonical(target) for target in targets}
     assert len(known_as) == len(targets) and {canonical(name) for name in known_as} == known_as

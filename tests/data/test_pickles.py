@@ -13,8 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.data.datasets.planetoid import PARTS
-from fgl_bench.data.pickles import read_pickle
+from fgl_bench.data.datasets.planetoid import PARTS, read_pickle
 from fgl_bench.errors import UserError
 from tests.data.graphs import configured
 

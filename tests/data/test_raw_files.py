@@ -23,7 +23,7 @@ import pytest
 import requests
 import scipy.sparse as sp
 
-from fgl_bench.data import download
+from fgl_bench.data import raw
 from fgl_bench.data.datasets import graphsaint, npz, ogb, planetoid
 from fgl_bench.errors import UserError
 from tests.data.graphs import configured, need
@@ -78,7 +78,7 @@ def offline(monkeypatch):
         raise requests.ConnectionError("no network")
 
     monkeypatch.setattr(requests, "get", refuse)
-    monkeypatch.setattr(download, "RETRIES", 0)
+    monkeypatch.setattr(raw, "RETRIES", 0)
 
 
 def left(folder):
@@ -115,7 +115,7 @@ PHOTO = "Photo/raw/amazon_electronics_photo.npz"
 def photo(tmp_path, monkeypatch):
     """The bytes of a small graph, which is the known one."""
     content = write_csr_npz(tmp_path / "made" / "photo.npz").read_bytes()
-    monkeypatch.setattr(download, "known_sums", lambda: {PHOTO: ["0" * 64, hashlib.sha256(content).hexdigest()]})
+    monkeypatch.setattr(raw, "known_sums", lambda: {PHOTO: ["0" * 64, hashlib.sha256(content).hexdigest()]})
     return content
 
 
@@ -151,14 +151,14 @@ def test_a_download_that_keeps_failing_is_one_line_and_leaves_nothing(failure, s
 
 def test_gits_id_is_a_known_sum(server, photo, monkeypatch, tmp_path):
     git = hashlib.sha1(b"blob %d\0" % len(photo) + photo).hexdigest()
-    monkeypatch.setattr(download, "known_sums", lambda: {PHOTO: [git]})
+    monkeypatch.setattr(raw, "known_sums", lambda: {PHOTO: [git]})
     server.answers = [sent(photo)]
     assert configured("dataset", "photo").load(str(tmp_path)).num_nodes == 6
 
 
 def fetch_photo(address, folder):
     files = {PHOTO: Path(folder) / PHOTO}
-    download.fetch("photo", PHOTO, files, address)
+    raw.fetch("photo", PHOTO, files, address)
     return files[PHOTO].read_bytes()
 
 
@@ -170,7 +170,7 @@ def test_two_processes_download_a_file_once(server, tmp_path):
 
 
 def unknown_sums():
-    download.known_sums = dict
+    raw.known_sums = dict
 
 
 def test_addresses_are_pygs():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fgl_bench.data import sums
-from fgl_bench.data.download import known_sums
+from fgl_bench.data.raw import known_sums
 from fgl_bench.data.sums import MEMORY, fingerprint
 from fgl_bench.errors import UserError
 from tests.data.graphs import CONF, DATA, configured

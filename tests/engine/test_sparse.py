@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgl_bench.engine import bags
+from fgl_bench.engine import sparse
 from fgl_bench.engine.sparse import BlockSparse
 
 
@@ -130,7 +130,7 @@ def test_some_columns_at_a_time_give_the_same_bits(width, monkeypatch):
     blocks = [sp.random(rows, 30, 0.9, "csr", random_state=draw) for rows in (25, 30)]
     matrix = BlockSparse.stack(blocks, 30, 30, torch.float32, "cpu")
     flat = torch.randn(2, 7 * width + 30 * width, generator=torch.Generator().manual_seed(0))
-    x, passes, whole = flat[:, 7 * width :].view(2, 30, width), list[int](), bags.Bags._sums
+    x, passes, whole = flat[:, 7 * width :].view(2, 30, width), list[int](), sparse.Bags._sums
 
     def summed(own, source, *rest):
         passes.append(source.shape[1])
@@ -141,10 +141,10 @@ def test_some_columns_at_a_time_give_the_same_bits(width, monkeypatch):
         result = matrix @ leaf
         return result.detach(), *torch.autograd.grad((result * torch.arange(result.numel()).view_as(result).sin()).sum(), leaf)
 
-    monkeypatch.setattr(bags.Bags, "_sums", summed)
+    monkeypatch.setattr(sparse.Bags, "_sums", summed)
     expected, at_once = both(), [passes.pop() for _ in range(len(passes))]
-    monkeypatch.setattr(bags, "CACHE", 1)
-    monkeypatch.setattr(bags, "OFTEN", 1)
+    monkeypatch.setattr(sparse, "CACHE", 1)
+    monkeypatch.setattr(sparse, "OFTEN", 1)
     assert all(torch.equal(*pair) for pair in zip(both(), expected, strict=True))
     assert at_once == [width] * 2
     assert max(passes) == min(width, 32) and sum(passes) == 2 * width

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fgl_bench.data.federation import build_served
+from fgl_bench.data.federation import Served, build_served
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.served import Served
 from fgl_bench.data.sparsity import NoSparsity, TopologySparsity
 from fgl_bench.data.splits.iid import IID
 from fgl_bench.utils.seeding import generator

@@ -9,7 +9,7 @@ from scipy import stats
 from fgl_bench.cli.leaderboard import show
 from fgl_bench.leaderboard import findings
 from fgl_bench.leaderboard.board import read_board
-from fgl_bench.leaderboard.properties import label_skew, of_one
+from fgl_bench.leaderboard.cell import label_skew, of_one
 from fgl_bench.leaderboard.protocol import BoardColumn
 from fgl_bench.leaderboard.record import write_record
 from fgl_bench.leaderboard.views import VIEWS, as_csv, board_rows, markdown, text

@@ -20,7 +20,7 @@ import pytest
 
 import fgl_bench
 from fgl_bench.errors import UserError
-from fgl_bench.utils.launch import launched
+from fgl_bench.utils.world import launched
 from tests.quick import SMALL
 from tests.warm import ROOT, environment
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from fgl_bench.data.graph import ClientGraph
-from fgl_bench.engine.bags import Bags
 from fgl_bench.engine.batch import Batch, InputFeatures, Limited, Operator, adjacency, gcn_operator, mean_operator, plain_operator
 from fgl_bench.engine.layout import ParameterLayout
 from fgl_bench.engine.linear import ragged
 from fgl_bench.engine.network import Network
 from fgl_bench.engine.random_numbers import normal
+from fgl_bench.engine.sparse import Bags
 from fgl_bench.engine.transfer import put
 from fgl_bench.models.graphsage import Convolved, GraphSAGE
 from fgl_bench.utils.seeding import derive_seed

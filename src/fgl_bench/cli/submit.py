@@ -10,8 +10,7 @@ from pathlib import Path
 from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.subject import load
 from fgl_bench.errors import UserError
-from fgl_bench.leaderboard.cell import BoardCell
-from fgl_bench.leaderboard.check import check
+from fgl_bench.leaderboard.cell import BoardCell, check
 from fgl_bench.leaderboard.protocol import FILE, read_protocol
 from fgl_bench.leaderboard.record import read_records
 from fgl_bench.leaderboard.submission import read_submission

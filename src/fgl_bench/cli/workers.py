@@ -9,9 +9,8 @@ import sys
 from fgl_bench.cli.arguments import config_dirs
 from fgl_bench.cli.commands import COMMANDS
 from fgl_bench.errors import UserError, printable
-from fgl_bench.utils.launch import launched
 from fgl_bench.utils.processes import Stopped, watched
-from fgl_bench.utils.world import Lost, world
+from fgl_bench.utils.world import Lost, launched, world
 
 
 def begin(arguments: list[str]) -> None:

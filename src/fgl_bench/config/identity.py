@@ -23,8 +23,10 @@ RENAMED = {
     "graphsaint.Yelp": "yelp.Yelp",
     "graphsaint.Reddit": "reddit.Reddit",
     "csbm.CSBMMultiLabel": "csbm_multilabel.CSBMMultiLabel",
+    "metis.MetisOverlap": "metis_overlap.MetisOverlap",
+    "fed_pub.FedPubOverlap": "fed_pub_overlap.FedPubOverlap",
 }
-"""Datasets whose class stood in a module of its own: module and class now, and as stored runs have them."""
+"""Datasets and splits whose class stood in a module of its own: module and class now, and as stored runs have them."""
 
 CORRECTED = {"fgl_bench.algorithms.adafgl.AdaFGL": "2026-11-25"}
 """Classes whose results changed by a correction, with its date.
@@ -42,7 +44,7 @@ def canonical(target: str) -> str:
         start = f"fgl_bench.{folder}."
         if target.startswith(start):
             name = ".".join(target.removeprefix(start).split(".")[-2:])
-            return start + (RENAMED.get(name, name) if folder == "data.datasets" else name)
+            return start + RENAMED.get(name, name)
     return target
 
 

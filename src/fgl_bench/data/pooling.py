@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fgl_bench.data.federation import Served
 from fgl_bench.data.graph import ClientGraph, Features, Federation
-from fgl_bench.data.served import Served
 
 
 @dataclass(frozen=True)

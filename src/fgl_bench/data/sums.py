@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fgl_bench.data.datasets.base import Dataset
-from fgl_bench.data.download import known, known_sums
-from fgl_bench.data.raw import data_root, one_line, present, shown
+from fgl_bench.data.raw import data_root, known, known_sums, one_line, present, shown
 from fgl_bench.errors import UserError
 from fgl_bench.utils.files import write_whole
 

@@ -1,28 +1,30 @@
-"""Computes one cell of the leaderboard: trials scored on validation, then each winner once on test.
+"""Cells of the leaderboard: trials scored on validation, then each winner once on test; and checks of submitted cells.
 
 ``python -m fgl_bench.leaderboard.cell PROTOCOL ENTRY DATASET SPLIT FOLDER UNTIL [KEY=VALUE...]`` computes one in a separate process.
 """
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 
 from fgl_bench.config.compose import as_command
 from fgl_bench.config.settings import expand_paths
 from fgl_bench.config.values import shown
+from fgl_bench.data.graph import ClientGraph, Federation, strata
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.summary import MODELS
-from fgl_bench.leaderboard.properties import properties
 from fgl_bench.leaderboard.protocol import BoardColumn, Entry, Protocol, read_protocol
 from fgl_bench.leaderboard.record import Record, Trial, Winner, path_of, read_record, write_record
 from fgl_bench.results.render import percent
@@ -30,8 +32,10 @@ from fgl_bench.results.statistics import fairness
 from fgl_bench.runner.one import run_one, take_owners
 from fgl_bench.utils.files import scratch
 from fgl_bench.utils.processes import Stopped, stoppable
+from fgl_bench.utils.seeding import derive_seed
 
 RUNS = ".runs-"  # prefix of the temporary folder of a run
+SHARE = 0.05  # of the runs of submitted cells, which a check repeats
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,147 @@ def winner(trial: int, summary: Mapping[str, Any], model: str, command: str) -> 
 def facts(summary: Mapping[str, Any]) -> dict[str, Any]:
     facts = {name: summary[name] for name in ("metric", "scenario", "num_clients", "versions", "device")}
     return facts | ({"commit": summary["code"]["commit"]} if summary.get("code") else {})
+
+
+def properties(federations: Sequence[Federation]) -> dict[str, float]:
+    """Return means over the repetitions.
+
+    * ``label_skew``: total variation distance between the class shares of a client and of all clients, weighted by
+      labeled nodes; 0 if all clients have the same shares.
+    * ``homophily``: share of edges between labeled nodes of a client that join nodes of one class.
+    * ``edge_cut``: share of edges between nodes of different clients, which are not used in training.
+    * ``train_nodes``: training nodes per client.
+    """
+    each = [of_one(federation) for federation in federations]
+    return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
+
+
+def of_one(federation: Federation) -> dict[str, float]:
+    clients = federation.clients
+    inside = sum(client.edges.shape[1] for client in clients)
+    cut = federation.cross_edges.shape[1]
+    alike = [same_class(client) for client in clients]
+    joined = sum(count for _, count in alike)
+    return {
+        "label_skew": label_skew(np.stack([class_counts(client, federation.num_classes) for client in clients])),
+        "homophily": sum(same for same, _ in alike) / joined if joined else 0.0,
+        "edge_cut": cut / (inside + cut) if inside + cut else 0.0,
+        "train_nodes": float(np.mean([client.train.sum() for client in clients])),
+        "clients": float(len(clients)),
+    }
+
+
+def class_counts(client: ClientGraph, classes: int) -> np.ndarray:
+    labels = strata(client.labels)
+    return np.bincount(labels[labels >= 0], minlength=classes)
+
+
+def label_skew(counts: np.ndarray) -> float:
+    """Return the label skew of counts ``[C, Y]``."""
+    sizes = counts.sum(1)
+    if not sizes.sum():
+        return 0.0
+    shares = counts / np.maximum(sizes, 1)[:, None]
+    distance = np.abs(shares - counts.sum(0) / sizes.sum()).sum(1) / 2
+    return float((distance * sizes).sum() / sizes.sum())
+
+
+def same_class(client: ClientGraph) -> tuple[int, int]:
+    """Count edges that join nodes of one class, and edges between labeled nodes."""
+    ends = strata(client.labels)[client.edges]
+    known = (ends >= 0).all(0)
+    return int((known & (ends[0] == ends[1])).sum()), int(known.sum())
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A run to repeat: a trial, or a seed of the winner of one kind of model."""
+
+    record: Record
+    trial: int
+    model: str = ""
+    seed: int | None = None
+
+    @property
+    def name(self) -> str:
+        what = f"trial {self.trial + 1}" if self.seed is None else f"{self.model} winner, seed {self.seed}"
+        return f"{self.record.entry} in {self.record.column.key}: {what}"
+
+
+def flaws(protocol: Protocol, entry: Entry, records: Sequence[Record]) -> Iterator[str]:
+    """Yield a line for every violation of the protocol."""
+    for record in records:
+        where = f"{record.entry} in {record.column.key}"
+        if record.entry != entry.name or record.protocol != protocol.digest(entry):
+            yield f"{where}: made for another protocol, method file or space ({record.protocol}, not {protocol.digest(entry)})"
+            continue
+        if record.column not in protocol.columns:
+            yield f"{where}: the protocol has no such column"
+        if not record.complete:
+            yield f"{where}: not complete; repeat the command that made it to resume"
+        planned = protocol.trials_of(entry, record.column)
+        if [dict(trial.values) for trial in record.trials] != planned[: len(record.trials)]:
+            yield f"{where}: its trials are not those that the protocol draws"
+        for model, winner in record.winners.items():
+            best = record.best(model)
+            if best is None or winner.trial != best.number:
+                yield f"{where}: the {model} winner is trial {winner.trial + 1}, which is not the best on validation"
+            if len(winner.scores) != len(protocol.test_seeds):
+                yield f"{where}: {len(winner.scores)} scores of the {model} winner, not {len(protocol.test_seeds)}"
+
+
+def chosen(protocol: Protocol, records: Sequence[Record], share: float = SHARE) -> list[Repeat]:
+    """Return the runs to repeat: a share of the winners' seeds, at least one, and of the trials. A hash of the cells selects them."""
+    seeds = [
+        Repeat(record, winner.trial, model, seed)
+        for record in records
+        for model, winner in sorted(record.winners.items())
+        for seed in protocol.test_seeds
+    ]
+    trials = [Repeat(record, trial.number) for record in records for trial in record.trials if not trial.problem]
+    content = str([(record.protocol, record.column.key, record.trials, record.winners) for record in records])
+
+    def sample(repeats: Sequence[Repeat], least: int) -> list[Repeat]:
+        order = sorted(repeats, key=lambda repeat: derive_seed(0, "submission", content, repeat.name))
+        return order[: max(least, math.floor(share * len(repeats)))]
+
+    return [*sample(seeds, 1), *sample(trials, 0)]
+
+
+def differences(cell: BoardCell, repeat: Repeat) -> Iterator[tuple[str, float | None, float | None]]:
+    """Repeat a run; yields names, the scores in the cell and the repeated scores."""
+    cell = replace(cell, column=repeat.record.column)
+    trial = repeat.record.trials[repeat.trial]
+    if repeat.seed is None:
+        repeated = validation_scores(cell.run(trial.values, cell.protocol.tuning_seeds))
+        for model in MODELS:
+            yield f"validation, {model}", trial.validation[model], repeated[model]
+    else:
+        [score] = cell.run(trial.values, [repeat.seed])["test"][repeat.model]["per_seed"]
+        index = cell.protocol.test_seeds.index(repeat.seed)
+        yield f"test, {repeat.model}", repeat.record.winners[repeat.model].scores[index], score
+
+
+def check(cell: BoardCell, records: Sequence[Record], tolerance: float) -> bool:
+    """Return True if the records follow the protocol and repeated scores agree; prints every finding.
+
+    Args:
+        cell: any cell of the entry, with the settings for all of them.
+    """
+    wrong = list(flaws(cell.protocol, cell.entry, records))
+    for line in wrong:
+        cell.say(f"wrong: {line}")
+    if wrong:
+        return False
+    agree = True
+    for repeat in chosen(cell.protocol, records):
+        for what, stored, repeated in differences(cell, repeat):
+            same = stored == repeated or (stored is not None and repeated is not None and abs(stored - repeated) <= tolerance)
+            agree = agree and same
+            cell.say(
+                f"{'agrees' if same else 'DIFFERS'}: {repeat.name}: {what}: {percent(stored)} in the cell, {percent(repeated)} repeated"
+            )
+    return agree
 
 
 if __name__ == "__main__":

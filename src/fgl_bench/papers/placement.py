@@ -183,7 +183,7 @@ def diagrams(placement: Placement, folder: Path) -> list[Path]:
     Raises:
         ImportError: matplotlib is not installed.
     """
-    from fgl_bench.results.plots.ranks import ranks_figure
+    from fgl_bench.results.plots.figures import ranks_figure
     from fgl_bench.results.plots.style import save_all, styled
 
     written = []

@@ -1,9 +1,10 @@
-"""The work for one paper: its selected tables, their runs, stored results, and the computing time of missing ones."""
+"""The work for the papers: selected tables, their runs, stored results, and the queue and computing time of missing ones."""
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from operator import methodcaller
@@ -20,12 +21,19 @@ from fgl_bench.papers.plan import Cell, Key, Paper, Table, fill, in_order, in_ta
 from fgl_bench.papers.published import Printed
 from fgl_bench.papers.settlements import AGREES, NOT_RUN, Settled, Settlement, alternatives
 from fgl_bench.papers.tables import texts, write_texts
+from fgl_bench.results import render
 from fgl_bench.results.cells import compact, read_cells, write_cells
 from fgl_bench.results.estimates import Costs, Kind, round_cost
 from fgl_bench.results.frame import complete_runs
+from fgl_bench.results.progress import Display
 from fgl_bench.results.scored import scored_models, selected
 from fgl_bench.results.store import read_summary
+from fgl_bench.runner.started import InTurn
 from fgl_bench.utils.files import write_whole
+from fgl_bench.utils.processes import quoted
+
+DONE = ("written: ", "complete already")  # prefixes of output lines with the run's folder
+DEAREST = 10
 
 
 @dataclass
@@ -183,9 +191,6 @@ def given(cell: Cell) -> dict[str, Any]:
     return ({"rounds": None, "trips": None} if {"rounds", "trips"} & overrides.keys() else {}) | overrides
 
 
-DEAREST = 10
-
-
 def outlook(works: Sequence[Work], absent: Collection[str]) -> list[str]:
     """Return Markdown with finished and missing runs and core hours per paper, then the most expensive missing rows.
 
@@ -268,3 +273,60 @@ def _agreeing(work: Work, scoring: Callable[[Any], Any]) -> str:
     cells = [each for of_table in found.values() for each in of_table if each.finding != NOT_RUN]
     near = sum(each.finding == AGREES for each in cells)
     return f"{near} of {len(cells)} ({percent(near, len(cells))} %)" if cells else ""
+
+
+@dataclass(kw_only=True)
+class Runs(InTurn):
+    """The missing runs, each with its paper.
+
+    Attributes:
+        where: presentation keys of every run; None values are left out.
+        absent: datasets without raw files; a run on one may download it.
+        look: recomputes ``absent``.
+    """
+
+    where: Mapping[str, Any]
+    absent: Collection[str]
+    look: Callable[[], Collection[str]]
+
+    def name(self, work: tuple[Work, Cell]) -> str:
+        return work[0].name(work[1])
+
+    def cost(self, work: tuple[Work, Cell]) -> float | None:
+        return work[0].cost(work[1])
+
+    def line(self, work: tuple[Work, Cell]) -> list[str]:
+        given = [f"{key}={quoted(value)}" for key, value in self.where.items() if value is not None]
+        return [sys.executable, "-m", "fgl_bench.cli.main", *work[1].overrides, "progress=false", *given]
+
+    def startable(self) -> Iterator[tuple[Work, Cell]]:
+        """Yield runs that can start. On an absent dataset one run at a time, until the dataset is available or its download failed."""
+        for pair in list(self.waiting):
+            if len(self.running) >= self.jobs:
+                return
+            dataset = pair[1].dataset
+            if dataset in self.absent and any(cell.dataset == dataset for (_, cell), _ in self.running):
+                continue
+            self.waiting.remove(pair)
+            yield pair
+
+    def ended(self, work: tuple[Work, Cell], status: int, lines: list[str], display: Display) -> str | None:
+        """Store the result of a run."""
+        paper, cell = work
+        if cell.dataset in self.absent:
+            self.left_out(cell.dataset, display)
+        folder = next((Path(line.partition(": ")[2]) for line in reversed(lines) if line.startswith(DONE)), None)
+        if status != 0 or folder is None or not paper.add(folder, cell.overrides):
+            return None
+        paper.write(cell.overrides)
+        test = paper.stored[cell.key]["test"]
+        return ": " + ", ".join(f"{model} {render.percent(scores['mean'])}" for model, scores in test.items())
+
+    def left_out(self, dataset: str, display: Display) -> None:
+        """Drop the other runs on a dataset that is still absent after a run on it."""
+        self.absent = self.look()
+        lost = [pair for pair in self.waiting if pair[1].dataset == dataset and dataset in self.absent]
+        for pair in lost:
+            self.waiting.remove(pair)
+        if lost:
+            display.say(f"left out: {len(lost)} more run(s) that need dataset={dataset}")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fgl_bench.config.choices import suggest
 from fgl_bench.errors import UserError
 from fgl_bench.results.frame import OF_RUN, Result, value_of
 from fgl_bench.results.provenance import on_cpu
 from fgl_bench.results.question import ANY, Question, as_text, is_number, matches, short
-
-if TYPE_CHECKING:
-    pass
 
 Values = tuple[str, ...]
 GROUPS = {

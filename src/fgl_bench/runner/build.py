@@ -10,23 +10,20 @@ from torch import Tensor
 
 from fgl_bench.algorithms.base import Algorithm, Setting, replays_reports, replays_steps
 from fgl_bench.config.settings import Settings
-from fgl_bench.data.federation import Federation
+from fgl_bench.data.federation import Federation, Served
 from fgl_bench.data.graph import LabeledNodes, reducible
-from fgl_bench.data.served import Served
 from fgl_bench.engine.batch import Batch
 from fgl_bench.engine.hooks import check_shape
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.served import ServedTrainer
 from fgl_bench.engine.shard import ALONE, Shard
-from fgl_bench.engine.training import Trainer
+from fgl_bench.engine.training import ServedTrainer, Trainer
 from fgl_bench.errors import UserError
 from fgl_bench.evaluation.metrics import scores, scoring
 from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.simulation import Simulation
-from fgl_bench.utils.participation import participants
-from fgl_bench.utils.seeding import derive_seed
+from fgl_bench.utils.seeding import derive_seed, participants
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 

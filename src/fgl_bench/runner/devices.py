@@ -13,8 +13,8 @@ import torch
 from fgl_bench.data.federation import Federation
 from fgl_bench.evaluation.history import Outcome
 from fgl_bench.runner.workers import together
-from fgl_bench.utils.launch import local_rank
 from fgl_bench.utils.processes import JOB
+from fgl_bench.utils.world import local_rank
 
 
 def pick_devices(name: str) -> list[torch.device]:

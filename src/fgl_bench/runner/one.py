@@ -20,8 +20,8 @@ from fgl_bench.config.settings import DEFAULT_CLIENTS, expand_paths
 from fgl_bench.errors import UserError, raised_by_user
 from fgl_bench.results import tracking
 from fgl_bench.runner.validation import check_configuration, checked_names, validate
-from fgl_bench.utils.launch import join
 from fgl_bench.utils.patience import say_once
+from fgl_bench.utils.world import World, enter, launched, world
 
 if TYPE_CHECKING:
     from fgl_bench.runner.run_store import Finished
@@ -65,6 +65,19 @@ def run_one(cfg: DictConfig, watch: Callable[[Mapping[str, Any]], None] | None =
         if not workers.rank:
             tracking.publish(tracker, made.folder)
     return made
+
+
+def join() -> World:
+    """Join the workers that the launcher has started, until this process ends; a world of one if there is no launcher.
+
+    Raises:
+        UserError: they cannot be reached.
+    """
+    if world().size == 1 and launched()[1] > 1:
+        from fgl_bench.utils.group import joined
+
+        enter(joined())
+    return world()
 
 
 def spell(cfg: DictConfig) -> None:

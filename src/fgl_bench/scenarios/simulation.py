@@ -13,8 +13,7 @@ from torch import Tensor
 from fgl_bench.algorithms.base import Algorithm, ServerRounds, Setting
 from fgl_bench.algorithms.powers import Spending
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.served import ServedTrainer
-from fgl_bench.engine.training import Trainer
+from fgl_bench.engine.training import ServedTrainer, Trainer
 from fgl_bench.evaluation.history import Point, ScoreLog
 
 

@@ -6,6 +6,7 @@ and sends nothing. ``utils/group.py`` has a world of processes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -86,3 +87,26 @@ def enter(now: World) -> None:
     """Make ``now`` the world of this process."""
     global _current
     _current = now
+
+
+def launched() -> tuple[int, int]:
+    """The rank of this process and the number of workers, from the variables that torchrun sets; (0, 1) without them.
+
+    Raises:
+        UserError: they are no ranks.
+    """
+    if "WORLD_SIZE" not in os.environ:
+        return 0, 1
+    values = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK")}
+    for name, text in values.items():
+        if not text.isdecimal():
+            raise UserError(f"{name}={text} in the environment is no number; torchrun sets both (docs/many_workers.md)")
+    rank, size = int(values["RANK"]), int(values["WORLD_SIZE"])
+    if rank >= max(size, 1):
+        raise UserError(f"RANK={rank} in the environment does not fit WORLD_SIZE={size}; torchrun sets both (docs/many_workers.md)")
+    return rank, max(size, 1)
+
+
+def local_rank() -> int | None:
+    """The number of this worker on its machine; None in a world of one."""
+    return int(os.environ.get("LOCAL_RANK", os.environ["RANK"])) if world().size > 1 else None

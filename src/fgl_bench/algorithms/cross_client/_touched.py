@@ -17,9 +17,8 @@ from torch import Tensor
 
 from fgl_bench.algorithms.cross_client._features import Rows
 from fgl_bench.algorithms.cross_client._halo import Halo
-from fgl_bench.engine.bags import Bags
 from fgl_bench.engine.layout import ParameterLayout
-from fgl_bench.engine.sparse import SparseRows
+from fgl_bench.engine.sparse import Bags, SparseRows
 
 NEVER = np.uint16(65535)
 PIECE = 512  # rows of a step; a few hundred kilobytes each of rows, moments and gradient

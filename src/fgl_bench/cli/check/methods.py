@@ -20,8 +20,8 @@ from fgl_bench.algorithms.base import Algorithm
 from fgl_bench.cli.check.recording import Interrupted, Recorded, simulated, watch
 from fgl_bench.cli.check.subject import CLIENTS, ROUNDS, Broken, Cases, Subject, Untried, composed, tried
 from fgl_bench.config.groups import check_node
+from fgl_bench.data.federation import Served
 from fgl_bench.data.graph import ClientGraph, Federation
-from fgl_bench.data.served import Served
 from fgl_bench.errors import UserError
 from fgl_bench.runner.checkpoints import Checkpoints
 from fgl_bench.runner.run import prepare

@@ -15,9 +15,8 @@ import scipy.sparse as sp
 
 from fgl_bench.data.canonical import canonical_edges, canonical_features, largest_component, row_normalized
 from fgl_bench.data.checks import METRICS, check_choice, check_graph, check_ratios
-from fgl_bench.data.download import fetch
 from fgl_bench.data.graph import Graph
-from fgl_bench.data.raw import MOST_FEATURES, data_root, present
+from fgl_bench.data.raw import MOST_FEATURES, data_root, fetch, present
 from fgl_bench.data.storage import Disk, name_of, update
 from fgl_bench.errors import UserError
 

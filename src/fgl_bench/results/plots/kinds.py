@@ -17,8 +17,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.results.choose import Values
 from fgl_bench.results.compare import Block, Compared, column_label, heading, label
 from fgl_bench.results.frame import Result
-from fgl_bench.results.plots.figures import draw_tradeoff
-from fgl_bench.results.plots.ranks import ranks_figure
+from fgl_bench.results.plots.figures import draw_tradeoff, ranks_figure
 from fgl_bench.results.plots.style import (
     COLORS,
     LETTER,

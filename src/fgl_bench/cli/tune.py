@@ -1,4 +1,9 @@
-"""A search: proposes, runs, prunes and records trials, and prints them; a killed search resumes."""
+"""Hyperparameter search with Optuna: ``fgl-bench tune SPACE KEY=VALUE...`` (the ``tune`` extra).
+
+A trial is a normal run, so it has a run directory and is not repeated. The objective is the *validation* score at the selected
+point; test scores are never read, not even for the best trial. The study is a journal next to the runs. Several processes
+on one file system can share it with the same command.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +16,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Optional, cast
 
+import yaml
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from tabulate import tabulate
+from yaml import YAMLError
 
-from fgl_bench.cli.tune.space import Options, chosen, ends, rounded, short, suggested
 from fgl_bench.config.compose import as_command
 from fgl_bench.config.settings import resolve_budget
 from fgl_bench.config.values import plain
-from fgl_bench.errors import UserError
+from fgl_bench.config.wording import wrong_type
+from fgl_bench.errors import UserError, require
 from fgl_bench.results.console import line_width
 from fgl_bench.results.estimates import duration
 from fgl_bench.results.result_table import plain_cell
+from fgl_bench.results.store import PRESENTATION
 from fgl_bench.results.sweeps import record
 from fgl_bench.results.tracking import rows_by_seed
 from fgl_bench.runner.one import check_one, run_one
@@ -33,10 +43,147 @@ from fgl_bench.utils.masking import masked
 from fgl_bench.utils.seeding import derive_seed
 from fgl_bench.utils.sources import code_sums
 
+FOLDER = Path(__file__).parent / "searches"
+KINDS = {"integer": "suggest_int", "real": "suggest_float"}
+MOST = 2**32 - 1
 STAGES = 20  # trials are compared after each of these parts of the budget
 SPARED = 4  # first stages without pruning
 UNPRUNED = 5  # first trials without pruning
 GRACE = 5  # seconds until the journal lock of a killed process is released
+MOST_ROWS = 20
+LEAST_SCORED = 5  # minimum number of trials for importances
+
+
+def search(arguments: Sequence[str], folders: Sequence[Path] = ()) -> None:
+    """The command; without arguments it lists the spaces. ``folders`` are those of ``--config-dir``.
+
+    Raises:
+        UserError: a space or a key is wrong, or Optuna is not installed.
+        KeyboardInterrupt: the search was interrupted; finished trials are recorded.
+    """
+    if not arguments:
+        for name in spaces():
+            first = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
+            print(f"{name:<14} {first.removeprefix('#').strip()}")
+        print(f"keys of the search: {', '.join(f'{key}={plain(value)}' for key, value in vars(Options()).items())}")
+        return
+    own = [text for text in arguments[1:] if text.partition("=")[0] in vars(Options())]
+    space, overrides = read_space(arguments[0]), [text for text in arguments[1:] if text not in own]
+    current = Search(space, overrides, read_options(own), folders)
+    try:
+        current.run()
+    except KeyboardInterrupt:
+        print_outcome(current)
+        print("interrupted: give the same command to resume", flush=True)
+        raise
+    print_outcome(current)
+
+
+def spaces() -> list[str]:
+    """Return the search spaces of the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def read_space(name: str) -> dict[str, dict[str, Any]]:
+    """Read the ranges of a space, by key.
+
+    Raises:
+        UserError: the space does not exist, or a range is invalid.
+    """
+    path = FOLDER / f"{name}.yaml" if name in spaces() else Path(name)
+    try:
+        space = OmegaConf.to_container(OmegaConf.load(path))  # reads 1e-4 as a number
+    except OSError as error:
+        absent = f"no such space; give a yaml file, or one of {', '.join(spaces())}"
+        raise UserError(f"{name}: {'a space has a line for every key' if path.is_file() else absent}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
+        raise UserError(f"{name}: not readable as yaml ({str(error).splitlines()[0]})") from error
+    if not isinstance(space, dict) or not space:
+        raise UserError(f"{name}: a space has a line for every key, such as algorithm.mu: {{choices: [0.001, 0.01, 0.1]}}")
+    for key, bounds in space.items():
+        if str(key).lstrip("+~").partition(".")[0] in ("seeds", *PRESENTATION):
+            raise UserError(f"{name}: {key!s}: is not searched, for it is no hyperparameter; a search over seeds would choose the luckiest")
+        check_range(str(key), bounds)
+    return cast(dict[str, dict[str, Any]], space)
+
+
+def check_range(key: str, bounds: Any) -> None:
+    """Raise UserError unless ``bounds`` is ``{choices: [...]}`` or ``{low, high, kind, log}``."""
+    known = {"low", "high", "kind", "log"}
+    if isinstance(bounds, Mapping) and set(bounds) == {"choices"} and isinstance(bounds["choices"], list) and bounds["choices"]:
+        return
+    if not isinstance(bounds, Mapping) or not {"low", "high", "kind"} <= set(bounds) <= known or bounds["kind"] not in KINDS:
+        raise UserError(f"{key}: a range is {{choices: [...]}} or {{low: ..., high: ..., kind: {' | '.join(KINDS)}, log: true}}")
+    low, high = bounds["low"], bounds["high"]
+    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (low, high)) or not low < high:
+        raise UserError(f"{key}: low={low} and high={high} must be numbers, low below high")
+    if bounds["kind"] == "integer" and not (isinstance(low, int) and isinstance(high, int)):
+        raise UserError(f"{key}: low={low} and high={high} must be integers")
+    if bounds.get("log") and low <= 0:
+        raise UserError(f"{key}: low={low} must be above 0 with log: true")
+
+
+def suggested(trial: Any, key: str, bounds: Mapping) -> Any:
+    """Sample a value within ``bounds``."""
+    if "choices" in bounds:
+        return trial.suggest_categorical(key, bounds["choices"])
+    return getattr(trial, KINDS[bounds["kind"]])(key, bounds["low"], bounds["high"], log=bool(bounds.get("log")))
+
+
+def ends(bounds: Mapping) -> tuple[Any, Any]:
+    """Return the first and the last value of a range."""
+    return (bounds["choices"][0], bounds["choices"][-1]) if "choices" in bounds else (bounds["low"], bounds["high"])
+
+
+def chosen(params: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Return the parameters of a trial as overrides; keys of a user's class are added if the replaced choice lacks them."""
+    own = tuple(f"{text.lstrip('+').partition('._target_=')[0]}." for text in overrides if "._target_=" in text)
+    return [f"{'++' if key.startswith(own) else ''}{key}={plain(value)}" for key, value in params.items()]
+
+
+def short(keys: Sequence[str]) -> list[str]:
+    """Return the last parts of the keys if they are distinct."""
+    last = [key.rpartition(".")[2] for key in keys]
+    return [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
+
+
+def rounded(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else plain(value)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a search.
+
+    Attributes:
+        trials: total number of complete trials in the study, including earlier ones.
+        seconds: no trial starts after this time; None for no limit.
+        model_of: the kind of model whose validation score is maximized.
+        pruner: ``median`` ends a trial if the validation score of its first seed is below the median of earlier trials at the same stage;
+            ``none`` lets every trial finish.
+        sampler_seed: seed of Optuna's sampler; None for a random seed, for concurrent processes.
+    """
+
+    trials: int = 20
+    seconds: Optional[float] = None  # noqa: UP045 (OmegaConf reads Optional on every version it supports)
+    model_of: str = "trained"
+    pruner: str = "median"
+    sampler_seed: Optional[int] = 0  # noqa: UP045
+
+
+def read_options(given: Sequence[str]) -> Options:
+    """Parse the options of a search; raises UserError."""
+    try:
+        values = OmegaConf.from_dotlist(list(given))
+        options: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Options), values))
+    except (OmegaConfBaseException, YAMLError) as error:
+        raise UserError(f"{getattr(error, 'full_key', None) or ' '.join(given)}: {wrong_type(error)}") from error
+    for key, least in (("trials", 1), ("seconds", 0), ("sampler_seed", 0)):
+        value = getattr(options, key)
+        require(value is None or least <= value <= MOST, key, value, f"a number from {least} to {MOST}")
+    for key, allowed in (("model_of", ("received", "trained")), ("pruner", ("median", "none"))):
+        require(getattr(options, key) in allowed, key, getattr(options, key), f"one of {', '.join(allowed)}")
+    return options
 
 
 @contextmanager
@@ -198,10 +345,6 @@ class Search:
     def done(self) -> int:
         """Count trials with a score, pruned or rejected."""
         return sum(trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
-
-
-MOST_ROWS = 20
-LEAST_SCORED = 5  # minimum number of trials for importances
 
 
 def print_outcome(search: Search) -> None:
