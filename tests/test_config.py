@@ -31,7 +31,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.base import Backbone
 from fgl_bench.results.store import config_hash
 from fgl_bench.results.trackers.base import Tracker
-from fgl_bench.utils.seeding import participants
+from fgl_bench.utils.participation import participants
 
 CONF = Path(__file__).parents[1] / "conf"
 PACKAGE = Path(__file__).parents[1] / "src" / "fgl_bench"

@@ -17,7 +17,7 @@ from typing import Any, Optional
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from fgl_bench.errors import SHARE, Range, UserError, above, at_least, between, check_range, require
-from fgl_bench.utils.seeding import participants
+from fgl_bench.utils.participation import participants
 
 DEFAULT_CLIENTS = 20  # of conf/config.yaml
 DEFAULT_TRIPS = 2000

@@ -23,7 +23,8 @@ from fgl_bench.models.base import Backbone
 from fgl_bench.optimizers.adam import DEFAULT
 from fgl_bench.optimizers.base import Optimizer
 from fgl_bench.scenarios.simulation import Simulation
-from fgl_bench.utils.seeding import derive_seed, participants
+from fgl_bench.utils.participation import participants
+from fgl_bench.utils.seeding import derive_seed
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 

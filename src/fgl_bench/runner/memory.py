@@ -25,7 +25,7 @@ from fgl_bench.runner.build import DTYPES, simulation
 from fgl_bench.runner.spec import RunSpec
 from fgl_bench.scenarios.simulation import ScenarioState, Simulation, StepCallback
 from fgl_bench.utils.allocator import keep_freed_memory, return_freed_memory
-from fgl_bench.utils.seeding import participants
+from fgl_bench.utils.participation import participants
 
 # Elements of a program's largest tensor above which an operation gains from several CPU threads (measured: Cora's size does not,
 # CS's and Physics' do).

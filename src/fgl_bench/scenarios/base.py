@@ -19,7 +19,8 @@ from fgl_bench.engine.trips import Trips, of_all
 from fgl_bench.scenarios.schedule import Schedule, Stragglers
 from fgl_bench.scenarios.simulation import Simulation
 from fgl_bench.scenarios.states import RoundsState, Transferred
-from fgl_bench.utils.seeding import generator, participants
+from fgl_bench.utils.participation import participants
+from fgl_bench.utils.seeding import generator
 
 
 @dataclass(frozen=True)

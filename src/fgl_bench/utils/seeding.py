@@ -1,4 +1,4 @@
-"""Named random axes: every stochastic choice draws from its own stream, hashed from (seed, axis names); how many clients to draw."""
+"""Named random axes: every stochastic choice draws from its own stream, hashed from (seed, axis names)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,3 @@ def derive_seed(seed: int, *axis: str | int) -> int:
 def generator(seed: int, *axis: str | int) -> np.random.Generator:
     """A numpy generator for the stream called ``axis`` of the repetition ``seed``."""
     return np.random.default_rng(derive_seed(seed, *axis))
-
-
-def participants(participation: float, clients: int) -> int:
-    """``participation`` times ``clients``, rounded, and at least one."""
-    return max(1, round(participation * clients))
