@@ -62,10 +62,10 @@ def semi_asynchronous(make: Callable[[], object], spec, federation, device, wait
     report = method.report
 
     def noting(client):
-        found = report(client)
+        reports = report(client)
         wait()
         marks.append(time.perf_counter())
-        return found
+        return reports
 
     method.report = noting
     schedule = spec.scenario.schedule(federation.seed, count)

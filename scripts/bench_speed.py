@@ -159,7 +159,7 @@ class Suite:
 
     def growth(self, device: str) -> dict:
         """Seconds and bytes of FedAvg on generated graphs, along one axis at a time; rounds and seeds counted whole."""
-        axes, found = (GROWTH_QUICK if self.options.quick else GROWTH), {}
+        axes, fits = (GROWTH_QUICK if self.options.quick else GROWTH), {}
         for axis, values in axes.items():
             points = []
             for value in values:
@@ -174,11 +174,11 @@ class Suite:
                 seconds = float(np.median(engine["seconds"])) * rounds * len(job["seeds"])
                 points.append({"at": value, "seconds": seconds, "bytes": engine["increase"], "predicted": engine["predicted"]})
                 print(f"growth with {axis} = {value}: {seconds:.3f} s, {engine['increase'] / 1e6:.0f} MB", flush=True)
-            found[axis] = {
+            fits[axis] = {
                 "points": points,
                 "slope": {name: slope([p["at"] for p in points], [p[name] for p in points]) for name in ("seconds", "bytes")},
             }
-        return found
+        return fits
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
@@ -200,12 +200,12 @@ def machine(options: argparse.Namespace) -> dict:
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     except OSError:
         pass
-    found = {"cpu": f"{os.cpu_count()}-core CPU ({model})", "threads": options.threads}
+    facts = {"cpu": f"{os.cpu_count()}-core CPU ({model})", "threads": options.threads}
     if "cuda" in devices(options.devices):
         import torch
 
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
 
 
 if __name__ == "__main__":

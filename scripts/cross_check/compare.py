@@ -66,15 +66,15 @@ def main() -> int:
                 continue
             print(f"{name} on {dataset} ...", flush=True)
             try:
-                found = compare(options, name, matched[name], dataset)
+                measured = compare(options, name, matched[name], dataset)
             except subprocess.CalledProcessError as error:
                 side = "our command" if "fgl_bench" in error.cmd else "their code"
                 print(f"{name} on {dataset}: {side} failed: {last_line(error)}", file=sys.stderr)
                 continue
-            rows = [row for row in rows if row not in there] + [{**what, **found}]
+            rows = [row for row in rows if row not in there] + [{**what, **measured}]
             ROWS.mkdir(parents=True, exist_ok=True)
             pd.DataFrame(rows).to_csv(file, index=False)
-            print("  " + ", ".join(f"{key} {value}" for key, value in found.items() if key in SHOWN), flush=True)
+            print("  " + ", ".join(f"{key} {value}" for key, value in measured.items() if key in SHOWN), flush=True)
     write_page(ROWS, ROOT / "docs" / "cross_check.md")
     return 0
 
@@ -135,8 +135,8 @@ def run_ours(line: list[str]) -> fgl_bench.Result:
     subprocess.run(
         [sys.executable, "-m", "fgl_bench", *line, f"results_dir={folder}", "progress=false"], check=True, capture_output=True, text=True
     )
-    (found,) = Path(folder).rglob("summary.json")
-    return fgl_bench.Result(found.parent, json.loads(found.read_text()))
+    (summary,) = Path(folder).rglob("summary.json")
+    return fgl_bench.Result(summary.parent, json.loads(summary.read_text()))
 
 
 def run_theirs(
@@ -214,20 +214,20 @@ def commit(source: str) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("repository", choices=REPOSITORIES)
-    found.add_argument("--source", default=".", help="your clone of the repository")
-    found.add_argument("--python", default=sys.executable, help="the interpreter that has what their code imports")
-    found.add_argument("--methods", nargs="+")
-    found.add_argument("--datasets", nargs="+", default=["cora", "citeseer"])
-    found.add_argument("--split", default="metis")
-    found.add_argument("--clients", type=int, default=10)
-    found.add_argument("--rounds", type=int, default=100)
-    found.add_argument("--step-rounds", type=int, default=10)
-    found.add_argument("--seeds", type=int, default=5)
-    found.add_argument("--again", action="store_true")
-    found.add_argument("--tables-only", action="store_true")
-    return found
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("repository", choices=REPOSITORIES)
+    command.add_argument("--source", default=".", help="your clone of the repository")
+    command.add_argument("--python", default=sys.executable, help="the interpreter that has what their code imports")
+    command.add_argument("--methods", nargs="+")
+    command.add_argument("--datasets", nargs="+", default=["cora", "citeseer"])
+    command.add_argument("--split", default="metis")
+    command.add_argument("--clients", type=int, default=10)
+    command.add_argument("--rounds", type=int, default=100)
+    command.add_argument("--step-rounds", type=int, default=10)
+    command.add_argument("--seeds", type=int, default=5)
+    command.add_argument("--again", action="store_true")
+    command.add_argument("--tables-only", action="store_true")
+    return command
 
 
 if __name__ == "__main__":

@@ -66,22 +66,22 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     network.__init__ = created
     if settings["change"]:
         CHANGES[settings["change"]](network)
-    found: Scores = {"trained": [], "received": [], "seconds": []}
+    history: Scores = {"trained": [], "received": [], "seconds": []}
     program: dict[str, Any] = {"__name__": "__main__"}
     begin = time.perf_counter()
 
-    def told(text: str = "") -> None:
+    def on_print(text: str = "") -> None:
         nonlocal begin
         if text.startswith("pseudo label distribution"):  # the clients have trained
-            found["trained"].append([scores(model, data) for model, data in zip(program["local_models"], parts, strict=True)])
-        elif text.startswith("[server]: current_round") and found["trained"]:  # and have received again
-            found["received"].append([scores(model, data) for model, data in zip(program["local_models"], parts, strict=True)])
-            found["seconds"].append(time.perf_counter() - begin)
+            history["trained"].append([scores(model, data) for model, data in zip(program["local_models"], parts, strict=True)])
+        elif text.startswith("[server]: current_round") and history["trained"]:  # and have received again
+            history["received"].append([scores(model, data) for model, data in zip(program["local_models"], parts, strict=True)])
+            history["seconds"].append(time.perf_counter() - begin)
             begin = time.perf_counter()
-            if len(found["received"]) == settings["rounds"]:
+            if len(history["received"]) == settings["rounds"]:
                 raise Done
 
-    program["print"] = told
+    program["print"] = on_print
     sys.argv = ["train_fedtad.py"]
     values = {
         "num_clients": settings["clients"], "num_rounds": settings["rounds"] + 1, "num_epochs": settings["local_epochs"],
@@ -92,7 +92,7 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     try:
         exec(compile(mended(file.read_text(encoding="utf-8")), file, "exec"), program)
     except Done:
-        return found
+        return history
     raise RuntimeError("the program ended before its last round")
 
 

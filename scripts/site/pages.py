@@ -202,8 +202,8 @@ def rooms() -> None:
 
 def public(module: str) -> list[str]:
     """The public classes and functions with a docstring that a module defines."""
-    place = SOURCE.joinpath(*module.split("."))
-    path = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
+    stem = SOURCE.joinpath(*module.split("."))
+    path = stem.with_suffix(".py") if stem.with_suffix(".py").is_file() else stem / "__init__.py"
     body = ast.parse(path.read_text(encoding="utf-8")).body
     kinds = (ast.ClassDef, ast.FunctionDef)
     return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_") and ast.get_docstring(node)]

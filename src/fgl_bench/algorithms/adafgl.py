@@ -417,8 +417,8 @@ class Heads(Backbone):
             joined = batch.operator(adjacency).multiply(itself.expand(batch.size, -1, -1).contiguous())
             matrix = joined.mul_(options.blend).add_(similar, alpha=1 - options.blend).add_(itself)
             scale = matrix.sum(-1).rsqrt()
-            whole, made = matrix.mul_(scale[..., None]).mul_(scale[:, None]), smooths(options.hops, batch.nodes, batch.features.shape[2])
-            operator, smoothed = (None, self.smooth(batch, whole)) if made else (whole, None)
+            whole, smooth = matrix.mul_(scale[..., None]).mul_(scale[:, None]), smooths(options.hops, batch.nodes, batch.features.shape[2])
+            operator, smoothed = (None, self.smooth(batch, whole)) if smooth else (whole, None)
             known = prediction, softened, similar if options.beta else None, operator, smoothed
             self._known[batch] = Knowledge(*known, self.confidence[batch.replicas][:, None, None])
         return self._known[batch]

@@ -40,7 +40,7 @@ def say(text: str, error: BaseException) -> None:
         rank, size = launched()
     except UserError:
         rank, size = 0, 1
-    if size > 1 and isinstance(error, Stopped) and error.number != signal.SIGINT and not (error.kept and rank == 0):
+    if size > 1 and isinstance(error, Stopped) and error.number != signal.SIGINT and not (error.saved and rank == 0):
         return
     try:
         speaks = world().speaks(error) if world().size > 1 and isinstance(error, Exception) else rank == 0

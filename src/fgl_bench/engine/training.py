@@ -317,7 +317,7 @@ def _end(trainer: Trainer, trips: Trips, evaluation: Batch, score: bool) -> tupl
     return scored, reports
 
 
-class ServedTrainer(Trainer):
+class ServerTrainer(Trainer):
     """Scores models on the servers' graphs.
 
     * *received* is the server's model, scored once per seed for all its clients: the mean of what they receive, weighted by their sizes
@@ -339,7 +339,7 @@ class ServedTrainer(Trainer):
     def validation_nodes(self) -> int:
         return int(self.server.val.sum()) * self.scored
 
-    def served(self, models: Tensor) -> Tensor:
+    def server_models(self, models: Tensor) -> Tensor:
         """The servers' models ``[S, P]`` from what all clients receive, ``[B, P]``."""
         stacked = models.unflatten(0, self.shares.shape)
         if stacked.stride(1) == 0:
@@ -350,7 +350,7 @@ class ServedTrainer(Trainer):
         """Scores ``[k, 2]``, the same for all clients of a seed; ``rows`` None stands for all clients."""
         if rows is not None:
             return super().evaluate(models, rows)
-        return self._expand(self.score(self.logits(self.served(models)), self.server), self.everyone)
+        return self._expand(self.score(self.logits(self.server_models(models)), self.server), self.everyone)
 
     @torch.no_grad()
     def logits(self, models: Tensor) -> Tensor:
@@ -369,7 +369,7 @@ class ServedTrainer(Trainer):
         return scores.index_select(0, index)
 
     def trips(self, rows: Sequence[int] | None, received: Tensor, out: Tensor, *, score: bool = True, losses: bool | None = None) -> Trips:
-        answers = self.logits(self.served(received)) if rows is None else None
+        answers = self.logits(self.server_models(received)) if rows is None else None
         if answers is not None and isinstance(self.algorithm, ServerNodes):
             self.algorithm.observe(answers)
         trips = super().trips(rows, received, out, score=False, losses=score if losses is None else losses)
