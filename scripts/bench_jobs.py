@@ -1,4 +1,4 @@
-"""What the benchmark measures, each job in a process of its own: the engine, the loops, the machine's rates, a profile."""
+"""The benchmark's measurements, one process per job: the engine, the loops, the machine's rates, a profile."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def load(job: dict) -> None:
 
 
 def sizes_of(spec, federation, device) -> bench_floor.Sizes:
-    """What the floor is computed from."""
+    """Return the sizes from which the floor is computed."""
     from fgl_bench.engine.batch import is_dense
 
     layout = spec.model.layout(federation.num_features, federation.num_classes)

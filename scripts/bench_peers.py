@@ -128,7 +128,7 @@ def bench(name: str, source: str, options: argparse.Namespace) -> None:
 
 
 def compared(name: str, method: str, options: argparse.Namespace) -> dict[str, str]:
-    """A row but for what names it: seconds and accuracies of both sides."""
+    """Return a row without the columns that identify it: seconds and accuracies of both sides."""
     matched = importlib.import_module(name).MATCHED[method]
     evaluated, (rounds, our_rounds) = matched.get("evaluated", "trained"), PEERS[name].rounds[method]
     line = common(options, matched, options.dataset)

@@ -1,4 +1,4 @@
-"""What the benchmark writes: bench.json, bench.md and growth.png."""
+"""Write the benchmark's files: bench.json, bench.md and growth.png."""
 
 from __future__ import annotations
 
@@ -117,7 +117,12 @@ def markdown(results: dict) -> str:
         ] + [""]
     for device, axes in results["growth"].items():
         base = "one seed, 20 clients, 10 rounds; nodes: two edges a node, 500 features"
-        parts += [f"## Growth on {device}", "", f"FedAvg at Cora's size but for the axis ({base}). Exponents of the fitted power law:", ""]
+        parts += [
+            f"## Growth on {device}",
+            "",
+            f"FedAvg at Cora's size, one axis varied ({base}). Exponents of the fitted power law:",
+            "",
+        ]
         parts += [f"- {axis}: time {fit['slope']['seconds']:.2f}, memory {fit['slope']['bytes']:.2f}" for axis, fit in axes.items()]
         parts += ["", "![growth](growth.png)", ""]
     return "\n".join(parts)

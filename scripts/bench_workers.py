@@ -3,7 +3,7 @@
 
     python scripts/bench_workers.py [--repeats 4] [--rounds 20]
 
-Every run is a process of its own, as a user starts it. The runs of a line are made in turn, so that whatever else the machine does
+Every run is a process of its own, as a user starts it. The runs of a line are made in turn, so that other load on the machine
 falls on all of them; the table has client trips a second, training and evaluation, of the fastest run of each kind.
 """
 

@@ -22,5 +22,5 @@ def filled(text: str, name: str, lines: Callable[[str], Iterable[str]]) -> str:
 
 
 def block(name: str) -> re.Pattern[str]:
-    """What a block looks like."""
+    """Return the pattern of a block."""
     return re.compile(rf"(<!-- {name}(?:: (?P<what>[^\n]*))? -->\n).*?(<!-- /{name} -->)", re.DOTALL)

@@ -1,10 +1,10 @@
-"""Measure the suite on a machine with a GPU that is at hand for a short time: ``make gpu``.
+"""Measure the suite on a machine with a GPU that is available for a short time: ``make gpu``.
 
     python scripts/gpu.py                        every step, in the order of worth, within 25 minutes
     python scripts/gpu.py --device cpu --small   the same steps on a CPU, on small graphs: a rehearsal
     python scripts/gpu.py --openfgl ../OpenFGL   also time a clone of OpenFGL
 
-Each step writes ``results/bench/gpu/<step>.json`` when it ends. A killed call loses the step under way, and the next call goes on with
+Each step writes ``results/bench/gpu/<step>.json`` when it ends. A killed call loses the step under way, and the next call continues with
 it. ``results/bench/gpu.md`` is the page of all steps that have ended, with the card's name.
 """
 
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--minutes", type=float, default=25, help="start no step that is likely to end later")
-    parser.add_argument("--out", type=Path, default=ROOT / "results/bench/gpu", help="a file per step; the page stands beside it")
+    parser.add_argument("--out", type=Path, default=ROOT / "results/bench/gpu", help="a file per step; the page is written next to it")
     parser.add_argument("--small", action="store_true", help="small graphs and few choices")
     parser.add_argument("--openfgl", type=Path, help="a clone of OpenFGL")
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -51,7 +51,7 @@ def page(text: str, printed: Callable[[list[str]], str]) -> str:
 
 
 def printed(arguments: list[str]) -> str:
-    """What the command prints."""
+    """Return the command's output."""
     return subprocess.run([sys.executable, "-m", "fgl_bench", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 

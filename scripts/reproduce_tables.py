@@ -1,10 +1,10 @@
-"""Run what the papers' tables lack, then write them with the published numbers beside ours.
+"""Run what the papers' tables lack, then write them with the published numbers next to ours.
 
     python scripts/reproduce_tables.py --paper fedsa_gcl --tables 3 --datasets cora --list
 
 Every run is one ``fgl-bench`` command in a process of its own, so that one that fails never stops the others. A run that is
 complete is not repeated: its compact result is kept in results/cells/<paper>/ and the tables are made from those. Ctrl-C ends after
-writing the tables, and an end without warning costs the run under way; the same command goes on where it stopped. Most telling methods
+writing the tables, and an end without warning costs the run under way; the same command continues where it stopped. Most telling methods
 come first, or with ``--cheapest`` the cheapest runs, printed cells before those that no paper has; after them, where several rows of ours
 stand for a printed one, those that it is not compared with (results/settlements/). Of a dataset that is absent one run is tried, which
 downloads it where it can be; if that fails its others are left out.
@@ -205,7 +205,7 @@ class Reproduction:
         return Runs(waiting=todo, jobs=self.options.jobs, until=end, where=where, absent=self.absent, look=self._absent)
 
     def wanted(self, cell: Cell) -> bool:
-        """Whether the cell is among the datasets, methods and numbers of clients that were asked for."""
+        """Return True if the cell is among the datasets, methods and numbers of clients that were asked for."""
         datasets, methods, clients = (flat(getattr(self.options, name)) for name in ("datasets", "methods", "clients"))
         fits = not clients or cell.column.where.get("num_clients", "20") in clients
         return (not datasets or cell.dataset in datasets) and (not methods or cell.row.key in methods) and fits
@@ -238,7 +238,7 @@ class Reproduction:
             later = work.alternatives()
             if costs_later := [cost or 0 for cell, cost in zip(here, costs, strict=True) if cell.overrides in later]:
                 about = duration(sum(costs_later) or None)
-                print(f"  {len(costs_later)} of them, for rows that no print is compared with, come after the others: {about}")
+                print(f"  {len(costs_later)} of them, for rows without a printed value to compare, come after the others: {about}")
             for name in dict.fromkeys(cell.dataset for cell in mine if cell.dataset in self.absent):
                 count = sum(cell.dataset == name for cell in mine)
                 print(f"  {count} more need dataset={name}, which is absent ({self.absent[name]}) and downloaded where it can be")

@@ -62,7 +62,7 @@ def draw(cells: list[dict], options: argparse.Namespace) -> list[dict]:
 
 
 class Difference(NamedTuple):
-    """Of test scores: the largest of a seed's, and of the means over seeds; infinite where one is undefined or the run fails."""
+    """Largest differences of test scores: per seed, and of the means over seeds; infinite where one is undefined or the run fails."""
 
     seed: float
     mean: float

@@ -1,4 +1,4 @@
-"""What the tables of FedSA-GCL (Yuan et al., arXiv 2507.18219) give for what is said about them."""
+"""Check the claims of FedSA-GCL (Yuan et al., arXiv 2507.18219) against their tables."""
 
 from __future__ import annotations
 

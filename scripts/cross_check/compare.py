@@ -1,8 +1,8 @@
-"""Ours beside the authors' own code: the same clients, masks, features, hyper-parameters and, where the networks match, initial weights.
+"""Compare ours with the authors' own code: the same clients, masks, features, hyper-parameters and, for equal networks, initial weights.
 
     python scripts/cross_check/compare.py openfgl --source CLONE --methods fedavg fedgta --datasets cora citeseer
 
-``CLONE`` is a checkout that you make; its commit is recorded, and nothing of it is copied. A driver ``<repository>.py`` beside this file
+``CLONE`` is a checkout that you make; its commit is recorded, and nothing of it is copied. A driver ``<repository>.py`` next to this file
 runs one method of it in a process of its own (``--python`` for an environment of its own). Two comparisons are made of each method:
 
 - *scores*: ``--rounds`` rounds with every seed, test accuracy where the pooled validation accuracy is best, of the models that both score;
@@ -83,7 +83,7 @@ SHOWN = ("ours", "theirs", "difference", "interval", "steps_differ", "our_round_
 
 
 def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dataset: str) -> dict[str, str]:
-    """One row, but for what names it."""
+    """Return one row, without the columns that identify it."""
     seeds, evaluated = list(range(options.seeds)), matched.get("evaluated", "trained")
     always = [*common(options, matched, dataset), "threads=1"]
     rounds = min(options.rounds, matched.get("rounds", options.rounds))
@@ -122,7 +122,7 @@ def compare(options: argparse.Namespace, name: str, matched: dict[str, Any], dat
 
 
 def common(options: argparse.Namespace, matched: dict[str, Any], dataset: str) -> list[str]:
-    """What every run of ours has, whatever its rounds and seeds."""
+    """Return the overrides of all our runs, without rounds and seeds."""
     return [
         f"dataset={dataset}", f"split={options.split}", f"num_clients={options.clients}", "agg_weight=nodes", "mixing_at=[]",
         "scenario=sync", *matched["ours"],
@@ -142,7 +142,7 @@ def run_ours(line: list[str]) -> fgl_bench.Result:
 def run_theirs(
     options: argparse.Namespace, name: str, matched: dict[str, Any], line: list[str], exact: bool = False, threads: int = 1
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """What the driver found in the federation of this line of one seed, and the clients' validation and test nodes ``[C, 2]``."""
+    """Return the driver's results on the federation of this line with one seed, and the clients' validation and test nodes ``[C, 2]``."""
     with as_command(line) as cfg, tempfile.TemporaryDirectory() as folder:
         spec = resolve(cfg)
         (federation,) = prepare(spec)
@@ -201,7 +201,7 @@ def best(theirs: dict[str, Any], counts: np.ndarray, evaluated: str) -> float:
 
 
 def largest_difference(ours: fgl_bench.Result, theirs: dict[str, Any], counts: np.ndarray, evaluated: str) -> float:
-    """Of the pooled test accuracies after any round."""
+    """Return the largest difference of the pooled test accuracies after any round."""
     curve = pooled(theirs, counts, evaluated)[:, 1]
     own = ours.curve()[f"test_{evaluated}"].to_numpy()[1:]  # without the initial model's
     return float(np.abs(own - curve).max())

@@ -1,6 +1,6 @@
 """Runs FedTAD's own program on an exported federation; started by ``compare.py``, see ``openfgl.py``.
 
-The program is one script, which is read, mended in memory and run: four of its lines are indented too far to be Python, and its device is
+The program is one script, which is read, repaired in memory and run: four of its lines are indented too far to be Python, and its device is
 made the CPU. Its loader of data sets hands out the exported clients. Its messages tell when the clients have trained and when they have
 received a model; both are scored there, and the scores that it prints are not used.
 """
@@ -90,13 +90,13 @@ def train(settings: dict[str, Any], job: Path, folder: Path) -> Scores:
     sys.argv += [word for key, value in values.items() for word in (f"--{key}", str(value))]
     file = Path(sys.path[0]) / "train_fedtad.py"
     try:
-        exec(compile(mended(file.read_text(encoding="utf-8")), file, "exec"), program)
+        exec(compile(repaired(file.read_text(encoding="utf-8")), file, "exec"), program)
     except Done:
         return history
     raise RuntimeError("the program ended before its last round")
 
 
-def mended(text: str) -> str:
+def repaired(text: str) -> str:
     """The script with the lines behind its second "generator forward" as far out as that remark, and on the CPU."""
     head, remark, rest = text.rpartition("######  generator forward  ########\n")
     margin = len(head) - len(head.rstrip(" "))

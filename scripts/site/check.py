@@ -53,7 +53,7 @@ def problems(browser: Any, site: Path) -> Iterator[str]:
 
 
 def finds(tab: Any, word: str) -> bool:
-    """Whether the page's search has a result."""
+    """Return True if the page's search has a result."""
     from playwright.sync_api import Error
 
     try:

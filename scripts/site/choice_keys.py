@@ -73,7 +73,7 @@ def values_of(group: str, path: Path) -> dict[str, tuple[str, str]]:
 
 
 def attributes(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of their attributes."""
+    """Return the descriptions of attributes in the docstrings of a class and its bases."""
     meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         section = (base.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fgl_bench.algorithms._composition import Composed
-from fgl_bench.algorithms._mending import (
+from fgl_bench.algorithms._neighgen import (
     AugmentedGraph,
     Generated,
     Neighborhoods,
@@ -298,7 +298,7 @@ class FedSagePlus(Composed, Regraphing):
     def augment(self, batch: Batch, owners: Sequence[np.ndarray | None] = (None,)) -> list[Batch]:
         """Return the graphs of ``batch`` with generated neighbors of visible nodes, without masks and labels, after the real nodes.
 
-        ``owners`` as in :func:`~fgl_bench.algorithms._mending.augmented`.
+        ``owners`` as in :func:`~fgl_bench.algorithms._neighgen.augmented`.
         """
         features, slots = [], []
         for start in range(0, batch.size, size := max(1, GROUP // (batch.nodes * batch.features.shape[2]))):

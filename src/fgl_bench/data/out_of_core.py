@@ -58,9 +58,7 @@ def canonical_edges_on_disk(pairs: Pairs, num_nodes: int, disk: Disk, name: str 
         release(keys)
         return ordered[np.diff(ordered, prepend=-1) > 0]
 
-    counts = disk.array(
-        f"{name}.counts", (sizes.size,), np.int64, lambda out: np.copyto(out, [distinct(i).size for i in range(sizes.size)])
-    )
+    counts = disk.array(f"{name}.counts", (sizes.size,), np.int64, lambda out: np.copyto(out, [distinct(i).size for i in range(len(out))]))
 
     def fill(out: np.ndarray) -> None:
         ends = np.cumsum(counts)

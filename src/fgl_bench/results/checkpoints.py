@@ -58,7 +58,7 @@ def discard(folder: Path) -> None:
 
 @functools.cache
 def code() -> dict[str, str]:
-    """What decides the numbers besides the configuration: the package's source and the versions of others."""
+    """Return what determines a run's numbers apart from its configuration: a digest of the package's source, and library versions."""
     root, digest = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())

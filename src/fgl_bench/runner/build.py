@@ -67,8 +67,7 @@ def simulation(
     nodes = [client.num_nodes for client in held] if reduced else batch.num_nodes  # with those that are left out
     sizes = {"train": batch.num_train, "nodes": nodes, "uniform": [1] * len(held)}[settings.agg_weight]
     weights = shard.whole(torch.as_tensor(sizes, dtype=torch.float64, device=device).view(len(seeds), -1))
-    servers = [federation.server for federation in federations if isinstance(federation, ServerFederation)]
-    server = stacked(servers) if servers else None
+    server = stacked(servers) if (servers := [f.server for f in federations if isinstance(f, ServerFederation)]) else None
     setting = Setting(
         seeds=seeds,
         num_clients=clients,

@@ -378,7 +378,7 @@ def _set(ends: Tensor, vectors: Tensor, slope: float, positions: np.ndarray, edg
     Args:
         ends: ``[n + r, b]``, the replica's n sources followed by its r targets.
         vectors: ``[H, d]``.
-        places: ``[E]``, see :func:`_places`.
+        positions: ``[E]``, see :func:`_positions`.
         targets: the replica's slice of the ``[k * r]`` targets.
         scores: ``[E, H]``, output.
     """

@@ -162,7 +162,7 @@ class CrossClient(RemoteRows, JointTraining, ServerAnswers):
 
     @property
     def server_nodes(self) -> Batch:
-        """What the servers hold, without which :meth:`prepare` refuses."""
+        """The graphs of the servers; :meth:`prepare` refuses settings without them."""
         assert self.setting.server is not None
         return self.setting.server
 
