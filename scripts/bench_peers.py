@@ -221,8 +221,8 @@ def table(file: Path) -> str:
         lines = []
     for row in records:
         if row.get("problem"):
-            what = f"{row['framework']}, {row['method']}" if row.get("method") else row["framework"]
-            lines += ["", f"{what} could not be run: {row['problem']}."]
+            title = f"{row['framework']}, {row['method']}" if row.get("method") else row["framework"]
+            lines += ["", f"{title} could not be run: {row['problem']}."]
     return "\n".join(lines).strip()
 
 

@@ -291,8 +291,8 @@ class MixingPeers(Peers):
         """Return the mixing of uploads into the next models; arguments as for :meth:`ServerRounds.mix`, with uploads of all clients."""
 
     def exchange(self, meeting: Meeting) -> Exchange:
-        everybody = torch.ones_like(self.setting.weights, dtype=torch.bool)
-        mixing = checked(self.mix(meeting.reports, everybody), everybody).without(self.frozen, self.setting.layout)
+        arrived = torch.ones_like(self.setting.weights, dtype=torch.bool)
+        mixing = checked(self.mix(meeting.reports, arrived), arrived).without(self.frozen, self.setting.layout)
         matrix = mixing.matrix()
         models = mixing.apply(meeting.uploaded, meeting.received, self.setting.layout, meeting.trained, self.setting.shard)
         return Exchange(models, matrix, messages((matrix > 0) & ~self_loops(matrix), self.traffic().bytes[0]))

@@ -154,8 +154,8 @@ def keep(value: Any, cache_dir: str) -> str:
         if unfit:
             raise ValueError(f"{unfit[0]} is not an array of numbers or strings")
     except (TypeError, ValueError, KeyError, RuntimeError, AttributeError) as error:
-        what = "the name of a dataset, a Dataset, a PyG Data, a dict of arrays with x, edge_index and y, or a networkx graph"
-        raise UserError(f"dataset: {error}; expected {what}") from None
+        allowed = "the name of a dataset, a Dataset, a PyG Data, a dict of arrays with x, edge_index and y, or a networkx graph"
+        raise UserError(f"dataset: {error}; expected {allowed}") from None
     if ignored:
         say_once(f"note: dataset: ignored: {', '.join(ignored)}")
     archive = io.BytesIO()

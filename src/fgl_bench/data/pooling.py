@@ -52,8 +52,8 @@ def pool(federation: Federation, crossing: bool) -> Pooled | PooledServerFederat
     Args:
         crossing: with the edges between clients (where both ends are known while training), or the clients' graphs side by side.
     """
-    away = np.unique(np.concatenate([client.nodes[client.train] for client in federation.clients]))
-    members = tuple(_without(client, away) for client in federation.clients)
+    training_nodes = np.unique(np.concatenate([client.nodes[client.train] for client in federation.clients]))
+    members = tuple(_without(client, training_nodes) for client in federation.clients)
     edges = federation.cross_edges if crossing else federation.cross_edges[:, :0]
     clean = (_merge(federation.clients, edges),)
     same = all(seen is whole for seen, whole in zip(federation.observed, federation.clients, strict=True))
@@ -65,9 +65,9 @@ def pool(federation: Federation, crossing: bool) -> Pooled | PooledServerFederat
     return Pooled(**given, members=members)
 
 
-def _without(client: ClientGraph, away: np.ndarray) -> ClientGraph:
-    """``client`` whose nodes ``away`` are neither validation nor test nodes."""
-    here = np.isin(client.nodes, away)
+def _without(client: ClientGraph, removed: np.ndarray) -> ClientGraph:
+    """``client`` whose nodes ``removed`` are neither validation nor test nodes."""
+    here = np.isin(client.nodes, removed)
     return replace(client, val=client.val & ~here, test=client.test & ~here)
 
 

@@ -74,9 +74,9 @@ def fill(build: Derived, client: ClientGraph, out: np.ndarray) -> None:
     held = [source if isinstance(source, float) else digest(source) for source in others]
     folder = whole.folder / f"{type(build).__name__.lower()}_{name_of(build.key, out.dtype.str, held)}"
     name = f"from_node_{whole.nodes[0]}_with_{whole.edges.shape[1]}_edges"
-    made = Disk(folder).array(name, out.shape, out.dtype, make)
-    out[:] = made
-    for array in (made, whole.features, whole.edges):
+    stored = Disk(folder).array(name, out.shape, out.dtype, make)
+    out[:] = stored
+    for array in (stored, whole.features, whole.edges):
         release(array)
 
 

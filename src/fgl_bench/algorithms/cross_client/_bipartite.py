@@ -308,34 +308,34 @@ class _Sides(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         (k, r, c), width = level.shape, weight.shape[2] // parts
         near = hidden.new_zeros(k, c, width)
-        mine = hidden.new_zeros(k, r, width) if parts > 1 else None
+        own = hidden.new_zeros(k, r, width) if parts > 1 else None
         saved = []
         for i in range(k):
             rows = _sources(hidden, store, level, i)
             bias = None if shift is None else shift[i]
             _times(rows, weight[i, :, :width], None if bias is None else bias[:width], near[i, : len(rows)])
-            if mine is not None:
-                _times(hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], None if bias is None else bias[width:], mine[i])
+            if own is not None:
+                _times(hidden[i].index_select(0, level.targets[i]), weight[i, :, width:], None if bias is None else bias[width:], own[i])
             if ctx.needs_input_grad[1]:
                 saved.append(rows)
         ctx.level, ctx.width, ctx.shifted, ctx.rows = level, width, shift is not None, saved
         ctx.save_for_backward(hidden, weight)
-        return near, mine
+        return near, own
 
     @staticmethod
-    def backward(ctx: Any, near: Tensor, mine: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
+    def backward(ctx: Any, near: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None, None, None, None]:
         (hidden, weight), level, width = ctx.saved_tensors, ctx.level, ctx.width
         to_hidden, to_weight = torch.empty_like(hidden), torch.empty_like(weight)
         for i, rows in enumerate(ctx.rows):
             sent = near[i, : len(rows)]
             torch.mm(rows.mT, sent, out=to_weight[i, :, :width])
             torch.mm(sent[: level.own], weight[i, :, :width].mT, out=to_hidden[i])
-            if mine is not None:
-                torch.mm(hidden[i].index_select(0, level.targets[i]).mT, mine[i], out=to_weight[i, :, width:])
-                to_hidden[i].index_add_(0, level.targets[i], mine[i] @ weight[i, :, width:].mT)
+            if own is not None:
+                torch.mm(hidden[i].index_select(0, level.targets[i]).mT, own[i], out=to_weight[i, :, width:])
+                to_hidden[i].index_add_(0, level.targets[i], own[i] @ weight[i, :, width:].mT)
         to_shift = None
         if ctx.shifted:
-            to_shift = torch.cat([side.sum(1) for side in (near, mine) if side is not None], 1)
+            to_shift = torch.cat([side.sum(1) for side in (near, own) if side is not None], 1)
         return to_hidden, to_weight, to_shift, None, None, None
 
 

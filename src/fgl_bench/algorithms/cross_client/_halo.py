@@ -138,9 +138,9 @@ class Halo:
     def level(self, targets: np.ndarray, number: np.ndarray) -> tuple[Level, np.ndarray]:
         """Return the convolution over these edges into ``targets``, and its source slots."""
         crossing = self.kind[number] == 2
-        mine = np.zeros(self.size * self.nodes, dtype=bool)
-        mine[self.source[number[~crossing]]] = True
-        sources = np.flatnonzero(mine)
+        is_source = np.zeros(self.size * self.nodes, dtype=bool)
+        is_source[self.source[number[~crossing]]] = True
+        sources = np.flatnonzero(is_source)
         k, n = self.size, self.nodes
         target_index, r = padded_index(targets, k, n)
         source_index, own = padded_index(sources, k, n)

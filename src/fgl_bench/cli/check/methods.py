@@ -276,7 +276,7 @@ def others(arrived: Tensor, number: int) -> Tensor:
     """Return the absent clients, ``[S, C]`` bool. Of several, one is left out, a different one per round."""
     absent = ~arrived
     for row in absent:
-        away = row.nonzero()[:, 0]
-        if len(away) > 1:
-            row[away[number % len(away)]] = False
+        neighbors = row.nonzero()[:, 0]
+        if len(neighbors) > 1:
+            row[neighbors[number % len(neighbors)]] = False
     return absent

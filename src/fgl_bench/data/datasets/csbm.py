@@ -128,17 +128,17 @@ class CSBM(Dataset):
         inner = round(self.homophily * self.num_edges) if self.num_classes > 1 else self.num_edges
         local_inner, local_outer = round(self.locality * inner), inner + round(self.locality * (self.num_edges - inner))
         neighbors = _Blocks(community, weight)  # of any class
-        kin = _Blocks(np.unique(community * self.num_classes + labels, return_inverse=True)[1], weight)
+        within_block = _Blocks(np.unique(community * self.num_classes + labels, return_inverse=True)[1], weight)
         within_class, anywhere = _Blocks(labels, weight), _Blocks(np.zeros_like(labels), weight)
         # Every node starts one edge first, strangers without kin in the second round, so that few stay isolated.
         first, none = rng.permutation(self.num_nodes), np.empty(0, dtype=np.int64)
 
-        keys = self._distinct(none, local_inner, first, lambda size, first: kin.pairs(size, first, rng))
+        keys = self._distinct(none, local_inner, first, lambda size, first: within_block.pairs(size, first, rng))
         linked = np.zeros(self.num_nodes, dtype=bool)
         for part in blocks(keys.size, 2 * keys.itemsize):
             linked[np.concatenate(np.divmod(keys[part], self.num_nodes))] = True
-        lonely = rng.permutation(np.flatnonzero(~linked))
-        keys = self._distinct(keys, inner, lonely, lambda size, first: within_class.pairs(size, first, rng))
+        isolated = rng.permutation(np.flatnonzero(~linked))
+        keys = self._distinct(keys, inner, isolated, lambda size, first: within_class.pairs(size, first, rng))
         if keys.size < inner:
             raise UserError(f"dataset.homophily={self.homophily}: the classes are too small for {inner} edges inside them; lower num_edges")
         keys = self._distinct(keys, local_outer, none, lambda size, first: _different_labels(labels, *neighbors.pairs(size, first, rng)))

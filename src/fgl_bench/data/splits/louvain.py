@@ -175,8 +175,8 @@ class Louvain(Split):
             held[client] += piece.tolist() * (2 if twice else 1)
         draws = random.Random(derive_seed(seeds[1], "masks", "louvain") if self.seed is None else self.seed)
         # A client that was dealt nothing, and the one that gave it some of its nodes, have them in ascending order.
-        held = [mine if set(mine) == set(ids.tolist()) else ids.tolist() for mine, ids in zip(held, nodes, strict=True)]
-        return [masks_in_order(mine, ids, graph.strata[ids] >= 0, ratios, draws) for mine, ids in zip(held, nodes, strict=True)]
+        held = [order if set(order) == set(ids.tolist()) else ids.tolist() for order, ids in zip(held, nodes, strict=True)]
+        return [masks_in_order(order, ids, graph.strata[ids] >= 0, ratios, draws) for order, ids in zip(held, nodes, strict=True)]
 
 
 class _Communities(Louvain):
@@ -187,20 +187,20 @@ class _Communities(Louvain):
 
 
 def masks_in_order(
-    dealt: Sequence[int], ids: np.ndarray, labeled: np.ndarray, ratios: tuple[float, float, float], draws: random.Random
+    order: Sequence[int], ids: np.ndarray, labeled: np.ndarray, ratios: tuple[float, float, float], draws: random.Random
 ) -> Masks:
-    """Masks of a client's nodes ``ids [n]`` by a shuffle of ``dealt``, its nodes in the order in which they came, some of them twice.
+    """Masks of a client's nodes ``ids [n]`` by a shuffle of ``order``, its nodes in the order in which they came, some of them twice.
 
     The first ``int(a n)`` train, the next ``int(b n)`` validate, and the rest tests where a + b + c = 1, else ``int(c n)``.
     """
-    shuffled = list(dealt)
+    shuffled = list(order)
     draws.shuffle(shuffled)
-    sizes = [int(share * len(dealt)) for share in ratios]
+    sizes = [int(share * len(order)) for share in ratios]
     if sum(ratios) > 1 - SLACK:
-        sizes[2] = len(dealt) - sizes[0] - sizes[1]
+        sizes[2] = len(order) - sizes[0] - sizes[1]
     kind = np.full(ids.size, -1)
     ends = np.cumsum(sizes)
-    for node, part in zip(np.searchsorted(ids, shuffled), np.searchsorted(ends, np.arange(len(dealt)), side="right"), strict=True):
+    for node, part in zip(np.searchsorted(ids, shuffled), np.searchsorted(ends, np.arange(len(order)), side="right"), strict=True):
         kind[node] = part if kind[node] < 0 else kind[node]
     train, val, test = ((kind == part) & labeled for part in range(3))
     return train, val, test
