@@ -51,7 +51,7 @@ STORED = {each["config_hash"]: each for each in CELLS}
 
 
 def of(table: Table, model: str = "received", cells: dict = STORED):
-    return analyze(PAPER, table, stored(table, cells), PUBLISHED, model)
+    return analyze(table, stored(table, cells), PUBLISHED, model)
 
 
 def test_verdicts_compare_intervals_with_the_printed_ones():
@@ -88,7 +88,7 @@ def test_trips_are_compared_as_printed_and_ranked_with_failures_at_the_budget():
 def test_fewer_trips_are_better_in_the_order_that_is_printed_too():
     late = Printed([*PUBLISHED.cells, printed("7", "cora", "c", "3000.0", "0.0", target=0.56, reached=5)])
     cells = {**STORED, "c-cora": cell("c", "cora", [0.70, 0.72], [1990, None])}
-    found = analyze(PAPER, TRIPS, stored(TRIPS, cells), late, "received")
+    found = analyze(TRIPS, stored(TRIPS, cells), late, "received")
     assert found.columns["cora"].agreement.tau == 1  # b, a, c in both
 
 
