@@ -7,9 +7,9 @@ A block of a page begins with a line such as
     <!-- numbers: fedsa_gcl/table3 columns=cora,photo rows=local,fedavg -->
 
 and ends with ``<!-- /numbers -->``; the lines between them are replaced. A column is a data set. Where a table has several for a data set,
-``/`` and the number of clients or the first letters of the group choose one (``cora/20``, ``pubmed/iid``). ``<!-- numbers: agreement -->``
-sums results/tables/agreement.md by paper, ``<!-- numbers: findings -->`` is its part on single cells, and ``<!-- numbers: outlook -->`` is
-results/tables/outlook.md.
+``/`` and the number of clients or the first letters of the group choose one (``cora/20``, ``pubmed/iid``). ``<!-- numbers: counts -->``,
+``floor``, ``claims``, ``sparsity``, ``readings`` and ``own_best`` are the frames of fgl_bench.papers.reproduction, and
+``<!-- numbers: outlook -->`` is results/tables/outlook.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
+import pandas as pd  # noqa: E402
 from blocks import filled  # noqa: E402
+
+from fgl_bench.results.render import markdown  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("reproduction.md", "benchmark.md")
@@ -37,11 +40,9 @@ def page(text: str, tables: Path) -> str:
 def numbers(asked: str, tables: Path) -> list[str]:
     """The lines of one block."""
     name, *options = asked.split()
-    if name == "agreement":
-        return agreement((tables / "agreement.md").read_text(encoding="utf-8"))
-    if name == "findings":
-        _, _, found = (tables / "agreement.md").read_text(encoding="utf-8").partition("## Findings\n\n")
-        return [line for line in found.splitlines() if not line.startswith("##")]
+    if name in FRAMES:
+        frame = FRAMES[name](tables)
+        return markdown(list(frame.columns), frame.to_numpy().tolist()).splitlines()
     if name == "outlook":
         return (tables / "outlook.md").read_text(encoding="utf-8").splitlines()[1:]
     chosen = {key: names.split(",") for key, names in (OPTION.fullmatch(option).groups() for option in options)}  # type: ignore[union-attr]
@@ -75,19 +76,97 @@ def scores(cells: list[dict[str, str]], column: str) -> str:
     return f"{ours} ({float(printed):.1f})" if printed else ours
 
 
-def agreement(text: str) -> list[str]:
-    """Verdicts by paper, summed over its tables."""
-    sums: dict[str, list[int]] = {}
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.strip("|").split("|")]
-        if len(fields) == 7 and re.match(r"\d+ of \d+$", fields[2]):
-            counts = [int(number) for field in (fields[2], fields[3], fields[5]) for number in re.findall(r"\d+", field)]
-            sums[fields[0]] = [sum(pair) for pair in zip(sums.get(fields[0], [0] * len(counts)), counts, strict=True)]
-    lines = ["| paper | cells run | received: within/higher/lower | trained: within/higher/lower |", "|---|---|---|---|"]
-    for paper, (run, planned, *verdicts) in sums.items():
-        received, trained = ("/".join(map(str, part)) for part in (verdicts[:3], verdicts[3:]))
-        lines.append(f"| {paper} | {run} of {planned} | {received} | {trained} |")
-    return lines
+TITLES = {"dfed_sst": "DFed-SST", "fedaas": "FedAAS", "fedgta": "FedGTA", "fedsa_gcl": "FedSA-GCL", "fedssa": "FedSSA", "all": "all"}
+CLASSES = ["equivalent", "inconclusive", "different", "under-specified", "contradictory", "not run"]
+
+
+def read(tables: Path, name: str) -> pd.DataFrame:
+    return pd.read_csv(tables / f"{name}.csv", dtype={"table": str}, keep_default_na=True).replace({"paper": TITLES})
+
+
+def counts(tables: Path) -> pd.DataFrame:
+    return (
+        read(tables, "counts")[["paper", "printed", "at_hand", "tested", *CLASSES]]
+        .rename(columns={"at_hand": "data set at hand"})
+        .astype(str)
+    )
+
+
+def floor(tables: Path) -> pd.DataFrame:
+    """Shares of the tested cells with floor and ceiling, in %."""
+    found = read(tables, "counts")
+    shown = {"paper": found["paper"], "tested": found["tested"]}
+    for name in ("equivalent", "different"):
+        shown[f"{name}, %"] = found[f"{name}_share"].map("{:.0f}".format)
+        for kind in ("floor", "ceiling"):
+            ends = [found[f"{name}_{kind}{end}"] for end in ("", "_low", "_high")]
+            shown[kind + " " * (name == "different")] = [
+                f"{mean:.0f} ({low:.0f} to {high:.0f})" for mean, low, high in zip(*ends, strict=True)
+            ]
+    return pd.DataFrame(shown).assign(p=found["p"].map("{:.3f}".format)).astype(str)
+
+
+def claims(tables: Path) -> pd.DataFrame:
+    found = read(tables, "claims").fillna({"backbone": ""})
+    digits = [0 if line.low < -100 else 1 for line in found.itertuples()]
+    interval = [
+        f"{m:+.{d}f} ({a:+.{d}f} to {b:+.{d}f})" for m, a, b, d in zip(found["margin"], found["low"], found["high"], digits, strict=True)
+    ]
+    tau = [
+        f"{t:.2f}" + ("" if pd.isna(a) else f" ({a:.2f} to {b:.2f})")
+        for t, a, b in found[["tau", "tau_low", "tau_high"]].itertuples(index=False)
+    ]
+    return pd.DataFrame(
+        {
+            "paper, table": [
+                f"{paper}, {table} {backbone}".strip() for paper, table, backbone in found[["paper", "table", "backbone"]].values
+            ],
+            "columns": found["columns"],
+            "best in print": found["best_printed"],
+            "best in ours": found["best_ours"],
+            "margin in print": [f"{m:+.{d}f}" for m, d in zip(found["printed_margin"], digits, strict=True)],
+            "margin in ours": interval,
+            "a baseline is ahead": found["beaten"],
+            "wins most": found["winner"],
+            "tau": tau,
+        }
+    ).astype(str)
+
+
+def sparsity(tables: Path) -> pd.DataFrame:
+    found = read(tables, "sparsity")
+    changes = {
+        name: found[key].map("{:+.2f}".format) for name, key in (("change in print", "printed_change"), ("change in ours", "change"))
+    }
+    rises = {"raised in print": found["printed_raised"], "raised in ours": found["raised"], "same print": found["same_print"]}
+    return pd.DataFrame({"paper, table": found["paper"] + ", " + found["table"], "cells": found["cells"], **changes, **rises}).astype(str)
+
+
+def readings(tables: Path) -> pd.DataFrame:
+    """Equivalent, inconclusive and differing cells by reading and paper."""
+    found = read(tables, "readings")
+    found["cell"] = [
+        f"{line.equivalent} / {line.inconclusive} / {line.different + line.open}"
+        for line in found.rename(columns={"under-specified": "open"}).itertuples()
+    ]
+    wide = found.pivot(index="reading", columns="paper", values="cell").fillna("").loc[found["reading"].unique()]
+    return wide.reset_index().rename_axis(columns=None)
+
+
+def own_best(tables: Path) -> pd.DataFrame:
+    found = read(tables, "own_best").fillna({"backbone": ""})
+    names = [f"{paper}, {table} {backbone}".strip() for paper, table, backbone in found[["paper", "table", "backbone"]].values]
+    margin = [f"{m:+.1f} ({a:+.1f} to {b:+.1f})" for m, a, b in found[["margin", "low", "high"]].itertuples(index=False)]
+    shown = {
+        "columns": found["columns"],
+        "best in print": found["best_printed"],
+        "best in ours": found["best_ours"],
+        "margin in ours": margin,
+    }
+    return pd.DataFrame({"paper, table": names, **shown}).astype(str)
+
+
+FRAMES = {each.__name__: each for each in (counts, floor, claims, sparsity, readings, own_best)}
 
 
 def main() -> None:

@@ -83,11 +83,10 @@ class Work:
     def alternatives(self) -> set[tuple[str, ...]]:
         """Return the overrides of runs that only rows use which a published cell is not compared with."""
         named = registered_cells(self.paper.name, self.tables, self.registered)
-        optional, needed = set[tuple[str, ...]](), set[tuple[str, ...]]()
-        tables = {table.key: table for table in self.tables}
+        optional, needed, tables = set[tuple[str, ...]](), set[tuple[str, ...]](), {table for table, *_ in named}
         for cell in self.cells:
-            printed = look_up(self.published, tables[cell.table], cell.row, cell.column) is not None
-            (optional if printed and cell.key not in named else needed).add(cell.overrides)
+            other = cell.row.published is not None and cell.table in tables and cell.key not in named
+            (optional if other else needed).add(cell.overrides)
         return optional - needed
 
     def printed(self) -> set[tuple[str, ...]]:
