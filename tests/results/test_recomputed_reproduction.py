@@ -110,9 +110,8 @@ def everything() -> tuple[list[dict], list[dict]]:
                 if not their:
                     continue
                 cell = {**cell, "target": targets.get((table, cell["dataset"]))}
-                bad = any(
-                    (c["table"], c["method"], c["column"], c["paper"]) == (table, entry["method"], column, paper) for c in contradictions
-                )
+                mark = (paper, table, entry["method"], entry["where"], column)
+                bad = any(mark == tuple(c[key] for key in ("paper", "table", "method", "where", "column")) for c in contradictions)
                 one = {**entry, "column": column, "cell": cell, "their": their[0], "line": stored.get((table, row, column)), "bad": bad}
                 cells.append(one)
         seen = set()
@@ -137,10 +136,8 @@ def everything() -> tuple[list[dict], list[dict]]:
 
 
 def nodes_tested(line: dict[str, str]) -> float:
-    return (
-        float(line["graph/nodes"])
-        * json.loads(line["config/split/ratios"] if line["config/split/ratios"] not in ("", "null") else line["config/dataset/ratios"])[2]
-    )
+    own = line["config/split/ratios"]
+    return float(line["graph/nodes"]) * json.loads(line["config/dataset/ratios"] if own in ("", "null") else own)[2]
 
 
 def draw_variance(draws: list[dict], own: dict, levels: tuple[tuple[str, ...], ...]) -> tuple[float, int]:
@@ -160,10 +157,8 @@ LEVELS = (("paper", "table", "row", "column", "model"), ("paper", "dataset", "mo
 def numbers(model_of: str = "", kind: str = "") -> list[dict]:
     """The parts of every cell's test: means, variances of the means, degrees of freedom; ``ours`` is None where nothing is stored."""
     cells, draws = everything()
-    return [
-        number(each, draws, {"received": "trained", "trained": "received"}[each["model"]] if model_of else each["model"], kind)
-        for each in cells
-    ]
+    other = {"received": "trained", "trained": "received"}
+    return [number(each, draws, other[each["model"]] if model_of else each["model"], kind) for each in cells]
 
 
 def number(each: dict, draws: list[dict], model: str, kind: str = "") -> dict:
@@ -396,13 +391,9 @@ def test_every_reading_is_what_the_stored_files_give(reading: str, model_of: str
 
 def test_the_tables_of_the_page_have_these_numbers() -> None:
     page = (ROOT / "docs/reproduction.md").read_text(encoding="utf-8")
-    shown = {}
-    for row in (
-        line.strip("|").split("|")
-        for line in page.partition("<!-- numbers: counts -->")[2].partition("<!-- /numbers")[0].splitlines()
-        if line.startswith("|")
-    ):
-        shown[row[0].strip()] = [cell.strip() for cell in row[1:]]
+    block = page.partition("<!-- numbers: counts -->")[2].partition("<!-- /numbers")[0]
+    rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines() if line.startswith("|"))
+    shown = {title: cells for title, *cells in rows}
     for title, paper in TITLES.items():
         part = [each for each in numbers() if paper in (each["paper"], "all")]
         found = Counter(map(verdict, part))
