@@ -1,4 +1,4 @@
-"""Write the numbers that docs/reproduction.md and docs/benchmark.md quote, from the tables in results/tables/.
+"""Write the numbers that docs/reproduction.md, its appendix and docs/benchmark.md quote, from the tables in results/tables/.
 
     python scripts/quote_results.py
 
@@ -8,7 +8,7 @@ A block of a page begins with a line such as
 
 and ends with ``<!-- /numbers -->``; the lines between them are replaced. A column is a data set. Where a table has several for a data set,
 ``/`` and the number of clients or the first letters of the group choose one (``cora/20``, ``pubmed/iid``). ``<!-- numbers: counts -->``,
-``floor``, ``claims``, ``sparsity``, ``readings`` and ``own_best`` are the frames of fgl_bench.papers.reproduction, and
+``floor``, ``claims``, ``sparsity``, ``readings``, ``alternatives`` and ``own_best`` are the frames of fgl_bench.papers.reproduction, and
 ``<!-- numbers: outlook -->`` is results/tables/outlook.md.
 """
 
@@ -28,7 +28,7 @@ from blocks import filled  # noqa: E402
 from fgl_bench.results.render import markdown  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("reproduction.md", "benchmark.md")
+PAGES = ("reproduction.md", "reproduction_readings.md", "benchmark.md")
 OPTION = re.compile(r"(columns|rows)=(\S+)")
 
 
@@ -40,6 +40,8 @@ def page(text: str, tables: Path) -> str:
 def numbers(asked: str, tables: Path) -> list[str]:
     """The lines of one block."""
     name, *options = asked.split()
+    if name == "headline":
+        return headline(tables)
     if name in FRAMES:
         frame = FRAMES[name](tables)
         return markdown(list(frame.columns), frame.to_numpy().tolist()).splitlines()
@@ -108,7 +110,7 @@ def floor(tables: Path) -> pd.DataFrame:
 
 def claims(tables: Path) -> pd.DataFrame:
     found = read(tables, "claims").fillna({"backbone": ""})
-    digits = [0 if line.low < -100 else 1 for line in found.itertuples()]
+    digits = [0 if trips else 1 for trips in found["trips"]]
     interval = [
         f"{m:+.{d}f} ({a:+.{d}f} to {b:+.{d}f})" for m, a, b, d in zip(found["margin"], found["low"], found["high"], digits, strict=True)
     ]
@@ -153,6 +155,12 @@ def readings(tables: Path) -> pd.DataFrame:
     return wide.reset_index().rename_axis(columns=None)
 
 
+def alternatives(tables: Path) -> pd.DataFrame:
+    found = read(tables, "alternatives")
+    found["differ"] = found["different"] + found["under-specified"]
+    return found[["paper", "title", "model", "equivalent", "inconclusive", "differ"]].rename(columns={"title": "row"}).astype(str)
+
+
 def own_best(tables: Path) -> pd.DataFrame:
     found = read(tables, "own_best").fillna({"backbone": ""})
     names = [f"{paper}, {table} {backbone}".strip() for paper, table, backbone in found[["paper", "table", "backbone"]].values]
@@ -166,7 +174,37 @@ def own_best(tables: Path) -> pd.DataFrame:
     return pd.DataFrame({"paper, table": names, **shown}).astype(str)
 
 
-FRAMES = {each.__name__: each for each in (counts, floor, claims, sparsity, readings, own_best)}
+def open_settings(tables: Path) -> pd.DataFrame:
+    found = pd.read_csv(tables.parent / "settlements" / "registered.csv", dtype=str, keep_default_na=False).replace({"paper": TITLES})
+    found = found[found["open"] != ""].drop_duplicates(["paper", "method"])
+    return found[["paper", "method", "open"]].rename(columns={"open": "setting"})
+
+
+def headline(tables: Path) -> list[str]:
+    """What the claims and the counts come to, a line each."""
+    found, counted, best = read(tables, "claims"), read(tables, "counts").set_index("paper").loc["all"], read(tables, "own_best")
+    scores, trips = found[~found["trips"]], found[found["trips"]]
+    sums = {name: [part[name].sum() for part in (scores, trips, best)] for name in ("columns", "best_printed", "best_ours")}
+    ends = [f"{scores[name].min():+.1f} to {scores[name].max():+.1f}" for name in ("printed_margin", "margin")]
+    below, above, known = (scores["high"] < 0).sum(), (scores["low"] > 0).sum(), found[found["tau_low"].notna()]
+    orders = (known["tau_low"] > 0).sum(), (known["tau_high"] < 0).sum()
+    same, apart = ([f"{counted[f'{name}_{kind}']:.0f}" for kind in ("share", "floor", "ceiling")] for name in ("equivalent", "different"))
+    columns, printed, ours = sums["columns"], sums["best_printed"], sums["best_ours"]
+    tau = f"{known['tau'].min():.2f} to {known['tau'].max():.2f}"
+    return [
+        f"- **Best method.** The paper's own method is best in {printed[0]} of {columns[0]} columns in print, and in {ours[0]} in ours.",
+        f"  In trips to a target it is best in {printed[1]} and {ours[1]} of {columns[1]}. With the best of all our rows and models for it",
+        f"  in each cell, a reading tried after the fact, it is best in {ours[2]} of {columns[2]}.",
+        f"- **Margin.** Over the best baseline it is {ends[0]} points in print, by table, and {ends[1]} in ours.",
+        f"  The interval of ours lies below zero in {below} of {len(scores)} tables, and above in {above}.",
+        f"- **Order.** The mean tau is {tau}, by table. Its interval lies above zero in {orders[0]} of {len(known)} tables,",
+        f"  and below in {orders[1]}.",
+        f"- **Cells.** Of {counted['tested']:.0f} tested cells {same[0]} % are equivalent (floor {same[1]}, ceiling {same[2]}),",
+        f"  and {apart[0]} % differ (floor {apart[1]}, ceiling {apart[2]}).",
+    ]
+
+
+FRAMES = {"open": open_settings} | {each.__name__: each for each in (counts, floor, claims, sparsity, readings, alternatives, own_best)}
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ def test_each_printed_row_has_one_row_and_model_of_ours(name: str):
         (own,) = [each for each in tables[table].rows if each.key == row]
         their = look_up(published, tables[table], own, places[column])
         if their is not None:
-            assert (entry.method, entry.model in ("received", "trained")) == (their.where["method"], True)
+            assert entry["method"] == their.where["method"] and entry["model"] in ("received", "trained")
             named.append(str(their.where))
     assert len(named) == len(set(named)), "a printed cell is compared once"
     assert set(named) == {place for place, _ in printed}, "and every printed cell that a row of ours stands for is"
@@ -99,7 +99,7 @@ def test_every_contradictory_cell_is_a_registered_one():
     registered = read_registered(SETTLEMENTS)
     for paper, table, method, where, column in read_contradictions(SETTLEMENTS):
         found = registered_cells(paper, load_paper(paper).tables, registered)
-        assert [key for key, each in found.items() if (key[0], each.method, each.where, key[2]) == (table, method, where, column)]
+        assert [key for key, each in found.items() if (key[0], each["method"], each["where"], key[2]) == (table, method, where, column)]
 
 
 # ---- one verdict

@@ -60,6 +60,7 @@ def claims(cells: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             {
                 **{"paper": paper, "table": table, "backbone": backbone, "columns": len(each), "methods": int(each["methods"].max())},
+                "trips": bool(group["trips"].iloc[0]),
                 **{"best_printed": int((each["printed"] > 0).sum()), "best_ours": int((each["ours"] > 0).sum())},
                 **{"printed_margin": each["printed"].mean(), "margin": each["ours"].mean()},
                 **{"low": each["ours"].mean() - 1.96 * error, "high": each["ours"].mean() + 1.96 * error},
@@ -75,7 +76,7 @@ def _column(cells: pd.DataFrame, paper: str, paired: pd.DataFrame) -> dict[str, 
     own, others = cells[cells["entry"] == paper], cells[cells["entry"] != paper]
     if len(own) != 1 or len(others) < 2:
         return None
-    mine, rival = own.iloc[0], others.loc[others["ours"].idxmax()]
+    mine, rival = own.iloc[0], others.iloc[int(others["ours"].to_numpy().argmax())]
     between = 0.0 if mine["trips"] or paper in FOLDS else nearest(paired, mine.to_dict(), LEVELS[1:])[0]
     seeds = sum(each["variance"] / each["runs"] if each["runs"] > 1 else 0.0 for each in (mine, rival))
     return {
@@ -84,7 +85,7 @@ def _column(cells: pd.DataFrame, paper: str, paired: pd.DataFrame) -> dict[str, 
         "ours": mine["ours"] - rival["ours"],
         "error": math.sqrt(seeds + between),
         "tau": stats.kendalltau(cells["printed"], cells["ours"]).statistic,
-        "winner": cells.loc[cells["ours"].idxmax(), "entry"],
+        "winner": cells["entry"].iloc[int(cells["ours"].to_numpy().argmax())],
     }
 
 

@@ -39,7 +39,7 @@ SHOWN = (
 
 
 def reproduction(works: Sequence[Work], settlements: Path, absent: Collection[str]) -> dict[str, pd.DataFrame]:
-    """Return the frames ``verdicts``, ``counts``, ``claims``, ``sparsity``, ``readings`` and ``own_best``.
+    """Return the frames ``verdicts``, ``counts``, ``claims``, ``sparsity``, ``readings``, ``alternatives`` and ``own_best``.
 
     Args:
         settlements: the folder of the registered rule.
@@ -55,6 +55,7 @@ def reproduction(works: Sequence[Work], settlements: Path, absent: Collection[st
         "claims": claims(cells, drawn),
         "sparsity": sparsity(cells),
         "readings": readings(works, cells, every, drawn, contradictions),
+        "alternatives": alternatives(works, every),
         "own_best": own_best(cells, every, drawn),
     }
 
@@ -138,6 +139,17 @@ def readings(
                 {"reading": name, "paper": paper, "tested": len(of_paper), **{each: int(number.get(each, 0)) for each in VERDICTS[:4]}}
             )
     return pd.DataFrame(rows)
+
+
+def alternatives(works: Sequence[Work], every: pd.DataFrame) -> pd.DataFrame:
+    """Return the tested cells by verdict for each row that is not the registered one, with the registered model."""
+    registered = pd.concat([work.registered for work in works[:1]])
+    models = registered.drop_duplicates(["paper", "table", "method", "where"])[["paper", "table", "method", "where", "model"]]
+    named = set(registered[["paper", "table", "row"]].itertuples(index=False, name=None))
+    part = tested(every).merge(models)
+    part = part[[place not in named for place in part[["paper", "table", "row"]].itertuples(index=False, name=None)]]
+    counted = part.groupby(["paper", "title", "model"], sort=False)["verdict"].value_counts().unstack(fill_value=0)
+    return counted.reindex(columns=list(VERDICTS[:4]), fill_value=0).reset_index()
 
 
 def own_best(cells: pd.DataFrame, every: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:

@@ -49,13 +49,14 @@ def read_contradictions(folder: Path) -> set[tuple[str, ...]]:
     return set(listed[["paper", "table", "method", "where", "column"]].itertuples(index=False, name=None))
 
 
-def registered_cells(paper: str, tables: Iterable[Table], registered: pd.DataFrame) -> dict[Key, Any]:
+def registered_cells(paper: str, tables: Iterable[Table], registered: pd.DataFrame) -> dict[Key, dict[str, str]]:
     """Return the cells of a paper's tables that published ones are compared with, each with its line of ``registered.csv``."""
     by_key, found = {table.key: table for table in tables}, {}
-    for entry in registered[registered["paper"] == paper].itertuples(index=False) if len(registered) else ():
-        for column in by_key[entry.table].columns if entry.table in by_key else ():
-            if not entry.datasets or column.dataset in entry.datasets.split():
-                found[entry.table, entry.row, column.key] = entry
+    for line in registered.to_dict("records"):
+        entry = {str(name): str(value) for name, value in line.items()}
+        for column in by_key[entry["table"]].columns if entry["paper"] == paper and entry["table"] in by_key else ():
+            if not entry["datasets"] or column.dataset in entry["datasets"].split():
+                found[entry["table"], entry["row"], column.key] = entry
     return found
 
 
@@ -99,12 +100,12 @@ def cells_of(
         if (their := look_up(published, table, row, column)) is None:
             continue
         cell, trips = stored.get(key), table.measure == "trips"
-        scores = score(table)(cell, entry.model, published.targets(table.key).get(column.dataset)) if cell else None
-        place = (paper, table.key, entry.method, entry.where, column.key)
+        scores = score(table)(cell, entry["model"], published.targets(table.key).get(column.dataset)) if cell else None
+        place = (paper, table.key, entry["method"], entry["where"], column.key)
         records.append(
             {
                 **dict(zip(("paper", "table", "method", "where", "column"), place, strict=True)),
-                **{"dataset": column.dataset, "row": row.key, "title": row.title, "model": entry.model, "open": entry.open},
+                **{"dataset": column.dataset, "row": row.key, "title": row.title, "model": entry["model"], "open": entry["open"]},
                 **{"contradictory": place in contradictions, "trips": trips},
                 **_printed(their, paper),
                 **_ours(cell, scores, paper, column.dataset, trips),
@@ -176,8 +177,8 @@ def test_nodes(cell: Mapping[str, Any]) -> float:
 def drawn_runs(paper: str, tables: Iterable[Table], draws: Stored, stored: Stored) -> pd.DataFrame:
     """Return the variance between draws of the masks of each measured run and kind of model; a run in several tables counts once."""
     records, by_key = [], {table.key: by_seed(table) for table in tables if table.measure != "trips"}
-    once = {cell["config_hash"]: (key, cell) for key, cell in reversed(draws.items()) if key[0] in by_key}
-    for (table, row, column), cell in reversed(once.values()):
+    once = {cell["config_hash"]: (key, cell) for key, cell in list(draws.items())[::-1] if key[0] in by_key}
+    for (table, row, column), cell in list(once.values())[::-1]:
         score, key = by_key[table], (table, row, column)
         for model in cell["test"]:
             values = [value for value in score(cell, model, None) or () if value is not None]
@@ -197,7 +198,8 @@ def with_draws(cells: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
     near = [nearest(drawn, cell, LEVELS) for cell in cells.to_dict("records")]
     between = [value if sides else 0.0 for (value, _), sides in zip(near, cells["sides"], strict=True)]
     freedom = [int(runs["draws"].median()) - 1 if len(runs) else 1 for _, runs in near]
-    return cells.assign(between=between, draw_freedom=freedom, drawn_by=[tuple(runs.index) for _, runs in near])
+    sources = pd.Series([tuple(runs.index) for _, runs in near], index=cells.index, dtype=object)
+    return cells.assign(between=between, draw_freedom=freedom, drawn_by=sources)
 
 
 def nearest(drawn: pd.DataFrame, cell: Mapping[Any, Any], levels: Sequence[Sequence[str]]) -> tuple[float, pd.DataFrame]:
@@ -206,7 +208,7 @@ def nearest(drawn: pd.DataFrame, cell: Mapping[Any, Any], levels: Sequence[Seque
     The last level pools data sets; there a variance is scaled by the numbers of test nodes.
     """
     for keys in levels:
-        near = drawn[np.logical_and.reduce([drawn[key] == cell[key] for key in keys])]
+        near = drawn[np.logical_and.reduce([(drawn[key] == cell[key]).to_numpy() for key in keys])]
         if len(near):
             scale = near["test_nodes"] / cell["test_nodes"] if keys == levels[-1] else 1.0
             return float((near["between"] * scale).median()), near
