@@ -57,14 +57,14 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--paper", required=True, help="one, or several with commas")
-    made.add_argument("--datasets", nargs="+", help="default: the paper's")
-    made.add_argument("--methods", nargs="+", help="row names; default: all rows")
-    made.add_argument("--draws", type=int, default=10, help="of the masks, one a seed (10)")
-    made.add_argument("--hours", type=float, help="start no run that would end later than this")
-    made.add_argument("--list", action="store_true", help="name the runs and stop")
-    return made
+    command = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("--paper", required=True, help="one, or several with commas")
+    command.add_argument("--datasets", nargs="+", help="default: the paper's")
+    command.add_argument("--methods", nargs="+", help="row names; default: all rows")
+    command.add_argument("--draws", type=int, default=10, help="of the masks, one a seed (10)")
+    command.add_argument("--hours", type=float, help="start no run that would end later than this")
+    command.add_argument("--list", action="store_true", help="name the runs and stop")
+    return command
 
 
 def lacking(work: Work) -> list[Cell]:

@@ -103,7 +103,7 @@ def table_data(source: Source, table: Table) -> dict:
     theirs = [cell for cell in source.cells if cell.table == table.key and not cell.row.key.startswith(OWN)]
     hashes = {stored[cell.key]["config_hash"] for cell in theirs if cell.key in stored}
     models = [model for model in MODELS if model in kinds]
-    found = {model: analysis.analyze(table, stored, source.published, model) for model in models}
+    statistics = {model: analysis.analyze(table, stored, source.published, model) for model in models}
     verdicts = {(line["row"], line["column"], line["model"]): line["verdict"] for line in source.verdicts if line["table"] == table.key}
     position = f"table {table.key}" if table.key[0].isdigit() else table.key
     explanation = source.readings.get(table.key) or reading(table.measure).replace("*", "")
@@ -124,7 +124,7 @@ def table_data(source: Source, table: Table) -> dict:
             for row in table.rows
             for column in table.columns
         },
-        "statistics": {model: statistics_data(part) for model, part in found.items()} if hashes else {},
+        "statistics": {model: statistics_data(part) for model, part in statistics.items()} if hashes else {},
         "downloads": source.downloads.get(table.key) or (downloads(source, table) if hashes else {}),
     }
 
@@ -176,7 +176,7 @@ def run_data(cell: Mapping) -> dict:
     code = cell.get("code") or {}
     per_client = value_of(cell.get("config"), "split.test") != "server"  # with one test set for all clients
     even = {
-        model: found for model in MODELS if per_client and (found := cell["test"][model].get("fairness")) and found["worst"] is not None
+        model: scores for model in MODELS if per_client and (scores := cell["test"][model].get("fairness")) and scores["worst"] is not None
     }
     facts = [
         ("seeds", ", ".join(map(str, cell["seeds"]))),
@@ -211,9 +211,9 @@ def run_data(cell: Mapping) -> dict:
     return {"facts": facts, "numbers": numbers, "decentralized": cell.get("scenario") == "decentralized", **stored}
 
 
-def statistics_data(found: analysis.Statistics) -> dict:
+def statistics_data(statistics: analysis.Statistics) -> dict:
     """Return statistics for JSON, with null for NaN (a test on one seed has no p-value)."""
-    return cast(dict, _without_nan(asdict(found)))
+    return cast(dict, _without_nan(asdict(statistics)))
 
 
 def _without_nan(value: Any) -> Any:
