@@ -28,7 +28,7 @@ from blocks import filled  # noqa: E402
 from fgl_bench.results.render import markdown  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("reproduction.md", "reproduction_readings.md", "benchmark.md")
+PAGES = ("reproduction.md", "reproduction_readings.md", "findings_papers.md", "benchmark.md")
 OPTION = re.compile(r"(columns|rows)=(\S+)")
 
 
