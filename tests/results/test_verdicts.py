@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,12 @@ from scipy import stats
 
 from fgl_bench.papers import verdicts as module
 from fgl_bench.papers.claims import claims, mean_tau, pairs, sparsity
-from fgl_bench.papers.plan import load_paper, look_up, papers
-from fgl_bench.papers.published import read_published
+from fgl_bench.papers.plan import columns, load_paper, look_up, papers
+from fgl_bench.papers.published import Printed, read_published
 from fgl_bench.papers.verdicts import (
     TESTED,
     ceiling,
+    cells_of,
     drawn_runs,
     floor,
     intervals,
@@ -31,14 +33,14 @@ from fgl_bench.papers.verdicts import (
     verdicts,
     with_draws,
 )
-from tests.results.test_analysis import TABLE, cell
+from tests.results.test_analysis import TABLE, cell, printed
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTLEMENTS = ROOT / "results" / "settlements"
 NO_DRAWS = drawn_runs("p", (), {}, {})
 
 
-def cells(ours: dict[tuple[str, str], list[float]], printed: dict[tuple[str, str], float], **more) -> pd.DataFrame:
+def cells(ours: dict[tuple[str, str], list[float]], theirs: dict[tuple[str, str], float], **more) -> pd.DataFrame:
     """Cells by (method, column) of table 2; scores by seed, printed means of five runs of standard deviation 0.1."""
     rows = [
         {
@@ -57,7 +59,7 @@ def cells(ours: dict[tuple[str, str], list[float]], printed: dict[tuple[str, str
             **{"ours": float(np.mean(s)), "variance": float(np.var(s, ddof=1)), "runs": len(s), "seeds": len(s), "scores": tuple(s)},
         }
         | more
-        for (method, column), mean in printed.items()
+        for (method, column), mean in theirs.items()
         for s in [ours[method, column]]
     ]
     return pd.DataFrame(rows)
@@ -183,6 +185,26 @@ def test_the_nearest_measured_runs_give_the_draw_variance():
     assert math.isnan(nearest(measured, {**place, "row": "z", "model": "received"}, module.LEVELS)[0])
 
 
+@pytest.mark.parametrize(
+    ("paper", "dataset", "per_seed", "sides"),
+    [("fedsa_gcl", "cora", [], 2), ("fedsa_gcl", "cora", ["masks"], 1), ("fedaas", "cs", ["masks"], 0), ("fedaas", "cs", [], 1),
+     ("fedgta", "cora", [], 0), ("fedgta", "photo", [], 2)],
+)  # fmt: skip
+def test_the_sides_with_fixed_masks_count(paper: str, dataset: str, per_seed: list[str], sides: int):
+    stored = {**cell("a", dataset, [0.7, 0.8]), **drawn(config={"split": {"ratios": [0.2, 0.4, 0.4], "per_seed": per_seed}})}
+    entry = {"paper": paper, "table": "3", "method": "a", "where": "", "datasets": "", "row": "a", "model": "received", "open": ""}
+    table = replace(TABLE, columns=columns((dataset,)))
+    published = Printed([printed("3", dataset, "a", "75.0", "1.0", "std")])
+    found = cells_of(paper, (table,), {("3", "a", dataset): stored}, published, pd.DataFrame([entry]))
+    assert found["sides"].item() == sides and found["variance"].item() == pytest.approx(50)
+
+
+def test_a_draw_counts_once_for_each_side_with_fixed_masks():
+    one = cells({("a", "cora"): [80.0, 80.1, 79.9]}, {("a", "cora"): 80.0}).assign(between=4.0, draw_freedom=9, drawn_by=None)
+    width = [verdicts(one.assign(sides=sides))["high"].item() for sides in (0, 1, 2)]
+    assert width[0] < 0.2 < width[1] < width[2] and width[2] == pytest.approx(1.833113 * math.sqrt(8), rel=0.02)
+
+
 # ---- floor and ceiling
 
 
@@ -237,6 +259,9 @@ def test_the_interval_of_a_margin_has_the_seeds_and_the_draws_of_the_difference(
     half = 1.96 * math.sqrt(1 / 3 + 1 / 3 + 4)
     assert (found["margin"], found["low"], found["high"]) == pytest.approx((-1.0, -1 - half, -1 + half))
     assert (found["beaten"], found["winner"]) == (0, "a")
+    near = measured.assign(values=[(1, 2, 3), (1, 2, 3)])
+    (found,) = claims(both.assign(variance=0.3), near).to_dict("records")
+    assert (found["beaten"], found["high"] < 0) == (1, True), "-1 + 1.96 sqrt(0.1 + 0.1) = -0.12"
 
 
 def test_a_mean_tau_has_an_interval_over_columns():
