@@ -44,7 +44,7 @@ def numbers(asked: str, tables: Path) -> list[str]:
         return headline(tables)
     if name in FRAMES:
         frame = FRAMES[name](tables)
-        return markdown(list(frame.columns), frame.to_numpy().tolist()).splitlines()
+        return markdown(list(frame.columns), frame.astype(str).to_numpy().tolist()).splitlines()
     if name == "outlook":
         return (tables / "outlook.md").read_text(encoding="utf-8").splitlines()[1:]
     chosen = {key: names.split(",") for key, names in (OPTION.fullmatch(option).groups() for option in options)}  # type: ignore[union-attr]
@@ -83,95 +83,74 @@ CLASSES = ["equivalent", "inconclusive", "different", "under-specified", "contra
 
 
 def read(tables: Path, name: str) -> pd.DataFrame:
-    return pd.read_csv(tables / f"{name}.csv", dtype={"table": str}, keep_default_na=True).replace({"paper": TITLES})
+    frame = pd.read_csv(tables / f"{name}.csv", dtype={"table": str}).replace({"paper": TITLES})
+    if "table" in frame:
+        backbone = frame["backbone"].fillna("") if "backbone" in frame else ""
+        frame.insert(0, "paper, table", (frame["paper"] + ", " + frame["table"] + " " + backbone).str.strip())
+    return frame
+
+
+def interval(frame: pd.DataFrame, names: tuple[str, str, str], form: str) -> list[str]:
+    """``middle (low to high)``; without the ends where there are none."""
+    rows = frame[list(names)].itertuples(index=False)
+    return [f"{form} ({form} to {form})".format(*row) if pd.notna(row[1]) else form.format(row[0]) for row in rows]
 
 
 def counts(tables: Path) -> pd.DataFrame:
-    return (
-        read(tables, "counts")[["paper", "printed", "at_hand", "tested", *CLASSES]]
-        .rename(columns={"at_hand": "data set at hand"})
-        .astype(str)
-    )
+    return read(tables, "counts")[["paper", "printed", "at_hand", "tested", *CLASSES]].rename(columns={"at_hand": "data set at hand"})
 
 
 def floor(tables: Path) -> pd.DataFrame:
     """Shares of the tested cells with floor and ceiling, in %."""
     found = read(tables, "counts")
-    shown = {"paper": found["paper"], "tested": found["tested"]}
-    for name in ("equivalent", "different"):
+    shown = found[["paper", "tested"]].copy()
+    for blank, name in enumerate(("equivalent", "different")):
         shown[f"{name}, %"] = found[f"{name}_share"].map("{:.0f}".format)
         for kind in ("floor", "ceiling"):
-            ends = [found[f"{name}_{kind}{end}"] for end in ("", "_low", "_high")]
-            shown[kind + " " * (name == "different")] = [
-                f"{mean:.0f} ({low:.0f} to {high:.0f})" for mean, low, high in zip(*ends, strict=True)
-            ]
-    return pd.DataFrame(shown).assign(p=found["p"].map("{:.3f}".format)).astype(str)
+            key = f"{name}_{kind}"
+            shown[kind + " " * blank] = interval(found, (key, f"{key}_low", f"{key}_high"), "{:.0f}")
+    return shown.assign(p=found["p"].map("{:.3f}".format))
 
 
 def claims(tables: Path) -> pd.DataFrame:
-    found = read(tables, "claims").fillna({"backbone": ""})
-    digits = [0 if trips else 1 for trips in found["trips"]]
-    interval = [
-        f"{m:+.{d}f} ({a:+.{d}f} to {b:+.{d}f})" for m, a, b, d in zip(found["margin"], found["low"], found["high"], digits, strict=True)
-    ]
-    tau = [
-        f"{t:.2f}" + ("" if pd.isna(a) else f" ({a:.2f} to {b:.2f})")
-        for t, a, b in found[["tau", "tau_low", "tau_high"]].itertuples(index=False)
-    ]
-    return pd.DataFrame(
-        {
-            "paper, table": [
-                f"{paper}, {table} {backbone}".strip() for paper, table, backbone in found[["paper", "table", "backbone"]].values
-            ],
-            "columns": found["columns"],
-            "best in print": found["best_printed"],
-            "best in ours": found["best_ours"],
-            "margin in print": [f"{m:+.{d}f}" for m, d in zip(found["printed_margin"], digits, strict=True)],
-            "margin in ours": interval,
-            "a baseline is ahead": found["beaten"],
-            "wins most": found["winner"],
-            "tau": tau,
-        }
-    ).astype(str)
+    found = read(tables, "claims")
+    found["tau"] = interval(found, ("tau", "tau_low", "tau_high"), "{:.2f}")
+    for name, ends in (("printed_margin", ()), ("margin", ("low", "high"))):
+        texts = [interval(found.assign(none=None), (name, *(ends or ("none", "none"))), form) for form in ("{:+.1f}", "{:+.0f}")]
+        found[name] = [whole if trips else tenth for trips, tenth, whole in zip(found["trips"], *texts, strict=True)]
+    heads = {"best_printed": "best in print", "best_ours": "best in ours", "printed_margin": "margin in print", "margin": "margin in ours"}
+    heads |= {"beaten": "a baseline is ahead", "winner": "wins most"}
+    return found[["paper, table", "columns", *heads, "tau"]].rename(columns=heads)
 
 
 def sparsity(tables: Path) -> pd.DataFrame:
     found = read(tables, "sparsity")
-    changes = {
-        name: found[key].map("{:+.2f}".format) for name, key in (("change in print", "printed_change"), ("change in ours", "change"))
-    }
-    rises = {"raised in print": found["printed_raised"], "raised in ours": found["raised"], "same print": found["same_print"]}
-    return pd.DataFrame({"paper, table": found["paper"] + ", " + found["table"], "cells": found["cells"], **changes, **rises}).astype(str)
+    changes = {"printed_change": "change in print", "change": "change in ours"}
+    found[list(changes)] = found[list(changes)].map("{:+.2f}".format)
+    heads = changes | {"printed_raised": "raised in print", "raised": "raised in ours", "same_print": "same print"}
+    return found[["paper, table", "cells", *heads]].rename(columns=heads)
 
 
 def readings(tables: Path) -> pd.DataFrame:
     """Equivalent, inconclusive and differing cells by reading and paper."""
     found = read(tables, "readings")
-    found["cell"] = [
-        f"{line.equivalent} / {line.inconclusive} / {line.different + line.open}"
-        for line in found.rename(columns={"under-specified": "open"}).itertuples()
-    ]
+    parts = (found["equivalent"], found["inconclusive"], found["different"] + found["under-specified"])
+    found["cell"] = parts[0].astype(str).str.cat([part.astype(str) for part in parts[1:]], sep=" / ")
     wide = found.pivot(index="reading", columns="paper", values="cell").fillna("").loc[found["reading"].unique()]
     return wide.reset_index().rename_axis(columns=None)
 
 
 def alternatives(tables: Path) -> pd.DataFrame:
-    found = read(tables, "alternatives")
+    found = read(tables, "alternatives").rename(columns={"title": "row"})
     found["differ"] = found["different"] + found["under-specified"]
-    return found[["paper", "title", "model", "equivalent", "inconclusive", "differ"]].rename(columns={"title": "row"}).astype(str)
+    return found[["paper", "row", "model", "equivalent", "inconclusive", "differ"]]
 
 
 def own_best(tables: Path) -> pd.DataFrame:
-    found = read(tables, "own_best").fillna({"backbone": ""})
-    names = [f"{paper}, {table} {backbone}".strip() for paper, table, backbone in found[["paper", "table", "backbone"]].values]
-    margin = [f"{m:+.1f} ({a:+.1f} to {b:+.1f})" for m, a, b in found[["margin", "low", "high"]].itertuples(index=False)]
-    shown = {
-        "columns": found["columns"],
-        "best in print": found["best_printed"],
-        "best in ours": found["best_ours"],
-        "margin in ours": margin,
-    }
-    return pd.DataFrame({"paper, table": names, **shown}).astype(str)
+    found = read(tables, "own_best")
+    found["margin in ours"] = interval(found, ("margin", "low", "high"), "{:+.1f}")
+    heads = {"best_printed": "best in print", "best_ours": "best in ours"}
+    return found[["paper, table", "columns", *heads, "margin in ours"]].rename(columns=heads)
 
 
 def open_settings(tables: Path) -> pd.DataFrame:
