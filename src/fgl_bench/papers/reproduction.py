@@ -60,9 +60,15 @@ def reproduction(works: Sequence[Work], settlements: Path, absent: Collection[st
     }
 
 
-def printed_cells(works: Sequence[Work], contradictions: set[tuple[str, ...]], score: Callable[[Table], Score] = by_seed) -> pd.DataFrame:
-    """Return :func:`~fgl_bench.papers.verdicts.cells_of` all papers."""
-    parts = [cells_of(w.paper.name, w.tables, w.stored, w.published, w.registered, contradictions, score) for w in works]
+def printed_cells(
+    works: Sequence[Work], contradictions: set[tuple[str, ...]], score: Callable[[Table], Score] = by_seed, other_model: bool = False
+) -> pd.DataFrame:
+    """Return :func:`~fgl_bench.papers.verdicts.cells_of` all papers, on the registered model or on the other one."""
+    parts = []
+    for work in works:
+        model = work.registered["model"]
+        lines = work.registered.assign(model=model.map(dict(zip(MODELS, MODELS[::-1], strict=True)))) if other_model else work.registered
+        parts.append(cells_of(work.paper.name, work.tables, work.stored, work.published, lines, contradictions, score))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -102,12 +108,7 @@ def _scored(table: Table, change: Callable[[Mapping[str, Any], str], Any]) -> Sc
     return score
 
 
-def _other_model(table: Table) -> Score:
-    return lambda cell, model, target: by_seed(table)(cell, next(each for each in MODELS if each != model), target)
-
-
 SCORES: dict[str, Callable[[Table], Score]] = {
-    "other model": _other_model,
     "last round": partial(_scored, change=lambda test, model: test.get("last")),
     "clients alike": partial(_scored, change=lambda test, model: selected(test, "federation", "macro")),
     "each client's best round": partial(_scored, change=lambda test, model: selected(test, "client", "weighted")),
@@ -127,7 +128,7 @@ def readings(
     Args:
         every: the cells of all rows and both models.
     """
-    found = {"registered": cells}
+    found = {"registered": cells, "other model": verdicts(with_draws(printed_cells(works, contradictions, other_model=True), drawn))}
     for name, score in SCORES.items():
         found[name] = verdicts(with_draws(printed_cells(works, contradictions, score), drawn))
     found["nearest"] = every.assign(away=every["difference"].abs()).sort_values("away", kind="stable").drop_duplicates(PLACE)
