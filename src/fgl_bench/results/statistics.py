@@ -6,18 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from fgl_bench.evaluation.summary import half_width
-
 LEVEL = 0.05
 FEW = 5  # seeds; with fewer, a paired test detects only large differences
-Verdict = Literal["within", "higher", "lower"]
 
 
 @dataclass(frozen=True)
@@ -169,27 +164,6 @@ def agreement(ours: Sequence[float], theirs: Sequence[float]) -> Agreement | Non
         return None
     result = stats.kendalltau(ours, theirs)
     return Agreement(float(result.statistic), float(result.pvalue), len(ours))
-
-
-def printed_half_width(spread: float, kind: str, runs: int) -> float:
-    """Return the half-width of the 95 % interval for a published spread.
-
-    ``ci95`` is already a half-width; all others (``std``, ``var``, ``unstated``) are treated as standard deviations of ``runs`` runs.
-    """
-    return spread if kind == "ci95" else float(half_width(spread, runs))
-
-
-def verdict(ours: float, our_half: float | None, theirs: float, their_half: float | None) -> Verdict:
-    """Return ``within`` if the two 95 % intervals overlap (an unknown half-width counts as 0), else the side of our score."""
-    if abs(ours - theirs) <= (our_half or 0.0) + (their_half or 0.0) + 1e-9:
-        return "within"
-    return "higher" if ours > theirs else "lower"
-
-
-def counted(verdicts: Sequence[Verdict]) -> dict[Verdict, int]:
-    """Count each verdict, including zeros."""
-    counts = Counter(verdicts)
-    return {name: counts[name] for name in ("within", "higher", "lower")}
 
 
 def fairness(per_client: Sequence[Sequence[float | None]]) -> dict[str, float | None]:
