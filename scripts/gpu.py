@@ -32,6 +32,11 @@ from typing import Any, NamedTuple
 from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts")]
+
+from blocks import filled  # noqa: E402
+
+FOLDER, QUOTING = ROOT / "results/bench/gpu", ROOT / "docs/benchmark.md"
 METHODS = ("fedavg", "fedgta", "fedsa_gcl", "fedssa", "fedaas", "fediih")
 PAIRINGS: dict[str, dict[str, str]] = {
     "fedaas": {"model": "gat", "split": "iid_server"},
@@ -441,6 +446,15 @@ def page(folder: Path, left: Sequence[str] = ()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def quoted(folder: Path) -> list[str]:
+    """The lines of the block ``gpu`` of docs/benchmark.md: the table of :func:`rounds`, and where it was measured."""
+    stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("rounds-*.json"))}
+    if not stored:
+        return ["", "Not run yet: no machine with a GPU has been available since `make gpu` measures these.", ""]
+    _, text, table = rounds_section({name: each["found"] for name, each in stored.items()})
+    return ["", *dict.fromkeys(each["about"] for each in stored.values()), text, "", table, ""]
+
+
 def rounds_section(there: dict[str, Any]) -> list[str]:
     """The table of :func:`rounds`."""
     rows = [
@@ -511,6 +525,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if ended(path):
             left.remove(step.name)
         options.out.with_suffix(".md").write_text(page(options.out, left), encoding="utf-8")
+        if options.out == FOLDER:
+            QUOTING.write_text(filled(QUOTING.read_text(encoding="utf-8"), "gpu", lambda _: quoted(FOLDER)), encoding="utf-8")
     print(f"written: {options.out.with_suffix('.md')}")
 
 
@@ -518,7 +534,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     result.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     result.add_argument("--minutes", type=float, default=25, help="start no step that is likely to end later")
-    result.add_argument("--out", type=Path, default=ROOT / "results/bench/gpu", help="a file per step; the page stands beside it")
+    result.add_argument("--out", type=Path, default=FOLDER, help="a file per step; the page stands beside it")
     result.add_argument("--small", action="store_true", help="small graphs and few choices")
     result.add_argument("--openfgl", type=Path, help="a clone of OpenFGL")
     result.add_argument("--python", default=sys.executable, help="the interpreter that has what OpenFGL imports")

@@ -1,4 +1,4 @@
-"""Write the numbers that docs/reproduction.md and docs/benchmark.md quote, from the tables in results/tables/.
+"""Write the numbers that docs/reproduction.md and docs/notes/speed.md quote, from the tables in results/tables/.
 
     python scripts/quote_results.py
 
@@ -25,7 +25,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent)]
 from blocks import filled  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("reproduction.md", "benchmark.md")
+PAGES = ("reproduction.md", "notes/speed.md")
 OPTION = re.compile(r"(columns|rows)=(\S+)")
 
 

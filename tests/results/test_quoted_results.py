@@ -39,7 +39,7 @@ TWENTY = [("cora", "Dirichlet(0.5)", "20", "received", "", ""), ("cora", "Dirich
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize(("name", "blocks"), [("reproduction.md", 6), ("benchmark.md", 1)])
+@pytest.mark.parametrize(("name", "blocks"), [("reproduction.md", 6), ("notes/speed.md", 1)])
 def test_the_page_is_up_to_date(script: ModuleType, name: str, blocks: int) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert name in script.PAGES
