@@ -139,7 +139,7 @@ def bench(name: str, source: str, options: argparse.Namespace) -> None:
         except subprocess.CalledProcessError as error:
             row["problem"] = last_line(error)
         keep(row)
-        print("  " + (row.get("problem") or f"{row['their_s']} s a round, ours {row['our_s']}, ratio {row['ratio']}"), flush=True)
+        print("  " + (row.get("problem") or f"{row['their_s']} s per round, ours {row['our_s']}, ratio {row['ratio']}"), flush=True)
 
 
 def compared(name: str, method: str, options: argparse.Namespace) -> dict[str, str]:
@@ -219,7 +219,7 @@ def write_table(rows: Path, page: Path) -> None:
     page.write_text(filled(page.read_text(encoding="utf-8"), "rows", lambda _: ["", table(rows), ""]), encoding="utf-8")
 
 
-HEAD = ["framework", "method", "data", "s a round", "ours", "ratio", "accuracy after", "theirs", "ours"]
+HEAD = ["framework", "method", "data", "s per round", "ours", "ratio", "accuracy after", "theirs", "ours"]
 
 
 def table(file: Path) -> str:
