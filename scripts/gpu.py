@@ -86,17 +86,19 @@ def measured(settings: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
 
         def train(rounds: int) -> float:
-            done = fgl_bench.run(results_dir=folder, overwrite=True, progress=False, rounds=rounds, **settings)
-            return float(done.summary["seconds"]["train"])
+            run = fgl_bench.run(results_dir=folder, overwrite=True, progress=False, rounds=rounds, **settings)
+            return float(run.summary["seconds"]["train"])
 
         per_round = train(2) / 2
         more = max(3, min(50, round(MEASURED_SECONDS / max(per_round, 1e-3))))
         short = train(2)
-        found: dict[str, Any] = {"seconds per round": (train(2 + more) - short) / more}
+        result: dict[str, Any] = {"seconds per round": (train(2 + more) - short) / more}
         if on_gpu:
-            found["memory"] = torch.cuda.max_memory_reserved()
-            found["launches per round"] = (launches(train, 9) - launches(train, 5)) / 4  # CUDA graphs are replayed from the fourth round on
-    return found
+            result["memory"] = torch.cuda.max_memory_reserved()
+            result["launches per round"] = (
+                launches(train, 9) - launches(train, 5)
+            ) / 4  # CUDA graphs are replayed from the fourth round on
+    return result
 
 
 def launches(train: Callable[[int], float], rounds: int) -> int:
@@ -173,21 +175,21 @@ def equality(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     methods, models = choices("algorithm"), choices("model")
     if options.small:
         methods, models = methods[:3], models[:3]
-    found: dict[str, Any] = {}
+    differences: dict[str, Any] = {}
     for group, names in (("algorithm", methods), ("model", models)):
         for name in names:
             pairing = {group: name}
             for _ in range(4):
                 try:
-                    found[f"{group}={name}"] = difference(options.device, **{"algorithm": "fedavg", **pairing})
+                    differences[f"{group}={name}"] = difference(options.device, **{"algorithm": "fedavg", **pairing})
                     break
                 except fgl_bench.UserError as reason:
                     offered = dict(re.findall(r"\b(model|split|scenario|algorithm)=(\w+)", str(reason).rpartition("try: ")[2]))
-                    found[f"{group}={name}"] = str(reason)
+                    differences[f"{group}={name}"] = str(reason)
                     if not offered:
                         break
                     pairing |= {**offered, group: name}
-    return {"differences": found}
+    return {"differences": differences}
 
 
 def difference(device: str, **choices: str) -> float:
@@ -197,10 +199,10 @@ def difference(device: str, **choices: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         both = []
         for name in ("cpu", device):
-            made = fgl_bench.run(
+            result = fgl_bench.run(
                 **choices, dataset="csbm", **TINY, dtype="float64", device=name, overwrite=True, results_dir=folder, cache_dir=folder
             )
-            both.append(made.curve().filter(regex="^(val|test)_"))
+            both.append(result.curve().filter(regex="^(val|test)_"))
     return float((both[0] - both[1]).abs().max().max())
 
 
@@ -253,7 +255,7 @@ def throughput(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     settings["rounds"] = 3 if options.small else 100
     most = 2 if options.small else max(os.cpu_count() or 1, 1)
     with_mps = options.device == "cuda" and shutil.which("nvidia-cuda-mps-control") is not None
-    found = []
+    rates = []
     for shared in (False, True) if with_mps else (False,):
         with mps() if shared else nullcontext():
             for count in (each for each in PROCESSES if each <= most):
@@ -262,8 +264,8 @@ def throughput(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
                 started = [subprocess.Popen(line_of(trained, settings), **quiet) for _ in range(count)]
                 failed = sum(bool(process.wait()) for process in started)
                 minutes = (time.monotonic() - begin) / 60
-                found.append({"processes": count, "mps": shared, "runs per minute": (count - failed) / minutes, "failed": failed})
-    return {"measured": found, "mps": "measured" if with_mps else "not measured: there is no nvidia-cuda-mps-control here"}
+                rates.append({"processes": count, "mps": shared, "runs per minute": (count - failed) / minutes, "failed": failed})
+    return {"measured": rates, "mps": "measured" if with_mps else "not measured: there is no nvidia-cuda-mps-control here"}
 
 
 class mps:
@@ -337,14 +339,14 @@ def table_cells(options: argparse.Namespace, jobs: int) -> list[str]:
             "trips=40",
             *(f"{key.replace('__', '.')}={TINY[key]}" for key in TINY if key.startswith("dataset")),
         ]
-    return [*line, "--dearest", "--jobs", str(jobs)]
+    return [*line, "--slowest", "--jobs", str(jobs)]
 
 
 def leaderboard_cells(options: argparse.Namespace, jobs: int, seconds: float) -> list[str]:
     """Return the command that computes what the leaderboard lacks, into the folder; one cell that trains nothing in a rehearsal."""
     line = [sys.executable, "scripts/leaderboard.py", "--results", str(options.out / "leaderboard"), "--device", options.device]
     line += ["--hours", f"{seconds / 3600:.3f}"]
-    return [*line, *(["--methods", "majority", "--datasets", "webkb"] if options.small else ["--dearest", "--jobs", str(jobs)])]
+    return [*line, *(["--methods", "majority", "--datasets", "webkb"] if options.small else ["--slowest", "--jobs", str(jobs)])]
 
 
 def best_number(out: Path) -> tuple[int, bool]:
@@ -352,7 +354,7 @@ def best_number(out: Path) -> tuple[int, bool]:
     path = out / "throughput.json"
     if not path.is_file():
         return 1, False
-    best = max(json.loads(path.read_text(encoding="utf-8"))["found"]["measured"], key=lambda each: each["runs per minute"])
+    best = max(json.loads(path.read_text(encoding="utf-8"))["result"]["measured"], key=lambda each: each["runs per minute"])
     return max(1, best["processes"] // 2), best["mps"]
 
 
@@ -381,15 +383,15 @@ def two_workers(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
         return {"left out": f"{torch.cuda.device_count()} GPU in this machine"}
     words = [*WORKERS, f"dataset={'csbm' if options.small else 'csbm_physics'}", f"device={options.device}"]
     launchers = {1: [sys.executable], 2: [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]}
-    found, curves = {}, []
+    by_count, curves = {}, []
     for count, launcher in launchers.items():
         with tempfile.TemporaryDirectory() as folder:
             summary = summary_of(launcher, words, seconds / 2, Path(folder))
         if "error" in summary:
             return {"error": f"{count} worker(s): {summary['error']}"}
-        found[str(count)] = {"seconds": summary["seconds"]["train"], "bytes": summary["worker_bytes"], "device": summary["device"]}
+        by_count[str(count)] = {"seconds": summary["seconds"]["train"], "bytes": summary["worker_bytes"], "device": summary["device"]}
         curves.append(summary["curve"])
-    return {"workers": found, "difference": float((curves[0] - curves[1]).abs().max().max())}
+    return {"workers": by_count, "difference": float((curves[0] - curves[1]).abs().max().max())}
 
 
 def steps(options: argparse.Namespace) -> Iterator[Step]:
@@ -416,7 +418,7 @@ def page(folder: Path, left: Sequence[str] = ()) -> str:
         left: names of the steps that have not.
     """
     stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
-    there = {name: each["found"] for name, each in stored.items()}
+    there = {name: each["result"] for name, each in stored.items()}
     parts = ["# The suite on a GPU", *dict.fromkeys(each["about"] for each in stored.values())]
     if left:
         parts += [f"Not measured yet: {', '.join(left)}."]
@@ -451,7 +453,7 @@ def quoted(folder: Path) -> list[str]:
     stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("rounds-*.json"))}
     if not stored:
         return ["", "Not run yet: no machine with a GPU has been available since `make gpu` measures these.", ""]
-    _, text, table = rounds_section({name: each["found"] for name, each in stored.items()})
+    _, text, table = rounds_section({name: each["result"] for name, each in stored.items()})
     return ["", *dict.fromkeys(each["about"] for each in stored.values()), text, "", table, ""]
 
 
@@ -496,7 +498,7 @@ def card(device: str) -> str:
 
 def ended(path: Path) -> bool:
     """Return True if a step is complete."""
-    return path.is_file() and "unfinished" not in json.loads(path.read_text(encoding="utf-8"))["found"]
+    return path.is_file() and "unfinished" not in json.loads(path.read_text(encoding="utf-8"))["result"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -517,10 +519,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"left out, no time: {step.name}", flush=True)
             continue
         print(f"{step.name} ...", flush=True)
-        found = step.run(options, max(60 * step.minutes, seconds))
+        result = step.run(options, max(60 * step.minutes, seconds))
         path = options.out / f"{step.name}.json"
         draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps({"about": about, "found": found}, indent=1) + "\n", encoding="utf-8")
+        draft.write_text(json.dumps({"about": about, "result": result}, indent=1) + "\n", encoding="utf-8")
         draft.rename(path)
         if ended(path):
             left.remove(step.name)
@@ -534,7 +536,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     result.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     result.add_argument("--minutes", type=float, default=25, help="start no step that is likely to end later")
-    result.add_argument("--out", type=Path, default=FOLDER, help="a file per step; the page stands beside it")
+    result.add_argument("--out", type=Path, default=FOLDER, help="a file per step; the page is written next to it")
     result.add_argument("--small", action="store_true", help="small graphs and few choices")
     result.add_argument("--openfgl", type=Path, help="a clone of OpenFGL")
     result.add_argument("--python", default=sys.executable, help="the interpreter that has what OpenFGL imports")

@@ -74,7 +74,7 @@ def test_scripts_that_make_cells_are_stopped_when_time_is_up(script, tmp_path, m
 def test_the_number_of_processes_is_half_of_the_best_that_was_measured(script, tmp_path):
     assert script.best_number(tmp_path) == (1, False)
     measured = [{"processes": n, "mps": mps, "runs per minute": n * (1 + mps), "failed": 0} for n in (1, 8) for mps in (False, True)]
-    (tmp_path / "throughput.json").write_text(json.dumps({"about": "", "found": {"measured": measured}}))
+    (tmp_path / "throughput.json").write_text(json.dumps({"about": "", "result": {"measured": measured}}))
     assert script.best_number(tmp_path) == (4, True)
 
 
