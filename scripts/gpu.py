@@ -425,8 +425,8 @@ def page(folder: Path, left: Sequence[str] = ()) -> str:
     if "tests" in there:
         parts += ["## Tests", there["tests"]["result"], *(f"- {line}" for line in there["tests"]["failed"])]
     if "equality" in there:
-        found = there["equality"]["differences"]
-        worst = sorted(found.items(), key=lambda pair: -pair[1] if isinstance(pair[1], float) else -1e9)
+        differences = there["equality"]["differences"]
+        worst = sorted(differences.items(), key=lambda pair: -pair[1] if isinstance(pair[1], float) else -1e9)
         rows = [[name, f"{value:.1e}" if isinstance(value, float) else value] for name, value in worst]
         parts += ["## Equality with the CPU", "Largest difference of a score in float64.", tabulate(rows, ["choice", "difference"], "pipe")]
     parts += rounds_section(there)
@@ -461,14 +461,14 @@ def rounds_section(there: dict[str, Any]) -> list[str]:
     """The table of :func:`rounds`."""
     rows = [
         [*name.split("-")[1:], mode, *(shown(values, key) for key in ("seconds per round", "memory", "launches per round", "error"))]
-        for name, found in there.items()
+        for name, each in there.items()
         if name.startswith("rounds-")
-        for mode, values in found["modes"].items()
+        for mode, values in each["modes"].items()
     ]
     if not rows:
         return []
     heads = ["method", "size", "mode", "ms per round and seed", "MB", "launches per round", ""]
-    first = next(found for name, found in there.items() if name.startswith("rounds-"))
+    first = next(found for name, each in there.items() if name.startswith("rounds-"))
     text = f"{first['clients']} clients; {first['seeds']} seed(s) in one call, OpenFGL one. Memory and launches are measured on the device."
     return ["## Rounds", text, tabulate(rows, heads, "pipe", disable_numparse=True)]
 

@@ -65,10 +65,10 @@ def test_scripts_that_make_cells_are_stopped_when_time_is_up(script, tmp_path, m
     monkeypatch.setattr(script, "table_cells", lambda *_: [sys.executable, "-c", wait, "0.1"])
     monkeypatch.setattr(script, "leaderboard_cells", lambda *_: [sys.executable, "-c", wait, "30" if status else "0.1"])
     begin = time.monotonic()
-    found = script.cells(script.parser().parse_args(["--small", "--out", str(folder)]), seconds)
+    result = script.cells(script.parser().parse_args(["--small", "--out", str(folder)]), seconds)
     assert time.monotonic() - begin < 25
-    assert ("unfinished" in found, found["failed"]) == (status, ["failed: a run: stopped"] * status)
-    assert found["new"] == {"tables": 0, "leaderboard": 0}
+    assert ("unfinished" in result, result["failed"]) == (status, ["failed: a run: stopped"] * status)
+    assert result["new"] == {"tables": 0, "leaderboard": 0}
 
 
 def test_the_number_of_processes_is_half_of_the_best_that_was_measured(script, tmp_path):
