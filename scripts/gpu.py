@@ -468,7 +468,7 @@ def rounds_section(there: dict[str, Any]) -> list[str]:
     if not rows:
         return []
     heads = ["method", "size", "mode", "ms per round and seed", "MB", "launches per round", ""]
-    first = next(found for name, each in there.items() if name.startswith("rounds-"))
+    first = next(each for name, each in there.items() if name.startswith("rounds-"))
     text = f"{first['clients']} clients; {first['seeds']} seed(s) in one call, OpenFGL one. Memory and launches are measured on the device."
     return ["## Rounds", text, tabulate(rows, heads, "pipe", disable_numparse=True)]
 
