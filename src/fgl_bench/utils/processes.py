@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import re
 import signal
@@ -93,13 +94,19 @@ class Stopped(KeyboardInterrupt):
 
 
 def import_torch() -> None:
-    """Import torch with signals held back until it is there: an exception in the midst of its initialization ends the process."""
+    """Import torch with signals held back until it is there: an exception in the midst of its initialization ends the process.
+
+    Garbage, which ``__main__`` does not collect during imports, is collected from now on.
+    """
     held = {number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
     try:
         import torch  # noqa: F401
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if not gc.isenabled():
+        gc.freeze()  # collections need not visit torch's half a million objects
+        gc.enable()
 
 
 _raised: list[Stopped] = []  # inside of stoppable()
