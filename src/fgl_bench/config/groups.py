@@ -122,12 +122,17 @@ def check_role(group: str, node: DictConfig) -> Any:
 
 
 def check_node(node: DictConfig) -> Any:
+    """Apply :func:`fitted` and return the class (or function)."""
+    return fitted(node)[0]
+
+
+def fitted(node: DictConfig) -> tuple[Any, DictConfig]:
     """Import the class ``node._target_`` and check the node's keys and values against its fields.
 
     For user classes, this is the only validation.
 
     Returns:
-        The class (or function).
+        The class (or function), and the node with values of the types of a dataclass's fields.
 
     Raises:
         UserError: the import fails, or a key is unknown, missing, of the wrong type, not an allowed value or out of range.
@@ -135,7 +140,7 @@ def check_node(node: DictConfig) -> Any:
     key = key_of(node)
     cls = imported(key, node.get("_target_"))
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        return cls
+        return cls, node
     fields, given = class_fields(cls), own_keys(node, cls)
     unknown = [name for name in given if name not in fields]
     if unknown:
@@ -144,7 +149,7 @@ def check_node(node: DictConfig) -> Any:
     absent = [name for name in required if name not in given]
     if absent:
         raise UserError(f"{key}.{absent[0]} is missing; {cls.__name__} has {one_of(fields)}")
-    typed(node, cls, given)
+    fitting = typed(node, cls, given)
     for name in given:
         if is_object(node[name]):
             check_node(node[name])
@@ -154,7 +159,7 @@ def check_node(node: DictConfig) -> Any:
     for name, limits in ranges_of(cls).items():
         if name in given:
             check_range(f"{key}.{name}", node[name], limits)
-    return cls
+    return cls, fitting
 
 
 def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
@@ -175,9 +180,8 @@ def build(node: DictConfig, **extra: Any) -> Any:
     Raises:
         UserError: a key does not fit the class, or the class raises an error; the message starts with the group's key.
     """
-    cls = check_node(node)
+    cls, fitting = fitted(node)
     names = own_keys(node, cls)
-    fitting = typed(node, cls, names) if dataclasses.is_dataclass(cls) else node
     values = {name: fitting[name] for name in names}
     objects = {name: build(node[name]) for name in names if is_object(node[name])}
     for name, inner in objects.items() if dataclasses.is_dataclass(cls) else ():
@@ -203,7 +207,6 @@ def build_group(cfg: DictConfig, group: str) -> Any:
         UserError: see :func:`build`; or the object is not of the group's kind.
     """
     node, (what, method, base) = OmegaConf.select(cfg, group), ROLES[group]
-    check_role(group, node)
     built = build(node)
     if not isinstance(built, imported(group, base)) or not callable(getattr(built, method, None)):
         name = base.rpartition(".")[2]
