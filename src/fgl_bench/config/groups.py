@@ -115,18 +115,18 @@ def imported(key: str, target: Any) -> Any:
 
 def check_role(group: str, node: DictConfig) -> Any:
     """Apply :func:`check_node` to a group's choice and check that its class suits the group; returns the class."""
-    cls, (what, method, _) = check_node(node), ROLES[group]
+    cls, (role, method, _) = check_node(node), ROLES[group]
     if isinstance(cls, type) and not callable(getattr(cls, method, None)):
-        raise UserError(f"{group}._target_={node._target_}: is not {what}, which has a method {method}()")
+        raise UserError(f"{group}._target_={node._target_}: is not {role}, which has a method {method}()")
     return cls
 
 
 def check_node(node: DictConfig) -> Any:
-    """Apply :func:`fitted` and return the class (or function)."""
-    return fitted(node)[0]
+    """Return the class (or function) of :func:`checked`."""
+    return checked(node)[0]
 
 
-def fitted(node: DictConfig) -> tuple[Any, DictConfig]:
+def checked(node: DictConfig) -> tuple[Any, DictConfig]:
     """Import the class ``node._target_`` and check the node's keys and values against its fields.
 
     For user classes, this is the only validation.
@@ -149,7 +149,7 @@ def fitted(node: DictConfig) -> tuple[Any, DictConfig]:
     absent = [name for name in required if name not in given]
     if absent:
         raise UserError(f"{key}.{absent[0]} is missing; {cls.__name__} has {one_of(fields)}")
-    fitting = typed(node, cls, given)
+    typed_node = typed(node, cls, given)
     for name in given:
         if is_object(node[name]):
             check_node(node[name])
@@ -159,7 +159,7 @@ def fitted(node: DictConfig) -> tuple[Any, DictConfig]:
     for name, limits in ranges_of(cls).items():
         if name in given:
             check_range(f"{key}.{name}", node[name], limits)
-    return cls, fitting
+    return cls, typed_node
 
 
 def typed(node: DictConfig, cls: Any, names: Iterable[str]) -> DictConfig:
@@ -180,9 +180,9 @@ def build(node: DictConfig, **extra: Any) -> Any:
     Raises:
         UserError: a key does not fit the class, or the class raises an error; the message starts with the group's key.
     """
-    cls, fitting = fitted(node)
+    cls, typed_node = checked(node)
     names = own_keys(node, cls)
-    values = {name: fitting[name] for name in names}
+    values = {name: typed_node[name] for name in names}
     objects = {name: build(node[name]) for name in names if is_object(node[name])}
     for name, inner in objects.items() if dataclasses.is_dataclass(cls) else ():
         kinds = alternatives(class_fields(cls)[name])
@@ -206,9 +206,9 @@ def build_group(cfg: DictConfig, group: str) -> Any:
     Raises:
         UserError: see :func:`build`; or the object is not of the group's kind.
     """
-    node, (what, method, base) = OmegaConf.select(cfg, group), ROLES[group]
+    node, (role, method, base) = OmegaConf.select(cfg, group), ROLES[group]
     built = build(node)
     if not isinstance(built, imported(group, base)) or not callable(getattr(built, method, None)):
         name = base.rpartition(".")[2]
-        raise UserError(f"{group}._target_={node._target_}: gives a {type(built).__name__}, not {what} (derived from fgl_bench's {name})")
+        raise UserError(f"{group}._target_={node._target_}: gives a {type(built).__name__}, not {role} (derived from fgl_bench's {name})")
     return built
