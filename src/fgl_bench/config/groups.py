@@ -113,9 +113,9 @@ def imported(key: str, target: Any) -> Any:
     return cls
 
 
-def check_role(group: str, node: DictConfig) -> Any:
-    """Apply :func:`check_node` to a group's choice and check that its class suits the group; returns the class."""
-    cls, (role, method, _) = check_node(node), ROLES[group]
+def check_role(group: str, node: DictConfig, cls: Any = None) -> Any:
+    """Apply :func:`check_node`, unless ``cls`` is given, and check that the class suits the group; returns the class."""
+    cls, (role, method, _) = cls or check_node(node), ROLES[group]
     if isinstance(cls, type) and not callable(getattr(cls, method, None)):
         raise UserError(f"{group}._target_={node._target_}: is not {role}, which has a method {method}()")
     return cls
@@ -207,6 +207,7 @@ def build_group(cfg: DictConfig, group: str) -> Any:
         UserError: see :func:`build`; or the object is not of the group's kind.
     """
     node, (role, method, base) = OmegaConf.select(cfg, group), ROLES[group]
+    check_role(group, node, imported(key_of(node), node.get("_target_")))
     built = build(node)
     if not isinstance(built, imported(group, base)) or not callable(getattr(built, method, None)):
         name = base.rpartition(".")[2]

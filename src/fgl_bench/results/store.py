@@ -177,9 +177,7 @@ def write_run(
         run.mkdir()
         (run / "config.yaml").write_text(config, encoding="utf-8")
         with (run / "history.csv").open("w", encoding="utf-8", newline="") as file:
-            history = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            history.writeheader()
-            history.writerows(rows)
+            csv.writer(file, lineterminator="\n").writerows([list(rows[0]), *(row.values() for row in rows)])
         for name, named in (("mixing.npz", arrays), ("final_state.npz", final_state)):
             if named:
                 np.savez_compressed(run / name, **named)  # type: ignore[arg-type]  # none is called allow_pickle
