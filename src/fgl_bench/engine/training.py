@@ -25,6 +25,8 @@ from fgl_bench.engine.transfer import put
 from fgl_bench.engine.trips import LocalStep, Score, Trips, joined
 from fgl_bench.errors import UserError
 
+CACHED = 1 << 15  # nodes of the parts of small graphs that are cached
+
 
 class Trainer:
     """Trains trips of any set of replicas; owns the state of clients between trips, except their models.
@@ -103,7 +105,8 @@ class Trainer:
     def part(self, batch: Batch, rows: tuple[int, ...]) -> Batch:
         """``batch`` restricted to ``rows``. The latest parts are cached, up to two copies of the graphs, because chunks repeat every round.
 
-        Of graphs on disk only the last part is cached.
+        Of small graphs, more are cached: the replicas that a semi-asynchronous run trains together are some thirty different sets. Of
+        graphs on disk only the last part is cached.
         """
         if rows == self.everyone:
             return batch
@@ -111,7 +114,7 @@ class Trainer:
         if key in self._parts:
             self._parts[key] = self._parts.pop(key)  # now the latest
         else:
-            most = len(rows) if batch.on_disk else 2 * batch.size
+            most = len(rows) if batch.on_disk else max(2 * batch.size, CACHED // batch.nodes)
             while self._parts and sum(part.size for part in self._parts.values()) + len(rows) > most:
                 self._parts.pop(next(iter(self._parts))).unload()
             self._parts[key] = batch.select(rows)
