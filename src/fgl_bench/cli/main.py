@@ -6,7 +6,6 @@ so that ``--help`` and errors respond at once.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import tempfile
@@ -238,7 +237,6 @@ def run_command(name: str, arguments: list[str], folders: list[Path]) -> None:
         if not folder.is_dir():
             raise UserError(f"--config-dir {folder}: there is no such folder")
     function = resolve_name(COMMANDS[name])
-    gc.enable()
     try:
         function(arguments, folders) if name in CHOOSING else function(arguments)
     except SystemExit as error:

@@ -115,18 +115,13 @@ def imported(key: str, target: Any) -> Any:
 
 def check_role(group: str, node: DictConfig, cls: Any = None) -> Any:
     """Apply :func:`check_node`, unless ``cls`` is given, and check that the class suits the group; returns the class."""
-    cls, (role, method, _) = cls or check_node(node), ROLES[group]
+    cls, (role, method, _) = cls or check_node(node)[0], ROLES[group]
     if isinstance(cls, type) and not callable(getattr(cls, method, None)):
         raise UserError(f"{group}._target_={node._target_}: is not {role}, which has a method {method}()")
     return cls
 
 
-def check_node(node: DictConfig) -> Any:
-    """Return the class (or function) of :func:`checked`."""
-    return checked(node)[0]
-
-
-def checked(node: DictConfig) -> tuple[Any, DictConfig]:
+def check_node(node: DictConfig) -> tuple[Any, DictConfig]:
     """Import the class ``node._target_`` and check the node's keys and values against its fields.
 
     For user classes, this is the only validation.
@@ -180,18 +175,17 @@ def build(node: DictConfig, **extra: Any) -> Any:
     Raises:
         UserError: a key does not fit the class, or the class raises an error; the message starts with the group's key.
     """
-    cls, typed_node = checked(node)
+    cls, typed_node = check_node(node)
     names = own_keys(node, cls)
-    values = {name: typed_node[name] for name in names}
     objects = {name: build(node[name]) for name in names if is_object(node[name])}
     for name, inner in objects.items() if dataclasses.is_dataclass(cls) else ():
         kinds = alternatives(class_fields(cls)[name])
         if all(isinstance(kind, type) and kind is not Any for kind in kinds) and not isinstance(inner, kinds):
             wanted = one_of(kind.__name__ for kind in kinds if kind is not type(None))
             raise UserError(f"{key_of(node[name])}._target_={node[name]._target_}: gives a {type(inner).__name__}, not a {wanted}")
-    plain = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for name, v in values.items()} | objects
+    values = {name: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v := typed_node[name]) else v for name in names}
     try:
-        return cls(**plain, **extra)
+        return cls(**values | objects, **extra)
     except (ValueError, TypeError) as error:
         raise UserError(f"{key_of(node)}: {one_line(error)}") from error
     except (Exception, SystemExit) as error:

@@ -110,15 +110,12 @@ class Trainer:
         """
         if rows == self.everyone:
             return batch
-        key = (id(batch), rows)
-        if key in self._parts:
-            self._parts[key] = self._parts.pop(key)  # now the latest
-        else:
-            most = len(rows) if batch.on_disk else max(2 * batch.size, CACHED // batch.nodes)
-            while self._parts and sum(part.size for part in self._parts.values()) + len(rows) > most:
-                self._parts.pop(next(iter(self._parts))).unload()
-            self._parts[key] = batch.select(rows)
-        return self._parts[key]
+        most = len(rows) if batch.on_disk else max(2 * batch.size, CACHED // batch.nodes)
+        part = self._parts.pop((id(batch), rows), None)
+        while part is None and self._parts and sum(part.size for part in self._parts.values()) + len(rows) > most:
+            self._parts.pop(next(iter(self._parts))).unload()
+        part = self._parts[id(batch), rows] = part or batch.select(rows)  # now the latest
+        return part
 
     def regraph(self, batch: Batch, evaluation: Batch) -> None:
         """Train and evaluate on these graphs from now on."""
@@ -162,7 +159,6 @@ class Trainer:
         parameters = self.layout.views(models)
         return self.algorithm.predict(self.model, parameters, batch, self.model.first(parameters, batch))
 
-    @torch.no_grad()
     def _score(self, models: Tensor, batch: Batch) -> Tensor:
         return self.score(self._predict(models, batch), batch)
 
@@ -201,10 +197,7 @@ class Trainer:
     def _finish(self, trips: Trips, score: bool) -> None:
         """Count the trips, score the models that are not scored yet, and take the reports."""
         everyone = trips.rows == self.everyone
-        if everyone:
-            self.trip += 1
-        else:
-            self.trip.index_add_(0, trips.batch.replicas, self._once[: len(trips.rows)])
+        self.trip.index_add_(0, trips.batch.replicas, self._once[: len(trips.rows)])
         self._done[list(trips.rows)] += 1
         evaluation = trips.batch if self.evaluation is self.batch else self.part(self.evaluation, trips.rows)
         if score and trips.received_score is None:

@@ -96,17 +96,18 @@ class Stopped(KeyboardInterrupt):
 def import_torch() -> None:
     """Import torch with signals held back until it is there: an exception in the midst of its initialization ends the process.
 
-    Garbage, which ``__main__`` does not collect during imports, is collected from now on.
+    It makes half a million objects that stay: they are not searched for garbage, meanwhile or later, which saves 0.3 s.
     """
-    held = {number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    if "torch" in sys.modules:  # in a user's program
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    gc.disable()
     try:
         import torch  # noqa: F401
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if not gc.isenabled():
-        gc.freeze()  # collections need not visit torch's half a million objects
+        gc.freeze()
         gc.enable()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _raised: list[Stopped] = []  # inside of stoppable()
