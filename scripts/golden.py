@@ -159,8 +159,7 @@ def report(folder: Path) -> str:
         page = Path(scratch, "report.html").read_text(encoding="utf-8")
     data = max(re.findall(r">\s*([A-Za-z0-9+/=]{1000,})\s*<", page), key=len)
     content = json.loads(gzip.decompress(base64.b64decode(data)))
-    text = json.dumps(content, indent=0, sort_keys=True)  # links to files without the way from the scratch folder to this checkout
-    return re.sub(r"(\.\./)+[^\"]*?(tests/golden|results/cells)", r"\2", text) + "\n"
+    return re.sub(r"(\.\./)+[^\"]*?(tests/golden|results)/", r"\2/", json.dumps(content, indent=0, sort_keys=True)) + "\n"
 
 
 def digests(content: dict) -> str:
