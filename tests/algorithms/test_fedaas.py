@@ -24,10 +24,11 @@ from tests.algorithms.crossing import configured, everything, fedaas, gat, run
 from tests.reference.cross_client import Loop, small_graph, small_served
 
 
-@pytest.mark.parametrize("interval", [0, 1, 3, 4])
-def test_equals_the_plain_loop(interval):
+@pytest.mark.parametrize(("interval", "batches"), [(0, 4), (1, 12), (3, 4), (4, 4)])
+def test_equals_the_plain_loop(interval, batches):
+    """Of twelve mini-batches some have a single node of a client."""
     federation = small_served()
-    method = fedaas(fanout=None, sampling="uniform", interval=interval)
+    method = fedaas(fanout=None, sampling="uniform", interval=interval, batches=batches)
     recorded = run([federation], method, rounds=2, lr=0.02)
     ids = np.concatenate([client.nodes for client in federation.observed])
 
@@ -35,13 +36,14 @@ def test_equals_the_plain_loop(interval):
         method.epochs = epoch
         return dict(zip(ids.tolist(), method._cut().tolist(), strict=True))
 
-    loop = Loop(federation, recorded.named(recorded.trips[0][0][0]), order, batches=4, interval=interval, lr=0.02)
+    loop = Loop(federation, recorded.named(recorded.trips[0][0][0]), order, batches=batches, interval=interval, lr=0.02)
     for number in range(2):
         for k, expected in enumerate(loop.round(number)):
             found = recorded.named(recorded.trips[k][number][1])
             for name, value in expected.items():
                 torch.testing.assert_close(found[name], value, **TIGHT)
     assert int(method.moved.rows.sum()) == sum(loop.fetched)
+    np.testing.assert_allclose(recorded.sim.losses.read()[:, 0], loop.lost)
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.5, 1.0])

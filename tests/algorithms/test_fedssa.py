@@ -19,6 +19,7 @@ from fgl_bench.errors import UserError
 from fgl_bench.models.bernnet import BernNet
 from fgl_bench.models.chebnet import ChebNet
 from fgl_bench.models.gcn import GCN
+from fgl_bench.models.mlp import MLP
 from fgl_bench.models.unifilter import UniFilter
 from fgl_bench.utils.seeding import derive_seed
 from tests.algorithms.comparing import assert_same_trips
@@ -433,3 +434,8 @@ def test_a_backbone_without_scalar_coefficients_is_refused(model):
     with pytest.raises(UserError, match=r"algorithm\.structural=false") as caught:
         run(method(), model=model)
     assert "\n" not in str(caught.value)
+
+
+def test_mini_batches_are_refused_for_the_encoder_s_sake():
+    with pytest.raises(UserError, match="batch_nodes=2: the method's own network"):
+        run(method(structural=False), model=MLP(hidden=4, layers=2, dropout=0.0), batch_nodes=2)
