@@ -180,16 +180,6 @@ def test_secrets_are_in_none_of_the_files_that_a_sweep_leaves(tmp_path: Path) ->
 
 
 @pytest.mark.nightly
-def test_a_run_s_files_do_not_hold_a_tracker_s_password(tmp_path: Path) -> None:
-    uri = 'tracker.uri="nonsense://user:s3cr3t@host/db"'
-    result = command(tmp_path, "-m", *RUN, "tracker=mlflow", uri, "lr=0.1,0.2")
-    assert result.returncode == 0 and "the tracker failed" in result.stderr
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert any(path.name == "config.yaml" for path in files)
-    assert "s3cr3t" not in result.stdout + result.stderr + "".join(path.read_text(encoding="utf-8", errors="ignore") for path in files)
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("words", [("-m", "fgl_bench.cli.main", *RUN), ("-c", "import fgl_bench; fgl_bench.run('fedavg', 'csbm')")])
 @pytest.mark.parametrize("closed", ["conf", "conf/hydra", "conf/dataset", "conf/config.yaml"])
 def test_a_user_who_may_not_read_the_configuration_is_told_which_part(closed: str, words: tuple[str, ...], tmp_path: Path) -> None:
