@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,8 +61,8 @@ def link_to_itself(path: Path) -> None:
     path.symlink_to(path)
 
 
-def link_to(target: str) -> Callable[[Path], None]:
-    return lambda path: path.symlink_to(target)
+def link_to(target: str, path: Path) -> None:
+    path.symlink_to(target)
 
 
 def not_run(answer: Answer) -> None:
