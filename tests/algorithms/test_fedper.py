@@ -27,7 +27,7 @@ def run(method, **settings):
     return simulate([small_federation(seed) for seed in (0, 1)], method, synchronous(), **{"rounds": 4, "model": MODELS[0], **settings})
 
 
-@pytest.mark.parametrize(("model", "participation"), zip(MODELS, (1.0, 0.6, 1.0), strict=True))
+@pytest.mark.parametrize(("model", "participation"), list(zip(MODELS, (1.0, 0.6, 1.0), strict=True)))
 def test_without_personal_layers_it_is_fedavg_bit_for_bit(model, participation):
     settings = {"model": model, "participation": participation}
     assert_same_trips(run(FedPer(personal_layers=0), **settings), run(FedAvg(), **settings), exact=True, fewest=24)

@@ -103,11 +103,15 @@ def flipped(path: Path) -> None:
     (path / store.STATE).write_bytes(bytes(data))
 
 
+def torn(path: Path) -> None:
+    (path / store.ABOUT).write_text("{")
+
+
 def absent(path: Path) -> None:
     (path / store.STATE).unlink()
 
 
-@pytest.mark.parametrize("damage", [flipped, absent])
+@pytest.mark.parametrize("damage", [flipped, torn])
 def test_of_a_damaged_checkpoint_the_one_before_is_used(run: Run, damage: Callable, capsys: pytest.CaptureFixture) -> None:
     whole, reports = run(kept=False)
     run.interrupted(6)
