@@ -7,7 +7,7 @@ from functools import lru_cache
 import networkx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.algorithms.gcfl import minimum_cut
@@ -23,7 +23,6 @@ def all_cuts(count):
         yield np.array([False, *((number >> i) & 1 == 1 for i in range(count - 1))])
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(2, 7), st.integers(0, 10_000), st.booleans())
 def test_no_cut_is_cheaper(count, seed, whole):
     draw = np.random.default_rng(seed)

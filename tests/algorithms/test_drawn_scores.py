@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_bench.algorithms.cross_client import _bipartite
@@ -37,7 +37,6 @@ def test_equal_those_of_the_whole_convolution(monkeypatch):
         torch.testing.assert_close(found, expected)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 20), max_size=30))
 def test_distinct_numbers_are_numpys(numbers):
     numbers = np.array(numbers, dtype=np.int64)

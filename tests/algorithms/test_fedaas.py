@@ -238,6 +238,7 @@ def adapted(losses, **changes):
 def test_the_interval_follows_the_loss():
     assert adapted([2.0, 2.0, 0.5, 8.0, 1e-9]) == [10, 10, 5, 10, 2]
     assert adapted([0.0, 1.0]) == [10, 10]
+    assert adapted([2.0, 1e-9], min_interval=1) == [10, 1]
 
 
 @given(st.lists(st.floats(1e-3, 10), min_size=2, max_size=20))

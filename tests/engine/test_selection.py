@@ -46,8 +46,7 @@ def first(x, count, among, descending):
     return found
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("way", "dtype"), list(zip(WAYS, (torch.float32, torch.float64), strict=True)))
 @given(case=rows())
 def test_of_equal_numbers_the_first_are_taken(way, dtype, case):
     *given, count = case

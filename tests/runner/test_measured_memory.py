@@ -46,7 +46,10 @@ def test_the_peak_is_of_all_that_was_alive_at_once():
     assert reset_peak(CPU) < before + size / 10, "what was freed is forgotten"
 
 
-@pytest.mark.parametrize("algorithm", METHODS)
+SOON = ("fedavg", "fedsa_gcl", "fedsage_plus")
+
+
+@pytest.mark.parametrize("algorithm", [name if name in SOON else pytest.param(name, marks=pytest.mark.nightly) for name in METHODS])
 def test_measuring_changes_no_number(algorithm, tmp_path):
     spec, federations = small(algorithm, tmp_path, dtype="float64")
     alone = run(spec, federations, Plan(1, None))
