@@ -45,7 +45,13 @@ def compose() -> Composer:
     return Composer()
 
 
-@pytest.mark.parametrize(("base", "keys"), bases(), ids=[" ".join(base.split()[7:]) for base, _ in bases()])
+@pytest.mark.parametrize(
+    ("base", "keys"),
+    [
+        pytest.param(*each, id=" ".join(each[0].split()[7:]), marks=() if number < 3 or number % 9 == 0 else pytest.mark.nightly)
+        for number, each in enumerate(bases())
+    ],
+)
 def test_no_key_takes_what_it_does_not_allow(base: str, keys: list[Key], compose: Composer, tmp_path) -> None:
     plain = compose([*base.split(), f"results_dir={tmp_path}", f"cache_dir={tmp_path}"])
     taken = []

@@ -25,7 +25,7 @@ RUN = (*T.split(), "progress=false")
 PLUGIN = "from pathlib import Path\nPath('ran').touch()\n"
 
 
-COMMANDS = [RUN, ("-m", *RUN), ("tune", "nonsense"), ("check", "nonsense"), ("ls",), ("--cfg", "job"), ("--info",)]
+COMMANDS = [RUN, ("-m", *RUN), ("tune", "nonsense"), ("ls",)]
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)

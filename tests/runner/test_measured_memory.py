@@ -106,6 +106,7 @@ def test_the_largest_clients_are_chosen(tmp_path):
     assert largest(federation, 6) is federation
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("changes", [{}, {"out_of_core": "true"}])
 def test_a_plan_made_of_what_was_measured_keeps_its_budget(changes, tmp_path):
     sizes = {"dataset": "csbm", "dataset.num_nodes": 30_000, "dataset.num_edges": 60_000, "dataset.num_features": 64}
