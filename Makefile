@@ -46,7 +46,7 @@ test: $(DEV) ## set up and run the tests on all cores (on the real data sets too
 	$(PYTEST) -m "not nightly and not audit" $(ARGS)
 
 nightly: $(DEV) ## run all tests: also killed sweeps, launchers, measured memory, all pairings, audits and other processors
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --hypothesis-profile=nightly $(ARGS)
 	$(MAKE) --no-print-directory test-processors
 
 test-processors: $(DEV) ## run the tests as processors without AVX2 and without AVX-512 would (see docs/reproducibility.md)
