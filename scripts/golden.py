@@ -60,7 +60,7 @@ PAGES = (
     "table RUNS where=split=metis,dataset=csbm,lr=0.01,seeds=[0,1,2,3,4]", "table RUNS sweep=all", "table RUNS",
     "table results/cells/first_question", "table results/cells/first_question format=tex", "leaderboard",
     "leaderboard show=scores", "leaderboard method=fedavg",
-    "leaderboard format=csv", "leaderboard format=md model_of=trained", "ls", "ls algorithm", "ls model", "ls experiment",
+    "leaderboard format=csv", "leaderboard format=md show=tuning", "ls", "ls algorithm", "ls model", "ls experiment",
     "show algorithm/fedsa_gcl", "show experiment/fedgta/table3", "--help",
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ COMMANDS = {
     "report . foo=1": "foo",
     "leaderboard nowhere": "nowhere: there is no such folder",
     "leaderboard . show=": "show=",
-    "leaderboard . model_of=test": "model_of=test",
+    "leaderboard . score=test": "score=test",
     "leaderboard . protocol=file": "no protocol",
     "submit": "submit --check FOLDER",
     "submit .": "submit --check FOLDER",

@@ -148,8 +148,8 @@ def costs(board: Board, kind: str) -> list[View]:
     ]  # fmt: skip
     notes = [
         f"Means over {columns_text(columns)}, of a seed, graphs alike, at equal client trips. time: on the virtual clock, the same",
-        "30 % slow clients for every entry. at equal time: score when the fastest entry of the column has made its trips. * no ranked entry",
-        "scores more in less time.",
+        "30 % slow clients for every entry. at equal time: score when the fastest entry of the column has made its trips. * no",
+        "ranked entry scores more in less time.",
     ]
     head = ["entry", "score", "at equal time", "time", "MB", "local steps", "seconds", ""]
     return [View("score against costs", head, rows, notes if rows else ())]
