@@ -54,26 +54,26 @@ class Board:
         """Return the names that are not references."""
         return [name for name in names if not self.entries[name].reference]
 
-    def scored(self, entry: str, column: str, kind: str = "primary") -> Scored | None:
-        """Return the tuned configuration of a cell, or its default with ``kind="default"``; None without all scores."""
-        record = self.cells.get((entry, column))
-        scored = None if record is None else record.default if kind == "default" else record.tuned
-        if scored is None or len(scored.scores[scored.model]) != len(self.protocol.test_seeds):
-            return None
-        return None if None in scored.scores[scored.model if kind in ("primary", "default") else kind] else scored
-
     def scores(self, column: str, kind: str = "primary") -> Scores:
         """Return test scores by entry, in seed order, for entries with all scores: means over fewer seeds would favor failures.
 
         Args:
-            kind: ``primary`` and ``default`` are of the kind of model that validates better.
+            kind: ``received`` or ``trained`` of the tuned configuration; its ``primary`` one, which validates better; or that of the
+                ``default`` configuration.
         """
-        found = {name: self.scored(name, column, kind) for name in self.entries}
-        return {
-            name: np.array(scored.scores[scored.model if kind in ("primary", "default") else kind], dtype=np.float64)
-            for name, scored in found.items()
-            if scored is not None
-        }
+        found = {}
+        for name in self.entries:
+            record = self.cells.get((name, column))
+            scored = None if record is None else record.default if kind == "default" else record.tuned
+            scores = [] if scored is None else scored.scores[kind if kind in scored.scores else scored.model]
+            if len(scores) == len(self.protocol.test_seeds) and None not in scores:
+                found[name] = np.array(scores, dtype=np.float64)
+        return found
+
+    def tuned(self, names: Sequence[str], column: str) -> Mapping[str, Scored]:
+        """Return the tuned configurations of a column by entry."""
+        cells = {name: self.cells.get((name, column)) for name in names}
+        return {name: record.tuned for name, record in cells.items() if record is not None and record.tuned is not None}
 
     def means(self, kind: str = "primary") -> pd.DataFrame:
         """Return mean test scores, entries by columns, NaN where a cell is missing."""

@@ -155,12 +155,12 @@ def stability(record: Record, draws: int = 200) -> float | None:
 
 def edges(record: Record) -> list[str]:
     """Return the numeric keys of which the winner has the smallest or largest tried value, of at least three."""
-    best = record.best()
-    flagged = []
-    for key, value in (best.trial.values if best else {}).items():
-        tried = {trial.values[key] for trial in record.trials if trial.values.get("optimizer") == best.trial.values.get("optimizer")}  # type: ignore[union-attr]
-        if len(tried) > 2 and all(isinstance(each, int | float) and not isinstance(each, bool) for each in tried):
-            flagged += [key] * (value in (min(tried), max(tried)))
+    best, flagged = record.best(), []
+    same = [trial.values for trial in record.trials if best and trial.values.get("optimizer") == best.trial.values.get("optimizer")]
+    for key, value in best.trial.values.items() if best else ():
+        tried = {values[key] for values in same}
+        if len(tried) > 2 and all(type(each) in (int, float) for each in tried) and value in (min(tried), max(tried)):
+            flagged.append(key)
     return flagged
 
 
@@ -210,7 +210,7 @@ def costs(board: Board) -> tuple[pd.DataFrame, list[BoardColumn]]:
     names, columns = board.whole()
     rows: dict[str, dict[str, float]] = {name: {} for name in names}
     for column, weight in zip(columns, weights(columns) if columns else (), strict=True):
-        cells = {name: scored for name in names if (scored := board.scored(name, column.key)) is not None}
+        cells = board.tuned(names, column.key)
         shortest = min(scored.time for scored in cells.values())
         for name, scored in cells.items():
             row = {
@@ -238,12 +238,9 @@ def at_time(curve: Mapping[str, Sequence[float]], time: float) -> float:
 def fairness(board: Board) -> tuple[pd.DataFrame, list[BoardColumn]]:
     """Return scores over the clients in percent by entry, means over the common columns, the best worst client first."""
     names, columns = board.whole()
-    means = {}
-    for name in names:
-        each = [scored.fairness for column in columns if (scored := board.scored(name, column.key)) is not None]
-        means[name] = 100 * pd.DataFrame(each, dtype=np.float64).mean()
-    table = pd.DataFrame.from_dict(means, orient="index")
-    return (table.sort_values("worst", ascending=False, kind="stable") if len(table) else table), columns
+    tables = [pd.DataFrame({name: scored.fairness for name, scored in board.tuned(names, column.key).items()}).T for column in columns]
+    table = 100 * sum(each.astype(np.float64) for each in tables) / max(len(tables), 1) if tables else pd.DataFrame(columns=["worst"])
+    return table.sort_values("worst", ascending=False, kind="stable"), columns
 
 
 def best_of(board: Board, column: str, kind: str = "primary") -> tuple[str | None, dict[str, float]]:
