@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--device", default="auto")
     result.add_argument("--results", type=Path, default=ROOT / "results" / "leaderboard" / "v2", help="folder of the cells")
     result.add_argument("--protocol", type=Path, default=FILE, help="another protocol")
-    result.add_argument("--dear", action="store_true", help="also the cells that are too dear for a CPU, last")
+    result.add_argument("--dearest", action="store_true", help="all cells, the most expensive first, for a machine that is much faster")
     result.add_argument("--list", action="store_true", help="show the plan, cell by cell, and stop")
     return result
 
@@ -63,12 +63,12 @@ def make(options: argparse.Namespace) -> int:
     columns, entries = protocol.narrowed(options.columns, options.methods)
     _, others = current(read_records(folder), protocol)
     work = plan(protocol, columns, entries, folder, read_rates(ROOT / "results" / "rates.csv"))
-    later = [] if options.dear else [each for each in work if protocol.later(each[0].entry, each[0].column)]
-    work = work[: len(work) - len(later)]
+    later = [] if options.dearest else [each for each in work if protocol.later(each[0].entry, each[0].column)]
+    work = work[::-1] if options.dearest else work[: len(work) - len(later)]
     done = len(columns) * len(entries) - len(work) - len(later)
     print(f"{done} cell(s) complete, {len(work)} to make: {duration(sum(cost for _, cost in work) or None)}", flush=True)
     if later:
-        print(f"  {len(later)} more are too dear without a GPU (--dear): {duration(sum(cost for _, cost in later))}")
+        print(f"  {len(later)} more are too dear without a GPU (--dearest): {duration(sum(cost for _, cost in later))}")
     for record in others:
         print(f"  of another protocol: {record.entry} in {record.column} ({record.protocol})")
     if options.list:

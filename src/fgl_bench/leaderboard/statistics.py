@@ -136,23 +136,6 @@ def expected_best(bounds: Sequence[float], trials: int) -> float:
     return sum(bound * math.comb(i, trials - 1) for i, bound in enumerate(ordered)) / total
 
 
-def stability(record: Record, draws: int = 200) -> float | None:
-    """Return how often the winner is the same trial when the tuning seeds are drawn again with replacement; None without a winner."""
-    best = record.best()
-    if best is None:
-        return None
-    rng, again = generator(0, "leaderboard", "stability", record.column, record.entry), 0
-    for _ in range(draws):
-        seeds = rng.integers(len(next(iter(record.trials[0].validation.values()))), size=5)
-        trials = [
-            Trial(trial.number, trial.values, {model: [scores[seed] for seed in seeds] for model, scores in trial.validation.items()}, 0.0)
-            for trial in record.trials
-        ]
-        choice = choose(trials)
-        again += choice is not None and choice.trial.number == best.trial.number
-    return again / draws
-
-
 def edges(record: Record) -> list[str]:
     """Return the numeric keys of which the winner has the smallest or largest tried value, of at least three."""
     best, flagged = record.best(), []
@@ -167,8 +150,8 @@ def edges(record: Record) -> list[str]:
 def tuning(board: Board) -> pd.DataFrame:
     """Return by entry: test points gained over the default with a 95 % t-interval, expected validation of some trials, and flags.
 
-    Columns: columns, gain, half, ``best_of_N`` (validation points over one trial), same (stability), edge (share of cells whose winner has
-    an edge's learning rate).
+    Columns: columns, gain, half, ``best_of_N`` (validation points over one trial), edge (share of cells whose winner has an edge's
+    learning rate).
     """
     from scipy import stats
 
@@ -184,9 +167,7 @@ def tuning(board: Board) -> pd.DataFrame:
         for trials in (2, 3, 6):
             known = [100 * (expected_best(each, trials) - expected_best(each, 1)) for each in bounds if len(each) >= trials]
             row[f"best_of_{trials}"] = np.mean(known) if known else math.nan
-        same = [share for record in cells if (share := stability(record)) is not None]
-        row |= {"same": np.mean(same), "edge": np.mean(["lr" in edges(record) for record in cells])}
-        rows[name] = row
+        rows[name] = row | {"edge": np.mean(["lr" in edges(record) for record in cells])}
     return pd.DataFrame.from_dict(rows, orient="index")
 
 

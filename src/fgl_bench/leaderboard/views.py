@@ -123,16 +123,16 @@ def tuning(board: Board, kind: str) -> list[View]:
         [
             str(name), str(int(row["columns"])), f"{row['gain']:+.1f} ± {row['half']:.1f}".replace(" ± nan", ""),
             *("" if math.isnan(row[f"best_of_{n}"]) else f"{row[f'best_of_{n}']:+.1f}" for n in (2, 3, 6)),
-            f"{100 * row['same']:.0f}", f"{100 * row['edge']:.0f}",
+            f"{100 * row['edge']:.0f}",
         ]
         for name, row in table.iterrows()
     ]  # fmt: skip
     notes = [
         "gain: test points of the tuned over the default configuration, mean over columns ± 95 %. best of N: expected validation points",
-        "of the best of N configurations over one, trials drawn again without replacement. same winner: % of draws of the tuning",
-        "seeds with replacement that choose the same trial. at an edge: % of winners whose learning rate is the smallest or largest tried.",
+        "of the best of N configurations over one, trials drawn again without replacement. at an edge: % of winners whose",
+        "learning rate is the smallest or largest tried.",
     ]
-    head = ["entry", "columns", "gain", "best of 2", "of 3", "of 6", "same winner", "at an edge"]
+    head = ["entry", "columns", "gain", "best of 2", "of 3", "of 6", "at an edge"]
     return [View("tuning", head, rows, notes if rows else ())]
 
 
