@@ -143,5 +143,5 @@ def test_the_command_reads_cells_and_leaves_those_of_another_protocol_out(tmp_pa
     (tmp_path / "leaderboard").mkdir()
     assert rows_of_page(tmp_path / "leaderboard.csv") == []
     for record in SOME.records:
-        write_record(tmp_path / "leaderboard", record)
+        write_record(tmp_path / "leaderboard" / "v2", record)
     assert rows_of_page(tmp_path / "leaderboard.csv")[0][0] == "entry"
