@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,7 +44,8 @@ def write_predictions(
             return
         found.append(each)
     if found:
-        buffer, joined = io.BytesIO(), {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+        buffer = io.BytesIO()
+        joined: dict[str, Any] = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
         np.savez_compressed(buffer, **joined | {"sizes": np.stack([each["sizes"] for each in found])})
         write_bytes(path, buffer.getvalue())
 

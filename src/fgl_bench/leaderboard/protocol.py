@@ -111,7 +111,7 @@ class Protocol:
 
         Shared keys are drawn from streams of the column, own keys from streams of entry and column.
         """
-        stream = ("leaderboard", self.sampler_seed, column.key)
+        stream: tuple[str | int, ...] = ("leaderboard", self.sampler_seed, column.key)
         keys = [(key, choices, stream) for key, choices in entry.shared.items()]
         keys += [(key, choices, (*stream, entry.name)) for key, choices in entry.own.items()]
         positions = [balanced(len(choices), column.trials, *axes, place) for place, (_, choices, axes) in enumerate(keys)]

@@ -115,7 +115,7 @@ def ranking(board: Board, kind: str = "primary", draws: int = DRAWS) -> tuple[pd
         weight = weights(columns) * counts[member]
         drawn.append(measures(np.take_along_axis(scores, seeds[None], 2).mean(2), weight / weight.sum()))
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
-    table = {}
+    table: dict[str, np.ndarray] = {}
     for i, measure in enumerate(("rank", "wins", "points")):
         table |= {measure: points[:, i], f"{measure}_low": low[:, i], f"{measure}_high": high[:, i]}
     return pd.DataFrame(table, index=names).sort_values("rank", kind="stable"), columns
@@ -220,7 +220,9 @@ def fairness(board: Board) -> tuple[pd.DataFrame, list[BoardColumn]]:
     """Return scores over the clients in percent by entry, means over the common columns, the best worst client first."""
     names, columns = board.whole()
     tables = [pd.DataFrame({name: scored.fairness for name, scored in board.tuned(names, column.key).items()}).T for column in columns]
-    table = 100 * sum(each.astype(np.float64) for each in tables) / max(len(tables), 1) if tables else pd.DataFrame(columns=["worst"])
+    if not tables:
+        return pd.DataFrame(), columns
+    table = 100 * pd.concat(tables).astype(np.float64).groupby(level=0, sort=False).mean()
     return table.sort_values("worst", ascending=False, kind="stable"), columns
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fgl_bench.leaderboard import statistics
 from fgl_bench.leaderboard.board import KINDS, Board
@@ -16,7 +16,6 @@ from fgl_bench.results import render
 from fgl_bench.results.statistics import holm
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 NONE = "nothing to show yet"
@@ -51,7 +50,7 @@ def overview(board: Board, kind: str) -> list[View]:
     for name in lined(board, order):
         placed = ["", "", ""]
         if ranks is not None and name in ranks.index:
-            row = ranks.loc[name]
+            row = ranks.loc[name].to_dict()
             placed = [interval(row, "rank", 1), f"{100 * row['wins']:.0f}", interval(row, "points", 1)]
         counted = ["/".join(map(str, tally[name][:2])) if name in tally else "" for tally in tallies]
         counted = [f"{a} ({b})" if a else "" for a, b in zip(counted[::2], counted[1::2], strict=True)]
@@ -73,7 +72,7 @@ def lined(board: Board, names: Sequence[str]) -> list[str]:
     return [*names, *([LINE, *below] if below else [])]
 
 
-def interval(row: pd.Series, measure: str, digits: int) -> str:
+def interval(row: Mapping[Any, float], measure: str, digits: int) -> str:
     return f"{row[measure]:.{digits}f} [{row[f'{measure}_low']:.{digits}f}, {row[f'{measure}_high']:.{digits}f}]"
 
 
@@ -84,9 +83,9 @@ def columns_text(columns: Sequence[BoardColumn]) -> str:
 def scores(board: Board, kind: str) -> list[View]:
     """Return mean test scores, the best ranked entry and those that are not significantly worse marked."""
     means, best = board.means(kind), {column.key: statistics.best_of(board, column.key, kind) for column in board.columns}
-    rows = []
+    rows, shown = [], means.to_dict("index")
     for name in lined(board, board.ranked(list(board.entries))):
-        cells = [] if name == LINE else [marked(means.loc[name, key], name, *best[key]) for key in means.columns]
+        cells = [] if name == LINE else [marked(shown[name][key], name, *best[key]) for key in means.columns]
         if any(cells) or name == LINE:
             rows.append([name, *(cells or [""] * len(means.columns))])
     notes = ["* best ranked entry. ~ not significantly different from it (plain). minesweeper, tolokers: area under the curve.", *ESTIMAND]
