@@ -34,7 +34,7 @@ LOCAL = ("fedper", "fedgta", "fed_pub", "gcfl_plus", "fedsa_gcl", "d_psgd", "dis
 
 def cells(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """The complete cells of a version by column and entry."""
-    read = {(path.parent.name, path.stem): json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/*.json"))}
+    read = {(path.parent.name, path.stem): json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("[!.]*/*.json"))}
     return {key: cell for key, cell in read.items() if cell.get("tuned") or len(cell.get("winners", ())) == len(KINDS)}
 
 

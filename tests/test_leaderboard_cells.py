@@ -24,7 +24,7 @@ DONE = [record for record in RECORDS if record.complete]
 
 
 def test_every_file_is_a_cell_of_the_protocol():
-    assert {path_of(FOLDER, record.entry, record.column) for record in RECORDS} == set(FOLDER.glob("*/*.json"))
+    assert {path_of(FOLDER, record.entry, record.column) for record in RECORDS} == set(FOLDER.glob("[!.]*/*.json"))
     assert not [record for record in RECORDS if record.protocol != PROTOCOL.digest(ENTRIES[record.entry], COLUMNS[record.column])]
 
 

@@ -180,7 +180,7 @@ def read_record(path: Path) -> Record:
 def read_records(folder: Path) -> list[Record]:
     """Read all cells below a folder, by column and entry; other files are skipped with a warning."""
     records = []
-    for path in sorted(folder.glob("*/*.json")):
+    for path in sorted(folder.glob("[!.]*/*.json")):
         try:
             record = read_record(path)
             if path_of(folder, record.entry, record.column) != path:
